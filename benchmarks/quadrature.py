@@ -43,11 +43,6 @@ def sobol_errors(integrand: Integrand, n: int) -> Any:
     return np.array([abs(float(np.mean(integrand.function(x))) - integrand.truth) for x in points])
 
 
-def sobol_error(integrand: Integrand, n: int) -> float:
-    """Median error of 40 randomisations of n Sobol points."""
-    return float(np.median(sobol_errors(integrand, n)))
-
-
 def accuracy(which: str, chosen: tuple[Integrand, ...], within: dict[int, list[bool]]) -> Iterator[Line]:
     """Every integrand and size, ``SEEDS`` runs each; whether they were within 2 sd is added to ``within``.
 

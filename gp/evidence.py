@@ -51,7 +51,7 @@ from gp.priors import JointPrior
 from gp.search import Expansion
 from gp.triangular import cholesky
 
-__all__ = ["Convention", "Evidence", "LogPosterior"]
+__all__ = ["Convention", "Evidence", "KnownNoise", "LogPosterior"]
 
 Convention: TypeAlias = Literal["profiled", "marginal", "known"]
 _TINY = 1e-300
@@ -202,6 +202,27 @@ class Evidence:
         return whole
 
 
+@dataclass(frozen=True)
+class KnownNoise:
+    """Noise of known variance, where its share tau is found: ln(s tau) is normal about its logarithm.
+
+    Attributes
+    ----------
+    variance : of the noise, in squared units of the targets. sd : of the logarithm of s tau about its own.
+    """
+
+    variance: float
+    sd: float
+
+    def excess(self, scale: float, log_share: float) -> float:
+        """By how many sds ln(s tau) exceeds what is known."""
+        return (log(scale) + log_share - log(self.variance)) / self.sd
+
+
+def _factor(matrix: np.ndarray) -> Factor:
+    return Factor(cholesky(matrix))
+
+
 @dataclass(frozen=True, eq=False)
 class LogPosterior:
     """Log evidence plus log prior of log hyperparameters psi (P,); an objective of `gp.search`.
@@ -212,6 +233,9 @@ class LogPosterior:
         derivatives as matrices (`gp.fixed_points.Changes`) there is a curvature, else none.
     noise : (n,), added to the diagonal of K_0. targets : (n, O). prior : of psi.
     basis : (n, p), of the mean; ``None`` for zero. convention : of scale and mean.
+    noise_fitted : the last entry of psi is ln tau: tau ``noise`` is added, and ``gram`` takes the others.
+    known : of the noise that is fitted, if its variance is known.
+    factor : of K, which it may overwrite; LinAlgError where there is none.
     """
 
     gram: Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
@@ -220,26 +244,70 @@ class LogPosterior:
     prior: JointPrior
     basis: np.ndarray | None = None
     convention: Convention = "profiled"
+    noise_fitted: bool = False
+    known: KnownNoise | None = None
+    factor: Callable[[np.ndarray], Factor] = _factor
+
+    def evidence(self, psi: np.ndarray) -> Evidence:
+        """That of the targets; LinAlgError where K is singular in floating point."""
+        return self._evidence(self.gram(self._of_kernel(psi))[0], psi)
 
     def value(self, psi: np.ndarray) -> float:
-        """The log posterior, up to a constant; LinAlgError where K is singular in floating point."""
-        return self._evidence(self.gram(psi)[0]).value + self.prior.log_density(psi)[0]
+        """The log posterior, up to a constant; LinAlgError as of `evidence`."""
+        return self.value_of(self.evidence(psi), psi)
+
+    def value_of(self, found: Evidence, psi: np.ndarray) -> float:
+        """The log posterior, from the evidence ``found`` there, as of `evidence`."""
+        value = found.value + self.prior.log_density(psi)[0]
+        return value if self.known is None else value - 0.5 * self.known.excess(found.scale, psi[-1]) ** 2
 
     def expanded(self, psi: np.ndarray) -> Expansion:
         """The same with its gradient and, if there is one, its curvature."""
-        matrix, pullback = self.gram(psi)
-        found = self._evidence(matrix)
-        log_prior, slope = self.prior.log_density(psi)
-        gradient = lambda: pullback(found.matrix_gradient()) + slope  # noqa: E731
+        matrix, pullback = self.gram(self._of_kernel(psi))
+        found = self._evidence(matrix, psi)
+        gradient = lambda: self._gradient(found, pullback, psi)  # noqa: E731
         if not isinstance(pullback, Changes):
-            return Expansion(found.value + log_prior, gradient)
-        bend = lambda: found.information(pullback.times(found.weights)) + self.prior.curvature(psi)  # noqa: E731
-        return Expansion(found.value + log_prior, gradient, bend)
+            return Expansion(self.value_of(found, psi), gradient)
+        bend = lambda: self._curvature(found, pullback, psi)  # noqa: E731
+        return Expansion(self.value_of(found, psi), gradient, bend)
 
-    def _evidence(self, matrix: np.ndarray) -> Evidence:
+    def _of_kernel(self, psi: np.ndarray) -> np.ndarray:
+        return psi[:-1] if self.noise_fitted else psi
+
+    def _noise(self, psi: np.ndarray) -> np.ndarray:
+        return np.exp(psi[-1]) * self.noise if self.noise_fitted else self.noise
+
+    def _evidence(self, matrix: np.ndarray, psi: np.ndarray) -> Evidence:
         diagonal = np.einsum("ii->i", matrix)
         before = diagonal.copy()
-        diagonal += self.noise
-        factor = Factor(cholesky(matrix))
+        diagonal += self._noise(psi)
+        factor = self.factor(matrix)
         diagonal[:] = before  # the pull-back may read the matrix
         return Evidence.of(factor, self.targets, self.basis, self.convention)
+
+    def _gradient(self, found: Evidence, pullback: Pullback, psi: np.ndarray) -> np.ndarray:
+        """In psi, (P,)."""
+        weights, slope = found.matrix_gradient(), 0.0
+        if self.known is not None:
+            slope = -self.known.excess(found.scale, psi[-1]) / self.known.sd
+            # d ln s = -sum_o w_o^T dK w_o / (nu o s)
+            of_scale = slope / (found.degrees * found.outputs * found.scale)
+            weights -= of_scale * found.weights @ found.weights.T
+        gradient = pullback(weights)
+        if self.noise_fitted:
+            gradient = np.append(gradient, weights.diagonal() @ self._noise(psi) + slope)
+        whole: np.ndarray = gradient + self.prior.log_density(psi)[1]
+        return whole
+
+    def _curvature(self, found: Evidence, pullback: Changes, psi: np.ndarray) -> np.ndarray:
+        """Minus the Hessian, approximately, (P, P)."""
+        w = found.weights
+        moved = pullback.times(w)
+        if self.noise_fitted:
+            moved = np.concatenate([moved, (self._noise(psi)[:, None] * w)[None]])
+        curvature: np.ndarray = found.information(moved) + self.prior.curvature(psi)
+        if self.known is not None:
+            of_log_scale = moved.reshape(len(moved), -1) @ w.reshape(-1) / -found.squares
+            of_log_scale[-1] += 1.0
+            curvature += np.outer(of_log_scale, of_log_scale) / self.known.sd**2
+        return curvature

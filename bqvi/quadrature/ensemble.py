@@ -317,7 +317,7 @@ def _laplace_root(member: CandidateProcess) -> np.ndarray:
     """R with R R^T the covariance of Laplace's approximation of the hyperparameters' posterior."""
 
     def gradients(points: np.ndarray) -> np.ndarray:
-        return np.array([member.expanded(psi).gradient for psi in points])
+        return np.array([member.objective.expanded(psi).gradient for psi in points])
 
     found = curvature(gradients, member.psi, SEARCH.difference)
     return root(found + SEARCH.prior_precision * np.eye(len(found)), SEARCH.prior_precision)

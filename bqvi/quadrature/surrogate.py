@@ -13,7 +13,7 @@ and the standard deviation becomes that of an average. Noise of known variance p
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -22,11 +22,9 @@ from bqvi.quadrature.families import Family, Gram
 from bqvi.quadrature.settings import SEARCH, Effort
 from gp.conditioning import StudentProcess
 from gp.embeddings import KernelEmbedding, embed
-from gp.evidence import Evidence
-from gp.fixed_points import Changes
+from gp.evidence import KnownNoise, LogPosterior
 from gp.integrals import Integrals
 from gp.kernels import Kernel
-from gp.kernels.base import Pullback
 from gp.kernels.parameters import scaled
 from gp.linalg import cholesky
 from gp.means import Constant
@@ -34,7 +32,7 @@ from gp.observations import Functional, Gradients, Observations, Values, covaria
 from gp.posterior import Posterior
 from gp.priors import JointPrior
 from gp.process import GaussianProcess
-from gp.search import Expansion, Search, search
+from gp.search import Search, search
 
 __all__ = ["CandidateProcess", "StandardData", "View", "fitted", "starting_points", "surrogate"]
 
@@ -151,15 +149,25 @@ class CandidateProcess:
         return float(np.exp(self.psi[-1]))
 
     @cached_property
+    def objective(self) -> LogPosterior:
+        """The log posterior of psi, for a search."""
+        view, known = self.view, self.data.noise_variance
+        return LogPosterior(
+            lambda logs: view.gram(np.exp(logs)),
+            view.noise,
+            view.y,
+            view.prior,
+            view.basis,
+            "marginal",
+            noise_fitted=True,
+            known=None if known is None else KnownNoise(known, SEARCH.known_sd),
+            factor=cholesky,
+        )
+
+    @cached_property
     def process(self) -> StudentProcess:
         """The process given the data, at psi."""
-        gram = self.view.gram(np.exp(self.psi[:-1]))[0]
-        return StudentProcess(self._evidence(gram, self.tau))
-
-    def _evidence(self, gram: np.ndarray, tau: float) -> Evidence:
-        """That of the data, with K = ``gram``, which is overwritten, and tau N."""
-        gram.flat[:: len(gram) + 1] += tau * self.view.noise
-        return Evidence.of(cholesky(gram), self.view.y, self.view.basis, "marginal")
+        return StudentProcess(self.objective.evidence(self.psi))
 
     def at(self, psi: np.ndarray) -> CandidateProcess:
         """Return the surrogate with other hyperparameters."""
@@ -205,58 +213,7 @@ class CandidateProcess:
     @cached_property
     def log_posterior(self) -> float:
         """Log evidence plus log prior of psi, up to a constant."""
-        found = self.process.evidence
-        return found.value + self.view.prior.log_density(self.psi)[0] + self._pin(found, self.psi)[0]
-
-    def expanded(self, psi: np.ndarray) -> Expansion:
-        """The log posterior at other hyperparameters, with its gradient in them, (D + 1,).
-
-        It makes a surrogate an objective of `gp.search`.
-        """
-        gram, pullback = self.view.gram(np.exp(psi[:-1]))
-        tau = float(np.exp(psi[-1]))
-        found = self._evidence(gram, tau)
-        prior, of_prior = self.view.prior.log_density(psi)
-        pin, pin_slope = self._pin(found, psi)
-        value = found.value + prior + pin
-        slope = partial(self._slope, found, pullback, tau, of_prior, pin_slope)
-        if not isinstance(pullback, Changes):
-            return Expansion(value, slope)
-        return Expansion(value, slope, partial(self._curvature, found, pullback, psi))
-
-    def _slope(
-        self, found: Evidence, pullback: Pullback, tau: float, of_prior: np.ndarray, pin_slope: float
-    ) -> np.ndarray:
-        """The gradient in psi, (D + 1,)."""
-        weights, gradient = found.matrix_gradient(), of_prior.copy()
-        if pin_slope:
-            # d log s = -sum_o w_o^T dK w_o / (nu o s)
-            w = found.weights
-            weights -= pin_slope / (found.degrees * found.outputs * found.scale) * w @ w.T
-        gradient[:-1] += pullback(weights)
-        gradient[-1] += tau * (weights.diagonal() @ self.view.noise) + pin_slope
-        return gradient
-
-    def _curvature(self, found: Evidence, pullback: Changes, psi: np.ndarray) -> np.ndarray:
-        """Minus the Hessian, approximately, (D + 1, D + 1)."""
-        w = found.weights
-        of_noise = np.exp(psi[-1]) * self.view.noise[:, None] * w
-        moved = np.concatenate([pullback.times(w), of_noise[None]])
-        curvature = found.information(moved) + self.view.prior.curvature(psi)
-        if self.data.noise_variance is not None:
-            of_log_scale = moved.reshape(len(moved), -1) @ w.reshape(-1) / -found.squares
-            of_log_scale[-1] += 1.0
-            curvature += np.outer(of_log_scale, of_log_scale) / SEARCH.known_sd**2
-        result: np.ndarray = curvature
-        return result
-
-    def _pin(self, found: Evidence, psi: np.ndarray) -> tuple[float, float]:
-        """Log density of log(s tau / known noise), and its slope in log s (and log tau)."""
-        known = self.data.noise_variance
-        if known is None:
-            return 0.0, 0.0
-        excess = (np.log(found.scale) + psi[-1] - np.log(known)) / SEARCH.known_sd
-        return float(-0.5 * excess**2), float(-excess / SEARCH.known_sd)
+        return self.objective.value_of(self.process.evidence, self.psi)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """How far psi is searched: lower and upper ends, (D + 1,)."""
@@ -274,7 +231,7 @@ class CandidateProcess:
             damping=SEARCH.damping,
             renewed=False,
         )
-        return self.at(search(self, [self.psi], self.bounds(), asked).psi)
+        return self.at(search(self.objective, [self.psi], self.bounds(), asked).psi)
 
 
 def surrogate(

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from bqvi.calls import Ledger
+import numpy as np
+
+from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.runs.checkpoint import Checkpoint
 
 S = TypeVar("S")
@@ -73,7 +75,7 @@ class Engine(Protocol[S, R_co]):
         """What a run returns that ends at ``state`` for a ``reason``; ValueError on too few evaluations."""
         ...
 
-    def with_evaluations(self, state: S, evaluations: Any) -> S:
+    def with_evaluations(self, state: S, evaluations: Evaluations) -> S:
         """The state with the evaluations that the step after it had made when it was cut short."""
         ...
 
@@ -90,23 +92,23 @@ class Keeping(Engine[S, R_co], Protocol[S, R_co]):
     """An engine whose states keep evaluations, of which some can be made again (:mod:`verified`)."""
 
     @property
-    def caller(self) -> Any:
-        """What evaluates the user's function (`bqvi.calls.Caller`)."""
+    def caller(self) -> Caller:
+        """What evaluates the user's function."""
         ...
 
-    def budget_of(self, state: S) -> Any:
-        """What may be spent from ``state`` on (`bqvi.calls.Budget`)."""
+    def budget_of(self, state: S) -> Budget:
+        """What may be spent from ``state`` on."""
         ...
 
-    def kept(self, state: S) -> Any | None:
-        """Those of ``state`` that have values to compare (`bqvi.calls.Evaluations`); None for none."""
+    def kept(self, state: S) -> Evaluations | None:
+        """Those of ``state`` that have values to compare; None for none."""
         ...
 
     def require_consistent(self, before: S, after: S) -> None:
         """An error where evaluations show that given gradients are not those of the values."""
         ...
 
-    def again(self, state: S, points: Any) -> Any:
+    def again(self, state: S, points: np.ndarray) -> Evaluations:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
         ...
 
@@ -115,15 +117,15 @@ class Asked(Engine[S, R_co], Protocol[S, R_co]):
     """An engine that can be asked for points while others are being evaluated."""
 
     @property
-    def caller(self) -> Any:
-        """What evaluates the user's function (`bqvi.calls.Caller`)."""
+    def caller(self) -> Caller:
+        """What evaluates the user's function."""
         ...
 
-    def budget_of(self, state: S) -> Any:
-        """What may be spent from ``state`` on (`bqvi.calls.Budget`)."""
+    def budget_of(self, state: S) -> Budget:
+        """What may be spent from ``state`` on."""
         ...
 
-    def pending(self, state: S) -> Any:
+    def pending(self, state: S) -> np.ndarray:
         """Points (m, D) that were chosen and have no values yet.
 
         TypeError or ValueError where the choices of the run do not allow it to be asked.

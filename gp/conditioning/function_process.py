@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -83,13 +83,30 @@ class FunctionProcess:
             yield self.function(given.weights - rows[:, i].reshape(shape))
 
 
-def kernel_sum(
-    kernel: Any, points: np.ndarray, values: np.ndarray | None, slopes: np.ndarray | None, constant: float
-) -> KernelSum:
-    """The function that weights of values (m,) and of gradients (m, D) at (m, D) points make.
+class TrendedKernel(Protocol):
+    """A squared exponential of a height beside a linear and a quadratic trend."""
 
-    ``kernel`` has the ``lengthscale``, ``height``, ``linear`` and ``quadratic`` of `function_kernel`.
-    """
+    @property
+    def lengthscale(self) -> float:
+        """l."""
+
+    @property
+    def height(self) -> float:
+        """h."""
+
+    @property
+    def linear(self) -> float:
+        """b1."""
+
+    @property
+    def quadratic(self) -> float:
+        """b2."""
+
+
+def kernel_sum(
+    kernel: TrendedKernel, points: np.ndarray, values: np.ndarray | None, slopes: np.ndarray | None, constant: float
+) -> KernelSum:
+    """The function that weights of values (m,) and of gradients (m, D) at (m, D) points make."""
     d = points.shape[1]
     linear, curvature = np.zeros(d), np.zeros((d, d))
     if values is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ class Places:
         """Make the record of (m, D) points, given also in the kernel's units."""
         return cls(points, scaled, 0.5 * np.einsum("nd,nd->n", scaled, scaled))
 
-    def at(self, index: Any) -> Places:
+    def at(self, index: int | slice | np.ndarray) -> Places:
         """One of them, or some."""
         which = [index] if isinstance(index, int) else index
         return Places(self.points[which], self.scaled[which], self.halved[which])

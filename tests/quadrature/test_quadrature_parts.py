@@ -110,7 +110,7 @@ def test_gradient_of_the_evidence(case):
     if case == "zero mean":
         options = {"centred": False}
     member = a_surrogate(family=family, psi=np.array([-0.9, -0.5, -4.0]), **options)
-    found = member.expanded(member.psi)
+    found = member.objective.expanded(member.psi)
     value, gradient = found.value, found.gradient
     assert value == pytest.approx(member.log_posterior, rel=1e-10)
     step = 1e-5
