@@ -24,7 +24,6 @@ numerical exception on a batch is called again point by point, so that one bad p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -38,6 +37,7 @@ from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import Executor, require_workers
 from bqvi.calls.function import UNKNOWN, Function
 from bqvi.calls.ledger import Ledger
+from gp.arrays import Array
 from gp.threads import as_the_user_has_it
 
 
@@ -140,7 +140,9 @@ class Caller:
         budget.spend(self.cost * n)
         collect(Call(self.function, workers), batch.theta[:n], self.executor, self.n_jobs, batch.enter)
 
-    def given(self, theta: Any, values: Any, gradients: Any = None, noise_sd: Any = None) -> Evaluations:
+    def given(
+        self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None
+    ) -> Evaluations:
         """Evaluations made before, in the user's units.
 
         Parameters
@@ -160,7 +162,7 @@ class Caller:
         return evaluations_given(self.function, self.coordinates, theta, values, gradients, noise_sd)
 
     def told(
-        self, points: np.ndarray, values: Any, gradients: Any = None, noise_sd: Any = None
+        self, points: np.ndarray, values: Array, gradients: Array = None, noise_sd: Array = None
     ) -> Evaluations:
         """Evaluations that the caller of a run made, at points (n, D) that the engine proposed.
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from gp.arrays import Array
+
 _LARGEST_EXPONENT = 700.0  # e^700 is still a number
 
 
@@ -18,27 +20,27 @@ class Chart:
     """A monotone map from the line onto an interval (a, b)."""
 
     name: str
-    forward: Callable[[Any, Any, Any], Any]
-    inverse: Callable[[Any, Any, Any], Any]
-    log_slope: Callable[[Any, Any, Any], Any]
-    log_slope_gradient: Callable[[Any], Any]
+    forward: Callable[[Array, Array, Array], Array]
+    inverse: Callable[[Array, Array, Array], Array]
+    log_slope: Callable[[Array, Array, Array], Array]
+    log_slope_gradient: Callable[[Array], Array]
 
     def __reduce__(self) -> Any:
         """By name: functions without one cannot be pickled, and results travel between processes."""
         return chart_named, (self.name,)
 
 
-def bounded_exp(t: Any) -> Any:
+def bounded_exp(t: Array) -> Array:
     """E^t, finite for any finite t."""
     return np.exp(np.minimum(t, _LARGEST_EXPONENT))
 
 
-def _between(t: Any, a: Any, b: Any) -> Any:
+def _between(t: Array, a: Array, b: Array) -> Array:
     near_a = a + (b - a) * ndtr(np.minimum(t, 0.0))  # from the nearer bound: nothing is lost beside it
     return np.where(t < 0.0, near_a, b - (b - a) * ndtr(-np.maximum(t, 0.0)))
 
 
-def _between_inverse(x: Any, a: Any, b: Any) -> Any:
+def _between_inverse(x: Array, a: Array, b: Array) -> Array:
     from_a, from_b = (x - a) / (b - a), (b - x) / (b - a)
     return np.where(from_a < 0.5, ndtri(np.minimum(from_a, 0.5)), -ndtri(np.minimum(from_b, 0.5)))
 

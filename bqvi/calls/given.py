@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -13,10 +12,10 @@ from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.function import LARGEST, Function
 from bqvi.calls.returned import reasons_of, refused
-from gp.arrays import to_numpy
+from gp.arrays import Array, to_numpy
 
 
-def made_before(evaluations: Any) -> tuple[np.ndarray | None, ...] | None:
+def made_before(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
     """Arrays of what the user gave as ``evaluations``: theta and values, then gradients and noise sds if any.
 
     Raises
@@ -41,7 +40,7 @@ def made_before(evaluations: Any) -> tuple[np.ndarray | None, ...] | None:
     )
 
 
-def numbers(name: str, given: Any) -> np.ndarray:
+def numbers(name: str, given: object) -> np.ndarray:
     """An array of the real numbers ``given``; TypeError, with ``name``, where they are none."""
     try:
         array = np.asarray(to_numpy(given))
@@ -55,10 +54,10 @@ def numbers(name: str, given: Any) -> np.ndarray:
 def evaluations_given(
     function: Function,
     coordinates: Coordinates | None,
-    theta: Any,
-    values: Any,
-    gradients: Any = None,
-    noise_sd: Any = None,
+    theta: Array,
+    values: Array,
+    gradients: Array = None,
+    noise_sd: Array = None,
 ) -> Evaluations:
     """See `Caller.given`."""
     theta, values = np.atleast_2d(np.asarray(theta, float)), np.atleast_1d(np.asarray(values, float))
@@ -77,9 +76,9 @@ def evaluations_told(
     function: Function,
     coordinates: Coordinates | None,
     points: np.ndarray,
-    values: Any,
-    gradients: Any = None,
-    noise_sd: Any = None,
+    values: Array,
+    gradients: Array = None,
+    noise_sd: Array = None,
 ) -> Evaluations:
     """See `Caller.told`."""
     n, values = len(points), np.atleast_1d(numbers("values", values))
@@ -108,7 +107,7 @@ def evaluations_told(
     return replace(made, values=weighted(function, made.values, theta))
 
 
-def _sds(noise_sd: Any, n: int) -> np.ndarray | None:
+def _sds(noise_sd: Array, n: int) -> np.ndarray | None:
     if noise_sd is None:
         return None
     sds = np.asarray(noise_sd, float)

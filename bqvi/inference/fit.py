@@ -41,6 +41,7 @@ from bqvi.models.log_joint import LogJoint
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.runs.locating import located
 from bqvi.runs.records import named
+from gp.arrays import Array
 
 
 @door(Fit)
@@ -73,9 +74,9 @@ def fit(
     executor: Executor | None = None,
     n_jobs: int = 1,
     workers: int | None = None,
-    noise_sd: float | Callable[[Any], Any] | None = None,
+    noise_sd: float | Callable[[Array], Array] | None = None,
     gradient_noise_sd: float | Sequence[float] | np.ndarray | None = None,
-    evaluations: Sequence[Any] | None = None,
+    evaluations: Sequence[Array] | None = None,
     progress: bool = False,
     callback: Callable[[Any], None] | None = None,
     checkpoint: str | Path | None = None,

@@ -100,9 +100,9 @@ class BayesianRun:
         """The nodes and their values; None where their noise is not known."""
         if isinstance(self.problem.noise_sd, str):
             return None
-        noise, n = state.noise_variance, len(state)
-        if noise is None and self.problem.noise_sd is not None:
-            noise = np.full(n, float(self.problem.noise_sd) ** 2)
+        noise, n, sd = state.noise_variance, len(state), self.problem.noise_sd
+        if noise is None and sd is not None and not callable(sd):
+            noise = np.full(n, float(sd) ** 2)
         x = self.problem.standard.map.from_standard(state.u)
         slopes = None if state.slopes is None else np.swapaxes(state.slopes, 1, 2)
         return Evaluations(x, state.values, slopes, noise, np.zeros(n, bool), ("",) * n)

@@ -77,6 +77,7 @@ def _noise(
         noise = np.where(known, state.noise_variance, state.noise_variance[known].min())
         mean = float(noise.mean())
         return noise / mean, (sqrt(mean) / unit) ** 2
-    if problem.noise_sd is None or isinstance(problem.noise_sd, str):
+    sd = problem.noise_sd
+    if sd is None or isinstance(sd, str) or callable(sd):  # of a function, the state has variances
         return None, None
-    return None, (float(problem.noise_sd) / unit) ** 2
+    return None, (float(sd) / unit) ** 2

@@ -9,8 +9,9 @@ A run is determined by both: a state is made of arrays and numbers, without a ge
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 from bqvi.runs.records import DERIVED
+from gp.arrays import Array
 from gp.measures import Measure
 from gp.measures.base import Standardised
 
@@ -93,7 +95,7 @@ class IntegrationProblem:
     budget: int
     batch: int | None = None
     criterion: Criterion | None = None
-    noise_sd: Any = None
+    noise_sd: float | str | Callable[[Array], Array] | None = None
     draws: int = DESIGN.draws
     model: Model = field(default_factory=Direct)
     log_volume: float = 0.0

@@ -32,7 +32,7 @@ from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_
 from bqvi.runs.pending import matched
 from bqvi.runs.progress import ProgressLine
 from bqvi.runs.verified import compare, require_verifiable
-from gp.arrays import shown
+from gp.arrays import Array, shown
 from gp.threads import as_the_user_has_it, single_threaded
 
 S = TypeVar("S")
@@ -317,7 +317,7 @@ class Run(Generic[S, R]):
         found: np.ndarray = engine.caller.to_user(points)
         return found
 
-    def tell(self, theta: Any, values: Any, gradients: Any = None, noise_sd: Any = None) -> S:
+    def tell(self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None) -> S:
         """Values at points that `ask` gave, in any order, all or some of them.
 
         Parameters

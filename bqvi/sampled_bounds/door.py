@@ -41,7 +41,7 @@ def evidence_bounds(
     budget: int = 100_000,
     method: Literal["smc", "ais", "importance"] = "smc",
     *,
-    posterior: Any = None,
+    posterior: np.ndarray | Posterior | None = None,
     gradient: Callable[..., Any] | str | None = None,
     noise_sd: float | Callable[..., Any] | None = None,
     transitions: Literal["hmc", "random-walk"] | None = None,

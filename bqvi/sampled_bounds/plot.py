@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gp.arrays import Array
 from gp.extras import needing
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ __all__ = ["bracket"]
 _BELOW, _ABOVE = "#1f77b4", "#d95f02"
 
 
-def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Any = None) -> Axes:
+def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Array = None) -> Axes:
     """Draw the bounds.
 
     Parameters
@@ -47,7 +48,7 @@ def _told(found: EvidenceBounds) -> str:
     return rf"{found.lower:.6g} $\leq$ ln Z{above}"
 
 
-def _replicates(found: EvidenceBounds, ax: Axes, truth: Any) -> None:
+def _replicates(found: EvidenceBounds, ax: Axes, truth: Array) -> None:
     sides = [("lower bound", found.lower, found.log_estimates, _BELOW, 0.0)]
     if found.upper_log_estimates is not None:
         sides.append(("upper bound", found.upper, found.upper_log_estimates, _ABOVE, 1.0))
@@ -67,7 +68,7 @@ def _replicates(found: EvidenceBounds, ax: Axes, truth: Any) -> None:
     ax.set_xlabel("log estimates of the evidence, nats")
 
 
-def _problems(found: EvidenceBounds, ax: Axes, truth: Any) -> None:
+def _problems(found: EvidenceBounds, ax: Axes, truth: Array) -> None:
     order = np.argsort(found.lower)
     place = np.arange(len(order))
     for title, mean, colour in (("lower bound", found.lower, _BELOW), ("upper bound", found.upper, _ABOVE)):

@@ -19,6 +19,7 @@ from bqvi.runs import Checkpoint
 from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.state import BoundsState
+from gp.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,14 +60,14 @@ class EvidenceBounds:
     checkpoint : where the run stands; ``resume`` takes the whole result.
     """
 
-    lower: Any
-    upper: Any
-    lower_se: Any
-    upper_se: Any
+    lower: Array
+    upper: Array
+    lower_se: Array
+    upper_se: Array
     interval: np.ndarray
     confidence: float
-    log_evidence: Any
-    log_evidence_sd: Any
+    log_evidence: Array
+    log_evidence_sd: Array
     log_estimates: np.ndarray
     upper_log_estimates: np.ndarray | None
     temperatures: np.ndarray
@@ -108,7 +109,7 @@ class EvidenceBounds:
         )
         return drawn if self.draws.ndim == 3 else drawn[0]
 
-    def plot(self, ax: Axes | None = None, *, truth: Any = None) -> Axes:
+    def plot(self, ax: Axes | None = None, *, truth: Array = None) -> Axes:
         """Draw the log estimates of each replicate and the interval; of several problems, the intervals.
 
         Parameters

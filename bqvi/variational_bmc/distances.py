@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.fft import irfft, rfft
 
 
-def gskl(mean_p: Any, covariance_p: Any, mean_q: Any, covariance_q: Any) -> float:
+def gskl(mean_p: np.ndarray, covariance_p: np.ndarray, mean_q: np.ndarray, covariance_q: np.ndarray) -> float:
     """Half the sum of the two Kullback-Leibler divergences between two Gaussians.
 
     Parameters

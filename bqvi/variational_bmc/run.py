@@ -30,6 +30,7 @@ from bqvi.variational_bmc.settings import CHEAP
 from bqvi.variational_bmc.state import Settings, State, begun
 from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
+from gp.arrays import Array
 
 
 @door(VBMCResult)
@@ -39,9 +40,9 @@ def vbmc(
     upper: Bound = None,
     plausible_lower: Bound = None,
     plausible_upper: Bound = None,
-    start: Any = None,
+    start: Array = None,
     gradient: Callable[[Any], Any] | str | None = None,
-    noise_sd: float | str | Callable[[Any], float] | None = None,
+    noise_sd: float | str | Callable[[Array], float] | None = None,
     budget: int | None = None,
     *,
     periodic: Sequence[int] | Sequence[bool] | np.ndarray = (),
@@ -51,7 +52,7 @@ def vbmc(
     n_jobs: int = 1,
     workers: int | None = None,
     errors: Literal["raise", "infeasible"] | None = None,
-    evaluations: Sequence[Any] | None = None,
+    evaluations: Sequence[Array] | None = None,
     initial: int | None = None,
     acquisition: Literal["imiqr", "viqr"] = "imiqr",
     tolerance: float | None = 0.05,

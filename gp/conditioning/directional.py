@@ -205,7 +205,9 @@ class _RowPairs:
         beside -= np.einsum("nd,nd->n", y, z)
         return cls(inner, along, beside, w @ z.T, (v, v_right), linear, quadratic)
 
-    def bumps(self, lengthscale: float, slopes: bool, changing: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
+    def bumps(
+        self, lengthscale: float, slopes: bool, changing: bool = False
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """The covariance less the trends, and, if asked for, its derivative in ln l."""
         h = lengthscale**2
         stretched = self.squares / h

@@ -104,7 +104,11 @@ class TrendedKernel(Protocol):
 
 
 def kernel_sum(
-    kernel: TrendedKernel, points: np.ndarray, values: np.ndarray | None, slopes: np.ndarray | None, constant: float
+    kernel: TrendedKernel,
+    points: np.ndarray,
+    values: np.ndarray | None,
+    slopes: np.ndarray | None,
+    constant: float,
 ) -> KernelSum:
     """The function that weights of values (m,) and of gradients (m, D) at (m, D) points make."""
     d = points.shape[1]
