@@ -30,7 +30,7 @@ import numpy as np
 from bqvi.gradients.directions import Directions
 from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.places import Places
-from gp.triangular import cholesky, triangular_inverse
+from gp.expectation import KernelMeans
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,32 +102,27 @@ class SeparableFunctionals:
         return np.ascontiguousarray(self.kernel.bent(self.q.scale.T).T) / self.kernel.lengthscale
 
     @cached_property
+    def _spread(self) -> np.ndarray:
+        """T T^T, (D, D)."""
+        return np.asarray(self.root @ self.root.T)
+
+    @cached_property
     def _bending(self) -> float:
         """b2, for inner products of what is divided by l."""
         return self.kernel.quadratic * self.kernel.lengthscale**4
 
-    @cached_property
-    def _bump(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """N^-1, N^-1 T and ln z at the centre, for A = N N^T."""
-        spread = self.root @ self.root.T
-        np.einsum("ii->i", spread)[:] += 1.0
-        half = cholesky(spread)
-        inverse = triangular_inverse(half)
-        return inverse, inverse @ self.root, -float(np.log(np.einsum("ii->i", half)).sum())
-
     def covariances(self, places: Places) -> np.ndarray:
         """Prior covariances / s^2 with y at m places, (m, 1 + D)."""
-        kernel, (inverse, turned, top) = self.kernel, self._bump
-        gap = (places.scaled - self.centre) @ inverse.T
-        z = np.exp(top - 0.5 * np.einsum("nd,nd->n", gap, gap))
+        kernel = self.kernel
+        bumps = KernelMeans.of(places.scaled, 1.0, self.centre, self._spread)
         across, along = places.scaled @ self.root, places.scaled @ self.centre
         bending = np.einsum("nd,nd->n", across, across)
         bending += along * along
-        found = np.empty((len(z), 1 + gap.shape[1]))
-        found[:, 0] = z + (0.5 * self._bending) * bending + kernel.constant_variance
+        found = np.empty((len(across), 1 + across.shape[1]))
+        found[:, 0] = bumps.z + (0.5 * self._bending) * bending + kernel.constant_variance
         found[:, 0] += places.points @ (kernel.linear * self.q.mean)
-        slopes = gap @ turned
-        slopes *= z[:, None]
+        slopes = bumps.a @ self.root
+        slopes *= bumps.z[:, None]
         across *= (self._bending * along)[:, None]
         slopes += across
         slopes += places.points @ (kernel.linear * self.q.scale)
@@ -138,12 +133,10 @@ class SeparableFunctionals:
     def prior(self) -> np.ndarray:
         """Prior covariance / s^2 of one another, (1 + D, 1 + D)."""
         kernel, q, c, root, d = self.kernel, self.q, self.centre, self.root, len(self.centre)
-        spread, steep, shift, size = root @ root.T, root.T @ root, c @ root, float(c @ c)
+        spread, steep, shift, size = self._spread, root.T @ root, c @ root, float(c @ c)
         bending = 0.5 * float(np.vdot(spread, spread)) + float(shift @ shift) + 0.5 * size**2
-        doubled = 2.0 * spread
-        np.einsum("ii->i", doubled)[:] += 1.0
-        half = cholesky(doubled)
-        double, inner = 1.0 / float(np.prod(np.einsum("ii->i", half))), triangular_inverse(half) @ root
+        twice = KernelMeans.of(c[None], 1.0, c, 2.0 * spread)
+        double = float(twice.z[0])
         found = np.empty((1 + d, 1 + d))
         found[0, 0] = (
             double
@@ -154,6 +147,6 @@ class SeparableFunctionals:
         found[0, 1:] = found[1:, 0] = (kernel.linear * q.mean) @ q.scale + self._bending * (
             shift @ steep + size * shift
         )
-        found[1:, 1:] = double * inner.T @ inner + kernel.linear * q.scale.T @ q.scale
+        found[1:, 1:] = double * root.T @ twice.precision @ root + kernel.linear * q.scale.T @ q.scale
         found[1:, 1:] += self._bending * (shift[:, None] * shift + size * steep)
         return found
