@@ -16,10 +16,9 @@ import numpy as np
 
 from acquisition.settings import ASCENT
 
-__all__ = ["Ascent", "Function", "Vector", "ascend"]
+__all__ = ["Ascent", "Function", "ascend"]
 
-Vector: TypeAlias = np.ndarray
-Function: TypeAlias = Callable[[Vector], tuple[Vector, Vector]]
+Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,16 +32,16 @@ class Ascent:
     evaluations : how often the function was called.
     """
 
-    points: Vector
-    values: Vector
+    points: np.ndarray
+    values: np.ndarray
     evaluations: int
 
 
 def ascend(
     function: Function,
-    starts: Vector,
-    lower: Vector,
-    upper: Vector,
+    starts: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
     *,
     first_step: float,
     tolerance: float,
@@ -87,17 +86,17 @@ def ascend(
 class _State:
     """M ascents on their way: points, values, gradients (M, D), inverse Hessians (M, D, D)."""
 
-    points: Vector
-    values: Vector
-    gradients: Vector
-    hessians: Vector
-    longest: Vector
+    points: np.ndarray
+    values: np.ndarray
+    gradients: np.ndarray
+    hessians: np.ndarray
+    longest: np.ndarray
     """(M, 1), no step is longer."""
-    fresh: Vector
+    fresh: np.ndarray
     """(M,), whether the inverse Hessian is still a guess."""
 
 
-def _start(function: Function, starts: Vector, first_step: float) -> _State:
+def _start(function: Function, starts: np.ndarray, first_step: float) -> _State:
     """Return ascents whose first step is ``first_step`` long, in the direction of the gradient."""
     values, gradients = function(starts)
     count, dimension = starts.shape
@@ -107,7 +106,7 @@ def _start(function: Function, starts: Vector, first_step: float) -> _State:
     return _State(starts, values, gradients, hessians, longest, np.ones(count, bool))
 
 
-def _directions(state: _State, lower: Vector, upper: Vector) -> Vector:
+def _directions(state: _State, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Quasi-Newton directions (M, D), uphill and not too long."""
     g, points = state.gradients, state.points
     outside = ((points <= lower) & (g < 0)) | ((points >= upper) & (g > 0))
@@ -121,11 +120,11 @@ def _directions(state: _State, lower: Vector, upper: Vector) -> Vector:
         downhill = _dot(direction, g) <= 0
         direction = np.where(downhill[:, None], g, direction)
     norm = np.sqrt(_dot(direction, direction))[:, None]
-    shortened: Vector = direction * (state.longest / np.maximum(norm, state.longest))
+    shortened: np.ndarray = direction * (state.longest / np.maximum(norm, state.longest))
     return shortened
 
 
-def _learn(state: _State, gained: Vector, step: Vector, change: Vector) -> None:
+def _learn(state: _State, gained: np.ndarray, step: np.ndarray, change: np.ndarray) -> None:
     """BFGS: the inverse Hessian nearest to the old one that maps the change to the step.
 
     ``change`` (M, D) is that of the gradient of -f. Where f is not concave along the step, or
@@ -152,7 +151,7 @@ def _learn(state: _State, gained: Vector, step: Vector, change: Vector) -> None:
     state.hessians = state.hessians + outer - cross
 
 
-def _dot(a: Vector, b: Vector) -> Vector:
+def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Inner products of rows, (M,)."""
-    products: Vector = np.einsum("md,md->m", a, b)
+    products: np.ndarray = np.einsum("md,md->m", a, b)
     return products

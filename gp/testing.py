@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gp._assertions import require, require_close
+from gp._assertions import central_difference, partials, require, require_close
 from gp.kernels.base import DifferentiableKernel, Kernel
 from gp.kernels.parameters import pack, unpack
 
@@ -73,7 +73,7 @@ def _check_pullback(kernel: Kernel, x: Any, rng: np.random.Generator) -> None:
     vector = pack(kernel)
     require(gradient.shape == vector.shape, "the pull-back has to have one entry per parameter")
     numeric = [
-        _central(lambda v: np.sum(weights * unpack(kernel, v)(x, x)), vector, index)
+        central_difference(lambda v: np.sum(weights * unpack(kernel, v)(x, x)), vector, index)
         for index in range(len(vector))
     ]
     require_close(gradient, np.array(numeric), 1e-7, "the pull-back has to be the gradient of sum W k")
@@ -84,10 +84,10 @@ def _check_derivatives(kernel: Kernel, x: Any, y: Any) -> None:
         raise AssertionError("derivatives and diagonal_derivatives are missing")
     derivatives = kernel.derivatives(x, y)
     n, m, dimension = len(x), len(y), x.shape[1]
-    k_x = _partials(lambda points: kernel(points, y), x)  # (D, n, m)
-    k_y = _partials(lambda points: kernel(x, points), y)
+    k_x = partials(lambda points: kernel(points, y), x)  # (D, n, m)
+    k_y = partials(lambda points: kernel(x, points), y)
     k_xy = np.stack(
-        [_partials(lambda p, d=d: kernel.derivatives(x, p).k_x[:, d, :], y) for d in range(dimension)]
+        [partials(lambda p, d=d: kernel.derivatives(x, p).k_x[:, d, :], y) for d in range(dimension)]
     )
     require_close(derivatives.k, kernel(x, y), 1e-13, "derivatives().k has to be k(x, y)")
     require(derivatives.k_xy.shape == (n, dimension, m, dimension), "k_xy has to be (n, D, m, D)")
@@ -106,18 +106,3 @@ def _check_diagonal_derivatives(kernel: Kernel, x: Any) -> None:
     require_close(diagonal.k_x, full.k_x[index, :, index], 1e-13, message)
     require_close(diagonal.k_y, full.k_y[index, index], 1e-13, message)
     require_close(diagonal.k_xy, full.k_xy[index, :, index, :], 1e-13, message)
-
-
-def _partials(function: Any, points: Any) -> Any:
-    """Central differences of ``function`` as each column of ``points`` moves, stacked first."""
-    return np.stack([_central(function, points, (..., d)) for d in range(points.shape[1])])
-
-
-def _central(function: Any, at: Any, index: Any) -> Any:
-    """Central difference of fourth order; its error is about 1e-11 for functions of order 1."""
-    step = 1e-3
-    move = np.zeros_like(at)
-    move[index] = step
-    near = function(at + move) - function(at - move)
-    far = function(at + 2 * move) - function(at - 2 * move)
-    return (8 * near - far) / (12 * step)

@@ -14,13 +14,12 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import gamma, log, pi
 from typing import Any
 
 import numpy as np
 
-from gp._assertions import require, require_close
+from gp._assertions import central_difference, partials, require, require_close
 from gp.embeddings import KernelEmbedding, embed
 from gp.kernels import Kernel
 from gp.low_discrepancy import sobol
@@ -65,7 +64,7 @@ def check_embedding(kernel: Kernel, measure: Measure, *, seed: int = 0) -> None:
     pair = embed(kernel, measure)
     x = measure.sample(3, seed) + np.random.default_rng(seed).normal(size=(3, measure.dimension))
     _check_integrals(pair, x, seed)
-    numeric = _partials(pair.mean, x)
+    numeric = partials(pair.mean, x, axis=1)
     require_close(pair.mean_gradient(x), numeric, 1e-7, "mean_gradient has to be the derivative of mean")
     _check_parameter_gradients(pair, x, np.random.default_rng(seed))
 
@@ -202,7 +201,7 @@ def _check_parameter_gradients(pair: KernelEmbedding, x: Any, rng: np.random.Gen
             (doubled[index], lambda s, along=along: along(s).double(), "double_gradient"),
         ):
             inner = np.sum(gradient * direction, axis=tuple(range(-direction.ndim, 0)))
-            numeric = _central(function, np.zeros(()), ())
+            numeric = central_difference(function, np.zeros(()), ())
             require_close(inner, numeric, 1e-7, f"{what} in {name} has to be the derivative")
 
 
@@ -241,17 +240,3 @@ def _agree(replications: Any, wanted: Any, message: str) -> None:
     allowed = _SIGMAS * error + 1e-12 * np.maximum(1.0, np.abs(wanted))
     gap = np.abs(values.mean(0) - wanted)
     require(bool(np.all(gap <= allowed)), f"{message}: off by {np.max(gap):.3g}")
-
-
-def _partials(function: Callable[[Any], Any], points: Any) -> Any:
-    """Central differences of ``function`` in each column of ``points``, (n, D)."""
-    return np.stack([_central(function, points, (..., d)) for d in range(points.shape[1])], axis=1)
-
-
-def _central(function: Callable[[Any], Any], at: Any, index: Any) -> Any:
-    """Central difference of fourth order; its error is about 1e-11 for functions of order 1."""
-    step, move = 1e-3, np.zeros_like(at)
-    move[index] = 1e-3
-    near = np.asarray(function(at + move)) - np.asarray(function(at - move))
-    far = np.asarray(function(at + 2 * move)) - np.asarray(function(at - 2 * move))
-    return (8 * near - far) / (12 * step)

@@ -21,14 +21,12 @@ from bqvi.variational_bmc.settings import RESTARTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import normal_sobol
 
-Vector = np.ndarray
-
 _TEMPERATURES = RESTARTS.cooling ** np.arange(RESTARTS.powers)
 
 
 def annealed(
-    surrogate: Surrogate, mean: Vector, covariance: Vector, seed: int, feasible: Feasibility
-) -> tuple[Vector, Vector]:
+    surrogate: Surrogate, mean: np.ndarray, covariance: np.ndarray, seed: int, feasible: Feasibility
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean (D,) and covariance (D, D) in the frame, led from those given."""
     dimension = len(mean)
     share, each, most = RESTARTS.carriers
@@ -53,7 +51,7 @@ def annealed(
     return mean, covariance
 
 
-def _tempered(log_ratio: Vector, least: float) -> tuple[Vector, float]:
+def _tempered(log_ratio: np.ndarray, least: float) -> tuple[np.ndarray, float]:
     """Normalised weights to the largest power of which at least so many draws carry them."""
     weights = np.full(len(log_ratio), 1.0 / len(log_ratio))
     for temperature in _TEMPERATURES:

@@ -27,8 +27,6 @@ from bqvi.variational_bmc.settings import COMPARISON
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import with_pending
 
-Vector = np.ndarray
-
 
 def with_draws(state: State, estimate: Estimate, most: int | None, seed: int) -> State:
     """The state with draws of the posterior to evaluate, at most so many, where that is not None."""

@@ -43,8 +43,6 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.triangular import cholesky
 
-Vector = np.ndarray
-
 ANYWHERE = Feasibility(None, None, None, 1.0)
 
 
@@ -64,20 +62,20 @@ class Correction:
     covered : whether no evaluations show mass that q lacks; only a thorough estimate checks this.
     """
 
-    u: Vector
-    whitened: Vector
-    mean: Vector
-    variance: Vector
-    log_proposal: Vector
-    log_q: Vector
-    log_weights: Vector
+    u: np.ndarray
+    whitened: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    log_proposal: np.ndarray
+    log_q: np.ndarray
+    log_weights: np.ndarray
     log_evidence: float
     elbo: float
     sd: float
     monte_carlo_sd: float
     effective: float
     shape: float
-    feasible: Vector
+    feasible: np.ndarray
     covered: bool = True
 
     @property
@@ -97,9 +95,9 @@ class Correction:
         return float(max(self.weights @ above, c @ above))
 
     @property
-    def weights(self) -> Vector:
+    def weights(self) -> np.ndarray:
         """Normalised, (M,)."""
-        found: Vector = np.exp(self.log_weights)
+        found: np.ndarray = np.exp(self.log_weights)
         return found
 
 
@@ -111,13 +109,13 @@ def proposal_of(
     return plain.widened(wide, widening)
 
 
-def bounded(mean: Vector, variance: Vector, top: float) -> Vector:
+def bounded(mean: np.ndarray, variance: np.ndarray, top: float) -> np.ndarray:
     """The mean (m,); what exceeds ``top``, the highest value, is divided by a variance that is above one."""
-    result: Vector = mean - np.maximum(mean - top, 0.0) * (1.0 - 1.0 / np.maximum(variance, 1.0))
+    result: np.ndarray = mean - np.maximum(mean - top, 0.0) * (1.0 - 1.0 / np.maximum(variance, 1.0))
     return result
 
 
-def variance_penalised(mean: Vector, variance: Vector, top: float) -> Vector:
+def variance_penalised(mean: np.ndarray, variance: np.ndarray, top: float) -> np.ndarray:
     """The log density (m,) that draws count with.
 
     Parameters
@@ -126,7 +124,9 @@ def variance_penalised(mean: Vector, variance: Vector, top: float) -> Vector:
     top : the highest value that was evaluated.
     """
     excess = variance - max(float(np.quantile(variance, WEIGHTS.best_known)) - 1.0, 0.0)
-    result: Vector = bounded(mean, variance, top) + 0.5 * np.minimum(np.maximum(excess, 0.0), 2.0 - excess)
+    result: np.ndarray = bounded(mean, variance, top) + 0.5 * np.minimum(
+        np.maximum(excess, 0.0), 2.0 - excess
+    )
     return result
 
 
@@ -242,7 +242,7 @@ def _weighed(
     )
 
 
-def _sd(surrogate: Surrogate, u: Vector, whitened: Vector, weights: Vector, seed: int) -> float:
+def _sd(surrogate: Surrogate, u: np.ndarray, whitened: np.ndarray, weights: np.ndarray, seed: int) -> float:
     """Standard deviation of E_P[f]."""
     index = resampled(weights, WEIGHTS.resampled, seed)
     at = u[index]

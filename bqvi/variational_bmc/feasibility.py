@@ -35,8 +35,6 @@ from scipy.spatial import cKDTree
 
 from bqvi.variational_bmc.settings import FEASIBILITY
 
-Vector = np.ndarray
-
 
 @dataclass(frozen=True, eq=False)
 class Feasibility:
@@ -54,7 +52,7 @@ class Feasibility:
     gap: float
 
     @classmethod
-    def of(cls, points: Vector, failed: Vector) -> Feasibility:
+    def of(cls, points: np.ndarray, failed: np.ndarray) -> Feasibility:
         """Make the model of points (n, D), some of which failed (n,)."""
         if not failed.any():
             return cls(None, None, None, 1.0)
@@ -70,25 +68,25 @@ class Feasibility:
         """Whether nothing has failed."""
         return self.failed is None
 
-    def __call__(self, u: Vector) -> Vector:
+    def __call__(self, u: np.ndarray) -> np.ndarray:
         """Phi at u (m, D), (m,)."""
         return self._phi(u, self.edges)
 
-    def pessimistic(self, u: Vector) -> Vector:
+    def pessimistic(self, u: np.ndarray) -> np.ndarray:
         """Phi at u (m, D) were none of the failures an accident, (m,)."""
         return self._phi(u, self.failed)
 
-    def _phi(self, u: Vector, failed: cKDTree | None) -> Vector:
+    def _phi(self, u: np.ndarray, failed: cKDTree | None) -> np.ndarray:
         if self.good is None or failed is None:
             return np.ones(len(u))
         near, far = self.good.query(u)[0], failed.query(u)[0]
         log_ratio = np.log(np.maximum(near, FEASIBILITY.least)) - np.log(np.maximum(far, FEASIBILITY.least))
         sharpness = FEASIBILITY.sharpness * np.maximum(1.0, np.square(np.minimum(near, far) / self.gap))
-        result: Vector = 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, *FEASIBILITY.logits)))
+        result: np.ndarray = 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, *FEASIBILITY.logits)))
         return result
 
 
-def _accidents(good: Vector, bad: Vector, distances: Vector) -> Vector:
+def _accidents(good: np.ndarray, bad: np.ndarray, distances: np.ndarray) -> np.ndarray:
     """Which of the failed points (m, D) lie among good ones (n, D), ``distances`` (m,) away, (m,) bool.
 
     A failure that is an accident is not evidence of an edge near another one: the remaining ones are judged
@@ -104,15 +102,15 @@ def _accidents(good: Vector, bad: Vector, distances: Vector) -> Vector:
         found |= more
 
 
-def _others(points: Vector, which: Vector) -> Vector:
+def _others(points: np.ndarray, which: np.ndarray) -> np.ndarray:
     """Distances (m,) of points (m, D) to the nearest other of those ``which`` (m,) marks; inf if none."""
     distances = np.linalg.norm(points[:, None] - points[which], axis=2)
     distances[np.flatnonzero(which), np.arange(distances.shape[1])] = np.inf
-    nearest: Vector = distances.min(axis=1, initial=np.inf)
+    nearest: np.ndarray = distances.min(axis=1, initial=np.inf)
     return nearest
 
 
-def _in_hull(points: Vector, x: Vector) -> bool:
+def _in_hull(points: np.ndarray, x: np.ndarray) -> bool:
     """Whether x (D,) is a mean of points (n, D) with weights of at least 0."""
     away = np.vstack([(points - x).T, np.ones(len(points))])
     return bool(nnls(away, np.append(np.zeros(len(x)), 1.0))[1] < FEASIBILITY.in_hull)

@@ -15,8 +15,6 @@ from bqvi.variational_bmc.settings import FRAMES
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.measures import GaussianMixture
 
-Vector = np.ndarray
-
 
 @dataclass(frozen=True, eq=False)
 class Frame:
@@ -25,9 +23,9 @@ class Frame:
     It is no `gp.measures.AffineMap`, whose factor is triangular: T is a rotation where axes are rotated.
     """
 
-    shift: Vector
+    shift: np.ndarray
     """(D,)."""
-    scale: Vector
+    scale: np.ndarray
     """T, (D, D)."""
     scaling: Scaling | None = None
     """From the affine map's image to x, if they differ."""
@@ -47,34 +45,34 @@ class Frame:
         """Whether axes stay axes."""
         return bool(np.all(self.scale == np.diag(np.diag(self.scale))))
 
-    def into(self, x: Vector) -> Vector:
+    def into(self, x: np.ndarray) -> np.ndarray:
         """U of points x (m, D), (m, D)."""
-        found: Vector = np.linalg.solve(self.scale, (self.straightened(x) - self.shift).T).T
+        found: np.ndarray = np.linalg.solve(self.scale, (self.straightened(x) - self.shift).T).T
         return found
 
-    def out(self, u: Vector) -> Vector:
+    def out(self, u: np.ndarray) -> np.ndarray:
         """X of points u (m, D), (m, D)."""
         y = self.straight(u)
         return y if self.scaling is None else self.scaling.out(y)
 
-    def straight(self, u: Vector) -> Vector:
+    def straight(self, u: np.ndarray) -> np.ndarray:
         """Y, of which the map is affine, of points u (m, D), (m, D)."""
-        found: Vector = self.shift + u @ self.scale.T
+        found: np.ndarray = self.shift + u @ self.scale.T
         return found
 
-    def straightened(self, x: Vector) -> Vector:
+    def straightened(self, x: np.ndarray) -> np.ndarray:
         """Y of points x (m, D), (m, D)."""
         return x if self.scaling is None else self.scaling.into(x)
 
-    def log_stretch(self, u: Vector) -> Vector:
+    def log_stretch(self, u: np.ndarray) -> np.ndarray:
         """Log |det dx / dy| at u (m, D), (m,): what a log density gains beside that of x."""
         return np.zeros(len(u)) if self.scaling is None else self.scaling.log_jacobian(self.straight(u))
 
-    def slopes_into(self, u: Vector, gradients: Vector) -> Vector:
+    def slopes_into(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Gradients in u, with those of `log_stretch`, of gradients in x (m, D), at u (m, D), (m, D)."""
         if self.scaling is not None:
             gradients = self.scaling.pulled(self.straight(u), gradients)
-        found: Vector = gradients @ self.scale
+        found: np.ndarray = gradients @ self.scale
         return found
 
     def measure(self, q: DiagonalMixture) -> GaussianMixture:
@@ -106,7 +104,9 @@ class Frame:
         return DiagonalMixture(q.weights, means, np.sqrt(q.scales**2 @ (turn**2).T))
 
 
-def _cut(weights: Vector, means: Vector, covariances: Vector, k: int) -> tuple[Vector, Vector, Vector]:
+def _cut(
+    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gaussians (K,), (K, D), (K, D, D), each in pieces of the same moments, narrower along k."""
     nodes, shares = np.polynomial.hermite_e.hermegauss(FRAMES.pieces)
     share = FRAMES.between
@@ -121,7 +121,7 @@ def _cut(weights: Vector, means: Vector, covariances: Vector, k: int) -> tuple[V
     )
 
 
-def fitting(mean: Vector, covariance: Vector, last: Frame, within: Vector | None = None) -> Frame:
+def fitting(mean: np.ndarray, covariance: np.ndarray, last: Frame, within: np.ndarray | None = None) -> Frame:
     """Along the axes, or turned where the correlations ask for it; in between as the ``last`` frame was.
 
     Of several modes the correlations ``within`` count. Axes along the line through two modes are not those of
@@ -133,7 +133,9 @@ def fitting(mean: Vector, covariance: Vector, last: Frame, within: Vector | None
     return replace(found, scaling=last.scaling)
 
 
-def alternative(mean: Vector, covariance: Vector, frame: Frame, within: Vector | None = None) -> Frame | None:
+def alternative(
+    mean: np.ndarray, covariance: np.ndarray, frame: Frame, within: np.ndarray | None = None
+) -> Frame | None:
     """The frame of the other kind, where the correlations leave the choice to the evidence.
 
     Log densities are more often sums of functions of few *given* coordinates than of turned ones, but a
@@ -145,18 +147,18 @@ def alternative(mean: Vector, covariance: Vector, frame: Frame, within: Vector |
     return replace(other, scaling=frame.scaling)
 
 
-def _condition(covariance: Vector) -> float:
+def _condition(covariance: np.ndarray) -> float:
     """Condition number of the correlations."""
     return float(np.linalg.cond(_correlations(covariance)))
 
 
-def _correlations(covariance: Vector) -> Vector:
+def _correlations(covariance: np.ndarray) -> np.ndarray:
     sd = np.sqrt(np.diag(covariance))
-    found: Vector = covariance / np.outer(sd, sd)
+    found: np.ndarray = covariance / np.outer(sd, sd)
     return found
 
 
-def turns(covariance: Vector) -> bool:
+def turns(covariance: np.ndarray) -> bool:
     """Whether the axes are to be turned for a covariance that is known without noise.
 
     -log det C / 2 is the Kullback-Leibler divergence of a Gaussian from the one without its correlations C.
@@ -167,7 +169,7 @@ def turns(covariance: Vector) -> bool:
     return bool(-0.5 * np.log(np.maximum(values, 1e-300)).sum() > FRAMES.lost)
 
 
-def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:
+def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of evaluated points (n, D), tempered so that 2 D of them carry the weight.
 
     Where nothing better is known, they lead uphill as in an evolution strategy. Where they lie less deep than
@@ -194,12 +196,12 @@ def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:
     return mean, covariance * np.clip(spread, 1.0, max(1.0, FRAMES.plausible / widest))
 
 
-def axes(mean: Vector, covariance: Vector) -> Frame:
+def axes(mean: np.ndarray, covariance: np.ndarray) -> Frame:
     """The frame of a Gaussian's location and standard deviations."""
     return Frame(mean, np.diag(np.sqrt(np.diag(covariance))))
 
 
-def turned(mean: Vector, covariance: Vector) -> Frame:
+def turned(mean: np.ndarray, covariance: np.ndarray) -> Frame:
     """The frame in which a Gaussian is N(0, I), by the symmetric root of its correlations.
 
     Of all such frames it is the one nearest to the axes.
@@ -207,9 +209,9 @@ def turned(mean: Vector, covariance: Vector) -> Frame:
     return Frame(mean, root(covariance, FRAMES.least_correlation))
 
 
-def root(covariance: Vector, least: float) -> Vector:
+def root(covariance: np.ndarray, least: float) -> np.ndarray:
     """R (D, D) with R R^T the covariance, whose correlations have no eigenvalue below ``least``."""
     sd = np.sqrt(np.diag(covariance))
     values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
-    found: Vector = sd[:, None] * ((vectors * np.sqrt(np.maximum(values, least))) @ vectors.T)
+    found: np.ndarray = sd[:, None] * ((vectors * np.sqrt(np.maximum(values, least))) @ vectors.T)
     return found

@@ -22,8 +22,6 @@ from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped
 from bqvi.variational_bmc.variational import Box
 from gp.expectation import AnovaSum, Quadratic
 
-Vector = np.ndarray
-
 
 def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
     """The evaluations that did not fail, as data of a surrogate, with the predictions of a cheap model."""
@@ -55,7 +53,7 @@ def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSum:
     return found.plus(Quadratic(-data.top, np.zeros(dimension), np.eye(dimension)))
 
 
-def rescaled(psi: Vector, old: Frame, new: Frame) -> Vector | None:
+def rescaled(psi: np.ndarray, old: Frame, new: Frame) -> np.ndarray | None:
     """Hyperparameters in another frame's units; None where its axes are others."""
     if old.diagonal != new.diagonal:
         return None
@@ -73,7 +71,7 @@ class Candidate:
     frame: Frame
     threshold: float
     data: Data
-    psi: Vector
+    psi: np.ndarray
     evidence: float
     """Of the data as `fit` gives it; their gradients are in the frame's units."""
 
@@ -88,7 +86,7 @@ class Candidate:
 
 
 def selected(
-    state: State, frame: Frame, psi: Vector | None, settings: Settings, final: bool, restarted: bool
+    state: State, frame: Frame, psi: np.ndarray | None, settings: Settings, final: bool, restarted: bool
 ) -> Candidate:
     """The best of the candidates that are tried at this step.
 

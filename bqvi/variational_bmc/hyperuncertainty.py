@@ -23,8 +23,6 @@ from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_m
 from gp.laplace import root
 from gp.low_discrepancy import normal_sobol
 
-Vector = np.ndarray
-
 
 def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     """The standard deviation of log Z over the hyperparameters' posterior; infinite without an expansion."""

@@ -16,12 +16,10 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from gp.laplace import curvature, spectrum
 from gp.search import Expansion, search
 
-Vector = np.ndarray
-
 
 def laplace(
-    surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector, widest: float | None = None
-) -> tuple[Vector, Vector] | None:
+    surrogate: Surrogate, start: np.ndarray, lower: np.ndarray, upper: np.ndarray, widest: float | None = None
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Mean (D,) and covariance (D, D) in the frame, or ``None`` where the mean has no mode inside the box.
 
     With ``widest`` there always is one: in directions in which the mean is flatter than a Gaussian of that
@@ -35,9 +33,9 @@ def laplace(
     return u, (vectors / values) @ vectors.T
 
 
-def ascended(surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector) -> Vector:
+def ascended(surrogate: Surrogate, start: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Where Newton's ascent of the mean from ``start`` ends, (D,): a mode, or on the box's boundary."""
-    found: Vector = search(_Mean(surrogate), [start], (lower, upper), RESTARTS.ascent).psi
+    found: np.ndarray = search(_Mean(surrogate), [start], (lower, upper), RESTARTS.ascent).psi
     return found
 
 
@@ -47,19 +45,19 @@ class _Mean:
 
     surrogate: Surrogate
 
-    def value(self, psi: Vector) -> float:
+    def value(self, psi: np.ndarray) -> float:
         return float(self.surrogate.mean(psi[None])[0])
 
-    def expanded(self, psi: Vector) -> Expansion:
-        def bowl() -> Vector:
+    def expanded(self, psi: np.ndarray) -> Expansion:
+        def bowl() -> np.ndarray:
             values, vectors = spectrum(_curvature(self.surrogate, psi), RESTARTS.flattest)
-            found: Vector = (vectors * values) @ vectors.T
+            found: np.ndarray = (vectors * values) @ vectors.T
             return found
 
         return Expansion(self.value(psi), lambda: self.surrogate.mean_gradient(psi[None])[0], bowl)
 
 
-def _curvature(surrogate: Surrogate, u: Vector) -> Vector:
+def _curvature(surrogate: Surrogate, u: np.ndarray) -> np.ndarray:
     """Minus the Hessian of the posterior mean at u (D,), (D, D)."""
-    found: Vector = curvature(surrogate.mean_gradient, u, RESTARTS.difference)
+    found: np.ndarray = curvature(surrogate.mean_gradient, u, RESTARTS.difference)
     return found

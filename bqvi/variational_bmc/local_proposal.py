@@ -20,8 +20,6 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from gp.laplace import curvature, spectrum
 from gp.triangular import cholesky, solve_lower
 
-Vector = np.ndarray
-
 _LENGTHS = 2.0 ** np.arange(float(LOCAL.shortest), 1.0)
 """Tried in turn, in the frame's units: no Gaussian is longer than the last."""
 
@@ -44,8 +42,8 @@ def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Pr
     u = data.points[near]
     heights = surrogate.mean(u)
     left = heights - log_evidence - g.density.log_density(u) > LOCAL.lacking
-    means: list[Vector] = []
-    factors: list[Vector] = []
+    means: list[np.ndarray] = []
+    factors: list[np.ndarray] = []
     logs: list[float] = []
     while left.any() and len(means) < LOCAL.most:
         best = int(left.argmax())
@@ -62,7 +60,7 @@ def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Pr
     return Proposal(masses / masses.sum(), np.array(means), np.array(factors))
 
 
-def _factor(surrogate: Surrogate, at: Vector, height: float) -> Vector:
+def _factor(surrogate: Surrogate, at: np.ndarray, height: float) -> np.ndarray:
     """Lower Cholesky factor (D, D) of the covariance of the Gaussian at a point (D,)."""
     dimension = len(at)
     _, axes = spectrum(curvature(surrogate.mean_gradient, at, RESTARTS.difference), -np.inf)
@@ -76,5 +74,5 @@ def _factor(surrogate: Surrogate, at: Vector, height: float) -> Vector:
     # a fall beyond two nats is that of a bend, not of a parabola: the length before it had fallen by < 1/2
     sds = _LENGTHS[first] / np.sqrt(np.clip(2.0 * fall, *LOCAL.bend))
     sds = 0.5 * (sds[:dimension] + sds[dimension:])
-    found: Vector = cholesky((axes * sds**2) @ axes.T)
+    found: np.ndarray = cholesky((axes * sds**2) @ axes.T)
     return found

@@ -25,8 +25,6 @@ import numpy as np
 from bqvi.variational_bmc.settings import SCALINGS
 from gp.triangular import cholesky, solve_lower
 
-Vector = np.ndarray
-
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
@@ -41,38 +39,38 @@ class Scaling:
 
     leading: int
     origin: float
-    rates: Vector
-    centres: Vector
-    slopes: Vector
+    rates: np.ndarray
+    centres: np.ndarray
+    slopes: np.ndarray
 
-    def out(self, y: Vector) -> Vector:
+    def out(self, y: np.ndarray) -> np.ndarray:
         """Return x (m, D) of y (m, D)."""
         about = self._about(y)
-        found: Vector = np.where(self.rates != 0.0, about + self._scales(y) * (y - about), y)
+        found: np.ndarray = np.where(self.rates != 0.0, about + self._scales(y) * (y - about), y)
         return found
 
-    def into(self, x: Vector) -> Vector:
+    def into(self, x: np.ndarray) -> np.ndarray:
         """Return y (m, D) of x (m, D)."""
         about = self._about(x)
-        found: Vector = np.where(self.rates != 0.0, about + (x - about) / self._scales(x), x)
+        found: np.ndarray = np.where(self.rates != 0.0, about + (x - about) / self._scales(x), x)
         return found
 
-    def log_jacobian(self, y: Vector) -> Vector:
+    def log_jacobian(self, y: np.ndarray) -> np.ndarray:
         """Log |det dx / dy| at y (m, D), (m,)."""
-        found: Vector = self._exponents(y).sum(1)
+        found: np.ndarray = self._exponents(y).sum(1)
         return found
 
-    def pulled(self, y: Vector, gradients: Vector) -> Vector:
+    def pulled(self, y: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Gradients in y of f(x(y)) + log |det dx / dy|, from those of f in x (m, D), (m, D)."""
         scales, about = self._scales(y), self._about(y)
-        found: Vector = gradients * scales + (gradients * (1.0 - scales)) @ self.slopes
+        found: np.ndarray = gradients * scales + (gradients * (1.0 - scales)) @ self.slopes
         found[:, self.leading] += (gradients * self.rates * scales * (y - about)).sum(1) + self.rates.sum()
         return found
 
-    def jacobian(self, y: Vector) -> Vector:
+    def jacobian(self, y: np.ndarray) -> np.ndarray:
         """Return dx / dy at y (m, D), (m, D, D)."""
         scales, about = self._scales(y), self._about(y)
-        found: Vector = np.einsum("mi,ij->mij", 1.0 - scales, self.slopes)
+        found: np.ndarray = np.einsum("mi,ij->mij", 1.0 - scales, self.slopes)
         np.einsum("mii->mi", found)[:] += scales
         found[:, :, self.leading] += self.rates * scales * (y - about)
         return found
@@ -81,22 +79,22 @@ class Scaling:
         """The map with rates ``factor`` times as large."""
         return replace(self, rates=factor * self.rates)
 
-    def _exponents(self, y: Vector) -> Vector:
-        found: Vector = np.clip(
+    def _exponents(self, y: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.clip(
             self.rates * (y[:, [self.leading]] - self.origin), -SCALINGS.cut, SCALINGS.cut
         )
         return found
 
-    def _scales(self, y: Vector) -> Vector:
-        found: Vector = np.exp(self._exponents(y))
+    def _scales(self, y: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.exp(self._exponents(y))
         return found
 
-    def _about(self, y: Vector) -> Vector:
-        found: Vector = self.centres + y @ self.slopes.T
+    def _about(self, y: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.centres + y @ self.slopes.T
         return found
 
 
-def unlike(one: Scaling | None, other: Scaling | None, x: Vector) -> float:
+def unlike(one: Scaling | None, other: Scaling | None, x: np.ndarray) -> float:
     """How far two maps are apart: sd over x (m, D) of the logarithm by which their scales differ, at most."""
     logs = np.zeros((2, *x.shape))
     for row, scaling in zip(logs, (one, other), strict=True):
@@ -105,7 +103,7 @@ def unlike(one: Scaling | None, other: Scaling | None, x: Vector) -> float:
     return float((logs[0] - logs[1]).std(0).max())
 
 
-def proposed(x: Vector) -> Scaling | None:
+def proposed(x: np.ndarray) -> Scaling | None:
     """The map by which the scales of draws x (m, D) become constant; None where they about are."""
     dimension = x.shape[1]
     sd = x.std(0)
@@ -130,7 +128,9 @@ def proposed(x: Vector) -> Scaling | None:
     return Scaling(k, float(x[:, k].mean()), rates, centres, slopes)
 
 
-def _fitted(targets: Vector, leading: Vector, others: Vector | None = None) -> tuple[Vector, Vector, Vector]:
+def _fitted(
+    targets: np.ndarray, leading: np.ndarray, others: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Targets (p, m) ~ N(w^T (1, others), exp(2 (a + b leading))): gain over b = 0 in nats a draw, b, w.
 
     Newton's method in (a, b), whose negative log likelihood is convex, in turn with weighted least squares;
@@ -168,8 +168,8 @@ def _fitted(targets: Vector, leading: Vector, others: Vector | None = None) -> t
     return constant - value, b, w
 
 
-def _solved(matrix: Vector, right: Vector) -> Vector:
+def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Matrix^-1 right (p,), of a positive definite matrix (p, p)."""
     factor = cholesky(matrix)
-    found: Vector = solve_lower(factor, solve_lower(factor, right), transposed=True)
+    found: np.ndarray = solve_lower(factor, solve_lower(factor, right), transposed=True)
     return found

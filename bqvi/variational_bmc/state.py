@@ -22,8 +22,6 @@ from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 
-Vector = np.ndarray
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -91,12 +89,12 @@ class Known:
     """The fields of `State` as they were before its latest evaluations."""
 
     frame: Frame
-    psi: Vector | None
+    psi: np.ndarray | None
     q: DiagonalMixture | None
     threshold: float | None
-    mean: Vector | None
-    covariance: Vector | None
-    within: Vector | None
+    mean: np.ndarray | None
+    covariance: np.ndarray | None
+    within: np.ndarray | None
     floor: float
     fitted_at: int
     values_from: int
@@ -116,7 +114,7 @@ class CheapModel:
 
     evaluations: Evaluations
     frame: Frame
-    psi: Vector | None
+    psi: np.ndarray | None
     used: bool
 
 
@@ -148,16 +146,16 @@ class State:
     """
 
     evaluations: Evaluations
-    predicted: Vector
-    pending: Vector
-    pending_predicted: Vector
+    predicted: np.ndarray
+    pending: np.ndarray
+    pending_predicted: np.ndarray
     frame: Frame
-    psi: Vector | None = None
+    psi: np.ndarray | None = None
     q: DiagonalMixture | None = None
     threshold: float | None = None
-    mean: Vector | None = None
-    covariance: Vector | None = None
-    within: Vector | None = None
+    mean: np.ndarray | None = None
+    covariance: np.ndarray | None = None
+    within: np.ndarray | None = None
     floor: float = 0.0
     fitted_at: int = 0
     values_from: int = 0
@@ -224,7 +222,7 @@ class Estimate:
     pool: PooledDraws
 
 
-def begun(points: Vector, made: Evaluations) -> State:
+def begun(points: np.ndarray, made: Evaluations) -> State:
     """A state with evaluations made before, if any, and the first points (m, D) to evaluate.
 
     The plausible box is [-1, 1]^D, two standard deviations to either side.

@@ -24,10 +24,8 @@ from bqvi.variational_bmc.state import Estimate, Row, Settings, State, misplaced
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import scrambled_sobol
 
-Vector = np.ndarray
 
-
-def design(dimension: int, count: int, seed: int) -> Vector:
+def design(dimension: int, count: int, seed: int) -> np.ndarray:
     """The middle of the plausible box, then a Sobol set in it, (count, D)."""
     cube = scrambled_sobol(dimension, max(count, 2), seed)
     return np.concatenate([np.zeros((1, dimension)), 2.0 * cube - 1.0])[:count]
@@ -46,7 +44,7 @@ def batch_size(state: State, settings: Settings) -> int:
     return settings.batch if settled(state) else few
 
 
-def _mode(surrogate: Surrogate) -> Vector | None:
+def _mode(surrogate: Surrogate) -> np.ndarray | None:
     data = surrogate.data
     best = data.points[np.argmax(data.values)]
     near = evaluated_box(data)
@@ -69,7 +67,7 @@ def with_next(
     count: int,
     seed: int,
     variational: bool = False,
-    waiting: Vector | None = None,
+    waiting: np.ndarray | None = None,
     leading: bool = True,
 ) -> State:
     """The state with ``count`` further points to evaluate.
@@ -97,7 +95,7 @@ def with_next(
     return with_pending(state, state.frame.out(u), predicted)
 
 
-def with_pending(state: State, points: Vector, predicted: Vector | None = None) -> State:
+def with_pending(state: State, points: np.ndarray, predicted: np.ndarray | None = None) -> State:
     """The state with further points (m, D) to evaluate, what is predicted there (m, 3) or None."""
     if predicted is None:
         predicted = np.full((len(points), 3), np.nan)
@@ -108,12 +106,12 @@ def with_pending(state: State, points: Vector, predicted: Vector | None = None) 
     )
 
 
-def _edge(found: Correction) -> Vector | None:
+def _edge(found: Correction) -> np.ndarray | None:
     """The draw (D,) with most mass that may not be feasible; ``None`` if it is little."""
     if found.uncertain_mass < NODES.uncertain:
         return None
     at = int(np.argmax(found.log_weights + np.log(np.maximum(1.0 - found.feasible, 1e-300))))
-    chosen: Vector = found.u[at]
+    chosen: np.ndarray = found.u[at]
     return chosen
 
 
@@ -157,7 +155,7 @@ def _divergence(before: State, state: State) -> float:
     return gaussian_divergence(before.mean, before.covariance, state.mean, state.covariance)
 
 
-def gaussian_divergence(m1: Vector, s1: Vector, m2: Vector, s2: Vector) -> float:
+def gaussian_divergence(m1: np.ndarray, s1: np.ndarray, m2: np.ndarray, s2: np.ndarray) -> float:
     """(KL(N1 || N2) + KL(N2 || N1)) / 2."""
     gap = m1 - m2
     p1, p2 = np.linalg.inv(s1), np.linalg.inv(s2)

@@ -38,8 +38,6 @@ from gp.priors import JointPrior
 from gp.search import Search, search
 from gp.triangular import cholesky, lower_product, solve_lower
 
-Vector = np.ndarray
-
 
 @dataclass(frozen=True, eq=False)
 class Data:
@@ -55,13 +53,13 @@ class Data:
     cheap : g, where there is a cheap model.
     """
 
-    points: Vector
-    values: Vector
-    gradients: Vector | None
-    noise: Vector
+    points: np.ndarray
+    values: np.ndarray
+    gradients: np.ndarray | None
+    noise: np.ndarray
     top: float
     noise_fitted: bool
-    log_slopes: Vector
+    log_slopes: np.ndarray
     cheap: AnovaSum | None = None
 
     @property
@@ -84,17 +82,17 @@ class Data:
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @cached_property
-    def residuals(self) -> Vector:
+    def residuals(self) -> np.ndarray:
         """Observations of f less its prior mean, (N,)."""
         found = self.values - self.top + 0.5 * np.einsum("nd,nd->n", self.points, self.points)
         if self.gradients is not None:
             slopes = self.gradients + self.points[: len(self.gradients)]
             found = np.concatenate([found, slopes.reshape(-1)])
-        result: Vector = found if self.cheap_rows is None else found - self.cheap_rows
+        result: np.ndarray = found if self.cheap_rows is None else found - self.cheap_rows
         return result
 
     @cached_property
-    def cheap_rows(self) -> Vector | None:
+    def cheap_rows(self) -> np.ndarray | None:
         """What g is where f is observed, (N,)."""
         if self.cheap is None:
             return None
@@ -104,14 +102,14 @@ class Data:
         slopes = self.cheap.gradient(self.points[: len(self.gradients)])
         return np.concatenate([found, slopes.reshape(-1)])
 
-    def kernel(self, psi: Vector) -> Sum:
+    def kernel(self, psi: np.ndarray) -> Sum:
         """That of f, with the scale of g where there is one."""
         kernel = kernel_of(psi, self.points.shape[1])
         if self.cheap is None:
             return kernel
         return Sum((*kernel.terms, Multiple(self.cheap, CHEAP.scale_sd**2)))
 
-    def by_point(self, rows: Vector) -> Vector:
+    def by_point(self, rows: np.ndarray) -> np.ndarray:
         """Observations (N,) with the numbers of a point together, (n, 1) or (n, 1 + D)."""
         n = len(self.points)
         return np.column_stack([rows[:n], rows[n:].reshape(n, -1)])
@@ -150,10 +148,10 @@ class Data:
 
 
 def noise_shaped(
-    points: Vector,
-    values: Vector,
-    gradients: Vector | None,
-    noise: Vector | None,
+    points: np.ndarray,
+    values: np.ndarray,
+    gradients: np.ndarray | None,
+    noise: np.ndarray | None,
     threshold: float,
     noise_fitted: bool = False,
 ) -> Data:
@@ -182,21 +180,21 @@ def prior_of(dimension: int, noise_fitted: bool) -> JointPrior:
     return JointPrior.normal(np.log(median), sd)
 
 
-def kernel_of(psi: Vector, dimension: int) -> Sum:
+def kernel_of(psi: np.ndarray, dimension: int) -> Sum:
     """The kernel of a vector of logarithms (l, w, s, b): analysis of variance, a quadratic, a constant."""
     w, s, b = np.exp(psi[dimension : dimension + 3])
     first = Anova(np.exp(psi[:dimension]), float(w), float(s))
     return Sum((first, QuadraticTrend(float(b), float(b)), Constant(FITTING.top_variance)))
 
 
-def _noises(data: Data, psi: Vector) -> Vector:
+def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
     """Noise variances of all observations, with those added because of rounding, (N,)."""
     dimension = data.points.shape[1]
     noise = data.noise + data.rounding * (np.exp(psi[dimension + 1]) + FITTING.top_variance)
     if data.noise_fitted:
         noise = noise.copy()
         noise[: len(data.values)] += np.exp(psi[dimension + 3])
-    result: Vector = noise
+    result: np.ndarray = noise
     return result
 
 
@@ -208,7 +206,7 @@ def log_posterior(data: Data) -> LogPosterior:
     tie = np.zeros((dimension + 3, dimension + 5 + (data.cheap is not None)))
     tie[range(dimension + 2), range(dimension + 2)] = tie[-1, trend] = 1.0
 
-    def gram(psi: Vector) -> tuple[Vector, Changes]:
+    def gram(psi: np.ndarray) -> tuple[np.ndarray, Changes]:
         matrix, pullback = data.gram(data.kernel(psi))
         assert isinstance(pullback, Changes)  # all parts of the kernel have them
         own = _noises(data, psi) - data.noise
@@ -217,12 +215,12 @@ def log_posterior(data: Data) -> LogPosterior:
         noise[:, :n] = np.exp(psi[dimension + 3 :, None])
         rounding = data.rounding * np.exp(psi[dimension + 1])
 
-        def gradient(weights: Vector) -> Vector:
+        def gradient(weights: np.ndarray) -> np.ndarray:
             of_kernel = tie @ pullback(weights)
             of_kernel[dimension + 1] += rounding * weights.trace()
             return np.append(of_kernel, noise @ weights.diagonal())
 
-        def times(vectors: Vector) -> Vector:
+        def times(vectors: np.ndarray) -> np.ndarray:
             of_kernel = np.tensordot(tie, pullback.times(vectors), 1)
             of_kernel[dimension + 1] += rounding * vectors
             return np.concatenate([of_kernel, noise[:, :, None] * vectors])
@@ -233,7 +231,9 @@ def log_posterior(data: Data) -> LogPosterior:
     return LogPosterior(gram, data.noise, data.residuals[:, None], prior, convention="known")
 
 
-def fit(data: Data, start: Vector | None, iterations: int = FITTING.iterations) -> tuple[Vector, float]:
+def fit(
+    data: Data, start: np.ndarray | None, iterations: int = FITTING.iterations
+) -> tuple[np.ndarray, float]:
     """Return the hyperparameters (P,) of most posterior density near ``start`` (or near the prior's mean).
 
     And the log of that density times the evidence of what was observed, which compares data
@@ -249,7 +249,7 @@ def fit(data: Data, start: Vector | None, iterations: int = FITTING.iterations) 
     return np.asarray(found.psi), data.log_slope + found.value
 
 
-def _bent(psi: Vector, data: Data) -> Vector:
+def _bent(psi: np.ndarray, data: Data) -> np.ndarray:
     """Hyperparameters by which the quadratic explains most of what was seen."""
     dimension = data.points.shape[1]
     found = psi.copy()
@@ -259,7 +259,7 @@ def _bent(psi: Vector, data: Data) -> Vector:
     return found
 
 
-def posterior_mean(data: Data, psi: Vector) -> AnovaSum | AnovaSums:
+def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSum | AnovaSums:
     """The posterior mean of the log joint alone, in a third of the time; LinAlgError as `Surrogate.of`."""
     kernel = data.kernel(psi)
     matrix, _ = data.gram(kernel)
@@ -269,7 +269,7 @@ def posterior_mean(data: Data, psi: Vector) -> AnovaSum | AnovaSums:
     return _function(data, kernel, data.by_point(weights))
 
 
-def _function(data: Data, kernel: Sum, weights: Vector) -> AnovaSum | AnovaSums:
+def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSum | AnovaSums:
     """Of weights of the observations, (n, 1) or (n, 1 + D)."""
     alpha, slopes = weights[:, 0], (None if data.gradients is None else weights[:, 1:])
     first, quadratic, constant = kernel.terms[:3]
@@ -281,7 +281,7 @@ def _function(data: Data, kernel: Sum, weights: Vector) -> AnovaSum | AnovaSums:
     return found if data.cheap is None else AnovaSums(found, data.cheap.times(_scale(data, weights)))
 
 
-def _scale(data: Data, weights: Vector) -> float:
+def _scale(data: Data, weights: np.ndarray) -> float:
     """The posterior mean of a, given weights of the observations."""
     assert data.cheap_rows is not None
     return 1.0 + CHEAP.scale_sd**2 * float(np.vdot(weights, data.by_point(data.cheap_rows)))
@@ -291,9 +291,9 @@ def _scale(data: Data, weights: Vector) -> float:
 class _Known:
     """Noise of known variances (n B,), as `gp.conditioning` asks for it, that can be pickled."""
 
-    variances: Vector
+    variances: np.ndarray
 
-    def __call__(self, points: Vector, targets: Vector) -> Vector:
+    def __call__(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
         del points, targets
         return self.variances
 
@@ -303,12 +303,12 @@ class Surrogate:
     """The Gaussian process given data and hyperparameters."""
 
     data: Data
-    psi: Vector
+    psi: np.ndarray
     given: Conditioned
     """What is observed of f; its scale is known, s^2 = 1."""
 
     @classmethod
-    def of(cls, data: Data, psi: Vector) -> Surrogate:
+    def of(cls, data: Data, psi: np.ndarray) -> Surrogate:
         """LinAlgError if rounding leaves the covariance without a factor."""
         kernel = ObservedKernel(data.kernel(psi), data.gradients is not None)
         targets, noise = data.by_point(data.residuals), data.by_point(_noises(data, psi)).reshape(-1)
@@ -357,16 +357,16 @@ class Surrogate:
         """The posterior mean of the log joint."""
         return _function(self.data, self.kernel, self.given.weights)
 
-    def mean(self, u: Vector) -> Vector:
+    def mean(self, u: np.ndarray) -> np.ndarray:
         """Posterior mean of the log joint at u (m, D), (m,)."""
         return self.function(u)
 
-    def whitened(self, u: Vector) -> Vector:
+    def whitened(self, u: np.ndarray) -> np.ndarray:
         """W k of f at u (m, D), (N, m): inner products of its columns are what is known of f there."""
         given = self.given
         return lower_product(given.whitening, self._observed.with_values(given.places, u))
 
-    def moments(self, u: Vector, whitened: Vector | None = None) -> tuple[Vector, Vector]:
+    def moments(self, u: np.ndarray, whitened: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the log joint at u (m, D), (m,) each; ``whitened`` is W k there."""
         known = self.whitened(u) if whitened is None else whitened
         variance = self.kernel.diagonal(u) - np.einsum("nm,nm->m", known, known)
@@ -378,19 +378,21 @@ class Surrogate:
         """A variance that is nothing."""
         return SHAPING.nothing * SHAPING.least_noise
 
-    def covariance(self, u: Vector, v: Vector, whitened_u: Vector, whitened_v: Vector) -> Vector:
+    def covariance(
+        self, u: np.ndarray, v: np.ndarray, whitened_u: np.ndarray, whitened_v: np.ndarray
+    ) -> np.ndarray:
         """Posterior covariance of f at u (m, D) and v (p, D), (m, p), given W k of both."""
-        result: Vector = self.kernel(u, v) - whitened_u.T @ whitened_v
+        result: np.ndarray = self.kernel(u, v) - whitened_u.T @ whitened_v
         return result
 
-    def mean_gradient(self, u: Vector) -> Vector:
+    def mean_gradient(self, u: np.ndarray) -> np.ndarray:
         """Gradient of the mean at u (m, D), (m, D)."""
         return self.function.gradient(u)
 
-    def _prior_mean(self, u: Vector) -> Vector:
-        result: Vector = self.data.top - 0.5 * np.einsum("md,md->m", u, u)
+    def _prior_mean(self, u: np.ndarray) -> np.ndarray:
+        result: np.ndarray = self.data.top - 0.5 * np.einsum("md,md->m", u, u)
         return result if self.data.cheap is None else result + self.data.cheap(u)
 
-    def integrals(self, means: Vector, variances: Vector) -> DiagonalIntegrals:
+    def integrals(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
         """Expectations of the mean under N(means_k, diag variances_k), (K, D) each."""
         return self.function.integrate(means, variances)

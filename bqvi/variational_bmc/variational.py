@@ -25,8 +25,6 @@ from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import normal_sobol
 
-Vector = np.ndarray
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalMixture:
@@ -37,25 +35,25 @@ class DiagonalMixture:
     D = 10 .5 and 1.6. Each step of L-BFGS makes a new mixture.
     """
 
-    weights: Vector
-    means: Vector
-    scales: Vector
+    weights: np.ndarray
+    means: np.ndarray
+    scales: np.ndarray
 
     @property
     def count(self) -> int:
         """K."""
         return len(self.weights)
 
-    def log_density(self, u: Vector) -> Vector:
+    def log_density(self, u: np.ndarray) -> np.ndarray:
         """Return ln q at (m, D) points, (m,)."""
-        found: Vector = logsumexp(self.log_parts(u), axis=1)
+        found: np.ndarray = logsumexp(self.log_parts(u), axis=1)
         return found
 
-    def log_parts(self, u: Vector) -> Vector:
+    def log_parts(self, u: np.ndarray) -> np.ndarray:
         """Return ln w_k N(u; m_k, s_k) at (m, D) points, (m, K)."""
         return _log_parts(u, *self.parts())
 
-    def parts(self) -> tuple[Vector, Vector, Vector]:
+    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Log weights, means, scales."""
         return np.log(np.maximum(self.weights, 1e-300)), self.means, self.scales
 
@@ -72,26 +70,26 @@ class DiagonalMixture:
         )
 
     @property
-    def mean(self) -> Vector:
+    def mean(self) -> np.ndarray:
         """(D,)."""
-        found: Vector = self.weights @ self.means
+        found: np.ndarray = self.weights @ self.means
         return found
 
     @property
-    def covariance(self) -> Vector:
+    def covariance(self) -> np.ndarray:
         """(D, D)."""
         centred = self.means - self.mean
-        result: Vector = np.diag(self.weights @ self.scales**2) + (centred.T * self.weights) @ centred
+        result: np.ndarray = np.diag(self.weights @ self.scales**2) + (centred.T * self.weights) @ centred
         return result
 
 
-def _log_parts(u: Vector, log_weights: Vector, means: Vector, scales: Vector) -> Vector:
+def _log_parts(u: np.ndarray, log_weights: np.ndarray, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """log w_k N(u; m_k, s_k), (m, K)."""
     precision = scales**-2.0
     scaled = means * precision
     constant = log_weights - np.log(scales).sum(1) - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
     constant = constant - 0.5 * np.einsum("kd,kd->k", scaled, means)
-    found: Vector = -0.5 * (u * u) @ precision.T + u @ scaled.T + constant
+    found: np.ndarray = -0.5 * (u * u) @ precision.T + u @ scaled.T + constant
     return found
 
 
@@ -100,12 +98,12 @@ class Entropy:
     """H, and its gradients: in weights (K,) (free), means (K, D), log scales (K, D)."""
 
     value: float
-    weights: Vector
-    means: Vector
-    log_scales: Vector
+    weights: np.ndarray
+    means: np.ndarray
+    log_scales: np.ndarray
 
 
-def entropy(q: DiagonalMixture, base: Vector) -> Entropy:
+def entropy(q: DiagonalMixture, base: np.ndarray) -> Entropy:
     """The average over base points (K, S, D)."""
     count, samples, dimension = base.shape
     x = (q.means[:, None, :] + q.scales[:, None, :] * base).reshape(-1, dimension)
@@ -134,7 +132,7 @@ def entropy(q: DiagonalMixture, base: Vector) -> Entropy:
 
 
 @lru_cache(maxsize=32)
-def base_points(count: int, samples: int, dimension: int, seed: int) -> Vector:
+def base_points(count: int, samples: int, dimension: int, seed: int) -> np.ndarray:
     """Standard normal points (K, S, D), antithetic in each component; S is rounded up to a power of 2.
 
     Each component has a block of the Sobol set, which is balanced by itself; every K-th point would not be.
@@ -161,11 +159,11 @@ class Climbed:
 class Box:
     """Where means may be, (D,) each."""
 
-    lower: Vector
-    upper: Vector
+    lower: np.ndarray
+    upper: np.ndarray
 
 
-def elbo(surrogate: Surrogate, q: DiagonalMixture, base: Vector) -> tuple[float, float, Vector]:
+def elbo(surrogate: Surrogate, q: DiagonalMixture, base: np.ndarray) -> tuple[float, float, np.ndarray]:
     """E_q of the surrogate, H[q], and the gradient of their sum in (logits, means, log scales), flat."""
     parts = surrogate.integrals(q.means, q.scales**2)
     h = entropy(q, base)
@@ -184,13 +182,13 @@ def climb(
     count, dimension = q.means.shape
     base = base_points(count, samples, dimension, seed)
 
-    def mixture(flat: Vector) -> DiagonalMixture:
+    def mixture(flat: np.ndarray) -> DiagonalMixture:
         logits = flat[:count]
         weights = np.exp(logits - logits.max())
         means, logs = flat[count:].reshape(2, count, dimension)
         return DiagonalMixture(weights / weights.sum(), means, np.exp(logs))
 
-    def objective(flat: Vector) -> tuple[float, Vector]:
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         expected, h, gradient = elbo(surrogate, mixture(flat), base)
         return -(expected + h), -gradient
 
@@ -219,15 +217,15 @@ def pruned(q: DiagonalMixture, least: float) -> DiagonalMixture:
 
 
 def grown(
-    q: DiagonalMixture, u: Vector, log_ratio: Vector, count: int, share: float = COMPONENTS.share
+    q: DiagonalMixture, u: np.ndarray, log_ratio: np.ndarray, count: int, share: float = COMPONENTS.share
 ) -> DiagonalMixture:
     """With ``count`` more components, where p / q is largest among draws u (m, D) of q.
 
     Each takes a point of large ratio and weight, apart from those before it, and the scales of the components
     that explain the point, shrunk a little; together they take a part of the weight.
     """
-    added: list[Vector] = []
-    scales: list[Vector] = []
+    added: list[np.ndarray] = []
+    scales: list[np.ndarray] = []
     parts = q.log_parts(u)
     order = np.argsort(-log_ratio, kind="stable")
     for index in order[: COMPONENTS.looked_at * count]:
