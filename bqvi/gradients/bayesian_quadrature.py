@@ -35,7 +35,7 @@ from bqvi.gradients.settings import FEASIBILITY, PROCESS
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.conjugate import ConjugateModel
-from bqvi.models.log_joint import is_moving
+from bqvi.models.log_joint import LogJointModel, is_moving
 
 _NEED_GRADIENTS = ("separable", "derivative", "joint")
 
@@ -86,14 +86,19 @@ class BayesianQuadrature:
         """Evaluations a step."""
         return self.nodes
 
-    def start(self, model: Any, q: Any) -> Memory | None:
+    def start(self, model: LogJointModel, q: Any) -> Memory | None:
         """An empty memory for a run of ``model`` from ``q``, or None where nothing is to be kept."""
         self._require_suited(model)
         dimension = len(WhitenedFrame.of(q).mean)
         return Memory.empty(dimension, differentiable(model)) if self.memory else None
 
     def __call__(
-        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Memory | None = None
+        self,
+        model: LogJointModel,
+        q: Any,
+        batch: Batch,
+        rng: np.random.Generator,
+        memory: Memory | None = None,
     ) -> Gradient:
         """The natural gradient at q, given the memory of earlier steps.
 
@@ -127,7 +132,13 @@ class BayesianQuadrature:
         return _with_errors(frame, process, gradient) if self.errors else gradient
 
     def asked(
-        self, model: Any, q: Any, n: int, rng: np.random.Generator, memory: Memory, waiting: np.ndarray
+        self,
+        model: LogJointModel,
+        q: Any,
+        n: int,
+        rng: np.random.Generator,
+        memory: Memory,
+        waiting: np.ndarray,
     ) -> tuple[np.ndarray, Memory]:
         """n further points theta (n, D), and the memory with the process that they were chosen by.
 
@@ -143,7 +154,7 @@ class BayesianQuadrature:
         return frame.points(nodes), kept
 
     def _process(
-        self, model: Any, frame: WhitenedFrame, kept: Memory, n: int
+        self, model: LogJointModel, frame: WhitenedFrame, kept: Memory, n: int
     ) -> tuple[ProcessCache, Process | None, Memory]:
         """The process given the memory, where ``n`` evaluations are to follow, and what it is kept in."""
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
@@ -152,7 +163,7 @@ class BayesianQuadrature:
         cache = ProcessCache(kind, self.memory)
         return cache, *cache.before(frame, kept)
 
-    def _require_suited(self, model: Any) -> None:
+    def _require_suited(self, model: LogJointModel) -> None:
         if isinstance(model, ConjugateModel):
             raise ValueError(
                 f"model is a {type(model).__name__} with its E step inside, whose log joint changes with q: "
@@ -175,7 +186,7 @@ class BayesianQuadrature:
             )
         return nodes
 
-    def _kind(self, model: Any, dimension: int, points: int) -> Kind:
+    def _kind(self, model: LogJointModel, dimension: int, points: int) -> Kind:
         """For so many points in use, the step's own among them."""
         if not isinstance(self.process, str):
             return self.process
@@ -214,7 +225,7 @@ def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:
     return float(at_mean[0]) < FEASIBILITY.least
 
 
-def _revalued(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
+def _revalued(model: LogJointModel, q: Any, batch: Batch, kept: Memory) -> Memory:
     """The memory with values at q, of a log joint that depends on q: only the points are kept.
 
     Such a log joint is cheap once its local step is made: it does not count as evaluations.

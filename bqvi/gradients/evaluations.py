@@ -7,7 +7,7 @@ as a torch function of draws.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -15,17 +15,19 @@ from bqvi.calls import Account, Caller, Evaluations, Function, Range
 from bqvi.calls.function import AUTODIFF
 from bqvi.gradients.gradient import Batch
 from bqvi.models.conjugate import is_conjugate
-from bqvi.models.log_joint import LogJoint, is_moving
+from bqvi.models.log_joint import LogJoint, LogJointModel, is_moving
 
 _AS_RETURNED = Range("log joint", logarithmic=True)
 
 
-def differentiable(model: Any) -> bool:
+def differentiable(model: LogJointModel) -> bool:
     """Whether the model's log joint has a gradient."""
     return bool(getattr(model, "differentiable", True))
 
 
-def evaluate(model: Any, q: Any, batch: Batch, points: np.ndarray, first: bool = False) -> Evaluations:
+def evaluate(
+    model: LogJointModel, q: Any, batch: Batch, points: np.ndarray, first: bool = False
+) -> Evaluations:
     """At theta (n, D); what ``batch.account`` allows; each evaluation is entered in its ledger as it returns.
 
     Parameters
@@ -45,7 +47,7 @@ def evaluate(model: Any, q: Any, batch: Batch, points: np.ndarray, first: bool =
     return _called(_function(model, q, batch), model, batch, points, first)
 
 
-def evaluate_values(model: Any, q: Any, batch: Batch, points: np.ndarray) -> Evaluations:
+def evaluate_values(model: LogJointModel, q: Any, batch: Batch, points: np.ndarray) -> Evaluations:
     """Values alone at theta (n, D), for a mean of them: -inf is one, and points at which it raises are NaN.
 
     Raises
@@ -82,12 +84,14 @@ def caller_of(model: LogJoint) -> Caller:
     return _caller(_stated(model, None), model)
 
 
-def _caller(function: Function, model: Any, cost: int = 1) -> Caller:
+def _caller(function: Function, model: LogJointModel, cost: int = 1) -> Caller:
     coordinates, executor = getattr(model, "coordinates", None), getattr(model, "executor", None)
     return Caller(function, coordinates, executor, getattr(model, "n_jobs", 1), cost)
 
 
-def _called(function: Function, model: Any, batch: Batch, points: np.ndarray, first: bool) -> Evaluations:
+def _called(
+    function: Function, model: LogJointModel, batch: Batch, points: np.ndarray, first: bool
+) -> Evaluations:
     account = batch.account
     caller = _caller(function, model, max(batch.size, 1))
 
@@ -98,7 +102,7 @@ def _called(function: Function, model: Any, batch: Batch, points: np.ndarray, fi
     return replace(found, n_evaluations=batch.size) if is_conjugate(model) else found
 
 
-def is_as_stated(model: Any) -> bool:
+def is_as_stated(model: LogJointModel) -> TypeGuard[LogJoint]:
     """Whether the model is the function that its user states."""
     return not is_moving(model) and getattr(type(model), "log_prior", None) is LogJoint.log_prior
 
@@ -111,13 +115,13 @@ def _stated(model: LogJoint, rows: Any) -> Function:
     return replace(model.function, like=_like(model, rows))
 
 
-def _like(model: Any, rows: Any) -> Any:
+def _like(model: LogJointModel, rows: Any) -> Any:
     from bqvi.gradients.black_box import reference_tensor
 
     return reference_tensor(model, rows)
 
 
-def _function(model: Any, q: Any, batch: Batch) -> Function:
+def _function(model: LogJointModel, q: Any, batch: Batch) -> Function:
     """The log joint of the batch at q, as a function of theta."""
     if is_as_stated(model):
         return _stated(model, batch.rows)

@@ -43,6 +43,7 @@ from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import IMPORTANCE
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
+from bqvi.models.log_joint import LogJointModel
 from gp.conditioning.function_draws import FunctionAt, drawn
 from gp.conditioning.function_process import FunctionProcess
 
@@ -77,13 +78,13 @@ class ImportanceQuadrature:
         if not isinstance(self.quadrature, BayesianQuadrature):
             raise TypeError(f"quadrature is {self.quadrature!r}; it must be a BayesianQuadrature")
 
-    def start(self, model: Any, q: Any) -> Any:
+    def start(self, model: LogJointModel, q: Any) -> Any:
         """The memory of the quadrature for a run of ``model`` from ``q``."""
         _require_one_gaussian(q)
         return self.quadrature.start(model, q)
 
     def __call__(
-        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Any = None
+        self, model: LogJointModel, q: Any, batch: Batch, rng: np.random.Generator, memory: Any = None
     ) -> Gradient:
         """The natural gradient at q.
 

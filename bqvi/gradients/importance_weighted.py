@@ -45,6 +45,7 @@ from bqvi.gradients.draws import of_left_out
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.stratified_bound import stratified_dreg, stratified_iwae
 from bqvi.models.amortised import AmortisedModel, is_amortised
+from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
 
 
@@ -67,7 +68,7 @@ class _ImportanceWeighted:
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 3 if self.errors else 1)
 
-    def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
+    def __call__(self, model: LogJointModel, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """d L_L / du at q."""
         if is_amortised(model):
             return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
@@ -121,7 +122,7 @@ class DReG(_ImportanceWeighted):
 def _log_weights(
     posterior: TorchPosterior,
     denominator: Any,
-    model: Any,
+    model: LogJointModel,
     q: Any,
     batch: Batch,
     rng: np.random.Generator,

@@ -42,6 +42,7 @@ from bqvi.gradients.settings import DESIGN, MIXTURE
 from bqvi.gradients.stratified import require_still, together
 from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import JITTER, WhitenedFrame
+from bqvi.models.log_joint import LogJointModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +57,9 @@ class MixtureMemory:
     """Steps since."""
     relative: bool = False
     """Whether the prior mean is q's of the last round, else the Gaussian with its moments."""
-    process: Any = field(default=None, metadata={"derived": True})
+    process: FunctionSurrogate | None = field(default=None, metadata={"derived": True})
     """The process that is kept, which the other fields determine."""
-    before: Any = field(default=None, metadata={"derived": True})
+    before: GaussianMixture | None = field(default=None, metadata={"derived": True})
     """q at the last round."""
 
     def rescued(self, found: Evaluations) -> MixtureMemory:
@@ -120,7 +121,7 @@ class MixtureQuadrature:
         """Evaluations a round."""
         return self.nodes
 
-    def start(self, model: Any, q: Any) -> MixtureMemory | None:
+    def start(self, model: LogJointModel, q: Any) -> MixtureMemory | None:
         """An empty memory for a run of ``model`` from ``q``, or None where nothing is to be kept."""
         _require_mixture(model, q)
         q_before = tuple(np.asarray(u, dtype=float) for u in q.unconstrained)
@@ -129,7 +130,12 @@ class MixtureQuadrature:
         )
 
     def __call__(
-        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: MixtureMemory | None = None
+        self,
+        model: LogJointModel,
+        q: Any,
+        batch: Batch,
+        rng: np.random.Generator,
+        memory: MixtureMemory | None = None,
     ) -> Gradient:
         """The gradient at q, given the memory of earlier steps.
 
@@ -163,7 +169,7 @@ class MixtureQuadrature:
         return _moved(q, _before(q, kept)) > self.reach
 
     def _nodes(
-        self, model: Any, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
+        self, model: LogJointModel, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
     ) -> np.ndarray:
         """Points theta of a round, (n, D)."""
         process = self._process(model, q, kept)
@@ -181,7 +187,7 @@ class MixtureQuadrature:
         return pool[most_informative(candidates, self.nodes, JITTER)]
 
     def _with_round(
-        self, model: Any, q: GaussianMixture, found: Evaluations, kept: MixtureMemory
+        self, model: LogJointModel, q: GaussianMixture, found: Evaluations, kept: MixtureMemory
     ) -> MixtureMemory:
         """With a round's evaluations, and the process made anew in the units of the current q."""
         known = kept.known.joined(found)
@@ -200,10 +206,12 @@ class MixtureQuadrature:
         kept = MixtureMemory(known, q_before, 0, relative, process, before)
         return replace(kept, process=self._process(model, q, kept))
 
-    def _process(self, model: Any, q: GaussianMixture, kept: MixtureMemory) -> FunctionSurrogate | None:
+    def _process(
+        self, model: LogJointModel, q: GaussianMixture, kept: MixtureMemory
+    ) -> FunctionSurrogate | None:
         """The one that is kept, or, of a run that was resumed, the same again."""
         if kept.process is not None or not kept.known.base.at:
-            return kept.process  # type: ignore[no-any-return]
+            return kept.process
         mean = _before(q, kept) if kept.relative else None
         seen = self._used(kept.known, kept.known.base.frame)
         return seen.process(self._kind(model), mean, kept.known.hyperparameters)
@@ -211,13 +219,13 @@ class MixtureQuadrature:
     def _used(self, known: Memory, frame: WhitenedFrame) -> Used:
         return Used.of(known, frame, self.memory or len(known))
 
-    def _kind(self, model: Any) -> OnFunction:
+    def _kind(self, model: LogJointModel) -> OnFunction:
         if not differentiable(model):
             return OnFunction(gradients=False)
         return OnFunction(values=self.process == "joint")
 
     def _gradient(
-        self, model: Any, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
+        self, model: LogJointModel, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
     ) -> Gradient:
         """The gradient: of the process in closed form, of the rest by draws."""
         if kept.process is None:  # every point so far was a fault: stay, and draw again
@@ -264,7 +272,7 @@ def _moved(q: GaussianMixture, before: GaussianMixture) -> float:
     return float(found)
 
 
-def _require_mixture(model: Any, q: Any) -> None:
+def _require_mixture(model: LogJointModel, q: Any) -> None:
     require_still(model)
     if not isinstance(q, GaussianMixture):
         raise TypeError(

@@ -24,10 +24,10 @@ that over the region where the log joint is finite.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.settings import EVIDENCE, NOISE, SEARCH
 from bqvi.gradients.surrogates import OnFunction, fitted_rows, over_scale
@@ -44,7 +44,7 @@ class ElboEstimate:
     sd: float
 
 
-def remembered_elbo(q: Any, memory: Memory) -> ElboEstimate | None:
+def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstimate | None:
     """Return the ELBO of a Gaussian q, or None where fewer than D + 2 evaluations are near q.
 
     Parameters
@@ -91,7 +91,7 @@ class NearQ:
         return float(np.sqrt(max(variance, 0.0) + self.jackknife(whitened, level)))
 
 
-def process_near(q: Any, memory: Memory) -> NearQ | None:
+def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None:
     """Return the process near q; else as `remembered_elbo`."""
     frame, steep = WhitenedFrame.of(q), memory.gradients.shape[1] > 0
     u = frame.whiten(memory.points)

@@ -35,11 +35,11 @@ evaluation and no draw of q is missed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
+from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.linear_fit import weighted_median
 from bqvi.gradients.memory import Memory
@@ -70,7 +70,9 @@ class EvidenceEstimate:
     """Share of the mass of q where evaluations fail."""
 
 
-def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstimate | None:
+def remembered_evidence(
+    q: Gaussian | DiagonalGaussian, memory: Memory, seed: int = 0
+) -> EvidenceEstimate | None:
     """Return the log evidence, or None where fewer than D + 2 evaluations are near q.
 
     Parameters

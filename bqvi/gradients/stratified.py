@@ -18,7 +18,7 @@ that move). The treatments of the entropy are those of `pathwise`, with
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from bqvi.gradients.designs import Design
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import MIXTURE
-from bqvi.models.log_joint import is_moving
+from bqvi.models.log_joint import LogJointModel, is_moving
 
 
 class PathwiseChoices(Protocol):
@@ -55,7 +55,7 @@ class PathwiseChoices(Protocol):
 
 def stratified_gradient(
     settings: PathwiseChoices,
-    model: Any,
+    model: LogJointModel,
     posterior: TorchPosterior,
     batch: Batch,
     rng: np.random.Generator,
@@ -123,7 +123,7 @@ def together(one: Values, other: Values) -> Values:
     return tuple(np.hypot(a, b) for a, b in zip(one, other, strict=True))
 
 
-def require_still(model: Any) -> None:
+def require_still(model: LogJointModel) -> None:
     """TypeError for a log joint with its E step inside: that is made for one Gaussian q."""
     if is_moving(model):
         raise TypeError(

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,6 +38,7 @@ from bqvi.gradients.black_box import TorchPosterior, differentiable, log_joint_f
 from bqvi.gradients.draws import of_left_out
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.stratified import require_still
+from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
 
 _ALL = 1.0 - 1e-15
@@ -46,7 +46,12 @@ _ALL = 1.0 - 1e-15
 
 
 def stratified_iwae(
-    model: Any, posterior: TorchPosterior, batch: Batch, rng: np.random.Generator, samples: int, errors: bool
+    model: LogJointModel,
+    posterior: TorchPosterior,
+    batch: Batch,
+    rng: np.random.Generator,
+    samples: int,
+    errors: bool,
 ) -> Gradient:
     """d L_T / du at a mixture q; evaluations are those of all components.
 
@@ -66,7 +71,12 @@ def stratified_iwae(
 
 
 def stratified_dreg(
-    model: Any, posterior: TorchPosterior, batch: Batch, rng: np.random.Generator, samples: int, errors: bool
+    model: LogJointModel,
+    posterior: TorchPosterior,
+    batch: Batch,
+    rng: np.random.Generator,
+    samples: int,
+    errors: bool,
 ) -> Gradient:
     """The same, doubly reparameterised, from one more draw in each component."""
     theta, log_joint = _drawn(model, posterior.q, batch, rng, samples + 1)
@@ -126,7 +136,7 @@ def _without_each(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _drawn(
-    model: Any, q: GaussianMixture, batch: Batch, rng: np.random.Generator, samples: int
+    model: LogJointModel, q: GaussianMixture, batch: Batch, rng: np.random.Generator, samples: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Draws (n, K, D), and the log joint there (n, K)."""
     require_still(model)

@@ -15,7 +15,7 @@ with L_n one of the bounds on ln p(x_n | theta) of `bqvi.gradients.amortised`.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -62,6 +62,6 @@ class AmortisedModel(Protocol):
         """KL(q(theta) || p(theta)), nats; 0 where theta has no prior."""
 
 
-def is_amortised(model: object) -> bool:
+def is_amortised(model: object) -> TypeGuard[AmortisedModel]:
     """Whether ``model`` is an `AmortisedModel`; for loops, where asking the whole protocol takes too long."""
     return hasattr(model, "local_posterior")
