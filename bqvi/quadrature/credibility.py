@@ -1,4 +1,4 @@
-"""Whether a surrogate is credible, and the estimate that is returned where it is not.
+"""The checks by which a surrogate counts as credible, and the estimate that is returned where it does not.
 
 Four checks are made with the evaluations of the run.
 

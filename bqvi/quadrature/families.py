@@ -2,7 +2,7 @@
 
 smooth    exp(-|a|^2 / 2)                    squared exponential: functions with all derivatives
 rough     prod_d (1 + b_d) exp(-b_d)         Matern 3/2 by coordinate, b = sqrt(3) |a|: one derivative,
-                                             so that a kink is no contradiction
+                                             so that functions may have kinks
 broken    prod_d exp(-|a_d|)                 Matern 1/2 by coordinate: no derivative, so that a jump is
                                              one large increment among others; between nodes of one
                                              dimension nearly linear

@@ -53,7 +53,7 @@ class Integral:
     credible : whether mean and sd can be relied on. With a surrogate: whether its own estimate is given as
         it is; sampling methods: whether no point carries most of the sum, and the largest values have no
         Pareto tail of a shape above .7.
-    reason : a sentence saying why, or why not.
+    reason : the result of the checks, a sentence.
     effective_sample_size : of importance weights; ``None`` without.
     tail_shape : of the Pareto tail of |f| at draws from the measure; -inf where there is none.
     log_mean, log_sd : ln of the mean, and the standard deviation of the ln, where f was given as its

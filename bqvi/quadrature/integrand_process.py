@@ -1,13 +1,13 @@
 """The Gaussian process of a quadrature on its integrand, for integrals against other measures.
 
-The evaluations say something about f wherever they are, so the same surrogate integrates f against
-other measures, and differentiates the integral in the parameters of its own. In x it is
+The same surrogate integrates f against other measures too, and differentiates the integral in the parameters
+of its own measure. In x it is
 
     f(x) = centre + unit g(A (x - shift)),      g the surrogate in its chart, A = R^T L^-1,
 
 so the measure is pushed forward by an affine map, and gradients are pulled back through it. Charts that
-are not linear do not carry Gaussians to measures with an embedding: the best linear candidate stands for
-all, with its hyperparameters at their optimum.
+are not linear do not map Gaussians to measures with an embedding; the best linear candidate is therefore used
+alone, with its hyperparameters at their optimum.
 """
 
 from __future__ import annotations

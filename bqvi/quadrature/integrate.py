@@ -1,6 +1,6 @@
-"""`integrate`: a function, a measure and a method's name, and out comes the integral.
+"""`integrate`: the integral of a function against a measure, by the method of a name.
 
-Everything is checked here, before any work. The work is that of a run: :mod:`bayesian_run`, :mod:`sampling`.
+All arguments are checked here, before any work. The engines are :mod:`bayesian_run` and :mod:`sampling`.
 """
 
 from __future__ import annotations

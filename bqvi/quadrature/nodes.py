@@ -1,4 +1,4 @@
-"""Where to evaluate next.
+"""The choice of the next nodes.
 
 By default nodes are taken greedily from a pool of candidates so that the variance of the integral
 falls most (thesis Eq. 7.17), by :mod:`acquisition.conditioned`: k nodes from M candidates cost

@@ -5,9 +5,9 @@
 The covariance is s (k + tau N). Scale s and mean are integrated out (`gp.evidence`, the marginal form; the
 prediction is `gp.conditioning.StudentProcess`), so a fit is a search over psi (`gp.search`).
 The prior on a lengthscale is flat from a fifth to twelve standard deviations of the measure and falls
-off outside, which keeps a fit from collapsing; that on log tau is flat. A *learnt* tau also stands
-for what the kernel cannot follow, such as a jump: then the surrogate regresses instead of interpolating
-and the standard deviation becomes that of an average. Noise of known variance pins s tau to it.
+off outside, which keeps a fit from degenerate lengthscales; that on log tau is flat. A *learnt* tau also
+represents variation that the kernel cannot fit, such as a jump: the surrogate then regresses instead of
+interpolating, and the standard deviation becomes that of an average. Noise of known variance fixes s tau.
 """
 
 from __future__ import annotations
