@@ -10,9 +10,9 @@ the expected log density is <T(x), E t>. The canonical form exp(<T, eta> - A(eta
 t = (ln lambda, -lambda):
 
     ConjugateComponents(
-        prior=Gamma(np.ones(D), np.ones(D)),
-        statistics=lambda x: (x, np.ones_like(x)),
-        log_base_measure=lambda x: -gammaln(x + 1.0).sum(1),
+        component_prior=Gamma(np.ones(D), np.ones(D)),
+        statistics_of=lambda x: (x, np.ones_like(x)),
+        log_base_measure_of=lambda x: -gammaln(x + 1.0).sum(1),
     )
 
 A prior whose family is not among `bqvi.families` is given by its log normaliser (`families.FromNormaliser`).
