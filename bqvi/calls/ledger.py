@@ -44,12 +44,13 @@ class Ledger:
         """Whole batches, and what tells of the one under way: a batch goes from there to here in one
         assignment, so that an interrupt finds its evaluations once."""
         self._without_rows = 0
+        self._none = Evaluations.none(dimension)
 
     def entries(self) -> Evaluations:
         """The evaluations that returned since the last `take`, those of a batch under way among them."""
         whole, under_way = self._held
         parts = whole if under_way is None else (*whole, under_way())
-        found = parts[0] if parts else Evaluations.none(self.dimension)
+        found = parts[0] if parts else self._none
         for part in parts[1:]:
             found = found.joined(part)
         if not self._without_rows:

@@ -160,11 +160,15 @@ def local_gradient(
     terms = bound(Local(model, posterior.q, rows, samples, rng))
     rest = -model.global_kl(posterior.q)
     weights = None if batch.weights is None else rows.new_tensor(to_numpy(batch.weights))
+    objective = _weighed(terms.objective, weights) + rest
     if batch.combination is None:
-        values = _slopes(posterior, _weighed(terms.objective, weights) + rest)
+        values = _slopes(posterior, objective)
     else:
         values = _by_strategy(posterior, terms.objective, rest, batch)
-    value = float(_weighed(terms.bound.detach(), weights) + rest.detach())
+    if terms.bound is terms.objective:
+        value = float(objective.detach())
+    else:
+        value = float(_weighed(terms.bound.detach(), weights) + rest.detach())
     same = terms.elbo is terms.bound
     return Gradient(
         values,

@@ -81,8 +81,8 @@ class FitRun:
         self._asked_at: float | None = None
         """When points were last asked for, of `time.perf_counter`."""
 
-    @property
-    def small(self) -> bool:
+    @cached_property
+    def small(self) -> bool:  # asking the protocol at each step takes as long as a small gradient
         """Whether linear algebra is on small matrices, those of a surrogate."""
         return isinstance(self.problem.estimator, RememberingEstimator)
 

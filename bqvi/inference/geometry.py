@@ -30,6 +30,7 @@ from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, Gaussia
 from bqvi.gradients.gradient import Gradient
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.surrogate_ascent import ascend
+from gp.arrays import is_torch
 
 
 @runtime_checkable
@@ -43,7 +44,7 @@ class Geometry(Protocol):
         """The direction of ascent at q, given the gradient there."""
 
     def move(self, q: Any, increment: Values) -> Any:
-        """q after an increment along a direction."""
+        """q after an increment along a direction; tensors of ``increment`` may be written over."""
 
     def coordinates(self, q: Any) -> Values:
         """The coordinates that determine q, for a saved state."""
@@ -145,6 +146,9 @@ class Euclidean:
 
     def move(self, q: Any, increment: Values) -> Any:
         """u + increment; FloatingPointError where exp(u) is 0 or infinity in floating point."""
+        if is_torch(increment[0]):  # a network's weights: without a further array for each
+            moved = zip(increment, q.unconstrained, strict=True)
+            return q.from_unconstrained(tuple(step.add_(u) for step, u in moved))
         with np.errstate(over="raise", under="raise"):
             return q.from_unconstrained(add(q.unconstrained, increment))
 

@@ -305,7 +305,8 @@ def _with_estimate(state: LoopState, gradient: Gradient) -> LoopState:
     found = gradient.bound if gradient.elbo is None else gradient.elbo
     if found is None or gradient.local is not None:
         return state
-    return replace(state, estimates=np.append(state.estimates[1 - Monitor.KEPT :], found))
+    latest = np.concatenate((state.estimates[1 - Monitor.KEPT :], (found,)))
+    return replace(state, estimates=latest)
 
 
 def all_finite(values: Values) -> bool:

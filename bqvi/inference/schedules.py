@@ -34,7 +34,10 @@ class Schedule(Protocol):
         """State before the first step, for parameters shaped as ``like``."""
 
     def increment(self, direction: Values, state: Any, t: int) -> tuple[Values, Any]:
-        """What to add at iteration t = 0, 1, ... along ``direction``, and the state after it."""
+        """What to add at iteration t = 0, 1, ... along ``direction``, and the state after it.
+
+        Tensors of it are no one else's: the geometry may write over them.
+        """
 
 
 class StepSizes:
@@ -56,7 +59,8 @@ class StepSizes:
     def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
         """rho_t times the direction."""
         size = self(t)
-        return (direction if size == 1.0 else scale(direction, size)), state
+        shared = size == 1.0 and not is_torch(direction[0])
+        return (direction if shared else scale(direction, size)), state
 
 
 @dataclass(frozen=True)
@@ -212,7 +216,7 @@ class Adam:
         import torch
 
         m, v = m.lerp(g, 1.0 - self.first), (self.second * v).addcmul_(g, g, value=1.0 - self.second)
-        root = v.sqrt()
-        small = root.new_tensor(self.epsilon / rate)
-        root = torch.add(small, root, alpha=correction**-0.5 / rate, out=root)
-        return torch.div(m, root, out=root), m, v
+        bounded = math.isfinite(v.sum())
+        root = v.sqrt().mul_(correction**-0.5 / rate).add_(self.epsilon / rate)
+        step = torch.div(m, root, out=root)
+        return (step if bounded else step.masked_fill_(v.isinf(), math.nan)), m, v  # as above

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from torch import nn
-from torch.func import functional_call
 
 Tensor = torch.Tensor
 _WITH_STATE = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
@@ -49,7 +48,18 @@ class Network:
                     "it out"
                 )
         self.name = name
-        self.module = copy.deepcopy(module).to(device=device, dtype=dtype).requires_grad_(False)
+        self.hold(copy.deepcopy(module).to(device=device, dtype=dtype).requires_grad_(False))
+
+    def hold(self, module: nn.Module) -> None:
+        """Compute with ``module`` from now on, which belongs to the network."""
+        self.module = module
+        names = {id(p): name for name, p in module.named_parameters()}
+        self._places = [
+            (f"{self.name}.{names[id(p)]}", part._parameters, own)
+            for part in module.modules()
+            for own, p in part._parameters.items()
+            if p is not None
+        ]
 
     def start(self, rng: np.random.Generator | None = None) -> dict[str, Tensor]:
         """Its parameters by name: as they were given, or drawn anew by each layer's own rule."""
@@ -60,9 +70,15 @@ class Network:
 
     def __call__(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """The output for ``x`` (S, ...) at the values of its ``parameters``, named as by `start`."""
-        prefix = len(self.name) + 1
-        own = {name[prefix:]: p for name, p in parameters.items() if name.startswith(f"{self.name}.")}
-        found: Tensor = functional_call(self.module, own, (x,), tie_weights=False)
+        # as `torch.func.functional_call` does it, which finds the places of parameters anew at each call
+        before = [(held, own, held[own]) for _, held, own in self._places]
+        try:
+            for name, held, own in self._places:
+                held[own] = parameters[name]  # type: ignore[assignment]
+            found: Tensor = self.module(x)
+        finally:
+            for held, own, p in before:
+                held[own] = p
         return found
 
     def shaped(

@@ -89,7 +89,8 @@ class RandomNetwork:
         self.local = prior.reparameterisation == "local"
         if self.local:
             self._outputs = copy.copy(network)
-            self._outputs.module, self._layers = _with_random_outputs(network)
+            module, self._layers = _with_random_outputs(network)
+            self._outputs.hold(module)
 
     def __call__(self, q: Mapping[str, DiagonalGaussian], x: Tensor, rng: np.random.Generator) -> Tensor:
         """The output for ``x`` (S, ...) at weights from ``q``, by numbers of ``rng``."""

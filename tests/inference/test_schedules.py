@@ -43,11 +43,13 @@ def test_exponential_and_constant():
 
 
 @pytest.mark.parametrize("settings_", [{}, {"rate": 0.3, "first": 0.5, "second": 0.9, "epsilon": 1e-3}])
-def test_adam_is_torchs(settings_):
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_adam_is_torchs(settings_, kind):
     rng = np.random.default_rng(0)
     mine = Adam(**settings_)
     u = (rng.normal(size=3), rng.normal(size=(2, 2)))
     theirs = [torch.tensor(x, requires_grad=True) for x in u]
+    u = tuple(map(kind, u))
     optimiser = torch.optim.Adam(
         theirs, lr=mine.rate, betas=(mine.first, mine.second), eps=mine.epsilon, maximize=True
     )
@@ -57,7 +59,7 @@ def test_adam_is_torchs(settings_):
         for p, g in zip(theirs, direction, strict=True):
             p.grad = torch.tensor(g)
         optimiser.step()
-        increment, state = mine.increment(direction, state, t)
+        increment, state = mine.increment(tuple(map(kind, direction)), state, t)
         u = tuple(x + d for x, d in zip(u, increment, strict=True))
     for x, p in zip(u, theirs, strict=True):
         np.testing.assert_allclose(x, p.detach().numpy(), rtol=1e-12, atol=1e-12)
@@ -103,12 +105,28 @@ def test_all_are_schedules():
         assert isinstance(schedule, Schedule)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200])
-@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
-def test_adam_passes_on_what_is_not_finite(bad, kind):
+def doubles(values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("kind", "large"), [(np.asarray, 1e200), (doubles, 1e200), (torch.tensor, 1e30)])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
+def test_adam_passes_on_what_is_not_finite(bad, kind, large):
+    """Nor has a number whose square is not finite: its entry would stand still from then on."""
+    bad = large if bad is None else bad
     adam, good = Adam(0.1), (kind([1.0, -2.0]),)
     assert adam.propagates
     _, state = adam.increment(good, adam.start(good), 0)
     with np.errstate(invalid="ignore"):
         (step,), _ = adam.increment((kind([1.0, bad]),), state, 1)
     assert [math.isfinite(x) for x in step] == [True, False]
+
+
+@pytest.mark.parametrize("schedule", [Constant(), Constant(0.3), RobbinsMonro(), Adam()])
+def test_tensors_of_an_increment_are_no_one_elses(schedule):
+    """The geometry writes over them."""
+    direction = (torch.ones(3), torch.zeros((2, 2)))
+    state = schedule.start(direction)
+    increment, after = schedule.increment(direction, state, 0)
+    others = [*direction, *(x for moments in (state or ()) + (after or ()) for x in moments)]
+    assert not {x.data_ptr() for x in increment} & {x.data_ptr() for x in others}

@@ -28,6 +28,7 @@ from bqvi.models import (
     WeightPrior,
 )
 from bqvi.models.likelihoods import BernoulliLikelihood
+from bqvi.models.networks import Network
 from bqvi.runs import RunError
 from gp.arrays import to_numpy
 
@@ -229,6 +230,35 @@ def test_a_run_is_resumed_to_the_same_numbers(tmp_path, through_a_file):
     assert whole.elbo == rest.elbo
     with pytest.raises(ValueError, match=r"(?s)settings .*beta=1.0.*this call has .*beta=2.0"):
         bqvi.fit(**choices | {"model": small(beta=2.0)}, steps=14, resume=half)
+
+
+def test_a_step_leaves_the_state_before_it_as_it_was():
+    """Weights are moved within the increment, not within q: a step that is made again comes to the same."""
+    run = bqvi.fit.steps(MODEL, X, "pathwise", minibatch=10, steps=9, seed=0)
+    before = [next(run) for _ in range(3)][-1]
+    kept = before.fork()
+    arrays = [to_numpy(u).copy() for u in (*before.q.unconstrained, *before.schedule[0], *before.schedule[1])]
+    first, second = run.engine.step(before), run.engine.step(kept)
+    now = (*before.q.unconstrained, *before.schedule[0], *before.schedule[1])
+    assert all(np.array_equal(a, to_numpy(b)) for a, b in zip(arrays, now, strict=True))
+    np.testing.assert_array_equal(flat(first.q.unconstrained), flat(second.q.unconstrained))
+
+
+def test_a_weight_that_two_layers_share_is_one_parameter():
+    """Against the same layers written out, differentiated by torch."""
+    first, second = nn.Linear(3, 3, dtype=torch.float64), nn.Linear(3, 3, dtype=torch.float64)
+    second.weight = first.weight
+    shared = Network("decoder", nn.Sequential(first, nn.Tanh(), second), torch.device("cpu"), torch.float64)
+    x = torch.randn((4, 3), dtype=torch.float64)
+    own = {name: (2.0 * p).requires_grad_() for name, p in shared.start().items()}
+    weight, a, b = (own[f"decoder.{name}"] for name in ("0.weight", "0.bias", "2.bias"))
+    assert len(own) == 3
+    found, expected = shared(own, x), torch.tanh(x @ weight.T + a) @ weight.T + b
+    assert_allclose(found.detach(), expected.detach(), rtol=1e-12)
+    slopes = [torch.autograd.grad(y.square().sum(), weight)[0] for y in (found, expected)]
+    assert_allclose(slopes[0], slopes[1], rtol=1e-10)
+    assert shared.module[2].weight is shared.module[0].weight  # as before the call
+    assert not shared.module[0].weight.requires_grad
 
 
 def test_a_record_counts_what_it_asks_for_and_the_budget_holds():
