@@ -11,7 +11,10 @@ import re
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.ext import autosummary
 
+ABBREVIATIONS = (" Eq.", "(Eq.", " Eqs.", " Fig.", " Sec.")
+"""After these a sentence goes on: summaries in tables would end there."""
 SPAN = re.compile(r"(``.+?``|:[a-z:]+:`[^`]+`|`[^`]+`)")
 MARKUP = re.compile(r"(?<!\\)([*|_])")
 
@@ -98,5 +101,6 @@ def before_numpydoc(app: Sphinx, what: str, name: str, obj: Any, options: Any, l
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register, ahead of numpydoc's own handler."""
+    autosummary.WELL_KNOWN_ABBREVIATIONS = (*autosummary.WELL_KNOWN_ABBREVIATIONS, *ABBREVIATIONS)
     app.connect("autodoc-process-docstring", before_numpydoc, priority=100)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
