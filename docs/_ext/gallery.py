@@ -28,6 +28,7 @@ THEMES = {
 
 QUICK = "*The picture is of the quick form: it shows what is drawn and decides nothing.*"
 OWN_DATA = "*There is no picture, as the experiment is of data that its user gives.*"
+NOT_RUN = "*There is no picture, as the experiment has not been run in full for this page.*"
 
 
 def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) -> list[str]:
@@ -36,6 +37,7 @@ def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) ->
     question = " ".join(experiment.summary.split("\n\n")[0].split())
     shown = results.get(name, {})
     image: list[str] = []
+    missing = OWN_DATA if experiment.needs else NOT_RUN
     if (pictures / f"{name}.png").is_file():
         alt = f"{experiment.title} {shown['caption']}".replace("\n", " ")
         image = [f":img-top: ../images/gallery/{name}.png", f":img-alt: {alt}"]
@@ -44,7 +46,7 @@ def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) ->
         seeds += f", the picture is of {shown['seeds']}"
     return [
         f":::{{grid-item-card}} {experiment.title}", *image, "",
-        question, "", *([OWN_DATA, ""] if experiment.needs and not image else ()),
+        question, "", *([] if image else [missing, ""]),
         *([QUICK, ""] if shown.get("quick") else claims(shown)),
         f"`bqvi run {name}{needs}` ({seeds}; `--quick` takes seconds)", ":::", "",
     ]  # fmt: skip
