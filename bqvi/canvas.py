@@ -20,6 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E
 """Okabe and Ito's, told apart by every kind of colour vision; without their yellow, too faint for a line."""
 
 _MOST_SPREADS = 60.0
+"""What a picture shows beyond the last estimates, in the larger of their error and their range."""
 
 
 def new_figure(rows: int, columns: int, size: float) -> Figure:

@@ -55,6 +55,7 @@ __all__ = ["Convention", "Evidence", "KnownNoise", "LogPosterior"]
 
 Convention: TypeAlias = Literal["profiled", "marginal", "known"]
 _TINY = 1e-300
+"""Least scale and pivot: their logarithm has to be a number."""
 
 
 @dataclass(frozen=True, eq=False)

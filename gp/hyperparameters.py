@@ -41,6 +41,7 @@ from gp.units import DataUnits, SearchCoordinates
 __all__ = ["Hyperparameters", "fit", "posterior_at"]
 
 _SMALLEST_SPREAD = 1e-120
+"""Spreads between this and one over it have squares that are numbers, with room for sums of them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,9 @@ from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is
 from gp.triangular import lapack, solve_lower
 
 _MOST_ROWS = 64
+"""Rows that are kept apart below a factor before both are joined, which copies the factor."""
 _BLOCK = 64
+"""Rows that are mirrored at once."""
 _SMALL = 512
 """Rows of a matrix that is copied rather than mirrored block by block."""
 FIRST_JITTER, LAST_JITTER = 1e2, 1e8

@@ -128,6 +128,7 @@ def _standard_normal_of(x: Any, key: int) -> Any:
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio, the increment of SplitMix64 (Steele, Lea and Flood, 2014)."""
 
 
 def _mixed(bits: Any) -> Any:

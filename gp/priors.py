@@ -23,6 +23,7 @@ from gp.kernels.base import Kind
 __all__ = ["Interval", "JointPrior", "Plateau", "Priors"]
 
 _WIDTH = 4.0
+"""Shoulders beyond a plateau that a search may go, where the prior has fallen by a factor of e^-8."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from gp.triangular import lapack
 __all__ = ["Expansion", "Objective", "Optimum", "Race", "Search", "raced", "search"]
 
 _FAILED = 1e25
+"""Value of points without a finite objective: a number, as the line search of L-BFGS-B needs one."""
 _LEAST_BEND = 1e-3
 """Least fall of the gradient along a step, over that by the curvature: below it there is no correction."""
 _STOPPED_BY_ROUNDING = 2

@@ -28,8 +28,11 @@ from gp.measures import Measure
 __all__ = ["check_embedding", "check_measure"]
 
 _SIGMAS = 6.0
+"""Standard errors that a comparison allows."""
 _REPLICATIONS = 64
+"""Shifts or samples that a standard error is read from."""
 _POINTS = 2**8
+"""Points of each of them; a power of two, of which Sobol's sets are balanced."""
 
 
 def check_measure(measure: Measure, *, has_density: bool = True, seed: int = 0) -> None:

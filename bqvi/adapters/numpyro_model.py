@@ -19,6 +19,7 @@ from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
 _PRIOR_DRAWS = 200
+"""Draws of the prior that the plausible box is read from; their number is not studied."""
 
 
 def from_numpyro(

@@ -20,6 +20,7 @@ from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
 _PRIOR_DRAWS = 200
+"""Draws of the prior that the plausible box is read from; their number is not studied."""
 _LKJ = (
     "PyMC {} has the normaliser of the LKJ distribution with the wrong sign; the log joint is PyMC's less "
     "{:.6g} nats, which corrects the evidence"

@@ -29,6 +29,7 @@ from bqvi.arrays import Values, add, inner, scale, subtract
 from gp.arrays import to_numpy
 
 _SIGMAS = 6.0
+"""Standard errors that a mean of draws may be off by."""
 
 
 def check_family(

@@ -26,6 +26,7 @@ from bqvi.gradients.whitened import jitter_multiple
 from gp.triangular import symmetric_eigen
 
 _LEAST = 1e-12
+"""Part of the squares of the targets below which what a linear fit leaves is rounding."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from bqvi.gradients.settings import NOISE
 from gp.triangular import positive_solve
 
 _TINY = 1e-300
+"""Added to what is divided by: keeps a quotient of zeros a number."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,6 +32,7 @@ from bqvi.gradients.settings import NOISE
 from bqvi.gradients.whitened import JITTER, jitter_multiple
 
 _TINY = 1e-300
+"""Added to squares before their logarithm is taken, which zero has not."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ import numpy as np
 from bqvi.models.compiled import compiled
 
 _LEAST = -340.0
+"""Least exponent: the square of its exponential is still a number in double precision."""
 
 
 @compiled

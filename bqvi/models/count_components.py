@@ -25,6 +25,7 @@ from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
 
 _TINY = 1e-300
+"""Rates below this count as this: their logarithm has to be a number."""
 
 
 class Multinomial:

@@ -37,6 +37,7 @@ from bqvi.models.documents import Block, blocks, parts
 from gp.arrays import Array, to_numpy
 
 _FLOOR = {"float32": -40.0, "float64": -340.0}
+"""Least exponent by type: the square of its exponential is still a number of that type."""
 
 
 @dataclass(frozen=True)

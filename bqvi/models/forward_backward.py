@@ -32,6 +32,7 @@ from bqvi.models.compiled import worth_compiling
 from bqvi.models.sequences import SequenceLayout
 
 FLOOR = -70.0
+"""Least logarithm of a relative likelihood or probability; its exponential, 4e-31, is far below rounding."""
 EVERY = 8
 """Steps between normalisations."""
 SIDE_BY_SIDE = 0.1

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bqvi.posterior.posterior import Posterior
 
 _CHAINS = 4
+"""Independent draws are handed over as this many chains, which ArviZ's diagnostics compare."""
 _NOTE = (
     "independent draws, parted into chains for ArviZ: diagnostics of Markov chains (r_hat, ess) do not judge "
     "them; see converged, log_evidence_sd and pareto_k of the run"

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT = 1
+"""Version of the file format that ``save`` writes and ``load`` accepts."""
 _SHOWN = 20
 """Parameters that a notebook shows."""
 _REACH = 8.0

@@ -30,6 +30,7 @@ __all__ = [
 
 
 _SMALLEST = 1e-120
+"""Values between this and one over it have squares that are numbers, with room for sums of them."""
 _EXPONENT = 300.0
 """e^x is a number for x of up to twice this size."""
 

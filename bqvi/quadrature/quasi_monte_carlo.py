@@ -21,6 +21,7 @@ __all__ = ["LEAST_REPLICATES", "over_replicates", "replicated", "shifted_sobol"]
 
 
 LEAST_REPLICATES = 4
+"""Fewer independent replicates give no useful estimate of their spread."""
 
 
 def shifted_sobol(dimension: int, n: int, seed: int) -> np.ndarray:

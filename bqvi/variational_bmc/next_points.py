@@ -34,6 +34,7 @@ from bqvi.variational_bmc.surrogate import Surrogate
 Vector = np.ndarray
 
 _QUANTILE = 0.6744897501960817
+"""The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
 
 
 @dataclass(frozen=True, eq=False)

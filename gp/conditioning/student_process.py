@@ -28,6 +28,7 @@ from gp.evidence import Evidence
 __all__ = ["StudentProcess"]
 
 _TINY = 1e-300
+"""Least scale and precision: they are divided by."""
 _LEAST_DEGREES = 3.0
 """Fewer degrees of freedom have no variance; the t distribution is cut there."""
 

@@ -42,8 +42,11 @@ from gp.kernels import (
 from gp.measures import Gaussian, Measure, Uniform
 
 _STEP = 0.25
+"""Largest step of the trapezoidal rule in the logarithm of the Gamma variable."""
 _NARROW_STEP = 0.5
+"""Step in standard deviations of that logarithm, about 1 / sqrt(a) for a large shape a."""
 _CUT_OFF = 1e-14
+"""Probability that is left out in each tail."""
 
 
 def radial(kernel: Stationary, measure: Measure) -> Formulas:

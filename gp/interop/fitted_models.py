@@ -29,6 +29,7 @@ from gp.process import GaussianProcess
 __all__ = ["posterior_of_botorch", "posterior_of_gpytorch"]
 
 _POINTS_COMPARED = 32
+"""Training inputs at which the converted prior is compared with the one of ``forward``."""
 
 
 def posterior_of_gpytorch(model: Any) -> Posterior:

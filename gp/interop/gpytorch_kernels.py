@@ -48,6 +48,7 @@ __all__ = ["Converter", "converted", "values_of"]
 Converter: TypeAlias = Callable[[Any], Kernel]
 
 _MATERN: dict[float, Callable[[Array], Kernel]] = {0.5: Matern12, 1.5: Matern32, 2.5: Matern52}
+"""Kernels by the order nu of GPyTorch's ``MaternKernel``."""
 
 
 def converted(kernel: Any) -> Kernel:
