@@ -41,13 +41,13 @@ class ShapingSettings:
     """Nats below the best, for each dimension, to which values are left as they are at first. Deeper values
     are not used to locate the posterior."""
     deepest: float = 1000.0
-    """The same, at most."""
+    """Bound on this depth in nats, whatever the dimension."""
     shallowest: float = 15.0
     """Nats beyond D / 2, the mean depth of a Gaussian's draws, to which values are never changed."""
     slope_noise: float = 1e-8
     """Variance of an exact derivative, over its square; not compared, like the next."""
     nothing: float = 0.1
-    """A variance of f that is nothing, over ``least_noise``."""
+    """A variance of f below this many times ``least_noise`` counts as zero."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class FittingSettings:
     enough: int = 200
     """Observations that hyperparameters are fitted to where there are gradients."""
     fewest: int = 10
-    """Points whose gradients are among them, at least."""
+    """Points, at least, whose gradients are among these observations."""
     top_variance: float = 100.0
     """Prior variance of f where the frame has its origin."""
     gain: float = 1e-3
@@ -70,17 +70,17 @@ class FittingSettings:
     ``gain_with_gradients``: .70 to .77 of the time on logistic 5 and cigar 4, the same number of evaluations
     and errors within seed noise (seeds 2 and 3)."""
     behind: float = 10.0
-    """Nats of evidence."""
+    """Nats of evidence by which such a candidate is worse than the best."""
     many: int = 100
     """Observations from which hyperparameters are fitted only when evaluations have grown by ``often``."""
     often: float = 1.08
-    """Growth of the evaluations."""
+    """Factor by which the evaluations have to grow for that."""
     sets: int = 8
     """Draws of the hyperparameters, for the standard deviation of the evidence due to them."""
     set_draws: int = 512
     """Draws of the posterior on which they are compared."""
     furthest: float = 2.0
-    """Standard deviations to which hyperparameters are drawn."""
+    """Standard deviations from their mean to which hyperparameters are drawn."""
     noise_gain: float = 0.35
     """Nats of evidence for each evaluation from which values that were said to be exact count as noisy
     (`undeclared_noise`), and ``least_noise_gain`` nats in all. Noise of sd .1 to 1 on Rosenbrock 2 gained .48
@@ -106,9 +106,9 @@ class FittingSettings:
     noise: tuple[float, float] = (0.3, 2.0)
     """and of the noise, where it is fitted."""
     iterations: int = 40
-    """Of a fit, at most; not compared, like the next two."""
+    """Iterations of a fit, at most; not compared, like the next two."""
     longest: float = 2.0
-    """Of a step of a fit, in logarithms of hyperparameters."""
+    """Length of a step of a fit, in logarithms of hyperparameters, at most."""
     jitters: tuple[float, ...] = (0.0, 1e-9, 1e-7, 1e-5)
     """Fractions of the prior variances that are added, in turn, until the covariance has a factor."""
 
@@ -120,7 +120,7 @@ class CheapSettings:
     scale_sd: float = 0.5
     """Prior standard deviation of its scale, whose prior mean is 1."""
     iterations: int = 6
-    """Of the fit of its hyperparameters in a frame that is new to it."""
+    """Iterations of the fit of the hyperparameters in a frame that is new to the cheap model."""
     beyond: int = 3
     """Evaluations of the first design of the log joint beyond D."""
     seconds: float = 0.5
@@ -145,9 +145,9 @@ class FrameSettings:
     plausible: float = 0.25
     """Variance of the plausible box, two standard deviations to either side."""
     least_correlation: float = 1e-12
-    """Eigenvalue of correlations, at least; not compared, like the constants that follow."""
+    """Eigenvalue of the correlations, at least; not compared, like the constants that follow."""
     pieces: int = 7
-    """Of a component along a coordinate in which scales change,"""
+    """Parts of a component along a coordinate in which scales change,"""
     between: float = 0.8
     """and the share of its variance there that is between them."""
     elite: tuple[int, int] = (2, 2)
@@ -182,11 +182,11 @@ class ScalingSettings:
     steepest: float = 2.0
     """Logarithm by which scales grow over a standard deviation of the leading coordinate, at most."""
     rounds: int = 6
-    """Of weighted least squares."""
+    """Rounds of weighted least squares."""
     draws: int = 512
-    """Of the posterior, to which the map is fitted."""
+    """Draws of the posterior to which the map is fitted."""
     effective: float = 0.05
-    """Effective share of the draws, at least."""
+    """Effective share of these draws, at least."""
     further: float = 1.4
     """Factor of the rates that is tried too: from draws of a posterior that lacks its tails they are too
     small."""
@@ -204,7 +204,7 @@ class ScalingSettings:
     longest: float = 0.5
     """Of such a step, at most."""
     ridge: float = 1e-6
-    """On the diagonals of both regressions, a draw."""
+    """Added to the diagonals of both regressions, for each draw."""
     least_square: float = 1e-12
     """Added to squared residuals of standardised coordinates."""
     cut: float = 30.0
@@ -218,11 +218,11 @@ class WeightSettings:
     wide: float = 0.25
     """Share of the proposal that is q widened."""
     widening: float = 1.7
-    """Of its scales."""
+    """Factor by which its scales are widened."""
     resampled: int = 256
     """Draws at which the covariance of f is computed."""
     rounds: int = 4
-    """Of population Monte Carlo."""
+    """Rounds of population Monte Carlo."""
     tail: float = 10.0
     """Nats below the top, beyond D / 2, to which evaluated points are a tail."""
     lacking: float = 2.0
@@ -232,7 +232,7 @@ class WeightSettings:
     longer: float = 3.0
     """Scales of their second copies over those of q's component."""
     covered: float = 0.9
-    """Effective share of the draws above which the proposal is not led any further."""
+    """Effective share of the draws above which the proposal is not adapted any further."""
     best_known: float = 0.05
     """Share of the draws that are known best: the level of the variance that counts is theirs."""
     whole: float = 2.0
@@ -241,7 +241,8 @@ class WeightSettings:
     trusted: float = 200.0
     """Effective draws below which the posterior's moments are blended with those of q."""
     first_draws: int = 512
-    """By which is told what q and its proposal lack; not compared, like the constants that follow."""
+    """Draws from which it is found what q and its proposal lack; not compared, like the constants that
+    follow."""
     first_wide: float = 0.4
     """Share of the first proposal of the thorough estimate that is q widened,"""
     first_whole: float = 0.05
@@ -259,7 +260,7 @@ class WeightSettings:
     round_draws: int = 4
     """A round has the draws of the estimate over this number."""
     least_round: float = 10.0
-    """Effective draws of a round for each dimension, below which the proposal is not led any further."""
+    """Effective draws of a round for each dimension, below which the proposal is not adapted any further."""
 
 
 @dataclass(frozen=True)
@@ -271,24 +272,24 @@ class LocalSettings:
     """
 
     shallow: float = 7.0
-    """Nats below the top, beyond D / 2, of such a point at most."""
+    """Depth of such a point below the top, in nats beyond D / 2, at most."""
     lacking: float = 1.0
     """Nats by which its density exceeds the proposal's."""
     apart: float = 1.0
-    """Squared distance from each other, in their sds."""
+    """Squared distance of such Gaussians from each other, in their standard deviations, at least."""
     least: int = 6
-    """Of them, for there to be a proposal."""
+    """Gaussians that have to be found for there to be a proposal."""
     most: int = 60
-    """Of them."""
+    """Gaussians of a proposal, at most."""
     mass: float = 0.1
-    """Of all of them, as a share of the evidence, for there to be a proposal; and of what q lacks, at most,
-    for q to cover the posterior."""
+    """Mass of all of them, as a share of the evidence, for there to be a proposal; and mass that q lacks, at
+    most, for q to cover the posterior."""
     uncovered: float = 2.0
     """Nats by which the posterior's density exceeds the proposal's where q lacks it. There was .25 of the
     mass of a ring, at most .07 of two shells, Rosenbrock-Gaussian 6 and tilted 20, whose evidences were
     right."""
     share: float = 0.7
-    """Of the first proposal of the thorough estimate that they are."""
+    """Their share of the first proposal of the thorough estimate."""
     shortest: int = -8
     """Lengths are powers of two from this one to 2^0, in the frame's units; not compared, like the next."""
     fall: float = 0.5
@@ -306,7 +307,7 @@ class NodeSettings:
     candidates: int = 256
     """Draws that may be evaluated."""
     most: float = 20.0
-    """Interquantile sds are cut there, nats."""
+    """Interquantile standard deviations are bounded by this, nats."""
     tempers: tuple[float, float] = (0.4, 0.75)
     """Least and usual power of the density under which the criterion is integrated, at least."""
     deeper: tuple[float, float] = (2.0, 0.75)
@@ -329,15 +330,15 @@ class ComponentSettings:
     """Components of q (`variational`, `learning`)."""
 
     lowest_logit: float = -9.0
-    """Of a weight."""
+    """Logit of a weight, at least."""
     smallest: float = 5e-3
-    """Scale, in the frame's units."""
+    """Scale of a component in the frame's units, at least."""
     largest: float = 4.0
-    """Scale, in the frame's units."""
+    """Scale of a component in the frame's units, at most."""
     shallow: float = 7.0
     """Nats below the top, beyond D / 2, of an evaluated point that q must not miss."""
     unseen: float = 4.0
-    """Nats by which its density exceeds the draws'."""
+    """Nats by which the density at such a point exceeds that at the draws."""
     longer: float = 1.5
     """Factor by which components may become more than n^(2/3) where the posterior goes on beyond q. On the
     ring in boxes 9810, 9811 and 9813 errors after 400 evaluations were .02, .07 and .64 with 1, at most .05
@@ -350,7 +351,7 @@ class ComponentSettings:
     lacking_at_most: float = 10.0
     """Nats beyond which all such points are alike."""
     beyond_mass: float = 0.02
-    """Of the evidence that they have, for q to be given components there."""
+    """Share of the evidence that these points have, at least, for q to be given components there."""
     lightest: float = 1e-9
     """Weight where an ascent of q begins, at least; not compared, like the constants that follow."""
     gain: float = 1e-8
@@ -360,7 +361,7 @@ class ComponentSettings:
     looked_at: int = 40
     """Draws looked at for each component that is added: those of the largest ratio."""
     narrower: float = 0.7
-    """Its scales over those of the component that explains the draw."""
+    """Scales of an added component over those of the component that explains the draw."""
     share: float = 0.5
     """Weight of an added component, over that of the average one."""
 
@@ -376,13 +377,13 @@ class ReachSettings:
     wider: float = 4.0
     """Factor of q's scales."""
     draws: int = 256
-    """Of each of the two proposals."""
+    """Draws of each of the two proposals."""
     places: int = 64
-    """At which the second has a Gaussian each."""
+    """Points at each of which the second proposal has a Gaussian."""
     temper: float = 0.75
-    """Power of the density by which they are chosen."""
+    """Power of the density by which these points are chosen."""
     known: float = 10.0
-    """Sd of f, nats, at most."""
+    """Standard deviation of f at a draw that counts, nats, at most."""
 
 
 @dataclass(frozen=True)
@@ -395,18 +396,18 @@ class RestartSettings:
     """Effective share of the draws in the last record above which q is kept for a further step: components
     that q was given lower the share for a step, and a q that starts again has lost all of them."""
     draws: int = 256
-    """Of annealed population Monte Carlo."""
+    """Draws of a round of annealed population Monte Carlo."""
     rounds: int = 10
-    """Of it."""
+    """Rounds of it, at most."""
     widening: float = 1.3
-    """Of the proposal's standard deviations over the Gaussian's."""
+    """Standard deviations of the proposal over the Gaussian's."""
     flattest: float = 1e-2
-    """Curvature of the mean below which it is no bowl."""
+    """Curvature of the mean below which it has no maximum to expand about."""
     tries: int = 12
-    """Newton steps to its mode."""
+    """Newton steps to that maximum, at most."""
     difference: float = 1e-3
-    """Of gradients, to either side, for the curvature of the mean, in the frame's units; not compared, like
-    the constants that follow."""
+    """Step, in the frame's units, of the differences of gradients, to either side, that give the curvature of
+    the mean; not compared, like the constants that follow."""
     cooling: float = 0.7
     """Ratio of successive powers of the density that are tried,"""
     powers: int = 120
@@ -414,7 +415,7 @@ class RestartSettings:
     carriers: tuple[float, float, float] = (0.2, 4.0, 0.5)
     """Draws that have to carry the weight: this share of all, or so many a dimension up to the last share."""
     least_correlation: float = 1e-8
-    """Eigenvalue of the correlations of the Gaussian that is led, at least,"""
+    """Eigenvalue of the correlations of the adapted Gaussian, at least,"""
     rounder: float = 1e-3
     """and the share of its mean variance that is added to every direction."""
 
@@ -439,7 +440,7 @@ class ModeSettings:
     rings, at most .44 on clusters and three Gaussians, .9 to 1.2 on Rosenbrock. Over 42 unimodal runs it made
     no difference; components for every mode cost .5 % more evaluations."""
     draws: int = 512
-    """That tell of them."""
+    """Draws of a mode from which the divergence is computed."""
 
 
 @dataclass(frozen=True)
@@ -447,15 +448,15 @@ class FeasibilitySettings:
     """The probability that a point can be evaluated (`feasibility`)."""
 
     sharpness: float = 6.0
-    """p of the logit."""
+    """The factor p of the logit (:mod:`bqvi.variational_bmc.feasibility`)."""
     least: float = 1e-12
-    """Distance."""
+    """Distance, at least: its logarithm is taken."""
     alone: float = 0.7
     """An accident is nearer to a good evaluation than to a failed one by this factor."""
     in_hull: float = 1e-6
     """Residual of a point as a mean of others, below which it lies among them; not compared."""
     logits: tuple[float, float] = (-60.0, 69.0)
-    """Between which minus the logit is kept, so that probabilities stay above 0."""
+    """Bounds of minus the logit, by which probabilities stay above 0."""
 
 
 @dataclass(frozen=True)
