@@ -1,7 +1,7 @@
 """A Gaussian fitted where the surrogate has mass *and* little variance, by annealed population Monte Carlo.
 
 Early on, and with gradients above all, the surrogate's mean is highest where nothing was evaluated, and a
-mixture that climbs it runs away. Here draws of a Gaussian are weighted by the density of
+mixture of highest ELBO lies far from the evaluations. Here draws of a Gaussian are weighted by the density of
 :func:`correction.variance_penalised`, which falls with the surrogate's variance; the weights are tempered to
 a given effective sample size, their moments are those of the next Gaussian, and this is repeated until no
 tempering is needed (Cappe et al. 2008; tempered weights as in Koblents & Miguez 2015). The Gaussian extends

@@ -1,8 +1,8 @@
 """The way to the mode, where gradients are given: a climb of the log joint itself (`bqvi.calls.climb`).
 
-A surrogate that starts far from the posterior needs as many evaluations to get there as there are bends on
-the way; a quasi-Newton method takes a handful. Its evaluations are the surrogate's first data. The first step
-is as long as half the plausible box.
+A surrogate whose first data are far from the posterior needs many evaluations until its mode is that of the
+posterior, the more the more the path to it bends; a quasi-Newton method takes a handful. Its evaluations are
+the surrogate's first data. The first step is as long as half the plausible box.
 
 In directions that the climb left out, one point each follows (:mod:`new_directions`).
 """

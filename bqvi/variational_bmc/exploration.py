@@ -12,7 +12,8 @@ would otherwise have converged therefore explores first:
 3. From each of those, the least explained first, the log joint itself is climbed (`bqvi.calls.climb`), until
    the climb enters a known mode or gains no more.
 
-A climb that ends elsewhere has found a mode. With its evaluations q extends there, and the run goes on.
+A climb that ends elsewhere has found a mode. With its evaluations q gets components there, and the run goes
+on.
 Otherwise a point leads to a known mode, one that is explained to the nearest, or, where a climb from it
 hardly rises, nowhere; points from which no climb was begun are taken to do so as often as those from which
 one was. Let n points lead to known modes, to f of these modes no more than one point each, and s points

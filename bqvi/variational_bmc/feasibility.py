@@ -11,10 +11,10 @@ between a failed evaluation and the nearest good one. Beyond that distance the s
 large distances the ratio of the two tends to one, and the probability would tend to 1/2. p(feasible)
 multiplies the surrogate's density.
 
-*Accidents.* Not every failure is an edge: a solver that did not converge, a machine that went away. A failed
-evaluation among good ones, inside their convex hull and much nearer to them than to any other failed one, is
-taken for an accident and does not lower the probability around it. It does raise their uncertainty. So the
-mass that depends on feasibility, E_P[1 - p(feasible), accidents counted], is part of the evidence's
+*Accidents.* Not every failure marks an edge: a solver may not have converged, or a machine have stopped. A
+failed evaluation among good ones, inside their convex hull and much nearer to them than to any other failed
+one, is taken for an accident and does not lower the probability around it. It does raise their uncertainty.
+So the mass that depends on feasibility, E_P[1 - p(feasible), accidents counted], is part of the evidence's
 standard deviation, and the next evaluation is made where it is large, which decides what the failure was.
 
 The quadrature of gradients has another model, `bqvi.gradients.feasibility`, a logistic regression. Here the

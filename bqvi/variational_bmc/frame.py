@@ -138,8 +138,8 @@ def alternative(
 ) -> Frame | None:
     """The frame of the other kind, where the correlations leave the choice to the evidence.
 
-    Log densities are more often sums of functions of few *given* coordinates than of turned ones, but a
-    mixture with axes of its own needs many components for a thin posterior that has none.
+    Log densities are more often sums of functions of few of the *given* coordinates than of rotated ones, but
+    a mixture with axes of its own needs many components for a thin posterior that has none.
     """
     if not FRAMES.correlated < _condition(covariance if within is None else within) < FRAMES.thin:
         return None

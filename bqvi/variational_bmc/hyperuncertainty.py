@@ -8,7 +8,8 @@ own surrogate, hence its own evidence, to second order in d_s = m_j(u_s) - m(u_s
 
 which is exact where d is Gaussian. The logarithm of the mean itself can depend on one of 512 draws, far out
 in a tail: on a logistic regression it once gave a standard deviation of 9 nats, where d was .01 +- .08. The
-spread of these about zero is a standard deviation, in addition to that of each surrogate.
+root mean square of these differences log Z_j - log Z is a standard deviation that is added to that of each
+surrogate.
 """
 
 from __future__ import annotations

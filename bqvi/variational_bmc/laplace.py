@@ -23,7 +23,7 @@ def laplace(
     """Mean (D,) and covariance (D, D) in the frame, or ``None`` where the mean has no mode inside the box.
 
     With ``widest`` there always is one: in directions in which the mean is flatter than a Gaussian of that
-    standard deviation, or not concave, it stands in.
+    standard deviation, or not concave, the standard deviation is ``widest``.
     """
     u = ascended(surrogate, start, lower, upper)
     values, vectors = spectrum(_curvature(surrogate, u), -np.inf if widest is None else widest**-2.0)

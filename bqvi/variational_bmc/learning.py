@@ -43,7 +43,7 @@ Vector = np.ndarray
 
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Estimate]:
-    """Fit, climb and weigh; the state keeps what the next step starts from.
+    """Fit the surrogate, climb its ELBO and weigh draws; the state keeps what the next step starts from.
 
     Where the effective sample size is tiny, q and the frame start again from Laplace's approximation.
     """

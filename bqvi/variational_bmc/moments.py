@@ -1,8 +1,8 @@
 """Mean and covariance of the posterior, with those of q as a control variate, and their Monte Carlo error.
 
-Weighted draws alone would make the moments of the very same posterior differ from one sample to the next: by
-a symmetric KL divergence of about D^2 / (2 M), and no threshold for "has settled" could be smaller. q's
-moments are closed, and its weights on the same draws are known. With w_s those of the posterior, c_s those
+From weighted draws alone the moments of one posterior would differ between samples, by a symmetric KL
+divergence of about D^2 / (2 M), and no threshold for convergence could be smaller than that. The moments of q
+have closed forms, and its weights on the same draws are known. With w_s those of the posterior, c_s those
 of q, both normalised,
 
     E[h] = beta E_q[h] + sum_s (w_s - beta c_s) h(u_s),     beta = sum_s w_s c_s / sum_s c_s^2,

@@ -6,8 +6,8 @@
       of all these
     pool                      all of them, weighed by the mixture of the three proposals
 
-Draws of q end where its components do. Of a thin curved posterior they never come beyond the last
-evaluations, although the surrogate knows how the posterior goes on there, and the next evaluations have to be
+Draws of q end where its components do. For a thin curved posterior they do not reach beyond the evaluations
+made so far, although the surrogate predicts how the posterior continues, and the next evaluations have to be
 made there. The acquisition is integrated over the pool (:mod:`next_points`), and q is given components where
 the pool has mass that q lacks (:mod:`learning`). Draws at which the standard deviation of f exceeds
 ``ReachSettings.known`` nats are left out.

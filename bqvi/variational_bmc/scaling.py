@@ -104,7 +104,7 @@ def unlike(one: Scaling | None, other: Scaling | None, x: np.ndarray) -> float:
 
 
 def proposed(x: np.ndarray) -> Scaling | None:
-    """The map by which the scales of draws x (m, D) become constant; None where they about are."""
+    """The map by which the scales of draws x (m, D) become constant; None where they are nearly so."""
     dimension = x.shape[1]
     sd = x.std(0)
     if dimension < 2 or not (np.isfinite(sd).all() and sd.min() > 0.0):

@@ -4,7 +4,7 @@
          ^                                |
          |______ evaluate <---- next_points <----|
 
-:mod:`learning` is the upper row, a function of what has been evaluated and of the state before;
+:mod:`learning` is the upper row, a function of the evaluations and of the state before;
 :mod:`vbmc_run` alternates it with evaluations. All randomness comes from (seed, number of evaluations), so a
 run that is stopped and resumed draws the same numbers.
 """

@@ -1,13 +1,11 @@
 """When a run has converged, and the reasons where it has not.
 
-Eight questions, of the last records, with the thresholds of `settings.ConvergenceSettings`. All have to be
-answered with yes.
+Eight conditions on the last records, with the thresholds of `settings.ConvergenceSettings`, have to hold.
 
-- *Is it settled?* Successive posteriors differ by little, beside what they would differ by were they the
-  same, as both are known from draws (:mod:`moments`).
-- *Does the evidence stand still?* The records of log Z lie within the tolerance, or their own sd, of each
-  other.
-- *Is it known?* Its sd, which contains the surrogate's uncertainty, is below the tolerance.
+- *Is the posterior settled?* Successive posteriors differ by little more than equal ones would, as both are
+  known from draws (:mod:`moments`).
+- *Is the evidence constant?* The records of log Z lie within the tolerance, or their own sd, of each other.
+- *Is the evidence known?* Its sd, which contains the surrogate's uncertainty, is below the tolerance.
 - *Do the draws represent the surrogate?* By their effective share and Pareto k, or by the share alone where
   it is high: among weights that are nearly the same the largest have no tail.
 - *Does q cover it?* Where evaluations show much mass that q lacks, the thorough estimate has draws there
@@ -15,7 +13,8 @@ answered with yes.
 - *Did the surrogate predict the latest evaluations?* By their mean squared standardised error; the sd was
   scaled by it.
 - *Did it predict draws of the posterior?* By the share of the mass in which it and the log joint differ
-  there (:mod:`comparison`). That share is in the sd too, and not counted above. Noisy values are not asked.
+  there (:mod:`comparison`). That share is in the sd too, and not counted above. Where values are noisy this
+  condition is left out.
 - *Has the plausible box been explored, and are few further modes to be expected?* See :mod:`exploration`,
   whose part of the sd is not counted above.
 """

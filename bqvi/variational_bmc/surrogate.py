@@ -41,7 +41,7 @@ from gp.triangular import cholesky, lower_product, solve_lower
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What is known, in the frame's units.
+    """The observations of the log joint, in the frame's units.
 
     Attributes
     ----------
@@ -250,7 +250,7 @@ def fit(
 
 
 def _bent(psi: np.ndarray, data: Data) -> np.ndarray:
-    """Hyperparameters by which the quadratic explains most of what was seen."""
+    """Hyperparameters by which the quadratic explains most of the observations."""
     dimension = data.points.shape[1]
     found = psi.copy()
     spread = float(np.var(data.values))
