@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from bqvi.calls.errors import EvaluationError
 from bqvi.calls.faults import LostError
 from bqvi.checks import require_integer
 from gp.arrays import shown
@@ -112,9 +113,11 @@ def require_workers(executor: Any, n_jobs: int) -> Any:
 
 
 def require_future(future: Any) -> Any:
-    """What an executor's ``submit`` gave, if it is a future; TypeError otherwise."""
+    """What an executor's ``submit`` gave, if it is a future; EvaluationError otherwise."""
     if not callable(getattr(future, "result", None)):
-        raise TypeError(f"submit returned {future!r:.80}; it must return a future, which has result()")
+        raise EvaluationError(
+            f"the executor's submit returned {future!r:.80}; it must return a future, which has result()"
+        )
     return future
 
 

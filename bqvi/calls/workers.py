@@ -48,9 +48,10 @@ class Workers:
         theta, call = self._caller.to_user(points), Call(self._caller.function, elsewhere=True)
         for point, row in zip(points, theta, strict=True):
             try:
-                future = require_future(self._caller.executor.submit(call, row))  # type: ignore[union-attr]
+                submitted = self._caller.executor.submit(call, row)  # type: ignore[union-attr]
             except Exception as failure:
                 raise executor_failed(failure) from failure
+            future = require_future(submitted)
             if any(future is other for other, _, _ in self._under_way):
                 raise EvaluationError(
                     f"the executor's submit returned the same future for two points, the second "

@@ -214,8 +214,9 @@ class Same:
 def test_an_executor_that_gives_no_future_for_each_point_is_named(what, message):
     if isinstance(what, Future):
         what.set_result(None)
-    with pytest.raises(EvaluationError, match=message):
+    with pytest.raises(EvaluationError, match=message) as error:
         Caller(Function(value), executor=Same(what)).evaluate(POINTS)
+    assert "pickled" not in str(error.value)
 
 
 def test_a_time_limit_of_the_function_is_a_matter_of_the_point():
