@@ -25,15 +25,18 @@ def starting_centres(
     rng: np.random.Generator,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(K, D) centres among ``points`` (N, D); with fewer than K points, rows repeat.
+    """(K, D) centres among ``points`` (N, D); with fewer than K points each is one, and some repeat.
 
     'k-means++' (Arthur and Vassilvitskii 2007, and one Lloyd step) or 'random' rows. A row of ``weights``
     (N,), positive, is drawn as often as so many copies of it.
     """
     require_one_of("start", how, STARTS)
-    if how == "random" or len(points) <= n_components:
+    n = len(points)
+    if n <= n_components:
+        return points[np.append(rng.permutation(n), rng.choice(n, n_components - n))]
+    if how == "random":
         shares = None if weights is None else weights / weights.sum()
-        return points[rng.choice(len(points), n_components, replace=len(points) < n_components, p=shares)]
+        return points[rng.choice(n, n_components, replace=False, p=shares)]
     return _lloyd_step(points, _spread(points, n_components, rng, weights), weights)
 
 

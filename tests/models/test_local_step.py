@@ -13,6 +13,7 @@ from test_elbo import gaussian_case, multinomial_case, spd
 import bqvi
 from bqvi.models import GaussianMixture, MultinomialMixture, elbo
 from bqvi.models import mixture as mixture_module
+from bqvi.models.starts import starting_centres
 from gp.arrays import is_torch
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
@@ -263,3 +264,15 @@ def test_full_covariances_do_not_matter_to_the_whitening_of_starts():
     mapped = bqvi.fit(GaussianMixture(3, 0.5 * (mapped_sigma + mapped_sigma.T)), x @ a.T, steps=15, seed=2)
     jacobian = len(x) * np.linalg.slogdet(a)[1]
     assert mapped.elbo == pytest.approx(plain.elbo - jacobian, rel=1e-9)
+
+
+@pytest.mark.parametrize("how", ["k-means++", "random"])
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_fewer_rows_than_centres_are_all_centres(how, n):
+    points = np.arange(2.0 * n).reshape(n, 2)
+    for seed in range(20):
+        weights = np.random.default_rng(seed).uniform(0.1, 5.0, n)
+        for part in (None, weights):
+            found = starting_centres(points, 5, how, np.random.default_rng(seed), part)
+            assert found.shape == (5, 2)
+            np.testing.assert_array_equal(np.unique(found, axis=0), points)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
 import bqvi
@@ -69,3 +70,30 @@ def test_the_bound_of_a_run():
     assert list(ax.lines[0].get_ydata()) == list(fit.trace["elbo"])
     with pytest.raises(ValueError, match="against"):
         plots.bound(fit.trace, against="time")
+
+
+FITTED = bqvi.fit(DirichletProcessMixture("full", 3), X, steps=5)
+TWO = (FITTED.problem.model, FITTED.q)
+DRAWN = {
+    "ellipses": lambda ax: plots.ellipses(np.zeros((2, 2)), np.tile(np.eye(2), (2, 1, 1)), ax),
+    "clusters": lambda ax: plots.clusters(*TWO, X, ax),
+    "top_words": lambda ax: plots.top_words(np.array([0.2, 0.8]), None, ax),
+    "states": lambda ax: plots.states(np.arange(4.0), np.full((4, 2), 0.5), ax),
+    "sticks": lambda ax: plots.sticks(*TWO, ax),
+    "weights": lambda ax: plots.weights(np.array([0.4, 0.6]), np.array([0.1, 0.1]), ax),
+    "bound": lambda ax: plots.bound(FITTED.trace, ax),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n for n, f in vars(plots).items() if getattr(f, "__module__", "") == plots.__name__ and n[0] != "_"],
+)
+def test_every_picture_is_drawn_into_the_axes_given_and_returns_them(name):
+    """Or into those of a new figure, and draws something."""
+    own = Figure().subplots()
+    assert DRAWN[name](own) is own
+    assert own.has_data() or own.patches
+    new = DRAWN[name](None)
+    assert new is not own
+    assert new.figure is not own.figure
