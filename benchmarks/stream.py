@@ -1,6 +1,7 @@
 """Latent Dirichlet allocation on documents in files: memory, and how near two passes come to batch.
 
 ``python -m benchmarks.stream 1000000`` does it for so many documents, in about an hour; the default is fewer.
+The first of the memoised run's passes is a stochastic one.
 Batch is coordinate ascent that starts at the topics that made the documents, until a pass changes the bound
 by less than 1e-5 of it: no start that does not know them ends higher but for chance.
 """
@@ -94,9 +95,8 @@ def _measure(folder: Path, method: str) -> dict[str, Any]:
     if method == "sngd":
         fit = bqvi.fit(model, counts, method, minibatch=BATCH, steps=2 * batches, record=[0])
     elif method == "memoised":
-        size = max(BATCH, n // 200)
-        steps = 2 * Memoised(size).batches(n)
-        fit = bqvi.fit(model, counts, Memoised(size, shuffle=False), steps=steps, record=[0])
+        memoised = Memoised(max(100, n // 200), shuffle=False, stochastic_passes=1)
+        fit = bqvi.fit(model, counts, memoised, steps=2 * memoised.batches(n), record=[0])
     else:
         known = Dirichlet(model.word_concentration + n * LENGTH / TOPICS * _topics())
         start = Product({"topics": known})

@@ -14,7 +14,16 @@ ends lower than its old one (an ascent that found another optimum) keeps the old
 
 With ``moves`` components of a mixture are born and merged on the way (`memoised_moves`).
 
-Until every batch has been visited, S is that of the visited ones times the ratio of the numbers of rows.
+Until every batch has been visited, S is that of the visited ones times the ratio of the numbers of rows. The
+first batches' S_b are then those of a q that knew little, and stay for a pass. ``stochastic_passes`` come
+before: steps of stochastic variational inference (Hoffman et al. 2013) along the batches, N_b rows each,
+
+    W <- (1 - rho_t) W + rho_t (N / N_b) S_b,   eta = eta_0 + W,   rho_t = (t + 10)^-.7,
+
+of which nothing is kept but W. It then stands for the batches that have not been visited, and S is exact once
+all have been: a pass later, of a q that is nearer. Below the bound of coordinate ascent after two passes
+over simulated documents (20 topics, three starts): 6.0 to 6.9 % without a stochastic pass, 1.2 to 1.7 % with
+one (4,000 documents, batches of 100); 3.7 to 3.9 %, and 1.1 % to .1 % above it (20,000).
 """
 
 from __future__ import annotations
@@ -35,6 +44,8 @@ from gp.arrays import Array
 
 ORDER = 0
 """Seed of the shuffle that makes the batches, so that a resumed run has the same."""
+DELAY, FORGETTING = 10.0, 0.7
+"""Of the steps of stochastic passes: those of method 'sngd'."""
 LEAST = -1e30
 """What an expected statistic of minus infinity counts as: 0 times it is 0."""
 
@@ -64,6 +75,8 @@ class MemoisedMemory:
     """(M, 2), components whose merge is prepared."""
     losses: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), metadata={"grows": True})
     """(B, M), what a merge would change of H_b, of the batches visited since ``pairs`` were chosen."""
+    running: np.ndarray = field(default_factory=lambda: np.empty(0), metadata={"grows": True})
+    """(P,), W of the stochastic passes; (0,) without."""
 
     def with_losses(self, b: int, losses: np.ndarray) -> MemoisedMemory:
         """With what merges would change of batch ``b``, (M,)."""
@@ -86,17 +99,20 @@ class Memoised:
     shuffle : whether batches are drawn at random from the data (once); False takes consecutive rows, which
         memory-mapped data are read fastest by
     moves : births and merges of a mixture's components, `memoised_moves.Moves()`; default none
+    stochastic_passes : passes of stochastic steps before the first visits
     """
 
     size: int | None = None
     shuffle: bool = True
     moves: Moves | None = None
+    stochastic_passes: int = 0
     samples: int = 0
     gives_surrogate = False
 
     def __post_init__(self) -> None:
         if self.size is not None:
             require_integer("size", self.size, 1)
+        require_integer("stochastic_passes", self.stochastic_passes, 0)
 
     def batches(self, n: int) -> int:
         """How many batches ``n`` rows make."""
@@ -146,13 +162,15 @@ class Memoised:
         nothing = step(q, take(batch.rows, slice(0, 1)), np.zeros(1))
         local = step(q, rows)
         found = subtract(local.statistics, nothing.statistics)
+        if known.visits < self.stochastic_passes * self.batches(n):
+            return _stochastic(model, q, known, found, nothing, (n_rows(rows), n))
         entropy = local.bound - nothing.bound - float(inner(found, expected))
         kept = _replaced(known, b, found, entropy, expected)
         complete = self.visited_all(kept, n)
         total = unpacked(kept.statistics.sum(axis=0), q.natural)
         if not complete:
             seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
-            total = tuple((n / seen) * part for part in total)
+            total = _completed(total, kept.running, seen / n)
         if isinstance(model, Sharing):
             nothing = model.shared_step(q, total)
         held = _held(model.prior.natural, total, expected)
@@ -181,16 +199,47 @@ class Memoised:
         def batch(i: int) -> Any:
             return take(data, self.rows(n, i))
 
-        looked = 0
-        if kept.visits > count:  # the pass of the first visits is over
+        looked, visits = 0, kept.visits - self.stochastic_passes * count
+        if visits > count:  # the pass of the first visits is over
             kept = kept.with_losses(b, losses(model, q, batch(b), kept.pairs))
-            turn = (kept.visits - 1) // count
+            turn = (visits - 1) // count
             if turn <= moves.passes and b == turn % count and count > 1:
                 kept = born_memory(model, q, batch, b, kept, moves, rng) or kept
                 looked = n - n_rows(batch(b))
         if kept.visits % count == 0:
             kept = merged_memory(model, q, kept, moves)
         return kept, looked
+
+
+def _stochastic(
+    model: Any, q: Any, known: MemoisedMemory, found: Values, nothing: LocalStep, rows: tuple[int, int]
+) -> Gradient:
+    """A step of W towards what the statistics ``found`` of a batch are for all data; ``rows`` of both."""
+    rho = (known.visits + DELAY) ** -FORGETTING
+    before = known.running if known.running.size else _row(subtract(q.natural, model.prior.natural))
+    running = (1.0 - rho) * before + rho * (rows[1] / rows[0]) * _row(found)
+    total = unpacked(running, q.natural)
+    if isinstance(model, Sharing):
+        nothing = model.shared_step(q, total)
+    target = update_target(model, LocalStep(add(total, nothing.statistics), 0.0))
+    return Gradient(
+        subtract(target, q.natural),
+        natural=True,
+        evaluations=rows[0],
+        memory=replace(known, visits=known.visits + 1, running=running),
+    )
+
+
+def _completed(total: Values, running: np.ndarray, share: float) -> Values:
+    """Statistics of all data, of the ``total`` of a ``share`` of them, and W where there is one."""
+    if not running.size:
+        return tuple(part / share for part in total)
+    return add(total, unpacked((1.0 - share) * running, total))
+
+
+def _row(values: Values) -> np.ndarray:
+    """(P,)."""
+    return np.concatenate([np.ravel(part) for part in values])
 
 
 def _held(prior: Values, total: Values, expected: Values) -> Values:
@@ -215,12 +264,12 @@ def _replaced(
     known: MemoisedMemory, b: int, found: Values, entropy: float, expected: Values
 ) -> MemoisedMemory:
     """With batch ``b`` as it is now, unless it was higher before."""
-    row = np.concatenate([np.ravel(part) for part in found])
+    row = _row(found)
     if b == len(known.statistics):  # the first visit
         statistics = np.concatenate([known.statistics, row[None]])
         entropies = np.append(known.entropies, entropy)
         return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
-    weights = np.concatenate([np.ravel(part) for part in expected])
+    weights = _row(expected)
     statistics, entropies = known.statistics.copy(), known.entropies.copy()
     if row @ weights + entropy >= statistics[b] @ weights + entropies[b]:
         statistics[b], entropies[b] = row, entropy

@@ -54,6 +54,51 @@ def test_the_bound_is_exact_and_never_falls(name, family):
     assert bounds[-2] <= exact + 1e-9 * abs(exact)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_after_stochastic_passes_the_bound_is_exact_and_never_falls(name):
+    """Two of them, eight batches: steps 1 to 16; all batches are visited at step 24."""
+    model, data = MODELS[name]
+    size = -(-len(data) // 8)
+    fit = bqvi.fit(
+        model, data, Memoised(size, stochastic_passes=2), steps=60, tolerance=1e-12, record=range(24, 61)
+    )
+    bounds = fit.trace["elbo"]
+    assert np.diff(bounds).min() > -1e-9 * abs(fit.elbo)
+    settled = fit.problem.model
+    assert fit.elbo == pytest.approx(elbo(settled, fit.q, settled.check(data)))
+
+
+def test_a_stochastic_pass_is_stochastic_variational_inference():
+    """Of the same batches in the same order, by a loop."""
+    model, data = MODELS["topics"]
+    model = LatentDirichletAllocation(3, 20)
+    start = model.initial(model.check(data), "random", np.random.default_rng(3))
+    eta = start.natural[0]
+    for t in range(6):
+        rows = model.check(data)[20 * t : 20 * t + 20]
+        target = (
+            model.prior.natural[0] + 6.0 * model.local_step(start.from_natural((eta,)), rows).statistics[0]
+        )
+        eta = eta + (t + 10.0) ** -0.7 * (target - eta)
+    fit = bqvi.fit(
+        model, data, Memoised(20, shuffle=False, stochastic_passes=1), steps=6, start_from=start, record=[0]
+    )
+    np.testing.assert_allclose(fit.q.natural[0], eta, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stochastic_pass_finds_topics_sooner(seed):
+    """Two passes, with and without one: the bound, on 600 documents in batches of 20."""
+    rng = np.random.default_rng(10 + seed)
+    counts = rng.multinomial(60, rng.dirichlet(np.full(8, 0.1), 600) @ rng.dirichlet(np.full(100, 0.1), 8))
+    model = LatentDirichletAllocation(8, 100)
+    plain, warm = (
+        bqvi.fit(model, counts, Memoised(20, stochastic_passes=n), steps=60, record=[0], seed=seed).elbo
+        for n in (0, 1)
+    )
+    assert warm > plain
+
+
 def test_probabilities_that_fall_to_zero_do_not_lower_the_bound():
     """Of a point under a flat prior, where responsibilities below the rounding error of 1 are left behind."""
     z = np.arange(120) % 3
@@ -96,6 +141,15 @@ def test_a_regression_is_right_after_one_pass():
     assert fit.elbo == pytest.approx(exact.elbo, rel=1e-10)
 
 
+def test_stochastic_passes_resume_to_the_same_numbers(tmp_path):
+    model, method = GaussianMixture(3, "full"), Memoised(40, stochastic_passes=1)
+    whole = bqvi.fit(model, X, method, steps=30, tolerance=1e-12)
+    for cut in (3, 11, 20):
+        bqvi.fit(model, X, method, steps=cut, tolerance=1e-12).save(tmp_path / "run.npz")
+        on = bqvi.fit(model, X, method, steps=30, tolerance=1e-12, resume=tmp_path / "run.npz")
+        assert on.elbo == whole.elbo
+
+
 def test_it_resumes_to_the_same_numbers(tmp_path):
     model = GaussianMixture(3, "full")
     whole = bqvi.fit(model, X, "memoised", minibatch=40, steps=30, tolerance=1e-12)
@@ -132,6 +186,8 @@ def test_every_row_is_in_one_batch():
 def test_bad_input():
     with pytest.raises(ValueError, match="size"):
         Memoised(0)
+    with pytest.raises(ValueError, match="stochastic_passes"):
+        Memoised(stochastic_passes=-1)
     with pytest.raises(ValueError, match="minibatch"):
         bqvi.fit(GaussianMixture(2, "full"), X, "memoised", minibatch=bqvi_strategy())
     with pytest.raises(ValueError, match="parameters for each datum"):
