@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from scipy import integrate
 
 import bqvi
+from bqvi.models import gaussian_emissions
 from experiments.harness import registry
+from experiments.harness.experiment import Case
 from experiments.models import direct_ascent, em_relatives, kl_directions, sequences, topics
 
 NAMES = [name for name in registry.EXPERIMENTS if name.startswith("models-")]
@@ -69,3 +72,19 @@ def test_the_series_are_what_they_are_called():
     assert len(letters) == sequences.LETTERS
     assert set(letters) <= set(range(len(sequences.ALPHABET)))
     assert topics.true_topics().sum(axis=1) == pytest.approx(np.ones(topics.TOPICS))
+
+
+def test_values_of_a_series_are_predicted_from_those_before_them():
+    """By the forward recursion, a step after the other."""
+    case = Case("Nile, K = 2", {"data": "Nile", "states": 2, "starts": 1, "steps": 30})
+    values = sequences.series("Nile")[1]
+    found = sequences.held_out(case, gaussian_emissions("diagonal"), values, 0)
+    fit = sequences.fitted(case, gaussian_emissions("diagonal"), values[:80], 0)
+    means, covariances = fit.problem.model.emissions.components.each(fit.q["components"])
+    density = scipy.stats.norm(means[:, 0], np.sqrt(covariances[:, 0, 0])).pdf
+    state, scores = fit.q["initial"].mean, []
+    for value in values:
+        joint = state * density(value)
+        scores.append(np.log(joint.sum()))
+        state = joint / joint.sum() @ fit.q["transitions"].mean
+    assert found == pytest.approx(np.mean(scores[80:]), rel=1e-8)
