@@ -5,10 +5,12 @@ import pytest
 import scipy.optimize
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
-from gp.evidence import Evidence
+from gp.evidence import Evidence, KnownNoise, LogPosterior
+from gp.fixed_points import Changes
 from gp.linalg import cholesky
+from gp.priors import JointPrior
 from gp.search import Expansion, Search, search
 
 RNG = np.random.default_rng(5)
@@ -138,3 +140,38 @@ def test_a_search_starts_from_the_best_and_says_where_there_is_nothing():
     nothing = search(bowl, [np.array([6.0, 0.0])], bounds)
     assert nothing.value == -np.inf
     assert not nothing.converged
+
+
+NOISE = np.linspace(0.5, 1.5, N)
+PRIOR = JointPrior.normal(np.zeros(3), np.array([1.0, 2.0, 3.0]))
+KNOWN = KnownNoise(0.02, 0.1)
+
+
+def log_posterior(known=None):
+    """Of the logarithms of two sizes and of tau, with constant means."""
+
+    def gram(psi):
+        parts = np.exp(psi)[:, None, None] * np.stack(PARTS[:2])
+        return parts.sum(0), Changes.of(parts)
+
+    return LogPosterior(gram, NOISE, Y, PRIOR, BASES["constant"], "marginal", noise_fitted=True, known=known)
+
+
+def test_fitted_noise_is_added_and_known_noise_is_a_density_of_the_logarithm():
+    psi = np.array([0.3, -0.5, -2.0])
+    covariance = matrix([*np.exp(psi[:2]), 0.0]) + np.exp(psi[2]) * np.diag(NOISE)
+    found = Evidence.of(cholesky(covariance), Y, BASES["constant"], "marginal")
+    prior = norm(0, [1.0, 2.0, 3.0])
+    level = prior.logpdf(psi).sum() - prior.logpdf(0).sum()  # the prior is given up to its normaliser
+    assert_allclose(log_posterior().value(psi), found.value + level, rtol=1e-12)
+    about = norm(np.log(KNOWN.variance), KNOWN.sd)
+    told = about.logpdf(np.log(found.scale) + psi[2]) - about.logpdf(about.mean())
+    assert_allclose(log_posterior(KNOWN).value(psi), found.value + level + told, rtol=1e-12)
+
+
+@pytest.mark.parametrize("known", [None, KNOWN])
+def test_the_gradient_with_fitted_noise_is_that_of_the_value(known):
+    objective, psi = log_posterior(known), np.array([0.3, -0.5, -2.0])
+    found = scipy.optimize.approx_fprime(psi, objective.value, 1e-7)
+    # forward differences: 1e-7 times half the second derivatives, which are below 1e4
+    assert_allclose(objective.expanded(psi).gradient, found, rtol=1e-5, atol=1e-3)
