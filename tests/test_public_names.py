@@ -93,8 +93,6 @@ SAME_NAMES = {
     "Uniform": "gp.measures, acquisition.minibatch",
 }
 """Classes of one name, each of which users reach by a package that tells them apart."""
-NOT_YET_APART = ("Check",)
-"""Classes of one name that are to be renamed: this list may only shrink."""
 
 
 def test_one_class_name_means_one_thing():
@@ -103,7 +101,7 @@ def test_one_class_name_means_one_thing():
         for made in module.classes:
             where.setdefault(made.name, set()).add(module.name)
     twice = {name for name, found in where.items() if len(found) > 1}
-    assert twice == {*SAME_NAMES, *NOT_YET_APART}
+    assert twice == set(SAME_NAMES)
 
 
 @pytest.mark.parametrize(("name", "packages"), SAME_NAMES.items())

@@ -6,14 +6,14 @@ The posterior itself is a `bqvi.posterior.Posterior`.
 
 from bqvi.pareto import Smoothed, psis
 from bqvi.runs import Trace
-from bqvi.variational_bmc.diagnostics import Agreement, Check, advice, agreement, check
+from bqvi.variational_bmc.diagnostics import Agreement, PosteriorCheck, advice, agreement, check
 from bqvi.variational_bmc.distances import gskl, mmtv, total_variation
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.run import vbmc
 
 __all__ = [
     "Agreement",
-    "Check",
+    "PosteriorCheck",
     "Smoothed",
     "Trace",
     "VBMCResult",

@@ -37,7 +37,7 @@ from gp.measures import GaussianMixture, Measure
 
 
 @dataclass(frozen=True, eq=False)
-class Check:
+class PosteriorCheck:
     """A posterior against the log joint itself.
 
     Attributes
@@ -78,7 +78,7 @@ class Check:
 
 def check(
     log_joint: Callable[[Any], Any] | Caller, posterior: Posterior, n: int = 100, seed: int = 0
-) -> Check:
+) -> PosteriorCheck:
     """Evaluate the log joint at n fresh draws, and weigh them.
 
     A quarter of the draws is of q with its components 1.7 times as wide, as a mixture that was fitted from
@@ -120,7 +120,7 @@ def check(
     spread = float(ratios.std(ddof=1) / ratios.mean() / math.sqrt(n))
     corrected = Posterior(posterior.q, posterior.coordinates, WeightedDraws(points, smoothed.log_weights))
     ours = np.exp(posterior.q.log_density(points) - log_proposal)
-    return Check(
+    return PosteriorCheck(
         shape=smoothed.shape,
         total_variation=0.5 * float(np.abs(ratios / ratios.mean() - ours).mean()),
         effective_sample_size=smoothed.effective_sample_size,

@@ -32,8 +32,6 @@ from bqvi.variational_bmc.reach import PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
-Vector = np.ndarray
-
 _QUANTILE = 0.6744897501960817
 """The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
 
@@ -42,11 +40,11 @@ _QUANTILE = 0.6744897501960817
 class SieveMoments:
     """The moments of f at candidates, for the criteria."""
 
-    mean: Vector
-    log_density: Vector
-    variance: Vector
-    predictive_variance: Vector
-    signals: Vector | None
+    mean: np.ndarray
+    log_density: np.ndarray
+    variance: np.ndarray
+    predictive_variance: np.ndarray
+    signals: np.ndarray | None
 
 
 def next_points(
@@ -55,12 +53,12 @@ def next_points(
     count: int,
     noise: float,
     seed: int,
-    allowed: Vector,
-    first: Vector | None = None,
+    allowed: np.ndarray,
+    first: np.ndarray | None = None,
     prediction_error: float = 1.0,
     variational: bool = False,
-    waiting: Vector | None = None,
-) -> Vector:
+    waiting: np.ndarray | None = None,
+) -> np.ndarray:
     """Return ``count`` points (count, D) of the frame.
 
     Parameters
@@ -117,7 +115,7 @@ def next_points(
         chosen.append(best)
         left = np.maximum(left - state.explained(best) ** 2, 1e-12)
         state = state.given(best)
-    found_points: Vector = u[chosen]
+    found_points: np.ndarray = u[chosen]
     return found_points
 
 
@@ -132,7 +130,7 @@ def _tempers(dimension: int) -> tuple[float, float]:
     return float(least), float(usual)
 
 
-def _candidates(share: Vector, allowed: Vector, rng: np.random.Generator) -> Vector:
+def _candidates(share: np.ndarray, allowed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Half of them by their share, whitened evenly."""
     places = np.flatnonzero(allowed)
     if len(places) <= NODES.candidates:

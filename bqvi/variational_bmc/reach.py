@@ -27,8 +27,6 @@ from bqvi.variational_bmc.settings import NODES, REACH, WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 
-Vector = np.ndarray
-
 
 @dataclass(frozen=True, eq=False)
 class PooledDraws:
@@ -43,14 +41,14 @@ class PooledDraws:
     count : of all draws, those that were not kept among them.
     """
 
-    u: Vector
-    whitened: Vector
-    mean: Vector
-    variance: Vector
-    log_proposal: Vector
-    log_plain: Vector
-    log_q: Vector
-    feasible: Vector
+    u: np.ndarray
+    whitened: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    log_proposal: np.ndarray
+    log_plain: np.ndarray
+    log_q: np.ndarray
+    feasible: np.ndarray
     count: int
 
     def of_q(self) -> PooledDraws:
@@ -79,13 +77,13 @@ class PooledDraws:
 class _Draws:
     """Points u (m, D) with W k (N, m), mean and variance (m,) of f there."""
 
-    u: Vector
-    whitened: Vector
-    mean: Vector
-    variance: Vector
+    u: np.ndarray
+    whitened: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
 
     @classmethod
-    def known(cls, surrogate: Surrogate, u: Vector) -> _Draws:
+    def known(cls, surrogate: Surrogate, u: np.ndarray) -> _Draws:
         """Those of the points (m, D) where something is known of f."""
         whitened = surrogate.whitened(u)
         mean, variance = surrogate.moments(u, whitened)
