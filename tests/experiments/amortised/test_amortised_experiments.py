@@ -3,12 +3,23 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 import torch
 
 from acquisition.minibatch import Reshuffled
 from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients.amortised import elbo_draws
 from bqvi.models import LogJoint
-from experiments.amortised import bracket, few_data, gap, held_out_bounds, minibatches, trained
+from experiments.amortised import (
+    bracket,
+    few_data,
+    gap,
+    gaussian_example,
+    held_out_bounds,
+    minibatches,
+    signal,
+    trained,
+)
 from experiments.problems import images
 
 pytest.importorskip("sklearn.datasets")
@@ -77,3 +88,31 @@ def test_the_validation_set_says_where_the_plain_decoder_is_stopped():
     found = few_data.ends(results).set_index("case")["held_out"]
     assert found[few_data.PLAIN] == -6.0
     assert found[few_data.STOPPED] == -4.0
+
+
+def test_the_bound_of_the_gaussian_example_at_its_optimum_is_closed(monkeypatch):
+    """Evidence N(x; mu, 2 I) less 20 times KL(N(m, 2/3) || N(m, 1/2)); five standard errors of 4000 draws."""
+    monkeypatch.setattr(gaussian_example, "AWAY", 0.0)
+    model, q, x = gaussian_example.gaussian_example(3, 0)
+    mu = q["decoder.mu"].place.numpy()
+    evidence = scipy.stats.norm(mu, 2.0**0.5).logpdf(x).sum()
+    ratio = gaussian_example.VARIANCE / 0.5
+    divergence = 0.5 * x.size * (ratio - 1.0 - np.log(ratio))
+    draws = elbo_draws(model, q, x, 4000, 0)
+    assert abs(draws.mean() - (evidence - divergence)) < 5.0 * draws.std() / 4000**0.5
+
+
+def test_signal_that_falls_holds_or_is_open_is_told_apart():
+    """Of made-up ratios: from L = 1 they fall, from L = 2 they rise, and of IWAE nothing can be told."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for kind in signal.KINDS:
+        for seed in range(8):
+            noise = 0.01 * rng.standard_normal(3)
+            ratios = np.array([3.0, 1.0, 2.0]) if kind.startswith("DReG") else np.array([1.0, 1.0, 1.0])
+            numbers = zip((1, 2, 100), ratios * np.exp(noise - noise[0]), strict=True)
+            rows += [{"case": kind, "seed": seed, "samples": n, "encoder": r} for n, r in numbers]
+    tight, lasting = signal.claims(pd.DataFrame(rows))
+    assert tight.verdict == "undecided"
+    assert [check.answer for check in lasting.checks] == ["no"] * 3 + ["yes"] * 3
+    assert lasting.verdict == "holds only if"
