@@ -72,7 +72,7 @@ def search_faults(page: Any, site: Path) -> Iterator[Fault]:
     """The search must find a word that is there, and say so of one that is not."""
     for word, there in ((FOUND, True), (NOT_FOUND, False)):
         opened(page, site / "search.html", 1280, f"?q={word}")
-        page.wait_for_function("() => Search.status?.innerText && Search._pulse_status < 0")
+        page.wait_for_function("() => Search.status?.innerText")  # empty until the search has ended
         found = page.locator("#search-results ul.search li").count() > 0
         if found != there:
             yield Fault("search.html", 1280, f"a search for {word!r} found {'some' if found else 'no'} pages")
