@@ -125,6 +125,13 @@ def test_what_is_asked_of_hard_posteriors():
     assert list(vbmc_hard.misled(rows.assign(sd=0.05))) == [False, False, True, False]
 
 
+def test_few_seeds_leave_the_criteria_of_hard_posteriors_open():
+    row = {"problem": "ring", "error": 0.01, "sd": 0.02, "converged": True, "excess": -1.0}
+    for seeds, verdict in ((9, "undecided"), (10, "holds")):
+        rows = pd.DataFrame([{**row, "seed": seed} for seed in range(seeds)])
+        assert {claim.verdict for claim in vbmc_hard.claims(rows)} == {verdict}
+
+
 def test_posteriors_need_a_folder():
     with pytest.raises(ValueError, match="--posteriors DIR"):
         vbmc_posteriors.experiment.checked_cases(True, Resources())
