@@ -2,7 +2,7 @@
 
 ``--default-threads``: in wall seconds with the threads that a user's machine has, not with one.
 
-``python -m benchmarks acceptance``: every front door on known problems, beside a stored run.
+``python -m benchmarks acceptance``: each public entry point on known problems, beside a stored run.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def accuracy(which: str, chosen: tuple[Integrand, ...], within: dict[int, list[b
 
     The error of a few runs is compared in two ways with that of 40 randomisations of Sobol: by medians and by
     root mean squares. A jump in one dimension can be such that most randomisations count it exactly; then
-    medians are lucky, and root mean squares are not.
+    the median of their errors is near zero, and the root mean square is not.
     """
     medians: dict[str, float] = {}
     squares: dict[str, float] = {}

@@ -1,7 +1,8 @@
 """Overhead of the loop: stochastic natural gradient beyond the model's own arithmetic.
 
 The arithmetic is that of the very run: its parameters and its mini-batches, the rows already gathered. It is
-not one mini-batch over and over, whose rows would stay in the cache and whose branches would be foreseen.
+not one mini-batch over and over, whose rows would stay in the cache and whose branches would be predicted by
+the processor.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Unfinished:
     def completed(self, points: np.ndarray, evaluate: Callable[[np.ndarray], Evaluations]) -> Evaluations:
         """Evaluations at the points (n, D), for those that are not here by ``evaluate``.
 
-        Where all of them are here, it was not a call that ended the step: then those that failed are
+        Where all of them are here, the step was not ended by a call: then those that failed are
         evaluated again, since the function may have been mended.
         """
         found = np.array([self._next(point) for point in points], dtype=int)

@@ -4,8 +4,8 @@ Between two evaluations that are near each other the trapezoid rule gives the di
 
     f(y) - f(x)  =  (grad f(x) + grad f(y)) . (y - x) / 2  +  O(|y - x|^3),
 
-exactly where f is quadratic. A gradient with a wrong sign, a wrong factor or a missing term says something
-else nearly everywhere. So does a right one where f bends much between x and y, as on a funnel. But by the
+exactly where f is quadratic. A gradient with a wrong sign, a wrong factor or a missing term violates this
+nearly everywhere. So does a right one where f bends much between x and y, as on a funnel. But by the
 mean value theorem f(y) - f(x) is the slope along y - x at some point between them, which lies between the
 slopes at both ends unless f bends both ways. Where it does so for nearly all pairs, the gradients are those
 of f. Where it does so for so few that this would happen to a right gradient less than once in a hundred
