@@ -61,7 +61,10 @@ def claims(shown: dict[str, Any]) -> list[str]:
     found = shown.get("claims", ())
     if not found:
         return []
-    lines = [f"Claims, over {_seeds(shown['seeds'])}:", ""]
+    seeds = _seeds(shown["seeds"])
+    if len(found) > 5 and all(claim["verdict"] == "undecided" for claim in found):
+        return [f"Of {len(found)} claims, over {seeds}, **all are undecided**.", ""]
+    lines = [f"Claims, over {seeds}:", ""]
     for claim in found:
         conditions = f": {'; '.join(claim['conditions'])}" if claim["conditions"] else ""
         lines.append(f"- {claim['statement']} **{claim['verdict']}{conditions}**")
