@@ -164,8 +164,10 @@ class Memoised:
         found = subtract(local.statistics, nothing.statistics)
         if known.visits < self.stochastic_passes * self.batches(n):
             return _stochastic(model, q, known, found, nothing, (n_rows(rows), n))
+        prior = model.prior.natural
+        found = _held(prior, found, expected)
         entropy = local.bound - nothing.bound - float(inner(found, expected))
-        kept = _replaced(known, b, found, entropy, expected)
+        kept = _replaced(known, b, found, entropy, expected, prior)
         complete = self.visited_all(kept, n)
         total = unpacked(kept.statistics.sum(axis=0), q.natural)
         if not complete:
@@ -173,7 +175,7 @@ class Memoised:
             total = _completed(total, kept.running, seen / n)
         if isinstance(model, Sharing):
             nothing = model.shared_step(q, total)
-        held = _held(model.prior.natural, total, expected)
+        held = _held(prior, total, expected)
         bound = nothing.bound + float(inner(held, expected)) + float(kept.entropies.sum())
         everything = LocalStep(add(total, nothing.statistics), bound)
         looked, target = n_rows(rows), everything
@@ -261,7 +263,7 @@ def _with_row(table: np.ndarray, b: int, row: Any) -> np.ndarray:
 
 
 def _replaced(
-    known: MemoisedMemory, b: int, found: Values, entropy: float, expected: Values
+    known: MemoisedMemory, b: int, found: Values, entropy: float, expected: Values, prior: Values
 ) -> MemoisedMemory:
     """With batch ``b`` as it is now, unless it was higher before."""
     row = _row(found)
@@ -271,6 +273,7 @@ def _replaced(
         return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
     weights = _row(expected)
     statistics, entropies = known.statistics.copy(), known.entropies.copy()
-    if row @ weights + entropy >= statistics[b] @ weights + entropies[b]:
+    old = _row(_held(prior, unpacked(statistics[b], prior), expected))
+    if row @ weights + entropy >= old @ weights + entropies[b]:
         statistics[b], entropies[b] = row, entropy
     return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)

@@ -51,6 +51,11 @@ class Mixture:
     """
 
     def __init__(self, mixing: Mixing, components: Components) -> None:
+        if mixing.tied and getattr(components, "shared", False):
+            raise ValueError(
+                "tail is 'tied' with a covariance that all components share, so that none is as the prior "
+                "has it; use tail='truncated'"
+            )
         self.mixing = mixing
         self.components = components
         self.incomplete = False

@@ -13,8 +13,6 @@ import numpy as np
 from bqvi.families import Gamma, Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import Components
-from bqvi.models.covariances import Matrix
-from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.mixing import Sticks
 
@@ -49,15 +47,6 @@ class DirichletProcessMixture(Mixture):
     ) -> None:
         if isinstance(components, str | np.ndarray):
             components = gaussian_components(components)
-        if (
-            tail == "tied"
-            and isinstance(components, GaussianComponents)
-            and components.covariance == Matrix(tied=True)
-        ):
-            raise ValueError(
-                "tail is 'tied' with a covariance that all components share, so that none is as the prior "
-                "has it; use tail='truncated'"
-            )
         super().__init__(Sticks(truncation, concentration, discount, tail), components)
 
     def concentration(self, q: Product) -> Gamma:

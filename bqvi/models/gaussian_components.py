@@ -26,7 +26,7 @@ from bqvi.checks import (
 from bqvi.families import Flat, PointMass
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.components import start_from_clusters
-from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior
+from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior, Matrix
 from bqvi.models.data import Data, as_numbers, filled, has_missing, n_rows, spread
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
 from gp.arrays import Array, is_torch, to_numpy
@@ -99,6 +99,11 @@ class GaussianComponents:
         else:
             require_positive("prior_scale", scale)
         return scale
+
+    @property
+    def shared(self) -> bool:
+        """Whether all components have one covariance."""
+        return self.covariance == Matrix(tied=True)
 
     @property
     def _prior(self) -> GaussianPrior:

@@ -178,6 +178,8 @@ class LatentDirichletAllocation:
         gain += float(((eta - eta_0) * _log_topics(q)).sum())
         next_topics = q["topics"].from_natural((statistics[0] + eta,))
         log_topics = np.maximum(next_topics.expected_statistics[0], -1e30).sum(axis=0)
+        if log_topics.min() <= -1e30:
+            raise ArithmeticError(_NO_CONCENTRATION)
         topics = np.broadcast_to(eta - eta_0, nothing[0].shape)
         return LocalStep((topics, *nothing[1:-2], log_topics, np.asarray(float(self.n_topics))), gain)
 
@@ -257,6 +259,12 @@ class LatentDirichletAllocation:
         """(K, count) columns of the likeliest words of each topic under ``q``."""
         order = np.argsort(-q["topics"].mean, axis=1)
         return np.asarray(order[:, : require_integer("count", count, 1)])
+
+
+_NO_CONCENTRATION = (
+    "a word has probability 0 in a topic at a point estimate, where a learnt word_concentration has no "
+    "maximum; give it as a number of at least 1, or family 'full'"
+)
 
 
 def _log_topics(q: Product) -> np.ndarray:

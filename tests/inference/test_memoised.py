@@ -8,14 +8,17 @@ from bqvi.families import Product
 from bqvi.gradients import Memoised, memoised_moves
 from bqvi.gradients.memoised_moves import Moves
 from bqvi.models import (
+    ComponentEmissions,
     DirichletProcessMixture,
     DirichletWeights,
     FactorAnalysis,
     GaussianMixture,
+    HiddenMarkovModel,
     LatentDirichletAllocation,
     LinearRegression,
     Mixture,
     ProbabilisticLatentSemanticAnalysis,
+    bernoulli,
     categorical,
     elbo,
 )
@@ -108,6 +111,23 @@ def test_probabilities_that_fall_to_zero_do_not_lower_the_bound():
         model, letters, Memoised(30), family="point", steps=120, tolerance=1e-12, record=range(4, 121)
     )
     assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+
+
+def test_one_batch_of_a_point_with_vanished_transitions_is_coordinate_ascent():
+    """What is left of a path that has become impossible adds nothing to the bound."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.integers(0, 2, (12, 2)), np.zeros(12)]).astype(float)
+    model = HiddenMarkovModel(3, ComponentEmissions(bernoulli(1.5, 1.5)))
+    ends = [
+        bqvi.fit(model, x, method, family="point", steps=25, tolerance=1e-12)
+        for method in ("cavi", "memoised")
+    ]
+    assert min(ends[0].q[name].mean.min() for name in ("initial", "transitions")) < 1e-14
+    bounds = ends[1].trace["elbo"]
+    assert np.diff(bounds).min() > -1e-9 * abs(bounds[-1])
+    assert bounds[-1] == pytest.approx(ends[0].elbo, rel=1e-9)
+    settled = ends[1].problem.model
+    assert bounds[-1] == pytest.approx(elbo(settled, ends[1].q, settled.check(x)), rel=1e-9)
 
 
 def test_no_run_has_settled_before_all_batches_were_visited():

@@ -438,3 +438,13 @@ def test_counts_in_files_are_read_in_parts_and_not_copied(tmp_path, monkeypatch)
     whole.data[20] = -1.0
     with pytest.raises(ValueError, match=rf"row {np.searchsorted(whole.indptr, 20, side='right') - 1}, "):
         model.check(whole)
+
+
+@pytest.mark.parametrize("method", ["cavi", "memoised"])
+def test_a_word_of_probability_zero_leaves_no_eta_to_learn(method):
+    """Words that nobody wrote, at a point estimate of the topics."""
+    counts = np.array([[1, 0, 1]] * 12)
+    model = LatentDirichletAllocation(3, 3, word_concentration=1.1, learn_word_concentration=True)
+    with pytest.raises(bqvi.RunError, match="a learnt word_concentration has no maximum"):
+        bqvi.fit(model, counts, method, family="point", steps=50)
+    assert np.isfinite(bqvi.fit(model, counts, method, steps=50).elbo)

@@ -364,6 +364,11 @@ def test_log_likelihood_and_draws_are_scipys():
     assert model.log_likelihood(COUNTS, point) == pytest.approx(summed, rel=1e-10)
 
 
+def test_a_tied_tail_needs_components_of_their_own():
+    with pytest.raises(ValueError, match="tail is 'tied' with a covariance that all components share"):
+        Mixture(Sticks(6, tail="tied"), gaussian_components("tied"))
+
+
 @pytest.mark.parametrize("family", ["full", "point"])
 @pytest.mark.parametrize("kind", ["poisson", "exponential", "bernoulli", "categorical"])
 def test_the_likelihood_at_the_mean_of_q_is_scipys(kind, family):
