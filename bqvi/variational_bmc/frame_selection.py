@@ -39,7 +39,25 @@ def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bo
     if noise is not None and np.isnan(noise).any():
         # handed in without: they come from the same function, and are as noisy as the others
         noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
-    return noise_shaped(points, values, gradients, noise, threshold, noise_unknown)
+    kept = _informative(points, values)
+    return noise_shaped(
+        points[kept], values[kept], None if gradients is None else gradients[kept],
+        None if noise is None else noise[kept], threshold, noise_unknown,
+    )  # fmt: skip
+
+
+def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Which of the evaluations (n,) say more than the prior mean does, that the log joint is low there.
+
+    Hopelessly deep values where the prior mean, -|u|^2 / 2, is below the value shaped by the largest
+    threshold are left out: in a frame in which the posterior is about Gaussian they would contradict all
+    others.
+    """
+    depth, most = values.max() - values, SHAPING.deepest * points.shape[1]
+    expected = 0.5 * np.einsum("nd,nd->n", points, points)
+    shaped = most * (1.0 + np.log(np.maximum(depth / most, 1.0)))
+    found: np.ndarray = (depth <= most) | (expected <= shaped)
+    return found
 
 
 def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSum:

@@ -5,8 +5,9 @@
 Where the effective sample size of the draws is tiny in two records, q and the frame are initialised anew:
 from Laplace's approximation of the surrogate, then from the best evaluations. Where the posterior goes on
 beyond the reach of q's draws (:mod:`reach`), the next step begins with a q that has components there. As
-evaluations grow, a map for scales that depend on a coordinate is fitted to the draws (:mod:`scaling`), and
-used where the evidence of the values is higher with it.
+evaluations grow, a map for scales that depend on a coordinate is looked for. It is used where gradients
+become affine by it (:mod:`gradient_scaling`); else it is fitted to the draws (:mod:`scaling`), and used where
+the evidence of the values is higher with it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from bqvi.variational_bmc.correction import (
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, fitting, turned, turns
 from bqvi.variational_bmc.frame_selection import evaluated_box, rescaled, selected
+from bqvi.variational_bmc.gradient_scaling import FittedScaling, scaling_from_gradients
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.modes import connected, pooled_within
@@ -47,6 +49,9 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
 
     Where the effective sample size is tiny, q and the frame start again from Laplace's approximation.
     """
+    fitted = None if state.rows else scaling_from_gradients(state.evaluations)
+    if fitted is not None:
+        state = _rescaled_as(state, fitted) or state
     state, estimate = _learned(state, settings, seed, final)
     if len(state) < SCALINGS.often * state.scaled_at:
         return state, estimate
@@ -57,7 +62,8 @@ def with_scales(
     state: State, estimate: Estimate, settings: Settings, seed: int, final: bool = False
 ) -> tuple[State, Estimate]:
     """The result of a step after another map of scales that depend on a coordinate was tried."""
-    trial = _rescaled(state, estimate, settings, seed)
+    fitted = scaling_from_gradients(state.evaluations)
+    trial = _rescaled(state, estimate, settings, seed) if fitted is None else _rescaled_as(state, fitted)
     if trial is None:
         return replace(state, scaled_at=len(state)), estimate
     return _learned(trial, settings, seed, final)
@@ -104,6 +110,17 @@ def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -
     evidences = [current if one.frame.scaling is now else evidence(one) for one in others]
     best = int(np.argmax(evidences))
     return others[best] if evidences[best] > current + SCALINGS.gain * len(x[0]) else None
+
+
+def _rescaled_as(state: State, fitted: FittedScaling) -> State | None:
+    """The state in the frame of a map fitted to gradients; None where its own is about as good."""
+    now = state.frame.scaling
+    if unlike(fitted.scaling, now, fitted.x) < SCALINGS.unlike or not fitted.better_than(now):
+        return None
+    return replace(
+        state, frame=replace(state.frame, scaling=fitted.scaling), mean=fitted.mean,
+        covariance=fitted.covariance, within=None, q=None, psi=None, threshold=None, scaled_at=len(state),
+    )  # fmt: skip
 
 
 def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[State, Estimate]:

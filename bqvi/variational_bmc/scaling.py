@@ -3,17 +3,22 @@
 In a funnel the standard deviation of some coordinates grows with the exponential of another one, the leading
 coordinate k. With y instead of x,
 
-    x_j = c_j + a_j^T y + exp(b_j (y_k - o)) (y_j - c_j - a_j^T y)     where b_j is not zero,
-    x_l = y_l                                                        elsewhere, l = k among them,
+    x_l = y_l                                          for l = k, and other coordinates that are not scaled,
+    x_j = m_j + s_j (y_j - c_j)                        for those that are, with
+    A_j = c_j + a_j^T y,     E_j = exp(b_j (y_k - o)),
+    s_j^-2 = E_j^-2 + rho_j,     m_j = s_j^2 (A_j / E_j^2 + nu_j),
 
-where a_j has entries for coordinates of the second kind only, the scales are constant: x_j lies about
-c_j + a_j^T y at a distance that is proportional to exp(b_j y_k). In the eight schools, centred, k is the
-logarithm of their standard deviation, b is between 0 and 1, and a_j^T y is their mean (Papaspiliopoulos,
-Roberts and Skold 2007 on non-centring). The map is triangular, log |det dx / dy| = sum_j b_j (y_k - o).
+where a_j has entries for coordinates of the first kind only. With rho and nu zero, x_j is at a distance from
+A_j that is proportional to E_j. In the eight schools, centred, k is the logarithm of their standard deviation
+and A_j their mean. rho and nu are what a quadratic log likelihood of x_j contributes to the precision and to
+the gradient, over the precision at E_j = 1: with the right ones the effects are independent and normal in y,
+whatever k and their mean are, neither centred nor non-centred (Papaspiliopoulos, Roberts and Skold 2007). The
+map is triangular, log |det dx / dy| = sum_j log s_j.
 
 The parameters are those of a regression on draws of the posterior as it is known: of x_j on the coordinates
-that are not scaled, with a variance that is log-linear in x_k, by maximum likelihood (`proposed`). The map
-is used where the evidence of the evaluations is higher with it (:mod:`learning`).
+that are not scaled, with a variance that is log-linear in x_k, by maximum likelihood (`proposed`; rho and nu
+are zero). The map is used where the evidence of the evaluations is higher with it (:mod:`learning`). From
+gradients see :mod:`gradient_scaling`.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ class Scaling:
     leading : k. origin : o, where nothing is scaled.
     rates : (D,), b, zero for k and for coordinates that are not scaled.
     centres : (D,), c. slopes : (D, D), a_j in rows; zero in rows that are not scaled, columns that are.
+    precisions, pulls : (D,), rho, not negative, and nu; zero for coordinates that are not scaled.
     """
 
     leading: int
@@ -42,56 +48,72 @@ class Scaling:
     rates: np.ndarray
     centres: np.ndarray
     slopes: np.ndarray
+    precisions: np.ndarray
+    pulls: np.ndarray
 
     def out(self, y: np.ndarray) -> np.ndarray:
         """Return x (m, D) of y (m, D)."""
-        about = self._about(y)
-        found: np.ndarray = np.where(self.rates != 0.0, about + self._scales(y) * (y - about), y)
+        at = self._at(y)
+        found: np.ndarray = np.where(self.rates != 0.0, at.middle + at.scale * (y - self.centres), y)
         return found
 
     def into(self, x: np.ndarray) -> np.ndarray:
         """Return y (m, D) of x (m, D)."""
-        about = self._about(x)
-        found: np.ndarray = np.where(self.rates != 0.0, about + (x - about) / self._scales(x), x)
+        at = self._at(x)  # only what is not scaled enters
+        found: np.ndarray = np.where(self.rates != 0.0, self.centres + (x - at.middle) / at.scale, x)
+        return found
+
+    def log_scales(self, y: np.ndarray) -> np.ndarray:
+        """Log s at y (m, D), (m, D); zero for coordinates that are not scaled."""
+        found: np.ndarray = np.log(self._at(y).scale)
         return found
 
     def log_jacobian(self, y: np.ndarray) -> np.ndarray:
         """Log |det dx / dy| at y (m, D), (m,)."""
-        found: np.ndarray = self._exponents(y).sum(1)
+        found: np.ndarray = self.log_scales(y).sum(1)
         return found
 
     def pulled(self, y: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Gradients in y of f(x(y)) + log |det dx / dy|, from those of f in x (m, D), (m, D)."""
-        scales, about = self._scales(y), self._about(y)
-        found: np.ndarray = gradients * scales + (gradients * (1.0 - scales)) @ self.slopes
-        found[:, self.leading] += (gradients * self.rates * scales * (y - about)).sum(1) + self.rates.sum()
+        at = self._at(y)
+        found: np.ndarray = gradients * at.scale + (gradients * at.share) @ self.slopes
+        found[:, self.leading] += (gradients * self._along(at, y)).sum(1) + at.share @ self.rates
         return found
 
     def jacobian(self, y: np.ndarray) -> np.ndarray:
         """Return dx / dy at y (m, D), (m, D, D)."""
-        scales, about = self._scales(y), self._about(y)
-        found: np.ndarray = np.einsum("mi,ij->mij", 1.0 - scales, self.slopes)
-        np.einsum("mii->mi", found)[:] += scales
-        found[:, :, self.leading] += self.rates * scales * (y - about)
+        at = self._at(y)
+        found: np.ndarray = np.einsum("mi,ij->mij", at.share, self.slopes)
+        np.einsum("mii->mi", found)[:] += at.scale
+        found[:, :, self.leading] += self._along(at, y)
         return found
 
     def steeper(self, factor: float) -> Scaling:
         """The map with rates ``factor`` times as large."""
         return replace(self, rates=factor * self.rates)
 
-    def _exponents(self, y: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.clip(
-            self.rates * (y[:, [self.leading]] - self.origin), -SCALINGS.cut, SCALINGS.cut
-        )
+    def _at(self, y: np.ndarray) -> _Terms:
+        exponents = np.clip(self.rates * (y[:, [self.leading]] - self.origin), -SCALINGS.cut, SCALINGS.cut)
+        share = 1.0 / (1.0 + self.precisions * np.exp(2.0 * exponents))
+        scale = np.exp(exponents) * np.sqrt(share)
+        about = self.centres + y @ self.slopes.T
+        return _Terms(scale, share, about, share * about + scale**2 * self.pulls)
+
+    def _along(self, at: _Terms, y: np.ndarray) -> np.ndarray:
+        """Derivatives of x (m, D) in y_k beside those by A, (m, D)."""
+        of_middle = 2.0 * (at.scale**2 * self.pulls - (1.0 - at.share) * at.about)
+        found: np.ndarray = self.rates * at.share * (at.scale * (y - self.centres) + of_middle)
         return found
 
-    def _scales(self, y: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.exp(self._exponents(y))
-        return found
 
-    def _about(self, y: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.centres + y @ self.slopes.T
-        return found
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """At points: s, the share of E^-2 in s^-2, A and m, (m, D) each."""
+
+    scale: np.ndarray
+    share: np.ndarray
+    about: np.ndarray
+    middle: np.ndarray
 
 
 def unlike(one: Scaling | None, other: Scaling | None, x: np.ndarray) -> float:
@@ -99,7 +121,7 @@ def unlike(one: Scaling | None, other: Scaling | None, x: np.ndarray) -> float:
     logs = np.zeros((2, *x.shape))
     for row, scaling in zip(logs, (one, other), strict=True):
         if scaling is not None:
-            row += scaling.rates * x[:, [scaling.leading]]
+            row += scaling.log_scales(x)
     return float((logs[0] - logs[1]).std(0).max())
 
 
@@ -125,7 +147,8 @@ def proposed(x: np.ndarray) -> Scaling | None:
     rates[moved] = np.clip(b, -SCALINGS.steepest, SCALINGS.steepest) / sd[k]
     slopes[np.ix_(moved, kept)] = sd[moved, None] * about[:, 1:] / sd[kept]
     centres[moved] = x[:, moved].mean(0) + sd[moved] * about[:, 0] - slopes[moved] @ x.mean(0)
-    return Scaling(k, float(x[:, k].mean()), rates, centres, slopes)
+    nothing = np.zeros(dimension)
+    return Scaling(k, float(x[:, k].mean()), rates, centres, slopes, nothing, nothing)
 
 
 def _fitted(

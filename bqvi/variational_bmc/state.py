@@ -76,6 +76,8 @@ class Row:
     """Whether no evaluations tell of mass that q lacks; only a thorough estimate looks for them."""
     beyond: float = 0.0
     """Nats by which the evidence would be larger, were f one sd higher where it is hardly known (`reach`)."""
+    missed: float = nan
+    """Nats by which the latest predictions were off, by the median."""
 
     @property
     def known_sd(self) -> float:
@@ -268,9 +270,10 @@ def misplaced(state: State) -> float:
 
 
 def missed(state: State) -> float:
-    """Median over the latest predictions of the nats by which they were off."""
+    """Median over the latest predictions of the nats by which they were off; NaN before there are any."""
     gaps = state.evaluations.values - state.predicted[:, 0]
-    return float(np.median(np.abs(gaps[np.isfinite(gaps)][-PREDICTIONS.remembered :])))
+    latest = gaps[np.isfinite(gaps)][-PREDICTIONS.remembered :]
+    return float(np.median(np.abs(latest))) if len(latest) else nan
 
 
 def settled(state: State) -> bool:

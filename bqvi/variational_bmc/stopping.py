@@ -81,7 +81,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     if not sds[-1] < tolerance:
         reasons.append(f"its sd is {sds[-1]:.2g}, not below the tolerance {tolerance:.2g}")
     reasons += _about_coverage(now)
-    if not now.prediction_error < asked.prediction_error:
+    if not (now.prediction_error < asked.prediction_error or now.missed < asked.missed):
         reasons.append(
             f"the surrogate predicts worse than it says (mean squared z {now.prediction_error:.1f})"
         )

@@ -1,5 +1,7 @@
 """Scales that depend on a coordinate: the map against differences, its parameters against known funnels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,8 @@ SCALING = Scaling(
     np.array([0.7, 0.0, 0.0, -0.4]),
     np.array([0.5, 0.0, 0.0, -1.0]),
     np.array([[0.0, 0.2, 1.0, 0.0], [0.0] * 4, [0.0] * 4, [0.0, -0.3, 0.6, 0.0]]),
+    np.array([0.6, 0.0, 0.0, 0.2]),
+    np.array([-0.8, 0.0, 0.0, 1.5]),
 )
 
 
@@ -55,7 +59,8 @@ def test_the_effects_of_a_centred_hierarchy_lie_about_their_mean():
 def test_maps_are_apart_by_the_scales_they_give():
     x = np.random.default_rng(0).standard_normal((100, 4))
     assert unlike(None, None, x) == unlike(SCALING, SCALING, x) == 0.0
-    assert unlike(SCALING, None, x) == pytest.approx(0.7 * x[:, 1].std())
+    plain = replace(SCALING, precisions=np.zeros(4), pulls=np.zeros(4))
+    assert unlike(plain, None, x) == pytest.approx(0.7 * x[:, 1].std())
 
 
 def test_a_mixture_behind_the_map_has_the_moments_of_its_draws():

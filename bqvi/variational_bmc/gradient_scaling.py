@@ -1,0 +1,246 @@
+"""Scales that depend on a coordinate, found from gradients at evaluated points.
+
+Where log p is that of a Gaussian in the coordinates y of :mod:`scaling`, its gradient in y is affine in y
+at any points. For a coordinate j with the prior scale E_i = exp(b (x_ik - o)), and a likelihood term that is
+quadratic in x_j beside it,
+
+    E_i g_ij = -lambda (x_ij - c_j - a_j^T x_i) / E_i + E_i (alpha + beta x_ij),
+
+where g_ij is the derivative in x_j at point i, and a_j has entries for the coordinates that are not scaled.
+For given b this is a linear regression. The map's rho is -beta / lambda, its nu is alpha / lambda; both are
+zero where gradients are as affine without them. The rate b is that of least mean r_i^2, where each residual
+is divided by the size of the two sides,
+
+    r_i = (left_i - right_i) / (left_i^2 + right_i^2 + lambda)^1/2,
+
+so that points far out count as much as others. Matching gradients is score matching (Hyvarinen 2005); unlike
+a fit to draws (:func:`scaling.proposed`) it needs no draws of the posterior. The climb with which a run with
+gradients begins is enough: on funnels and the centred eight schools its 18 to 40 points give the map to three
+digits.
+
+Which coordinates are scaled is decided by the regressions of all gradients in y on y (`_misfit`): in the
+centred eight schools the conditional scale of the common mean depends on their standard deviation too, but
+the map that scales the effects about the mean makes all gradients affine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bqvi.calls import Evaluations
+from bqvi.variational_bmc.scaling import Scaling
+from bqvi.variational_bmc.settings import FRAMES, GRADIENT_SCALINGS
+
+
+@dataclass(frozen=True, eq=False)
+class FittedScaling:
+    """A map by which gradients become affine, and a Gaussian in y whose gradients are near.
+
+    Attributes
+    ----------
+    x, gradients : (n, D), points and gradients that it was fitted to.
+    mean : (D,). covariance : (D, D), in y.
+    """
+
+    scaling: Scaling
+    x: np.ndarray
+    gradients: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+
+    def better_than(self, other: Scaling | None) -> bool:
+        """Whether gradients are clearly more affine than with another map, or with none."""
+        ours, theirs = (_misfit(one, self.x, self.gradients) for one in (self.scaling, other))
+        return ours < theirs - GRADIENT_SCALINGS.better
+
+
+@dataclass(frozen=True, eq=False)
+class _Map:
+    """A map, and the variances (D,) of the coordinates it scales, given the others, in y; NaN of others."""
+
+    scaling: Scaling
+    variances: np.ndarray
+
+
+def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
+    """The map by which gradients become affine; None without gradients, or where no map is clearly better."""
+    if made.gradients is None:
+        return None
+    known = ~made.failed & np.isfinite(made.gradients).all(1)
+    depth = np.where(known, made.values[known].max(initial=-np.inf) - made.values, np.inf)
+    near = np.argsort(depth, kind="stable")[: GRADIENT_SCALINGS.most]
+    near = near[depth[near] < GRADIENT_SCALINGS.deepest * made.points.shape[1]]
+    x, gradients = made.points[near], made.gradients[near]
+    found = _fitted(x, gradients)
+    if found is None:
+        return None
+    scaling = found.scaling
+    y = scaling.into(x)
+    values = made.values[near] + scaling.log_jacobian(y)
+    best = np.argsort(-values, kind="stable")[: max(len(y) // 2, 2 * y.shape[1])]
+    mean, variances = _gaussian(y[best], scaling.pulled(y[best], gradients[best]))
+    scaled = scaling.rates != 0.0
+    mean[scaled] = scaling.centres[scaled]
+    covariance = np.diag(np.where(scaled, found.variances, variances))
+    return FittedScaling(scaling, x, gradients, mean, covariance)
+
+
+def _gaussian(y: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variances (D,) of independent Gaussians, from gradients -(y - mean) / variance at y (n, D).
+
+    Those of the plausible box for coordinates whose gradients are not affine in them.
+    """
+    middle, sd = y.mean(0), y.std(0)
+    z = (y - middle) / sd
+    losses, w = _regressed((slopes * sd).T, np.stack([z.T, np.ones_like(z.T)], axis=-1))
+    affine = (losses < GRADIENT_SCALINGS.affine) & (w[:, 0] < 0.0)
+    precision = np.where(affine, -w[:, 0], 1.0)
+    return (
+        np.where(affine, middle + sd * w[:, 1] / precision, 0.0),
+        np.where(affine, sd**2 / precision, FRAMES.plausible),
+    )
+
+
+def _fitted(x: np.ndarray, gradients: np.ndarray) -> _Map | None:
+    """The best map for gradients (n, D) at x (n, D)."""
+    n, dimension = x.shape
+    if dimension < 2 or n < 2 * dimension + GRADIENT_SCALINGS.spare:
+        return None
+    sd = x.std(0)
+    if not (np.isfinite(sd).all() and sd.min() > 0.0):
+        return None
+    z, slopes = (x - x.mean(0)) / sd, gradients * sd
+    constant = _logs(_regressed(slopes.T, np.stack([z.T, np.ones_like(z.T)], axis=-1))[0])
+    gains = np.zeros((dimension, dimension))
+    for k in range(dimension):
+        rest = np.flatnonzero(np.arange(dimension) != k)
+        losses, _ = _by_rates(z, slopes, k, rest, np.empty(0, int), _rates())
+        gains[k, rest] = constant[rest] - _logs(losses.min(1))
+    k = int(gains.sum(1).argmax())
+    scaled = np.flatnonzero(gains[k] > max(GRADIENT_SCALINGS.beside * gains[k].max(), 0.0))
+    return _improved(x, gradients, k, scaled) if len(scaled) else None
+
+
+def _rates() -> np.ndarray:
+    """The rates that are compared, over a standard deviation of the leading coordinate; none is zero."""
+    rates = np.linspace(0.0, GRADIENT_SCALINGS.steepest, GRADIENT_SCALINGS.rates + 1)[1:]
+    return np.concatenate([-rates[::-1], rates])
+
+
+def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> _Map | None:
+    """The best map led by k: from that which scales ``scaled``, one coordinate more or less at a time."""
+    best, least = _map(x, gradients, k, scaled)
+    none = _misfit(None, x, gradients)
+    if least > none - GRADIENT_SCALINGS.at_first * len(scaled):
+        return None
+    others = np.setdiff1d(np.arange(x.shape[1]), k)
+    while True:
+        sets = [one for one in (np.setxor1d(scaled, j) for j in others) if len(one)]
+        found = [_map(x, gradients, k, one) for one in sets]
+        i = int(np.argmin([misfit for _, misfit in found])) if found else -1
+        if i < 0 or found[i][1] >= least - GRADIENT_SCALINGS.better:
+            break
+        scaled, (best, least) = sets[i], found[i]
+    return best if least < none - GRADIENT_SCALINGS.each * len(scaled) else None
+
+
+def _map(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> tuple[_Map, float]:
+    """The map led by k that scales the coordinates ``scaled``, and its misfit."""
+    dimension = x.shape[1]
+    mean, sd = x.mean(0), x.std(0)
+    z, given = (x - mean) / sd, gradients * sd
+    kept = np.setdiff1d(np.arange(dimension), scaled)
+    rates, centres, precisions, pulls = np.zeros((4, dimension))
+    slopes, variances = np.zeros((dimension, dimension)), np.full(dimension, np.nan)
+    coarse = _by_rates(z, given, k, scaled, kept, _rates())[0].argmin(1)
+    for j, rate in zip(scaled, _rates()[coarse], strict=True):
+        rates[j], w = _finer(z, given, k, j, kept, rate)
+        precision = max(-float(w[0]), 1e-300)
+        about = w[1:-2] / precision
+        rates[j] /= sd[k]
+        variances[j] = sd[j] ** 2 / precision
+        slopes[j, kept] = sd[j] * about[1:] / sd[kept]
+        centres[j] = mean[j] + sd[j] * about[0] - slopes[j] @ mean
+        precisions[j] = max(-w[-2] / precision, 0.0)
+        pulls[j] = precisions[j] * mean[j] + sd[j] * w[-1] / precision
+    nothing = np.zeros(dimension)
+    plain = Scaling(k, float(mean[k]), rates, centres, slopes, nothing, nothing)
+    full = replace(plain, precisions=precisions, pulls=pulls)
+    misfits = [_misfit(one, x, gradients) for one in (plain, full)]
+    best = int(misfits[1] < misfits[0] - GRADIENT_SCALINGS.better)
+    return _Map((plain, full)[best], variances), misfits[best]
+
+
+def _finer(
+    z: np.ndarray, slopes: np.ndarray, k: int, j: int, kept: np.ndarray, rate: float
+) -> tuple[float, np.ndarray]:
+    """The best rate near ``rate``, and the weights of its regression."""
+    step, w = GRADIENT_SCALINGS.steepest / GRADIENT_SCALINGS.rates, np.empty(0)
+    for _ in range(GRADIENT_SCALINGS.refined):
+        rates = rate + step * np.linspace(-1.0, 1.0, 11)
+        rates = rates[np.abs(rates) >= GRADIENT_SCALINGS.least_rate]
+        losses, weights = _by_rates(z, slopes, k, np.array([j]), kept, rates)
+        i = int(losses[0].argmin())
+        rate, w, step = float(rates[i]), weights[0, i], 0.2 * step
+    return rate, w
+
+
+def _by_rates(
+    z: np.ndarray, slopes: np.ndarray, k: int, targets: np.ndarray, kept: np.ndarray, rates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean r^2 (p, q) of the derivatives in p targets at q rates, and weights (p, q, 4 + kept).
+
+    Of z_j / E, 1 / E, z_kept / E, E z_j and E.
+
+    Infinite where lambda is not positive.
+    """
+    e = np.exp(np.clip(rates[:, None] * z[:, k], -30.0, 30.0))[None, :, :, None]
+    left = slopes.T[targets][:, None] * e[..., 0]
+    own = z.T[targets][:, None, :, None]
+    parts = [own / e, np.ones_like(own) / e, z[:, kept] / e, own * e, np.ones_like(own) * e]
+    design = np.concatenate([np.broadcast_to(a, (*left.shape, a.shape[-1])) for a in parts], axis=-1)
+    losses, w = _regressed(left, design)
+    losses[w[..., 0] >= 0.0] = np.inf
+    return losses, w
+
+
+def _regressed(left: np.ndarray, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Regressions of left (..., n) on design (..., n, r): mean r^2 (...,) and weights (..., r).
+
+    By iteratively reweighted least squares, with the size of both sides.
+    """
+    sizes = np.maximum(np.abs(design).max(-2, keepdims=True), 1e-300)
+    design = design / sizes
+    beside = 1e-10 * np.sqrt(design.shape[-2]) * np.eye(design.shape[-1])  # equal columns share a weight
+    beside = np.broadcast_to(beside, (*design.shape[:-2], *beside.shape))
+    none = np.zeros((*left.shape[:-1], design.shape[-1]))
+    root = 1.0 / np.sqrt(1.0 + np.square(left))
+    for _ in range(GRADIENT_SCALINGS.rounds):
+        most = root.max(-1, keepdims=True)
+        q, r = np.linalg.qr(np.concatenate([design * (root / most)[..., None], beside], axis=-2))
+        wanted = np.concatenate([left * (root / most), none], axis=-1)
+        w = np.linalg.solve(r, np.einsum("...nr,...n->...r", q, wanted)[..., None])[..., 0]
+        right = np.einsum("...nr,...r->...n", design, w)
+        w = w / sizes[..., 0, :]
+        root = 1.0 / np.sqrt(np.square(left) + np.square(right) + np.maximum(np.abs(w[..., :1]), 1e-12))
+    return np.square((left - right) * root).mean(-1), w
+
+
+def _misfit(scaling: Scaling | None, x: np.ndarray, gradients: np.ndarray) -> float:
+    """How far the gradients in y are from affine: half the log of the mean r^2, over all coordinates."""
+    y, slopes = x, gradients
+    if scaling is not None:
+        y = scaling.into(x)
+        slopes = scaling.pulled(y, gradients)
+    sd = np.maximum(y.std(0), 1e-300)
+    z, ones = (y - y.mean(0)) / sd, np.ones((len(y), 1))
+    design = np.stack([np.hstack([z[:, [j]], ones, np.delete(z, j, axis=1)]) for j in range(y.shape[1])])
+    return float(_logs(_regressed((slopes * sd).T, design)[0]).sum())
+
+
+def _logs(losses: np.ndarray) -> np.ndarray:
+    """Half of their logarithms; below a floor they are alike, as an exact fit would outweigh all others."""
+    found: np.ndarray = 0.5 * np.log(np.minimum(losses, 2.0) + GRADIENT_SCALINGS.floor)
+    return found
