@@ -282,6 +282,24 @@ def regression(design: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.n
     return found, np.sqrt(variance)
 
 
+def ridge_regressions(design: np.ndarray, values: np.ndarray, ridge: float) -> np.ndarray:
+    """Weights (..., r) of least ||design w - values||^2 + ridge ||scaled w||^2, many regressions at once.
+
+    Parameters
+    ----------
+    design : (..., n, r). values : (..., n).
+    ridge : of the weights of columns scaled to a largest entry of one, over n. By orthogonal factors, so that
+        it may be near the square of a rounding error.
+    """
+    n, r = design.shape[-2:]
+    sizes = np.maximum(np.abs(design).max(-2, keepdims=True), 1e-300)
+    beside = np.broadcast_to(np.sqrt(ridge * n) * np.eye(r), (*design.shape[:-2], r, r))
+    left, right = np.linalg.qr(np.concatenate([design / sizes, beside], axis=-2))
+    wanted = np.einsum("...nr,...n->...r", left[..., :n, :], values)
+    found: np.ndarray = np.linalg.solve(right, wanted[..., None])[..., 0] / sizes[..., 0, :]
+    return found
+
+
 def complement(rows: np.ndarray, least: float) -> np.ndarray:
     """Return orthonormal directions (D - r, D) that rows (n, D) leave out.
 

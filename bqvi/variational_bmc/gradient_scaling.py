@@ -32,6 +32,7 @@ import numpy as np
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import FRAMES, GRADIENT_SCALINGS
+from gp.linalg import ridge_regressions
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,19 +212,11 @@ def _regressed(left: np.ndarray, design: np.ndarray) -> tuple[np.ndarray, np.nda
 
     By iteratively reweighted least squares, with the size of both sides.
     """
-    sizes = np.maximum(np.abs(design).max(-2, keepdims=True), 1e-300)
-    design = design / sizes
-    beside = 1e-10 * np.sqrt(design.shape[-2]) * np.eye(design.shape[-1])  # equal columns share a weight
-    beside = np.broadcast_to(beside, (*design.shape[:-2], *beside.shape))
-    none = np.zeros((*left.shape[:-1], design.shape[-1]))
     root = 1.0 / np.sqrt(1.0 + np.square(left))
     for _ in range(GRADIENT_SCALINGS.rounds):
-        most = root.max(-1, keepdims=True)
-        q, r = np.linalg.qr(np.concatenate([design * (root / most)[..., None], beside], axis=-2))
-        wanted = np.concatenate([left * (root / most), none], axis=-1)
-        w = np.linalg.solve(r, np.einsum("...nr,...n->...r", q, wanted)[..., None])[..., 0]
+        root = root / root.max(-1, keepdims=True)
+        w = ridge_regressions(design * root[..., None], left * root, GRADIENT_SCALINGS.ridge)
         right = np.einsum("...nr,...r->...n", design, w)
-        w = w / sizes[..., 0, :]
         root = 1.0 / np.sqrt(np.square(left) + np.square(right) + np.maximum(np.abs(w[..., :1]), 1e-12))
     return np.square((left - right) * root).mean(-1), w
 

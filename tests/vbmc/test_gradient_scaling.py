@@ -7,6 +7,7 @@ import bqvi
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.gradient_scaling import scaling_from_gradients
 from experiments.problems import hard_posteriors, known_posteriors
+from gp.linalg import ridge_regressions
 
 ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 
@@ -89,3 +90,16 @@ def test_a_funnel_and_a_centred_hierarchy_take_few_evaluations():
     assert abs(found.log_evidence - funnel.log_evidence) < 0.05
     found = bqvi.vbmc(schools.log_joint, **schools.bounds(), gradient=schools.gradient, budget=60, seed=1)
     assert abs(found.log_evidence - schools.log_evidence) < 0.1
+
+
+def test_many_regressions_at_once_are_those_of_lstsq():
+    rng = np.random.default_rng(0)
+    design, values = rng.standard_normal((3, 20, 4)) * [1e4, 1.0, 1e-3, 1.0], rng.standard_normal((3, 20))
+    found = ridge_regressions(design, values, 1e-24)
+    for one, a, b in zip(found, design, values, strict=True):
+        np.testing.assert_allclose(one, np.linalg.lstsq(a, b, rcond=None)[0], rtol=1e-8)
+    # of equal columns the sum of the weights is determined
+    twice = np.repeat(design[:, :, :1], 2, axis=-1)
+    found = ridge_regressions(twice, values, 1e-14)
+    alone = ridge_regressions(design[:, :, :1], values, 1e-14)
+    np.testing.assert_allclose(found.sum(-1), alone[:, 0], rtol=1e-8)
