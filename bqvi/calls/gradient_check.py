@@ -50,10 +50,13 @@ def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) 
 
 
 def _differences(
-    points: np.ndarray, values: np.ndarray, gradients: np.ndarray
+    points: np.ndarray, values: np.ndarray, gradients: np.ndarray, scale: np.ndarray | float | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Differences of values to nearest neighbours (k,), their trapezoids (k,), slopes at both ends (2, k)."""
-    scale = np.maximum(points.std(axis=0), 1e-300)
+    """Differences of values to nearest neighbours (k,), their trapezoids (k,), slopes at both ends (2, k).
+
+    Distances are over ``scale``, by default the standard deviations of the points.
+    """
+    scale = np.maximum(points.std(axis=0), 1e-300) if scale is None else scale
     distances, nearest = cKDTree(points / scale).query(points / scale, k=2)
     apart = np.asarray(distances)[:, 1] > 0.0
     first, second = np.flatnonzero(apart), np.asarray(nearest)[apart, 1]
@@ -97,11 +100,15 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
     """Why the gradients (n, D) are not those of the values (n,); "" where that can be doubted."""
     if len(points) < CHECK.fewest:
         return ""
-    a, b, slopes = _differences(points, values, gradients)
-    large = np.maximum(np.abs(a), np.abs(b)) > (CHECK.large if nats else CHECK.large_share * np.ptp(values))
-    between = ((slopes.min(0) <= a) & (a <= slopes.max(0)))[large]
-    if len(between) < CHECK.fewest or bdtr(between.sum(), len(between), CHECK.consistent) > CHECK.chance:
+    least = CHECK.large if nats else CHECK.large_share * np.ptp(values)
+    # a point far out makes all others near each other in its coordinate; the coordinates of a run are also
+    # compared as they are, in units of its plausible box
+    both = [_between(_differences(points, values, gradients, scale), least) for scale in (1.0, None)]
+    if any(
+        len(one) < CHECK.fewest or bdtr(one.sum(), len(one), CHECK.consistent) > CHECK.chance for one in both
+    ):
         return ""
+    between = both[-1]
     why, multiple = "check its sign, and that it has every term", _multiple(points, values, gradients)
     if multiple is not None:
         of_sign = "change its sign" if abs(multiple + 1) < CHECK.sign else "look for a sign or a factor"
@@ -112,6 +119,14 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
         f"the gradient: {why}. If it is right, the values are noisy: give noise_sd; or do without, by "
         "gradient=None"
     )
+
+
+def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: float) -> np.ndarray:
+    """Which differences (k,) lie between the slopes at both ends, of those larger than ``least``."""
+    a, b, slopes = differences
+    large = np.maximum(np.abs(a), np.abs(b)) > least
+    found: np.ndarray = ((slopes.min(0) <= a) & (a <= slopes.max(0)))[large]
+    return found
 
 
 def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:

@@ -211,6 +211,19 @@ def test_right_gradients_never_stop_a_run_and_wrong_ones_do():
     require_consistent(torch_own, 0, rows(x, -0.5 * (x**2).sum(1), x))
 
 
+def test_a_point_far_out_does_not_decide_which_points_are_near():
+    """cos(20 y) is known between points near in y; over the sds of the points, those near in x are near."""
+    rng = np.random.default_rng(3)
+    x = np.column_stack([1e-3 * rng.standard_normal(64), np.linspace(-1.0, 1.0, 64)])
+    x[0, 1] = 1e4
+    values = 10.0 * np.cos(20.0 * x[:, 1])
+    gradients = np.column_stack([np.zeros(64), -200.0 * np.sin(20.0 * x[:, 1])])
+    function = Function(lambda x: 0.0, lambda x: x)
+    require_consistent(function, 0, rows(x, values, gradients))
+    with pytest.raises(EvaluationError, match="not that of the values"):
+        require_consistent(function, 0, rows(x, values, -gradients))
+
+
 def rows(points, values, gradients):
     n = len(points)
     return Evaluations(points, values, gradients, None, np.zeros(n, bool), ("",) * n)
