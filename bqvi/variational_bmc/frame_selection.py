@@ -39,7 +39,8 @@ def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bo
     if noise is not None and np.isnan(noise).any():
         # handed in without: they come from the same function, and are as noisy as the others
         noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
-    kept = _informative(points, values)
+    straight = gradients is not None and frame.scaling is not None
+    kept = _informative(points, values) if straight else np.ones(len(values), bool)
     return noise_shaped(
         points[kept], values[kept], None if gradients is None else gradients[kept],
         None if noise is None else noise[kept], threshold, noise_unknown,
@@ -48,6 +49,8 @@ def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bo
 
 def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Which of the evaluations (n,) say more than the prior mean does, that the log joint is low there.
+
+    Only asked where a map was fitted to gradients: evidences from which a map is chosen are of all values.
 
     Hopelessly deep values where the prior mean, -|u|^2 / 2, is below the value shaped by the largest
     threshold are left out: in a frame in which the posterior is about Gaussian they would contradict all

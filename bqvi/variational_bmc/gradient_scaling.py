@@ -71,8 +71,9 @@ def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
         return None
     known = ~made.failed & np.isfinite(made.gradients).all(1)
     depth = np.where(known, made.values[known].max(initial=-np.inf) - made.values, np.inf)
-    near = np.argsort(depth, kind="stable")[: GRADIENT_SCALINGS.most]
-    near = near[depth[near] < GRADIENT_SCALINGS.deepest * made.points.shape[1]]
+    dimension = made.points.shape[1]
+    near = np.argsort(depth, kind="stable")[: 2 * dimension + GRADIENT_SCALINGS.beyond]
+    near = near[depth[near] < GRADIENT_SCALINGS.deepest * dimension]
     x, gradients = made.points[near], made.gradients[near]
     found = _fitted(x, gradients)
     if found is None:
@@ -167,7 +168,7 @@ def _map(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> tu
         precisions[j] = max(-w[-2] / precision, 0.0)
         pulls[j] = precisions[j] * mean[j] + sd[j] * w[-1] / precision
     nothing = np.zeros(dimension)
-    plain = Scaling(k, float(mean[k]), rates, centres, slopes, nothing, nothing)
+    plain = Scaling(k, float(mean[k]), rates, centres, slopes, nothing, nothing, True)
     full = replace(plain, precisions=precisions, pulls=pulls)
     misfits = [_misfit(one, x, gradients) for one in (plain, full)]
     best = int(misfits[1] < misfits[0] - GRADIENT_SCALINGS.better)

@@ -62,6 +62,9 @@ def with_scales(
     state: State, estimate: Estimate, settings: Settings, seed: int, final: bool = False
 ) -> tuple[State, Estimate]:
     """The result of a step after another map of scales that depend on a coordinate was tried."""
+    now = state.frame.scaling
+    if now is not None and now.sheared:  # from gradients: what it was fitted to determines it
+        return replace(state, scaled_at=len(state)), estimate
     fitted = scaling_from_gradients(state.evaluations)
     trial = _rescaled(state, estimate, settings, seed) if fitted is None else _rescaled_as(state, fitted)
     if trial is None:

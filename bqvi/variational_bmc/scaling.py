@@ -4,16 +4,17 @@ In a funnel the standard deviation of some coordinates grows with the exponentia
 coordinate k. With y instead of x,
 
     x_l = y_l                                          for l = k, and other coordinates that are not scaled,
-    x_j = m_j + s_j (y_j - c_j)                        for those that are, with
+    x_j = m_j + s_j (y_j - B_j)                        for those that are, with
     A_j = c_j + a_j^T y,     E_j = exp(b_j (y_k - o)),
     s_j^-2 = E_j^-2 + rho_j,     m_j = s_j^2 (A_j / E_j^2 + nu_j),
 
-where a_j has entries for coordinates of the first kind only. With rho and nu zero, x_j is at a distance from
-A_j that is proportional to E_j. In the eight schools, centred, k is the logarithm of their standard deviation
-and A_j their mean. rho and nu are what a quadratic log likelihood of x_j contributes to the precision and to
-the gradient, over the precision at E_j = 1: with the right ones the effects are independent and normal in y,
-whatever k and their mean are, neither centred nor non-centred (Papaspiliopoulos, Roberts and Skold 2007). The
-map is triangular, log |det dx / dy| = sum_j log s_j.
+where a_j has entries for coordinates of the first kind only. B_j is A_j, or c_j where y_j is to be
+independent of them. With rho and nu zero, x_j is at a distance from A_j that is proportional to E_j. In the
+eight schools, centred, k is the logarithm of their standard deviation and A_j their mean. rho and nu are
+what a quadratic log likelihood of x_j contributes to the precision and to the gradient, over the precision
+at E_j = 1: with the right ones the effects are independent and normal in y, whatever k and their mean are,
+neither centred nor non-centred (Papaspiliopoulos, Roberts and Skold 2007). The map is triangular, log |det
+dx / dy| = sum_j log s_j.
 
 The parameters are those of a regression on draws of the posterior as it is known: of x_j on the coordinates
 that are not scaled, with a variance that is log-linear in x_k, by maximum likelihood (`proposed`; rho and nu
@@ -41,6 +42,7 @@ class Scaling:
     rates : (D,), b, zero for k and for coordinates that are not scaled.
     centres : (D,), c. slopes : (D, D), a_j in rows; zero in rows that are not scaled, columns that are.
     precisions, pulls : (D,), rho, not negative, and nu; zero for coordinates that are not scaled.
+    sheared : whether B is c; if not, it is A.
     """
 
     leading: int
@@ -50,17 +52,18 @@ class Scaling:
     slopes: np.ndarray
     precisions: np.ndarray
     pulls: np.ndarray
+    sheared: bool = False
 
     def out(self, y: np.ndarray) -> np.ndarray:
         """Return x (m, D) of y (m, D)."""
         at = self._at(y)
-        found: np.ndarray = np.where(self.rates != 0.0, at.middle + at.scale * (y - self.centres), y)
+        found: np.ndarray = np.where(self.rates != 0.0, at.middle + at.scale * (y - at.base), y)
         return found
 
     def into(self, x: np.ndarray) -> np.ndarray:
         """Return y (m, D) of x (m, D)."""
         at = self._at(x)  # only what is not scaled enters
-        found: np.ndarray = np.where(self.rates != 0.0, self.centres + (x - at.middle) / at.scale, x)
+        found: np.ndarray = np.where(self.rates != 0.0, at.base + (x - at.middle) / at.scale, x)
         return found
 
     def log_scales(self, y: np.ndarray) -> np.ndarray:
@@ -76,14 +79,14 @@ class Scaling:
     def pulled(self, y: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Gradients in y of f(x(y)) + log |det dx / dy|, from those of f in x (m, D), (m, D)."""
         at = self._at(y)
-        found: np.ndarray = gradients * at.scale + (gradients * at.share) @ self.slopes
+        found: np.ndarray = gradients * at.scale + (gradients * self._across(at)) @ self.slopes
         found[:, self.leading] += (gradients * self._along(at, y)).sum(1) + at.share @ self.rates
         return found
 
     def jacobian(self, y: np.ndarray) -> np.ndarray:
         """Return dx / dy at y (m, D), (m, D, D)."""
         at = self._at(y)
-        found: np.ndarray = np.einsum("mi,ij->mij", at.share, self.slopes)
+        found: np.ndarray = np.einsum("mi,ij->mij", self._across(at), self.slopes)
         np.einsum("mii->mi", found)[:] += at.scale
         found[:, :, self.leading] += self._along(at, y)
         return found
@@ -97,22 +100,28 @@ class Scaling:
         share = 1.0 / (1.0 + self.precisions * np.exp(2.0 * exponents))
         scale = np.exp(exponents) * np.sqrt(share)
         about = self.centres + y @ self.slopes.T
-        return _Terms(scale, share, about, share * about + scale**2 * self.pulls)
+        base = np.broadcast_to(self.centres, about.shape) if self.sheared else about
+        return _Terms(scale, share, about, base, share * about + scale**2 * self.pulls)
+
+    def _across(self, at: _Terms) -> np.ndarray:
+        """Derivatives of x (m, D) in a^T y, (m, D)."""
+        return at.share if self.sheared else at.share - at.scale
 
     def _along(self, at: _Terms, y: np.ndarray) -> np.ndarray:
         """Derivatives of x (m, D) in y_k beside those by A, (m, D)."""
         of_middle = 2.0 * (at.scale**2 * self.pulls - (1.0 - at.share) * at.about)
-        found: np.ndarray = self.rates * at.share * (at.scale * (y - self.centres) + of_middle)
+        found: np.ndarray = self.rates * at.share * (at.scale * (y - at.base) + of_middle)
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Terms:
-    """At points: s, the share of E^-2 in s^-2, A and m, (m, D) each."""
+    """At points: s, the share of E^-2 in s^-2, A, B and m, (m, D) each."""
 
     scale: np.ndarray
     share: np.ndarray
     about: np.ndarray
+    base: np.ndarray
     middle: np.ndarray
 
 

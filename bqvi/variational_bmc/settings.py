@@ -219,16 +219,16 @@ class GradientScalingSettings:
     boxes each, and on runs on 17 posteriors with other shapes, in two boxes each, of 5 to 61 evaluations.
     """
 
-    rates: int = 16
+    rates: int = 24
     """Rates of each sign that are compared at first."""
     refined: int = 6
     """Times that the best is refined, each to a fifth of the step before."""
     least_rate: float = 0.2
     """Logarithm by which scales grow over a standard deviation of the points, at least: at tiny rates the
     difference of the regression's two terms is bilinear in x_j and x_k, like the gradient of Rosenbrock 4."""
-    steepest: float = 4.0
+    steepest: float = 8.0
     """The same, at most."""
-    rounds: int = 6
+    rounds: int = 4
     """Of reweighted least squares."""
     ridge: float = 1e-20
     """Of it: with 1e-8, and 24 rates, slopes of the schools were off by 3e-4, with this by 6e-6."""
@@ -250,8 +250,8 @@ class GradientScalingSettings:
     """Mean squared residual below which the gradient of a coordinate counts as affine in it."""
     deepest: float = 1000.0
     """Nats below the top, for each dimension, of points that are used."""
-    most: int = 100
-    """Of them."""
+    beyond: int = 30
+    """Points beyond 2 D, at most."""
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,21 @@ SCALING = Scaling(
 )
 
 
-def test_the_map_its_jacobian_and_gradients():
+@pytest.mark.parametrize("map_", [SCALING, replace(SCALING, sheared=True)], ids=["about A", "about c"])
+def test_the_map_its_jacobian_and_gradients(map_):
     rng = np.random.default_rng(0)
     y, step = rng.standard_normal((5, 4)), 1e-6
-    np.testing.assert_allclose(SCALING.into(SCALING.out(y)), y, atol=1e-12)
+    np.testing.assert_allclose(map_.into(map_.out(y)), y, atol=1e-12)
     moves = step * np.eye(4)
-    numeric = np.stack([(SCALING.out(y + e) - SCALING.out(y - e)) / (2 * step) for e in moves], axis=2)
-    np.testing.assert_allclose(SCALING.jacobian(y), numeric, atol=1e-8)
-    np.testing.assert_allclose(SCALING.log_jacobian(y), np.linalg.slogdet(numeric)[1], atol=1e-8)
+    numeric = np.stack([(map_.out(y + e) - map_.out(y - e)) / (2 * step) for e in moves], axis=2)
+    np.testing.assert_allclose(map_.jacobian(y), numeric, atol=1e-8)
+    np.testing.assert_allclose(map_.log_jacobian(y), np.linalg.slogdet(numeric)[1], atol=1e-8)
 
     def density(y):
-        return np.sin(SCALING.out(y)).sum(1) + SCALING.log_jacobian(y)
+        return np.sin(map_.out(y)).sum(1) + map_.log_jacobian(y)
 
     slopes = np.stack([(density(y + e) - density(y - e)) / (2 * step) for e in moves], axis=1)
-    np.testing.assert_allclose(SCALING.pulled(y, np.cos(SCALING.out(y))), slopes, atol=1e-8)
+    np.testing.assert_allclose(map_.pulled(y, np.cos(map_.out(y))), slopes, atol=1e-8)
 
 
 def test_a_funnels_rates_are_found_from_its_draws():
