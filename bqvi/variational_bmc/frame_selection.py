@@ -39,7 +39,7 @@ def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bo
     if noise is not None and np.isnan(noise).any():
         # handed in without: they come from the same function, and are as noisy as the others
         noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
-    straight = gradients is not None and frame.scaling is not None
+    straight = frame.scaling is not None and frame.scaling.sheared
     kept = _informative(points, values) if straight else np.ones(len(values), bool)
     return noise_shaped(
         points[kept], values[kept], None if gradients is None else gradients[kept],

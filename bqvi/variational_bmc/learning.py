@@ -49,12 +49,15 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
 
     Where the effective sample size is tiny, q and the frame start again from Laplace's approximation.
     """
-    fitted = None if state.rows else scaling_from_gradients(state.evaluations)
+    begins = not state.rows
+    fitted = scaling_from_gradients(state.evaluations) if begins else None
     if fitted is not None:
         state = _rescaled_as(state, fitted) or state
     state, estimate = _learned(state, settings, seed, final)
     if len(state) < SCALINGS.often * state.scaled_at:
         return state, estimate
+    if begins:
+        return _with_scales(state, estimate, fitted, settings, seed, final)
     return with_scales(state, estimate, settings, seed, final)
 
 
@@ -63,9 +66,15 @@ def with_scales(
 ) -> tuple[State, Estimate]:
     """The result of a step after another map of scales that depend on a coordinate was tried."""
     now = state.frame.scaling
-    if now is not None and now.sheared:  # from gradients: what it was fitted to determines it
+    if now is not None and now.sheared:  # from gradients, which determine it
         return replace(state, scaled_at=len(state)), estimate
-    fitted = scaling_from_gradients(state.evaluations)
+    return _with_scales(state, estimate, scaling_from_gradients(state.evaluations), settings, seed, final)
+
+
+def _with_scales(
+    state: State, estimate: Estimate, fitted: FittedScaling | None, settings: Settings, seed: int, final: bool
+) -> tuple[State, Estimate]:
+    """The same with the map that was fitted to gradients; where there is none, with one from the draws."""
     trial = _rescaled(state, estimate, settings, seed) if fitted is None else _rescaled_as(state, fitted)
     if trial is None:
         return replace(state, scaled_at=len(state)), estimate
