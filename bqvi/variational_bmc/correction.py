@@ -10,13 +10,14 @@ The surrogate's error moves log Z by E_P[f - mean] to first order, which is Gaus
 
     var = P^T C P,     C the posterior covariance of f at the draws,
 
-computed at a subset of the draws. The expectation of the density itself is that of a
-log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a variance of a nat squared.
-Beyond it the surrogate is at its prior, and the draw counts less the more it varies, exp(mean + 1 - var / 2):
-no mass is added where nothing was evaluated. Where the variance exceeds a squared nat even at the draws of
-least variance, only the excess over theirs counts: the weights then compare regions. The excess of the mean
-over the highest evaluated value is divided by the variance there, if that is above one: the mean of a
-surrogate with few data can exceed it by hundreds of nats, which the next evaluation contradicts.
+computed at a subset of the draws. The expectation of the density is that of a log-normal variable, exp(mean +
+var / 2), and a draw is weighted with this expectation up to a variance of one squared nat. Where the variance
+is larger the surrogate is close to its prior, and a draw's weight falls with the variance, exp(mean + 1 - var
+/ 2), so that no mass is added where nothing was evaluated. Where the variance exceeds a squared nat even at
+the draws of least variance, only the excess over the variance of these draws enters: the weights then compare
+regions. The excess of the mean over the highest evaluated value is divided by the variance there, if the
+variance is above one: with few data the mean can exceed the highest value by hundreds of nats, which the next
+evaluation contradicts.
 
 The same draws give the ELBO of q, restricted to where the log joint can be evaluated,
 
@@ -55,10 +56,10 @@ class Correction:
     u : (M, D), in the frame. whitened : (N, M), W k of f there.
     mean, variance : (M,), of f there. log_proposal : (M,), log g. log_q : (M,).
     log_weights : (M,), of the draws, normalised.
-    log_evidence, elbo : in the frame's units. sd : of the surrogate's uncertainty. monte_carlo_sd : of the
-        draws.
+    log_evidence, elbo : in the frame's units. sd : of the log evidence, by the surrogate's uncertainty.
+    monte_carlo_sd : of the log evidence, by the finite number of draws.
     effective : effective sample size. shape : Pareto k of the weights.
-    feasible : (M,), the probability that the log joint can be evaluated there, were no failure an accident.
+    feasible : (M,), the probability that the log joint can be evaluated there, if no failure is accidental.
     covered : whether no evaluations show mass that q lacks; only a thorough estimate checks this.
     """
 
@@ -84,7 +85,7 @@ class Correction:
         return float(self.weights @ (1.0 - self.feasible))
 
     def claimed_above(self, top: float) -> float:
-        """Mean excess of the surrogate's mean over ``top``, nats: over the draws or q, the larger of both.
+        """Mean excess of the surrogate's mean over ``top``, nats: by the weights or under q, the larger one.
 
         With ``top`` the highest evaluated value, this is the part of the ELBO and of the log evidence that
         no evaluation supports. It vanishes once the mode has been evaluated.
@@ -110,13 +111,13 @@ def proposal_of(
 
 
 def bounded(mean: np.ndarray, variance: np.ndarray, top: float) -> np.ndarray:
-    """The mean (m,); what exceeds ``top``, the highest value, is divided by a variance that is above one."""
+    """The mean (m,); its excess over ``top``, the highest value, is divided by a variance above one."""
     result: np.ndarray = mean - np.maximum(mean - top, 0.0) * (1.0 - 1.0 / np.maximum(variance, 1.0))
     return result
 
 
 def variance_penalised(mean: np.ndarray, variance: np.ndarray, top: float) -> np.ndarray:
-    """The log density (m,) that draws count with.
+    """The log density (m,) by which draws are weighted.
 
     Parameters
     ----------
@@ -141,14 +142,14 @@ def correct(
 def weighed(
     surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
-    """Weigh ``count`` draws of q by the surrogate; ``sd`` is left out."""
+    """Weigh ``count`` draws of q by the surrogate, as `correct` does; ``sd`` is NaN."""
     return _weighed(surrogate, q, proposal_of(q), count, seed, feasible)
 
 
 def polished(
     surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
-    """The same with a proposal that was adapted to cover all of the surrogate's mass.
+    """Weigh ``count`` draws of a proposal that was adapted to cover all of the surrogate's mass.
 
     The q of highest ELBO is narrower than the posterior, a good proposal is wider. From q and q widened a
     few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
@@ -184,14 +185,17 @@ def polished(
 
 
 def _lacking(found: Correction, g: Proposal) -> float:
-    """Share of the mass where a proposal lacks it, of the draws of another."""
+    """Share of the mass, by draws of another proposal, that lies where a proposal g has too little."""
     log_density = found.log_weights + found.log_proposal + np.log(len(found.u))
     lacks = log_density - g.density.log_density(found.u) > LOCAL.uncovered
     return float(found.weights[lacks].sum())
 
 
 def _beside(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Proposal | None:
-    """Gaussians at evaluated points that q lacks, scaled like the component nearest to each, and longer."""
+    """Gaussians at evaluated points where q has too little mass, of the nearest component's scales or longer.
+
+    None where q has enough mass at all of them.
+    """
     data = surrogate.data
     near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + WEIGHTS.tail)
     u = data.points[near]

@@ -14,19 +14,23 @@ would otherwise have converged therefore explores first:
 
 A climb that ends elsewhere has found a mode. With its evaluations q gets components there, and the run goes
 on.
-Otherwise a point leads to a known mode, one that is explained to the nearest, or, where a climb from it
-hardly rises, nowhere; points from which no climb was begun are taken to do so as often as those from which
-one was. Let n points lead to known modes, to f of these modes no more than one point each, and s points
-nowhere. The odds that the next point leads to a mode unseen are then about
 
-    (f + s / 2 + g + 1) / (n + 2 - f):
+Every other point is counted by where it leads. A point that is explained leads to the nearest known mode. A
+point whose climb enters a known mode leads there. A point from which a climb hardly rises leads nowhere.
+Points from which no climb was begun are counted in the proportions of those from which one was. Let n points
+lead to known modes, f of these modes be reached from a single point each, s points lead nowhere, and g points
+be expected to lead to further modes. The odds that the next point leads to an unseen mode are about
 
-for f = s = g = 0 Laplace's rule of succession, for large f the estimate of Good (1953), by which the modes
-unseen have the share f / n of all points; a point that leads nowhere counts as one of either kind as often as
-not. Where exploration ends because a climb has found a mode, that mode is one of the f, and g points, from
-which no climb was begun, lead to modes unseen as often as climbs did.
-With the mass of those known as often as not, an unseen mode leaves the log evidence too low by log(2) / 2
-times these odds (`left_open`), which the evidence's standard deviation contains.
+    (f + s / 2 + g + 1) / (n + 2 - f).
+
+For f = s = g = 0 this is Laplace's rule of succession. For large f it is the estimate of Good (1953), by
+which the unseen modes have the share f / n of all points. A point that leads nowhere is counted half as one
+of a known mode and half as one of an unseen mode. g is zero unless exploration ends because a climb has found
+a mode; that mode is then one of the f.
+
+If an unseen mode has as much mass as the known ones with probability 1/2, and none otherwise, the log
+evidence is too low by log(2) / 2 times these odds on average (`left_open`). The evidence's standard deviation
+contains this.
 """
 
 from __future__ import annotations
@@ -48,7 +52,7 @@ class Explored:
     Attributes
     ----------
     complete : whether the budget sufficed and no mode was found.
-    unseen : nats that an unseen mode would add to the log evidence on average, by what was explored.
+    unseen : nats that unseen modes are expected to add to the log evidence, after this exploration.
     """
 
     complete: bool
@@ -56,7 +60,7 @@ class Explored:
 
 
 def left_open(count: float, once: int = 0, nowhere: float = 0.0, unknown: float = 0.0) -> float:
-    """Return the log evidence, in nats, that a mode unseen would add on average.
+    """Return the nats that unseen modes are expected to add to the log evidence.
 
     Parameters
     ----------
@@ -81,15 +85,15 @@ def explore(
 
     Parameters
     ----------
-    run : what evaluates.
-    modes : those known.
+    run : evaluates the log joint.
+    modes : the known modes.
     sequence : (M, D), points of the box in the order in which they are evaluated, M at least
         `ExplorationSettings.count`.
     noise_sd : of values, nats.
     """
     sequence = sequence[: EXPLORATION.count(sequence.shape[1], len(modes))]
     climbs: dict[int, ClimbResult] = {}
-    most = EXPLORATION.in_vain + len(modes) - 1  # a climb to each mode but the first is only done again
+    most = EXPLORATION.in_vain + len(modes) - 1  # climbs to modes found earlier are repeated without calls
     while True:
         rows = rows_of(run.made.points, sequence)
         seen = rows[rows >= 0]
@@ -120,13 +124,14 @@ def _unseen(
     others: int,
     found: int = 0,
 ) -> float:
-    """What a mode unseen would add to the log evidence, nats.
+    """The nats that unseen modes are expected to add to the log evidence.
 
     Parameters
     ----------
-    explained : rows of points that the known modes explain. climbs : those that ended elsewhere than in a
-        further mode. others : unexplained points from which none was begun. found : climbs, none or one, that
-        ended in a further mode.
+    explained : rows of points that the known modes explain.
+    climbs : those that ended elsewhere than in a further mode.
+    others : number of unexplained points from which no climb was begun.
+    found : number of climbs that ended in a further mode, zero or one.
     """
     ends = [one.rows[-1] for one in climbs if one.ended == "within"]
     stuck = sum(_stuck(run.made, one) for one in climbs)
@@ -141,10 +146,10 @@ def _unseen(
 
 
 def _stuck(made: Evaluations, climbed: ClimbResult) -> bool:
-    """Whether a climb ended outside of the modes without a way on.
+    """Whether a climb ended outside of the modes and led nowhere.
 
-    From values alone it ends after D + 2 points that gain little; with gradients after one, which may be too
-    long a step of a climb that has come far.
+    From values alone a climb ends after D + 2 points that gain little. With gradients it ends after one such
+    point, which may be a step that was too long: a climb that has risen far is then not counted as stuck.
     """
     start, best = made.values[climbed.rows[0]], made.values[list(climbed.rows)].max()
     far = made.gradients is not None and best - start > EXPLORATION.risen * (made.values.max() - start)
@@ -172,7 +177,7 @@ def _ordered(explained: np.ndarray, values: np.ndarray) -> bool:
     """Whether values (n,) outside of the modes rise with the density of the known modes there (n,).
 
     Where they do not, values below that density are not explained by it: the log joint falls and rises again
-    between modes that are narrow for their distance. Measured by Spearman's rank correlation.
+    between modes that are narrow for their distance. The measure is Spearman's rank correlation.
     """
     if len(values) < EXPLORATION.ranked:
         return True
@@ -181,7 +186,7 @@ def _ordered(explained: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _climbed(run: Evaluating, modes: Modes, row: int, noise_sd: float) -> tuple[bool, ClimbResult]:
-    """Whether a climb from a row ends at a further mode, and where it came."""
+    """Whether a climb from a row ends at a further mode, and the climb."""
     points, values = run.made.points, run.made.values
     dimension = points.shape[1]
     gain, most = max(EXPLORATION.gain, 2.0 * noise_sd), EXPLORATION.most_with_gradients

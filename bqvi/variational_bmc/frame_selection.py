@@ -37,7 +37,7 @@ def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bo
     gradients = None if made.gradients is None else frame.slopes_into(points, made.gradients)
     noise = made.noise_variance
     if noise is not None and np.isnan(noise).any():
-        # handed in without: they come from the same function, and are as noisy as the others
+        # evaluations handed in without noise_sd are of the same function, and count as noisy as the others
         noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
     straight = frame.scaling is not None and frame.scaling.sheared
     kept = _informative(points, values) if straight else np.ones(len(values), bool)
@@ -48,13 +48,11 @@ def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bo
 
 
 def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Which of the evaluations (n,) say more than the prior mean does, that the log joint is low there.
+    """Which of the evaluations (n,) the surrogate is fitted to, in a frame whose map was fitted to gradients.
 
-    Only asked where a map was fitted to gradients: evidences from which a map is chosen are of all values.
-
-    Hopelessly deep values where the prior mean, -|u|^2 / 2, is below the value shaped by the largest
-    threshold are left out: in a frame in which the posterior is about Gaussian they would contradict all
-    others.
+    A very low value is left out where the prior mean, -|u|^2 / 2, is below that value as noise shaping with
+    the largest threshold returns it: in a frame in which the posterior is about Gaussian the shaped value
+    would contradict all others. Where maps are compared by the evidence of values, no value is left out.
     """
     depth, most = values.max() - values, SHAPING.deepest * points.shape[1]
     expected = 0.5 * np.einsum("nd,nd->n", points, points)
@@ -64,7 +62,7 @@ def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSum:
-    """What the posterior mean of a cheap model has beside its prior mean, in a frame (`surrogate`)."""
+    """The posterior mean of a cheap model less its prior mean, in a frame (`surrogate`)."""
     made = cheap.evaluations
     data = _shaped(made[~made.failed], frame, threshold, False)
     psi = None if cheap.psi is None else rescaled(cheap.psi, cheap.frame, frame)
@@ -75,7 +73,7 @@ def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSum:
 
 
 def rescaled(psi: np.ndarray, old: Frame, new: Frame) -> np.ndarray | None:
-    """Hyperparameters in another frame's units; None where its axes are others."""
+    """Hyperparameters in another frame's units; None where its axes differ."""
     if old.diagonal != new.diagonal:
         return None
     dimension, found = len(new.shift), psi.copy()
@@ -94,11 +92,11 @@ class Candidate:
     data: Data
     psi: np.ndarray
     evidence: float
-    """Of the data as `fit` gives it; their gradients are in the frame's units."""
+    """The log evidence that `fit` returns, of data whose gradients are in the frame's units."""
 
     @property
     def comparable(self) -> float:
-        """The evidence of the gradients as they were observed."""
+        """The log evidence of the gradients in the units in which they were observed."""
         slopes = self.data.thinned.gradients
         return self.evidence + (0 if slopes is None else len(slopes)) * self.frame.log_volume
 
@@ -111,9 +109,9 @@ def selected(
 ) -> Candidate:
     """The best of the candidates that are tried at this step.
 
-    Now and then the other thresholds and the other frame are tried too; with gradients one of them in turn,
-    but all at first and at the end. With gradients a restart keeps what has been fitted to the same
-    evaluations just before.
+    At some steps the other thresholds and the other frame are tried too. With gradients only one of these is
+    tried at a time, except at the first and the last step, where all are. With gradients a restart keeps what
+    has been fitted to the same evaluations just before.
     """
     n, dimension = len(state), len(frame.shift)
     iterations = settings.fits * (3 if psi is None else 1)
@@ -125,7 +123,7 @@ def selected(
         return Candidate(frame, threshold, data, psi, 0.0)
     best = Candidate(frame, threshold, data, *fit(data, psi, iterations))
     if settings.noise_unknown and psi is not None and (final or n // settings.batch % 4 == 0):
-        # noise and short lengthscales explain the same few values: the other explanation is tried anew
+        # noise and short lengthscales explain few values alike: a fit from default ones may find the other
         best = max(best, Candidate(frame, threshold, data, *fit(data, None, 2 * iterations)))
     turn, rest = divmod(n // settings.batch, 2 if n < 80 else 4)
     warm = psi is not None and not final
@@ -149,7 +147,7 @@ def selected(
 
 
 def alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Frame, float]]:
-    """All other pairs of a frame that the correlations allow and a threshold."""
+    """All other pairs of a frame, along the axes or turned to the correlations, and a threshold."""
     frames, dimension = [frame], len(frame.shift)
     if state.mean is not None and state.covariance is not None:
         kind = alternative(state.mean, state.covariance, frame, state.within)
@@ -159,9 +157,9 @@ def alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Fra
 
 
 def evaluated_box(data: Data) -> Box:
-    """The box around the evaluations that are not hopelessly deep, or else around the 2 D + 2 best.
+    """The box around the evaluations within the threshold of noise shaping, at least the 2 D + 2 best.
 
-    An evaluation far outside must not widen the region of the next ones.
+    An evaluation of very low density far outside must not widen the region of the next evaluations.
     """
     dimension = data.points.shape[1]
     depth = data.top - data.values

@@ -2,25 +2,25 @@
 
 Where log p is that of a Gaussian in the coordinates y of :mod:`scaling`, its gradient in y is affine in y
 at any points. For a coordinate j with the prior scale E_i = exp(b (x_ik - o)), and a likelihood term that is
-quadratic in x_j beside it,
+quadratic in x_j added to it,
 
     E_i g_ij = -lambda (x_ij - c_j - a_j^T x_i) / E_i + E_i (alpha + beta x_ij),
 
 where g_ij is the derivative in x_j at point i, and a_j has entries for the coordinates that are not scaled.
 For given b this is a linear regression. The map's rho is -beta / lambda, its nu is alpha / lambda; both are
-zero where gradients are as affine without them. The rate b is that of least mean r_i^2, where each residual
-is divided by the size of the two sides,
+set to zero where the gradients are as close to affine without them. The rate b is the one of least mean
+r_i^2, where each residual is divided by the size of the two sides,
 
     r_i = (left_i - right_i) / (left_i^2 + right_i^2 + lambda)^1/2,
 
 so that points far out count as much as others. Matching gradients is score matching (Hyvarinen 2005); unlike
-a fit to draws (:func:`scaling.proposed`) it needs no draws of the posterior. The climb with which a run with
-gradients begins is enough: on funnels and the centred eight schools its 18 to 40 points give the map to three
-digits.
+a fit to draws (:func:`scaling.proposed`) it needs no draws of the posterior. The points of the climb with
+which a run with gradients begins suffice: on funnels and the centred eight schools its 18 to 40 points
+determine the map to three digits.
 
-Which coordinates are scaled is decided by the regressions of all gradients in y on y (`_misfit`): in the
-centred eight schools the conditional scale of the common mean depends on their standard deviation too, but
-the map that scales the effects about the mean makes all gradients affine.
+Which coordinates are scaled is decided by the regressions of all gradients in y on y (`_misfit`). In the
+centred eight schools the conditional scale of the common mean depends on the standard deviation of the
+effects too, but the map that scales only the effects, about the common mean, makes all gradients affine.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from gp.linalg import ridge_regressions
 
 @dataclass(frozen=True, eq=False)
 class FittedScaling:
-    """A map by which gradients become affine, and a Gaussian in y whose gradients are near.
+    """A map by which gradients become affine, and a Gaussian in y with about those gradients.
 
     Attributes
     ----------
-    x, gradients : (n, D), points and gradients that it was fitted to.
-    mean : (D,). covariance : (D, D), in y.
+    x, gradients : (n, D), points and gradients to which the map was fitted.
+    mean : (D,). covariance : (D, D); of the Gaussian in y.
     """
 
     scaling: Scaling
@@ -52,14 +52,14 @@ class FittedScaling:
     covariance: np.ndarray
 
     def better_than(self, other: Scaling | None) -> bool:
-        """Whether gradients are clearly more affine than with another map, or with none."""
+        """Whether gradients are clearly closer to affine than with another map, or with none."""
         ours, theirs = (_misfit(one, self.x, self.gradients) for one in (self.scaling, other))
         return ours < theirs - GRADIENT_SCALINGS.better
 
 
 @dataclass(frozen=True, eq=False)
 class _Map:
-    """A map, and the variances (D,) of the coordinates it scales, given the others, in y; NaN of others."""
+    """A map, and in y the conditional variances (D,) of the coordinates that it scales; NaN elsewhere."""
 
     scaling: Scaling
     variances: np.ndarray
@@ -92,7 +92,7 @@ def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
 def _gaussian(y: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variances (D,) of independent Gaussians, from gradients -(y - mean) / variance at y (n, D).
 
-    Those of the plausible box for coordinates whose gradients are not affine in them.
+    A coordinate whose derivatives are not affine in it gets the mean and variance of the plausible box.
     """
     middle, sd = y.mean(0), y.std(0)
     z = (y - middle) / sd
@@ -132,7 +132,7 @@ def _rates() -> np.ndarray:
 
 
 def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> _Map | None:
-    """The best map led by k: from that which scales ``scaled``, one coordinate more or less at a time."""
+    """The best map led by k that is found from ``scaled`` by adding or leaving out a coordinate at a time."""
     best, least = _map(x, gradients, k, scaled)
     none = _misfit(None, x, gradients)
     if least > none - GRADIENT_SCALINGS.at_first * len(scaled):
@@ -192,11 +192,10 @@ def _finer(
 def _by_rates(
     z: np.ndarray, slopes: np.ndarray, k: int, targets: np.ndarray, kept: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean r^2 (p, q) of the derivatives in p targets at q rates, and weights (p, q, 4 + kept).
+    """Regressions of the derivatives in p targets at q rates: mean r^2 (p, q), and weights (p, q, 4 + kept).
 
-    Of z_j / E, 1 / E, z_kept / E, E z_j and E.
-
-    Infinite where lambda is not positive.
+    The regressors are z_j / E, 1 / E, z_kept / E, E z_j and E. The mean is infinite where lambda is not
+    positive.
     """
     e = np.exp(np.clip(rates[:, None] * z[:, k], -30.0, 30.0))[None, :, :, None]
     left = slopes.T[targets][:, None] * e[..., 0]
@@ -211,7 +210,7 @@ def _by_rates(
 def _regressed(left: np.ndarray, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Regressions of left (..., n) on design (..., n, r): mean r^2 (...,) and weights (..., r).
 
-    By iteratively reweighted least squares, with the size of both sides.
+    They are computed by iteratively reweighted least squares, as r divides by the size of both sides.
     """
     root = 1.0 / np.sqrt(1.0 + np.square(left))
     for _ in range(GRADIENT_SCALINGS.rounds):
@@ -223,7 +222,7 @@ def _regressed(left: np.ndarray, design: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _misfit(scaling: Scaling | None, x: np.ndarray, gradients: np.ndarray) -> float:
-    """How far the gradients in y are from affine: half the log of the mean r^2, over all coordinates."""
+    """How far the gradients in y are from affine: half the log of the mean r^2, summed over coordinates."""
     y, slopes = x, gradients
     if scaling is not None:
         y = scaling.into(x)
@@ -235,6 +234,6 @@ def _misfit(scaling: Scaling | None, x: np.ndarray, gradients: np.ndarray) -> fl
 
 
 def _logs(losses: np.ndarray) -> np.ndarray:
-    """Half of their logarithms; below a floor they are alike, as an exact fit would outweigh all others."""
+    """Half the logarithms of losses, with a floor, so that no exact fit outweighs all other coordinates."""
     found: np.ndarray = 0.5 * np.log(np.minimum(losses, 2.0) + GRADIENT_SCALINGS.floor)
     return found

@@ -1,10 +1,10 @@
 """Draws beyond the reach of q, where the posterior may go on.
 
     q and q widened           the draws of the correction
-    q widened four times      draws further away, where something is known of f
-    Gaussians at some         further draws, where the surrogate is high or unsure
+    q widened four times      draws further away
+    Gaussians at some         further draws, where f is high or little known
       of all these
-    pool                      all of them, weighed by the mixture of the three proposals
+    pool                      the draws of all three, weighed by the mixture of the three proposals
 
 Draws of q end where its components do. For a thin curved posterior they do not reach beyond the evaluations
 made so far, although the surrogate predicts how the posterior continues, and the next evaluations have to be
@@ -35,10 +35,10 @@ class PooledDraws:
     Attributes
     ----------
     u : (M, D), in the frame. whitened : (N, M), W k of f there.
-    mean, variance : (M,), of f there; what the mean claims above the highest value is bounded.
+    mean, variance : (M,), of f there; the excess of the mean over the highest value is bounded.
     log_proposal : (M,), of the mixture of all proposals. log_plain : (M,), of q and q widened. log_q : (M,).
     feasible : (M,), the probability that the log joint can be evaluated there.
-    count : of all draws, those that were not kept among them.
+    count : number of all draws, including those that were not kept.
     """
 
     u: np.ndarray
@@ -61,7 +61,7 @@ class PooledDraws:
         )  # fmt: skip
 
     def left_open(self, log_evidence: float, top: float) -> float:
-        """Nats by which the evidence would be larger, were f one sd higher where it is hardly known.
+        """Nats by which the log evidence would be larger, were f one sd higher where its sd exceeds one nat.
 
         Parameters
         ----------
@@ -84,14 +84,14 @@ class _Draws:
 
     @classmethod
     def known(cls, surrogate: Surrogate, u: np.ndarray) -> _Draws:
-        """Those of the points (m, D) where something is known of f."""
+        """Those of the points (m, D) at which the sd of f is below `ReachSettings.known`."""
         whitened = surrogate.whitened(u)
         mean, variance = surrogate.moments(u, whitened)
         known = variance < REACH.known**2
         return cls(u[known], whitened[:, known], mean[known], variance[known])
 
     def joined(self, other: _Draws) -> _Draws:
-        """Both."""
+        """The draws of both."""
         return _Draws(
             np.concatenate([self.u, other.u]),
             np.concatenate([self.whitened, other.whitened], axis=1),
@@ -103,7 +103,7 @@ class _Draws:
 def pool_of(
     surrogate: Surrogate, q: DiagonalMixture, found: Correction, seed: int, feasible: Feasibility
 ) -> PooledDraws:
-    """Return the draws of a correction with q's proposal, and those beyond.
+    """Return the draws of a correction by q's proposal, and draws beyond the reach of q.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def pool_of(
 def _local(
     q: DiagonalMixture, plain: DiagonalMixture, draws: _Draws, top: float, seed: int
 ) -> DiagonalMixture:
-    """Gaussians of the scales of q's components at some of the draws, where f is high or not known.
+    """Gaussians of the scales of q's components, at some of the draws where f is high or little known.
 
     They are chosen by the integrand of the interquantile range (:mod:`next_points`).
     """

@@ -9,17 +9,17 @@ coordinate k. With y instead of x,
     s_j^-2 = E_j^-2 + rho_j,     m_j = s_j^2 (A_j / E_j^2 + nu_j),
 
 where a_j has entries for coordinates of the first kind only. B_j is A_j, or c_j where y_j is to be
-independent of them. With rho and nu zero, x_j is at a distance from A_j that is proportional to E_j. In the
-eight schools, centred, k is the logarithm of their standard deviation and A_j their mean. rho and nu are
-what a quadratic log likelihood of x_j contributes to the precision and to the gradient, over the precision
-at E_j = 1: with the right ones the effects are independent and normal in y, whatever k and their mean are,
-neither centred nor non-centred (Papaspiliopoulos, Roberts and Skold 2007). The map is triangular, log |det
-dx / dy| = sum_j log s_j.
+independent of the coordinates of the first kind. With rho and nu zero, x_j is at a distance from A_j that is
+proportional to E_j. In the centred eight schools, y_k is the logarithm of the effects' standard deviation and
+A_j their mean. rho and nu are what a quadratic log likelihood of x_j contributes to the precision and to the
+gradient, divided by the precision at E_j = 1. With the right rho and nu the effects are independent and
+normal in y, whatever y_k and their mean are: this lies between the centred and the non-centred form
+(Papaspiliopoulos, Roberts and Skold 2007). The map is triangular, log |det dx / dy| = sum_j log s_j.
 
-The parameters are those of a regression on draws of the posterior as it is known: of x_j on the coordinates
-that are not scaled, with a variance that is log-linear in x_k, by maximum likelihood (`proposed`; rho and nu
-are zero). The map is used where the evidence of the evaluations is higher with it (:mod:`learning`). From
-gradients see :mod:`gradient_scaling`.
+The parameters are found by maximum likelihood from draws of the present posterior: a regression of x_j on the
+coordinates that are not scaled, with a variance that is log-linear in x_k (`proposed`; rho and nu are zero).
+The map is used where the evidence of the evaluations is higher with it (:mod:`learning`).
+:mod:`gradient_scaling` fits the map to gradients instead.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class Scaling:
 
     Attributes
     ----------
-    leading : k. origin : o, where nothing is scaled.
+    leading : k. origin : o, the value of y_k at which nothing is scaled.
     rates : (D,), b, zero for k and for coordinates that are not scaled.
-    centres : (D,), c. slopes : (D, D), a_j in rows; zero in rows that are not scaled, columns that are.
+    centres : (D,), c. slopes : (D, D), a_j in rows; zero in the rows of coordinates that are not scaled and
+        in the columns of those that are.
     precisions, pulls : (D,), rho, not negative, and nu; zero for coordinates that are not scaled.
     sheared : whether B is c; if not, it is A.
     """
@@ -62,7 +63,7 @@ class Scaling:
 
     def into(self, x: np.ndarray) -> np.ndarray:
         """Return y (m, D) of x (m, D)."""
-        at = self._at(x)  # only what is not scaled enters
+        at = self._at(x)  # depends on the coordinates that are not scaled, which x and y share
         found: np.ndarray = np.where(self.rates != 0.0, at.base + (x - at.middle) / at.scale, x)
         return found
 
@@ -126,7 +127,7 @@ class _Terms:
 
 
 def unlike(one: Scaling | None, other: Scaling | None, x: np.ndarray) -> float:
-    """How far two maps are apart: sd over x (m, D) of the logarithm by which their scales differ, at most."""
+    """The largest sd, over points x (m, D), of the logarithm of the ratio of two maps' scales."""
     logs = np.zeros((2, *x.shape))
     for row, scaling in zip(logs, (one, other), strict=True):
         if scaling is not None:
@@ -135,7 +136,7 @@ def unlike(one: Scaling | None, other: Scaling | None, x: np.ndarray) -> float:
 
 
 def proposed(x: np.ndarray) -> Scaling | None:
-    """The map by which the scales of draws x (m, D) become constant; None where they are nearly so."""
+    """The map by which the scales of draws x (m, D) become constant; None where they nearly are."""
     dimension = x.shape[1]
     sd = x.std(0)
     if dimension < 2 or not (np.isfinite(sd).all() and sd.min() > 0.0):
@@ -163,10 +164,11 @@ def proposed(x: np.ndarray) -> Scaling | None:
 def _fitted(
     targets: np.ndarray, leading: np.ndarray, others: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Targets (p, m) ~ N(w^T (1, others), exp(2 (a + b leading))): gain over b = 0 in nats a draw, b, w.
+    """Fit targets (p, m) ~ N(w^T (1, others), exp(2 (a + b leading))), each target for itself.
 
-    Newton's method in (a, b), whose negative log likelihood is convex, in turn with weighted least squares;
-    for all targets at once, (p,), (p,) and (p, 1 + others). LinAlgError where a curvature is not positive.
+    Returns the gain over b = 0 in nats a draw (p,), b (p,) and w (p, 1 + others). Newton's method in (a, b),
+    in which the negative log likelihood is convex, alternates with weighted least squares for w. Raises
+    LinAlgError where a curvature is not positive.
     """
     count, draws = targets.shape
     ones = np.ones((draws, 1))
