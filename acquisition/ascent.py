@@ -115,7 +115,7 @@ def _directions(state: _State, lower: np.ndarray, upper: np.ndarray) -> np.ndarr
         g = np.where(outside, 0.0, g)
     direction = (state.hessians @ g[:, :, None])[:, :, 0]
     if held:
-        # with coordinates held the direction may point downhill, their gradient does not
+        # the direction may point downhill once coordinates are held; the gradient with zeros there does not
         direction = np.where(outside, 0.0, direction)
         downhill = _dot(direction, g) <= 0
         direction = np.where(downhill[:, None], g, direction)
@@ -138,7 +138,7 @@ def _learn(state: _State, gained: np.ndarray, step: np.ndarray, change: np.ndarr
         step, change = (np.where(learnt[:, None], part, 0.0) for part in (step, change))
     guessed = learnt & state.fresh
     if guessed.any():
-        # the curvature along the first step is a better guess of the others than the step's length
+        # the first scale of the inverse Hessian is the curvature along the first step, not the step's length
         scale = np.where(guessed, curvature / np.maximum(square, np.finfo(float).tiny), 1.0)
         ones = np.eye(step.shape[1]) * scale[:, None, None]
         state.hessians = np.where(guessed[:, None, None], ones, state.hessians)

@@ -60,7 +60,7 @@ class ConditionedPool:
 
     def explained(self, index: int) -> Array:
         """Return s_j / sqrt(v_j + tau_j), (F,); squares of what observing j explains."""
-        assert self.signals is not None  # asked for only where there are quantities of interest
+        assert self.signals is not None  # read only where there are quantities of interest
         return self.signals[index] / self.predictive_variance[index] ** 0.5
 
     def given(self, index: int) -> ConditionedPool:
@@ -69,7 +69,7 @@ class ConditionedPool:
         row = self.columns(index)
         if self.rows is not None:
             row = row - self.rows[:, index] @ self.rows
-        # cov(f, f_j)^2 <= var f var f_j: what exceeds it is rounding, and would grow from choice to choice
+        # cov(f, f_j)^2 <= var f var f_j: an excess is rounding, and would grow from choice to choice
         bound = xp.sqrt(at_least(self.variance, 0.0))
         row = xp.minimum(xp.maximum(row / self.predictive_variance[index] ** 0.5, -bound), bound)
         signals = self.signals
@@ -81,7 +81,7 @@ class ConditionedPool:
 
 def variance_reduction(state: ConditionedPool) -> Array:
     """Return by how much observing each candidate lowers the sum of the F variances, (N,)."""
-    assert state.signals is not None  # asked for only where there are quantities of interest
+    assert state.signals is not None  # read only where there are quantities of interest
     return (state.signals**2).sum(1) / state.predictive_variance
 
 

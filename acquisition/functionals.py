@@ -53,7 +53,7 @@ class Candidates:
             state = state.given(number)
         if state.rows is None:
             return self
-        assert state.signals is not None  # those of the functionals
+        assert state.signals is not None  # signals of the functionals
         rows, left = np.asarray(state.rows), np.asarray(state.rows)[:, first:]
 
         def columns(which: Any) -> np.ndarray:
@@ -93,14 +93,14 @@ def _blocks(state: ConditionedPool, own: np.ndarray, n: int, noise: float) -> li
     count, block = own.shape[:2]
     chosen: list[int] = []
     for _ in range(n):
-        assert state.signals is not None  # those of the functionals
+        assert state.signals is not None  # signals of the functionals
         parts = state.signals.reshape(count, block, -1)
         gains = np.einsum("cbf,cbf->c", parts, np.linalg.solve(own + noise * np.eye(block), parts))
         gains[chosen] = -np.inf
         chosen.append(int(np.argmax(gains)))
         for number in range(chosen[-1] * block, (chosen[-1] + 1) * block):
             state = state.given(number)
-            assert state.rows is not None  # one has just been added
+            assert state.rows is not None  # a row has just been added
             row = state.rows[-1].reshape(count, block)
             own = own - row[:, :, None] * row[:, None, :]
     return chosen

@@ -108,7 +108,7 @@ def refine_jointly(
         try:
             gain, slope = _gain(predictor, targets, x)
         except NotPositiveDefiniteError:
-            # nodes so close, or so far out, that rounding is all there is: the line search turns back
+            # nodes so close together, or so far out, that rounding decides: the line search steps back
             return float(np.log(total)), np.zeros(flat.shape)
         left = max(total - gain, _RESOLUTION * total)
         return float(np.log(left)), (-slope @ domain.map.scale).reshape(-1) / left

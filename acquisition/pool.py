@@ -129,7 +129,7 @@ class Pool:
         """Return the pool once f is observed at point ``index``; without ``y``, at its posterior mean."""
         xp = namespace(self.points)
         before, after = self._conditioned, self._conditioned.given(index)
-        assert after.rows is not None  # one has just been added
+        assert after.rows is not None  # a row has just been added
         row, root = after.rows[-1, :], xp.sqrt(before.predictive_variance[index])
         is_open = self.open.copy()
         is_open[index] = False

@@ -159,7 +159,7 @@ def _eigenfunctions(
     cross = to_numpy(posterior.covariance(points, at)).astype(float)
     gram = cross[chosen]
     values, vectors = eigh((gram + gram.T) / 2, subset_by_index=[number - max(count, 1), number - 1])
-    # directions that rounding made are no functions to integrate
+    # directions with eigenvalues of rounding size are left out
     real = values > number * np.finfo(float).eps * max(values[-1], 0.0)
     keep = np.flatnonzero(real)[::-1][:count]
     features = cross @ (vectors[:, keep] / np.sqrt(values[keep]))
@@ -203,7 +203,7 @@ def _downhill(basis: np.ndarray, cost: np.ndarray) -> np.ndarray:
     """A direction v in the basis with v . cost >= 0, so that w - t v costs no more; has a v_i > 0."""
     projected = basis.T @ cost
     steepest: np.ndarray = basis @ projected
-    # orthogonal to constants, so it has both signs unless it is rounding
+    # the projected cost is orthogonal to constants, so it has both signs unless it is rounding
     if np.abs(projected).max() > 1e-12 * np.abs(cost).max(initial=0.0) and steepest.max() > 0:
         return steepest
     direction: np.ndarray = basis[:, 0]

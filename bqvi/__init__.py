@@ -1,6 +1,7 @@
 """Bayesian quadrature and Gaussian processes for estimating ELBOs and their gradients."""
 
-import bqvi._siblings  # before whatever may stand in the place of a sibling  # noqa: F401
+# before the imports of gp and acquisition: other packages of these names may be installed
+import bqvi._siblings  # noqa: F401
 from bqvi import adapters, families, gradients, inference, models, quadrature
 from bqvi.calls import EvaluationError
 from bqvi.inference import (

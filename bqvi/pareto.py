@@ -114,7 +114,7 @@ def psis(log_weights: np.ndarray) -> Smoothed:
         return Smoothed(logs - logsumexp(logs), math.inf)
     order = np.argsort(logs)
     tail = order[-size:]
-    # The smallest positive number keeps a threshold of weight zero finite.
+    # The smallest positive number keeps the logarithm finite where the threshold has weight zero.
     threshold = max(float(logs[order[-size - 1]]), math.log(np.finfo(float).tiny))
     above = np.exp(logs[tail]) - math.exp(threshold)
     spread = above[above > 1e-12]

@@ -83,7 +83,7 @@ def shown(value: object) -> str:
 
 def require_positive(name: str, value: Array) -> None:
     """Raise ValueError unless ``value``, a number or (D,), is finite and positive throughout."""
-    if type(value) is float and 0.0 < value < inf:  # in fits, a kernel is made anew at every step
+    if type(value) is float and 0.0 < value < inf:  # a short path: a fit makes its kernel anew at every step
         return
     host = to_numpy(value)
     if host.ndim > 1:

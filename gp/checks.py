@@ -67,7 +67,7 @@ def as_noise(noise: Array | None, size: int, like: Array) -> Array:
     if not bool(xp.all(xp.isfinite(values) & (values >= 0))):
         raise ValueError(f"noise = {noise!r}: give variances, finite and not negative")
     largest = float(namespace(like).finfo(like.dtype).max)
-    if np.any(np.asarray(to_numpy(values), float) > largest):  # a float32 has no larger one to compare with
+    if np.any(np.asarray(to_numpy(values), float) > largest):  # for float32 this is the largest finite number
         raise ValueError(f"noise = {noise!r}: give variances below {largest:.4g}, the largest {like.dtype}")
     return noise
 

@@ -169,7 +169,8 @@ class Evidence:
         if not self.whitened_basis.shape[1]:
             return self._inverse
         solved = self.factor.solve(self.whitened_basis, transposed=True)
-        if solved.shape[1] == 1:  # the usual constant; a solve of one equation takes longer than all the rest
+        # the usual case, a constant: solving a single equation takes longer than the rest
+        if solved.shape[1] == 1:
             found: np.ndarray = self._inverse - (solved / self._triangle**2) @ solved.T
             return found
         root = np.linalg.solve(self._triangle.T, solved.T)
@@ -283,7 +284,7 @@ class LogPosterior:
         before = diagonal.copy()
         diagonal += self._noise(psi)
         factor = self.factor(matrix)
-        diagonal[:] = before  # the pull-back may read the matrix
+        diagonal[:] = before  # restored, as the pull-back may read the matrix
         return Evidence.of(factor, self.targets, self.basis, self.convention)
 
     def _gradient(self, found: Evidence, pullback: Pullback, psi: np.ndarray) -> np.ndarray:

@@ -251,15 +251,15 @@ def inverse(factor: Factor) -> Any:
     """Return (C C^T)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
     lower, _ = lapack("potri", factor.lower.dtype)(factor.lower, lower=1)
     if len(lower) <= _SMALL:
-        whole = lower + lower.T  # above the diagonal are zeros
+        whole = lower + lower.T  # the part above the diagonal is zero
         whole.reshape(-1)[:: len(lower) + 1] *= 0.5
         return whole
-    for start in range(0, len(lower), _BLOCK):  # mirrored block by block: no second matrix
+    for start in range(0, len(lower), _BLOCK):  # block by block, so that no second matrix is made
         stop = start + _BLOCK
         corner = lower[start:stop, start:stop]
         corner += np.tril(corner, -1).T
         lower[start:stop, stop:] = lower[stop:, start:stop].T
-    return lower.T  # in the order of rows, as what it is multiplied with
+    return lower.T  # in row order, as the matrices that it is multiplied with
 
 
 def least_squares(columns: Any, targets: Any) -> tuple[Any, Any]:

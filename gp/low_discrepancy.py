@@ -40,7 +40,7 @@ def scrambled_sobol(dimension: int, n: int, seed: int | np.random.Generator) -> 
     bits = rng.integers(2, size=(dimension, _BITS), dtype=np.uint32)
     shift: np.ndarray = bits @ (np.uint32(1) << np.arange(_BITS, dtype=np.uint32))
     mixing = np.tril(rng.integers(2, size=(dimension, _BITS, _BITS), dtype=np.uint32), -1)
-    digits = (mixing + np.eye(_BITS)) @ _digits(dimension)  # exact: sums of at most 30 ones
+    digits = (mixing + np.eye(_BITS)) @ _digits(dimension)  # exact, as the sums have at most 30 ones
     return _points(_numbers(digits.astype(np.uint32) & np.uint32(1)), shift, n)
 
 

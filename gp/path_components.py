@@ -119,7 +119,7 @@ class Noise:
 
 def _standard_normal_of(x: Any, key: int) -> Any:
     """Return a standard normal number for each point x (m, D), (m,): always the same for the same."""
-    bits = (np.asarray(x, dtype=np.float64) + 0.0).view(np.uint64)  # + 0: minus zero is zero
+    bits = (np.asarray(x, dtype=np.float64) + 0.0).view(np.uint64)  # adding 0 makes minus zero zero
     hashed = np.full(len(bits), key, dtype=np.uint64)
     for column in bits.T:
         hashed = _mixed((hashed ^ column) + _GOLDEN)

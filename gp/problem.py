@@ -147,7 +147,8 @@ def solve_with_gradient(problem: EvidenceProblem, vector: np.ndarray) -> tuple[S
     gram, pullback = problem.gram(kernel)
     found = _evidence(problem, gram, mean, noise)
     weights = found.matrix_gradient()
-    if found.factor.jitter > 0:  # it is a fraction of variances, which depend on the parameters as well
+    # the jitter is a fraction of variances, which depend on the parameters as well
+    if found.factor.jitter > 0:
         np.einsum("ii->i", weights)[:] *= 1 + found.factor.jitter
     parts = [
         pullback(weights),
@@ -182,7 +183,7 @@ def _evidence(problem: EvidenceProblem, gram: np.ndarray, mean: Mean, noise: Any
     diagonal = gram[index, index]
     gram[index, index] += noise if np.ndim(noise) == 1 else noise * problem.noisy
     factor = cholesky(gram, jitter=problem.jitter)
-    gram[index, index] = diagonal  # the pull-back still reads it
+    gram[index, index] = diagonal  # restored, as the pull-back reads the matrix
     basis = mean_basis(mean, problem.observed)
     offset = problem.observed.apply(mean.with_coefficients(np.zeros(basis.shape[1])))
     convention: Convention = "profiled" if problem.profiled else "known"

@@ -59,7 +59,7 @@ def smallest_eigenvalue(lower: Array, scale: Array) -> float:
     xp = namespace(lower, scale)
     weights = xp.sqrt(scale)
     places = xp.arange(scale.shape[0], dtype=lower.dtype, device=lower.device)
-    start = xp.cos(places**2)  # along no direction in particular, and the same every time
+    start = xp.cos(places**2)  # a fixed direction that is not special for any matrix
     inverse_times = weights * solve_lower(lower, solve_lower(lower, weights * start), transposed=True)
     half = solve_lower(lower, weights * inverse_times)
     return float(inverse_times @ inverse_times) / float(half @ half)

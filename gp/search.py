@@ -59,7 +59,7 @@ class Expansion:
     @cached_property
     def curvature(self) -> np.ndarray:
         """(P, P), where there is one."""
-        assert self.bend is not None  # who asks looks at ``bend`` first
+        assert self.bend is not None  # callers check `bend` first
         return self.bend()
 
 
@@ -258,7 +258,7 @@ def _newton_step(
     if not held.any():
         return _solved(curvature, gradient)
     step, free = np.zeros_like(psi), ~held
-    if not free.any():  # LAPACK solves no system of no equations
+    if not free.any():  # LAPACK refuses a system without equations
         return step
     step[free] = _solved(curvature[np.ix_(free, free)], gradient[free])
     return step

@@ -239,7 +239,7 @@ def _drawn(measure: Measure, seed: int) -> Any:
 def _agree(replications: Any, wanted: Any, message: str) -> None:
     values, wanted = np.asarray(replications), np.asarray(wanted)
     error = values.std(0, ddof=1) / np.sqrt(len(values))
-    # rounding is what is left where a rule is exact
+    # an exact rule differs by rounding
     allowed = _SIGMAS * error + 1e-12 * np.maximum(1.0, np.abs(wanted))
     gap = np.abs(values.mean(0) - wanted)
     require(bool(np.all(gap <= allowed)), f"{message}: off by {np.max(gap):.3g}")

@@ -62,7 +62,7 @@ class _Thread(threading.local):
     def limit(self) -> None:
         """One thread for everything that this thread may set."""
         self.sets_blas = self.sets_blas or _BLAS.acquire(blocking=False)
-        # Torch first: it sets OpenMP's number with its own, and numbers of libraries linked into it.
+        # Torch first, as it sets OpenMP's number of threads too, and those of libraries linked into it.
         torch = sys.modules.get("torch")
         self.torch = torch.get_num_threads() if hasattr(torch, "get_num_threads") else 1  # type: ignore[union-attr]
         if self.torch > 1:

@@ -77,7 +77,7 @@ def _sorted_targets(observed: Functional, y: np.ndarray, inputs: np.ndarray) -> 
 def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     largest = np.abs(values).max(axis=0)
     size = np.where(largest > 0, largest, 1.0)
-    spread = (values / size).std(axis=0)  # sizes of 1e200 have no squares
+    spread = (values / size).std(axis=0)  # divided by their size first, as the squares of 1e200 overflow
     varies = spread > _CONSTANT
     return np.where(varies, spread, 1.0) * size, varies
 

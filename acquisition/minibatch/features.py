@@ -199,7 +199,7 @@ def _new_columns(
     pivots = proposed[accepted]
     table = np.empty((len(x), len(pivots)))
     step = max(1, (1 << 18) // len(pivots))
-    for start in range(0, len(x), step):  # temporaries that fit the cache
+    for start in range(0, len(x), step):  # blocks whose temporary arrays fit the cache
         rows = slice(start, start + step)
         part = np.asarray(kernel(x[rows], x[pivots])) - phi[rows] @ phi[pivots].T
         table[rows] = scipy.linalg.solve_triangular(factor, part.T, lower=True, check_finite=False).T

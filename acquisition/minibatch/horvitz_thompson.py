@@ -59,7 +59,7 @@ def inclusion(bound: np.ndarray, size: int) -> np.ndarray:
     if size == len(bound):
         return np.ones(len(bound))
     certain = np.zeros(len(bound), bool)
-    while True:  # at most S rounds: each makes one more datum certain
+    while True:  # at most S rounds, as each makes one more datum certain
         rest = bound[~certain].sum()
         pi = np.where(certain, 1.0, bound * ((size - certain.sum()) / rest))
         over = pi > 1.0

@@ -57,7 +57,7 @@ class Coefficients:
         both = np.hstack([cross, gradients - design @ table.T])
         solved = scipy.linalg.solve_triangular(factor, both, lower=True, check_finite=False)
         half, errors = np.split(solved, [len(prior)], axis=1)
-        # of the form A^T A, so the covariance stays symmetric to the last bit
+        # subtracting a matrix of the form A^T A keeps the covariance exactly symmetric
         return Coefficients((table + errors.T @ half).ravel(), prior - half.T @ half)
 
 

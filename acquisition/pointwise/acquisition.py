@@ -82,7 +82,7 @@ class Acquisition:
         """
         predictor = replace(self.predictor, posterior=posterior)
         if predictor.targets is not None:
-            assert isinstance(self.criterion, Informative)  # it was bound with targets
+            assert isinstance(self.criterion, Informative)  # `bind` was given targets
             targets = predictor.targets.given(posterior)
             combination = self.criterion.combination(targets)
             predictor = replace(predictor, targets=targets, combination=combination)

@@ -61,7 +61,7 @@ class Predictor:
     @cached_property
     def solved_targets(self) -> Array:
         """C^-1 Z R, (n, r)."""
-        assert self.targets is not None  # asked for only where there are targets
+        assert self.targets is not None  # read only where there are targets
         return self.posterior.factor.solve(self.targets.observed @ self.combination)
 
     @cached_property
@@ -95,7 +95,7 @@ class Predictor:
             through = through - 2 * at.half * partials.variance
             pulled = pulled + partials.variance[:, None] * diagonal_gradient(posterior.kernel, x)
         if partials.signals is not None:
-            assert self.targets is not None  # the score depends on them
+            assert self.targets is not None  # only criteria that depend on targets have such a score
             through = through - self.solved_targets @ partials.signals.T
             weights = partials.signals @ self.combination.T
             pulled = pulled + self.targets.contracted_gradient(x, weights)

@@ -123,7 +123,7 @@ class MutualInformation:
         xp, inner = namespace(at.variance), _partials_of_log(at)
         correlation = _correlation(at)
         factor = correlation / ((correlation - 1) * xp.log1p(-correlation))
-        assert inner.signals is not None  # they are what it is made of
+        assert inner.signals is not None  # the criterion is computed from signals
         return Partials(variance=factor * inner.variance, signals=factor[:, None] * inner.signals)
 
 

@@ -215,9 +215,10 @@ class _Sites:
             sites = numpyro.handlers.trace(seeded).get_trace(*self.args, **self.kwargs)
             return {name: sites[name]["value"] for name in self.layout.shapes}
 
-        try:  # compiled, so that what no draw depends on is left out: likelihoods with their simulators
+        # compiled, so that what no draw depends on, such as simulators in the likelihood, is not computed
+        try:
             draws = jax.jit(jax.vmap(one))(jax.random.split(key, n))
-        except NotImplementedError:  # of an improper prior
+        except NotImplementedError:  # NumPyro cannot draw from an improper prior
             return None
         free = jax.jit(jax.vmap(self._unconstrain))(draws)
         return np.concatenate([np.asarray(free[name]).reshape(n, -1) for name in self.layout.shapes], axis=1)

@@ -165,7 +165,7 @@ def _prior_box(model: Any, layout: VectorLayout, seed: int) -> tuple[np.ndarray,
         drawn = make_initial_point_fn(model=model, overrides=dict.fromkeys(model.free_RVs, "prior"))
         rng = np.random.default_rng(seed)
         draws = [layout.joined(drawn(int(rng.integers(2**31)))) for _ in range(_PRIOR_DRAWS)]
-    except NotImplementedError:  # of a flat prior
+    except NotImplementedError:  # PyMC cannot draw from a flat prior
         return None
     return box_of_draws(np.array(draws))
 

@@ -118,7 +118,7 @@ def _built(code: str) -> Any:
         _translated(code)
         with concurrent.futures.ThreadPoolExecutor(
             1
-        ) as pool:  # in a notebook an event loop already runs in this thread
+        ) as pool:  # an own thread, as a notebook already runs an event loop in this one
             pool.submit(_build, code).result()
         return import_services_extension_module(name)
 

@@ -160,7 +160,7 @@ class CallBatch:
             raise EvaluationError(f"the {title} {_NO_GRAPH}", evaluations=made)
         if first and self._failure is not None and self._raised[self._kept].all():
             error = self._failure.error
-            assert error is not None  # what a failure is
+            assert error is not None  # a failure has an error
             told = f"{described(error)}, and raised at each of the {len(made)} first points"
             raise EvaluationError(
                 f"{self._who(self._failure)} {told}, of which one is {self.function.place(self.theta[0])}"

@@ -51,7 +51,7 @@ def differentiated(
 
 
 def _gradients(head: Any, leaf: Any) -> np.ndarray | None:
-    if head.numel() == len(leaf):  # of one output the sum need not enter the graph
+    if head.numel() == len(leaf):  # a single output needs no sum in the graph
         (found,) = torch.autograd.grad(head, leaf, torch.ones_like(head), allow_unused=True)
         return None if found is None else _array(found)[:, None, :]
     columns = head.reshape(len(leaf), -1)

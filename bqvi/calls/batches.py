@@ -40,11 +40,13 @@ def collect(
         elif callable(getattr(executor, "submit", None)):
             _submitted(call, rows, executor, enter)
         else:
-            several = getattr(executor, "imap", None)  # of pools whose `map` waits for the last
+            # multiprocessing pools return from `map` only when all rows are done
+            several = getattr(executor, "imap", None)
             _mapped((several if callable(several) else executor.map)(call, rows), rows, enter)
     except EvaluationError:
         raise
-    except Exception as failure:  # not the user's function, whose exceptions are in its answers
+    # an error of the pool; exceptions of the user's function are returned in its answers
+    except Exception as failure:
         raise executor_failed(failure) from failure
 
 
@@ -131,5 +133,5 @@ def _swept(futures: dict[Any, int], rows: Sequence[np.ndarray], enter: Enter, wa
     for future in begun:
         done = getattr(future, "done", None)
         if wait or (callable(done) and done()):
-            with contextlib.suppress(Exception):  # the first failure is the one to tell of
+            with contextlib.suppress(Exception):  # the first failure is the one that is reported
                 enter(futures[future], answers_of(future, rows[futures[future]]))

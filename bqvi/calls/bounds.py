@@ -147,7 +147,7 @@ def plausible_box(
     out_low, out_high = given_low.copy(), given_high.copy()
     for i, name in enumerate(names):
         a, b = float(low[i]), float(high[i])
-        if a == b:  # fixed: the interval has no meaning
+        if a == b:  # a fixed parameter has no plausible interval
             out_low[i] = out_high[i] = a
             continue
         p, q = _filled(name, a, b, float(given_low[i]), float(given_high[i]))
@@ -207,5 +207,5 @@ def _off_the_bounds(a: float, b: float, p: float, q: float) -> tuple[float, floa
     high = min(q, b - INTERVALS.margin * width) if math.isfinite(b) else q
     if low < high:
         return low, high
-    # An interval squeezed against a bound: a part of its own width will do.
+    # The interval is narrower than the margin: it is moved off the bound by a part of its own width.
     return p + INTERVALS.margin * (q - p) * (p == a), q - INTERVALS.margin * (q - p) * (q == b)

@@ -131,7 +131,7 @@ def _plain(function: Function, answers: Answers) -> bool:
         return False
     if callable(function.gradient) and answers.gradients is None:
         return False
-    largest = LARGEST if function.range.density else np.inf  # NaN is not below it
+    largest = LARGEST if function.range.density else np.inf  # the comparison is false for NaN
     numbers = (answers.values, answers.gradients)
     return all(x is None or bool((np.abs(x) < largest).all()) for x in numbers)
 
@@ -157,7 +157,7 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
             reasons = tuple(known or reason for known in answers.reasons)
             return replace(answers, gradients=missing, reasons=reasons, error=error)
         gradients = gradients_of(function, told, points, outputs)
-    assert gradients is not None  # those of autodiff or of one call
+    assert gradients is not None  # returned by autodiff, or with the values by the user's function
     largest = LARGEST if function.range.density else np.inf
     finite = (np.abs(gradients) < largest).all(axis=(1, 2))
     if not finite.all():
@@ -189,7 +189,7 @@ def weighted(function: Function, values: np.ndarray, points: np.ndarray) -> np.n
 
 def log_weights(function: Function, points: np.ndarray) -> np.ndarray:
     """Logarithms (n,) of the factor of a function that has one, at points (n, P)."""
-    assert function.log_weight is not None  # asked for only where there is one
+    assert function.log_weight is not None  # called only where there is a log weight
     return log_weights_of(run_user_code(function.log_weight, function.handed(points)), points)
 
 
@@ -198,7 +198,8 @@ def _without_refused(function: Function, answers: Answers, points: np.ndarray) -
         return answers
     bad, told, must = refused(function, answers.values)
     kept = ~bad
-    if not bad.any() and function.errors == "raise":  # the values are evaluations nevertheless
+    # an error about the gradient; the values count as evaluations
+    if not bad.any() and function.errors == "raise":
         bad = np.array([bool(reason) for reason in answers.reasons])
         told, must = "the gradient is not finite", "it has to be"
     if not bad.any():

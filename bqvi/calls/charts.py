@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from gp.arrays import Array
 
-_LARGEST_EXPONENT = 700.0  # e^700 is still a number
+_LARGEST_EXPONENT = 700.0  # e^700 is representable
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def bounded_exp(t: Array) -> Array:
 
 
 def _between(t: Array, a: Array, b: Array) -> Array:
-    near_a = a + (b - a) * ndtr(np.minimum(t, 0.0))  # from the nearer bound: nothing is lost beside it
+    near_a = a + (b - a) * ndtr(np.minimum(t, 0.0))  # the distance from the nearer bound keeps its digits
     return np.where(t < 0.0, near_a, b - (b - a) * ndtr(-np.maximum(t, 0.0)))
 
 

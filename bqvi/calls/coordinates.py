@@ -105,7 +105,7 @@ class Coordinates:
     @cached_property
     def _standard(self) -> tuple[np.ndarray, np.ndarray]:
         """Centre and half width (D,) of the plausible box in t."""
-        with np.errstate(divide="ignore", invalid="ignore"):  # `require_resolved` asks what came of it
+        with np.errstate(divide="ignore", invalid="ignore"):  # `require_resolved` checks the result
             low = self._apply("inverse", self.plausible_lower[self.free][None])[0]
             high = self._apply("inverse", self.plausible_upper[self.free][None])[0]
             return 0.5 * (low + high), 0.5 * (high - low)

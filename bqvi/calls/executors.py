@@ -94,7 +94,8 @@ def _applied(function: Callable[..., Any], *arguments: Any) -> Any:
 def require_workers(executor: Any, n_jobs: int) -> Any:
     """The executor to use, or None; TypeError or ValueError where one is not what it must be."""
     if executor is not None and callable(getattr(executor, "get_executor", None)):
-        executor = executor.get_executor(pure=False)  # the same noisy call twice is two calls
+        # pure=False: two equal calls of a noisy function are two evaluations
+        executor = executor.get_executor(pure=False)
     if executor is not None and not any(
         callable(getattr(executor, name, None)) for name in ("submit", "map")
     ):

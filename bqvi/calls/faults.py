@@ -57,7 +57,7 @@ class LostError(RuntimeError):
 
 def is_numerical(error: Exception) -> bool:
     """Whether ``error`` may be a matter of the point, not of the function's code or of the system."""
-    if isinstance(error, TimeoutError):  # an OSError by its class
+    if isinstance(error, TimeoutError):  # TimeoutError is a subclass of OSError
         return True
     if isinstance(error, _OF_THE_CODE + _OF_THE_SYSTEM) or type(error).__name__ in _NAMED:
         return False

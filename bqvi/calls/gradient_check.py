@@ -101,8 +101,8 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
     if len(points) < CHECK.fewest:
         return ""
     least = CHECK.large if nats else CHECK.large_share * np.ptp(values)
-    # a point far out makes all others near each other in its coordinate; the coordinates of a run are also
-    # compared as they are, in units of its plausible box
+    # A point far out in one coordinate makes all others near each other in its units. Differences are
+    # therefore also compared in the coordinates as they are, in units of the run's plausible box.
     both = [_between(_differences(points, values, gradients, scale), least) for scale in (1.0, None)]
     if any(
         len(one) < CHECK.fewest or bdtr(one.sum(), len(one), CHECK.consistent) > CHECK.chance for one in both

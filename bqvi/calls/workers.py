@@ -80,7 +80,7 @@ class Workers:
             done = callable(getattr(future, "done", None)) and future.done()
             cancelled = not done and callable(getattr(future, "cancel", None)) and future.cancel()
             if done or (wait and not cancelled):
-                with contextlib.suppress(Exception):  # the first failure is the one to tell of
+                with contextlib.suppress(Exception):  # the first failure is the one that is reported
                     self._enter(*entry, ledger)
 
     def _enter(self, future: Any, point: np.ndarray, row: np.ndarray, ledger: Ledger) -> None:

@@ -123,7 +123,7 @@ class Concentration:
 def _symmetric(level: float, size: int) -> float:
     """The a with psi(a) - psi(size a) = level, by Newton's method in 1 / a, in which it is nearly linear."""
     if size == 1:
-        return 1.0  # a simplex of one coordinate is a point: the likelihood does not depend on it
+        return 1.0  # a simplex with one vertex is a point, so the likelihood does not depend on alpha
     inverse = -(level + np.log(size)) / (1.0 - 1.0 / size)
     for _ in range(100):
         a = 1.0 / inverse

@@ -194,7 +194,7 @@ def _invert_mean(target: np.ndarray) -> np.ndarray:
     for _ in range(100):
         q = Dirichlet(alpha)
         (step,) = q.fisher_solve((target - q.expected_statistics[0],))
-        # a step of more than half of alpha is shortened, so alpha stays positive
+        # a step longer than half of alpha is shortened, so alpha stays positive
         damping = np.minimum(1.0, 0.5 / np.maximum(np.abs(step / alpha).max(-1, keepdims=True), 1e-300))
         alpha = alpha + damping * step
         if np.abs(step / alpha).max() < 1e-13:

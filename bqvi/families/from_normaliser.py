@@ -102,7 +102,7 @@ class FromNormaliser:
     @property
     def mode(self) -> np.ndarray:
         """Where the density is highest."""
-        assert self._mode_of is not None  # a point asks for `has_mode`
+        assert self._mode_of is not None  # called only where `has_mode`
         return self._mode_of(self.natural)
 
     def statistics(self, theta: np.ndarray) -> Values:

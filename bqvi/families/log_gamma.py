@@ -29,7 +29,8 @@ def log_gamma_draws(shape: np.ndarray, n: int, seed: Seed) -> np.ndarray:
     rng = generator(seed)
     size = (n, *shape.shape)
     boosted = np.log(rng.standard_gamma(shape + 1.0, size))
-    draws: np.ndarray = boosted - rng.standard_exponential(size) / shape  # -ln u is standard exponential
+    # -ln u of a uniform u is standard exponential
+    draws: np.ndarray = boosted - rng.standard_exponential(size) / shape
     return draws
 
 

@@ -306,7 +306,7 @@ class MatrixNormalInverseWishart:
         inverse, second = self.scale_inverse, _symmetric(g[1])
         rest = g[0] - self.centred_mean @ second[..., None, :, :]
         slopes = self.dof[..., None, None, None] * (inverse[..., None, :, :] @ rest)
-        cross = _gram(rest + g[0], self.centred_mean)  # (g_1 - M G_2 / 2) M^T, twice
+        cross = _gram(rest + g[0], self.centred_mean)  # twice (g_1 - M G_2 / 2) M^T
         matrix = 0.5 * self.dof[..., None, None] * _symmetric(cross - g[2])
         size = 0.5 * self.n_copies * self.dimension
         precisions = size * self.covariance @ second @ self.covariance
@@ -405,7 +405,7 @@ def _inner(a: Array, b: Array) -> Array:
     return (transpose(a) @ b).sum(-3)
 
 
-# of one number the square root and the reciprocal take a tenth of the time of LAPACK's
+# for a 1 x 1 matrix, square root and reciprocal take a tenth of the time of LAPACK's routines
 
 
 def _root(a: Array) -> Array:

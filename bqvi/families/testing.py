@@ -154,7 +154,7 @@ def _check_retraction(q: Any, tangent: Values, rtol: float) -> None:
             assert np.isfinite(part).all(), f"retract leaves the domain along a tangent times {size:g}"
     errors = [_departure(q, scale(tangent, h)) for h in (1e-2, 1e-3)]
     floor = 100.0 * rtol * max(float(np.abs(eta).max()) for eta in q.natural)
-    # second order: a tenth of the step leaves a hundredth of the departure
+    # the departure is of second order: a tenth of the step gives a hundredth of it
     assert errors[1] <= max(errors[0] / 50.0, floor), f"retract is not first order: departures {errors}"
 
 
@@ -175,7 +175,7 @@ def _check_draws(q: Any, draws: int, rng: np.random.Generator) -> None:
 def _unbiased(clause: str, draws: np.ndarray, mean: np.ndarray) -> None:
     error = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
     gap = np.abs(draws.mean(axis=0) - mean)
-    # what does not vary must be equal to rounding
+    # a statistic without variance must agree up to rounding
     bad = gap > _SIGMAS * error + 1e-9 * (1.0 + np.abs(mean))
     assert not bad.any(), f"{clause}: off by {gap[bad].max():.3g}, standard error {error[bad].max():.3g}"
 

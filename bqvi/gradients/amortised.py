@@ -135,7 +135,8 @@ def dreg_terms(local: Local) -> Terms:
     z = local.draw()
     log_weights = local.log_likelihood(z) + local.log_ratio(z, local.stopped)
     v = torch.softmax(log_weights.detach(), 0)
-    if z.requires_grad:  # what has come down a path to z is multiplied there; the decoder's is as it was
+    # the slopes that reach a path to z are multiplied there; those of the decoder are unchanged
+    if z.requires_grad:
         factor = (1.0 - local.model.beta * (1.0 - v))[..., None]
         z.register_hook(lambda slopes: slopes * factor)  # type: ignore[no-untyped-call]
     bound = torch.logsumexp(log_weights.detach(), 0) - math.log(local.samples)

@@ -159,7 +159,8 @@ class BayesianQuadrature:
         """The process given the memory, where ``n`` evaluations are to follow, and what it is kept in."""
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
         if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
-            kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
+            # the other process has other hyperparameters, so they are fitted anew
+            kept = replace(kept, fitted_at=0)
         cache = ProcessCache(kind, self.memory)
         return cache, *cache.before(frame, kept)
 
@@ -245,7 +246,7 @@ def _revalued(model: LogJointModel, q: Any, batch: Batch, kept: Memory) -> Memor
 def _gradient(
     frame: WhitenedFrame, process: Process | None, found: Evaluations, memory: Memory | None
 ) -> Gradient:
-    if process is None:  # nothing is known here: stay, and draw again
+    if process is None:  # no evaluation has succeeded yet: q stays, and the next step draws again
         d = len(frame.mean)
         nothing = (np.zeros(d), np.zeros(d if frame.diagonal else (d, d)))
         return Gradient(nothing, True, found.n_evaluations, len(found), memory=memory)
@@ -260,7 +261,7 @@ def _gradient(
 
 
 def _with_errors(frame: WhitenedFrame, process: Process | None, gradient: Gradient) -> Gradient:
-    if process is None:  # nothing is known
+    if process is None:  # no evaluation has succeeded yet
         entries = sum(v.size for v in gradient.values)
         covariance = np.diag(np.full(entries, np.inf))
     else:

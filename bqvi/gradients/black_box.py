@@ -139,7 +139,8 @@ def spend(model: Any, batch: Batch, theta: Any) -> None:
         draws = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
         count = cost(model, batch, draws)
         batch.account.budget.spend(count)
-        if batch.account.ledger is not None:  # a step that is cut short has made them, and keeps none
+        # a step that is cut short has evaluated these points, and keeps none of them
+        if batch.account.ledger is not None:
             batch.account.ledger.count(count)
 
 
@@ -176,7 +177,7 @@ def per_datum_gradient(
     spend(model, batch, theta)
     terms = differentiable(model.log_likelihood_terms(theta, batch.rows)).mean(0)
     value = float(rest.detach()) + float(to_numpy(batch.weights) @ to_numpy(terms))
-    summed = combined(posterior, terms, batch)  # first: it keeps the graph that the two share
+    summed = combined(posterior, terms, batch)  # before the gradient of the sum, as both use the same graph
     return add(posterior.gradient(rest), summed), value
 
 

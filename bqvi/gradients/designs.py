@@ -122,7 +122,7 @@ class Sobol:
     ) -> np.ndarray:
         """(n, D): the first n of the next power of two."""
         del process
-        # SciPy would spawn from rng, and how often it has is no part of the state that a saved run keeps
+        # SciPy would spawn children of rng, and a saved run does not keep how many rng has had
         return normal_sobol(dimension, n, np.random.default_rng(rng.integers(2**63)))
 
 

@@ -56,7 +56,8 @@ def evaluate_values(model: LogJointModel, q: Any, batch: Batch, points: np.ndarr
         It raises at all of them: no fault of a point, but of the function.
     """
     function = _function(model, q, batch)
-    if function.gradient == AUTODIFF and function.like is None:  # without derivatives it is still of torch
+    # the function takes tensors though it has no derivatives
+    if function.gradient == AUTODIFF and function.like is None:
         function = replace(function, like=_like(model, None))
     function = replace(function, gradient=None, errors="infeasible", range=_AS_RETURNED)
     found = _called(function, model, batch, points, first=True)
@@ -128,7 +129,8 @@ def _function(model: LogJointModel, q: Any, batch: Batch) -> Function:
     from bqvi.gradients.black_box import log_joint_function
 
     like = _like(model, batch.rows)
-    log_joint = log_joint_function(model, q, replace(batch, account=Account()))  # `Caller` asks the budget
+    # a fresh account, as `Caller` counts the budget
+    log_joint = log_joint_function(model, q, replace(batch, account=Account()))
     vectorised = bool(getattr(model, "vectorised", True))
     return Function(
         log_joint if vectorised else lambda theta: log_joint(theta[None])[0],

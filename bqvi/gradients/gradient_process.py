@@ -187,7 +187,8 @@ class GradientProcess:
         scale, (left, rules) = self.functionals.q.scale, self._jackknife()
         rows, columns = np.tril_indices(len(scale))
         turned = left[:, rows] * rules[:, 1 + columns] + left[:, columns] * rules[:, 1 + rows]
-        changes = np.concatenate([left * rules[:, :1], 0.5 * turned], 1)  # of the moments, by each node
+        # changes of the moments by each node
+        changes = np.concatenate([left * rules[:, :1], 0.5 * turned], 1)
         model = of_outputs(scale.T @ scale, self.functional_covariance())
         covariance: np.ndarray = model + mean_square(changes)
         return covariance
@@ -198,7 +199,7 @@ class GradientProcess:
         outputs, slopes = scale.T @ scale, self.functional_covariance()
         ours, theirs = np.diagonal(outputs), np.maximum(np.diagonal(slopes), 0.0)
         crossed = np.outer(ours, theirs[1:])
-        # of (X_ij + X_ji) / 2, X = R^T E[y e^T]
+        # variance of (X_ij + X_ji) / 2 with X = R^T E[y e^T]
         variance = 0.25 * (crossed + crossed.T + 2.0 * outputs * slopes[1:, 1:])
         return WhitenedMoments(np.sqrt(ours * theirs[0]), np.sqrt(np.maximum(variance, 0.0)))
 

@@ -95,7 +95,7 @@ class ImportanceQuadrature:
         """
         _require_one_gaussian(q)
         found = self.quadrature(model, q, batch, rng, memory)
-        if found.surrogate is None:  # every point was a fault
+        if found.surrogate is None:  # all evaluations have failed
             return found
         if not isinstance(found.surrogate, FunctionSurrogate):
             raise TypeError(
@@ -108,7 +108,8 @@ class ImportanceQuadrature:
         terms = weighted_slopes(FunctionAt.of(process.posterior_mean, _flat(noise)), noise)
         values = frame.natural_gradient(moments_of(terms, noise))
         errors = _errors(process, frame, noise, terms, rng) if self.errors else None
-        # the surrogate's own moments are the ELBO's: a geometry that asks for them would climb that
+        # The surrogate is left out: its moments are those of the ELBO, and a geometry that reads them would
+        # ascend the ELBO and not this bound.
         return replace(found, values=values, surrogate=None, standard_error=errors, covariance=None)
 
 

@@ -138,7 +138,7 @@ def _log_weights(
 def _errors(posterior: TorchPosterior, log_weights: torch.Tensor, power: int) -> Values:
     """By the jackknife: sum_l v_l^power d ln w_l / du without each draw, the weights normalised anew."""
     w = to_numpy(torch.softmax(log_weights.detach(), 0)).astype(float, copy=False)
-    others = np.maximum(1.0 - w, 1e-300)  # a draw with all the weight
+    others = np.maximum(1.0 - w, 1e-300)  # zero where one draw has all the weight
     found = []
     for slopes in posterior.each(log_weights):
         weighted = (w**power).reshape(-1, *[1] * (slopes.ndim - 1)) * slopes

@@ -202,7 +202,7 @@ class Memoised:
             return take(data, self.rows(n, i))
 
         looked, visits = 0, kept.visits - self.stochastic_passes * count
-        if visits > count:  # the pass of the first visits is over
+        if visits > count:  # the first pass over the batches has ended
             kept = kept.with_losses(b, losses(model, q, batch(b), kept.pairs))
             turn = (visits - 1) // count
             if turn <= moves.passes and b == turn % count and count > 1:
@@ -267,7 +267,7 @@ def _replaced(
 ) -> MemoisedMemory:
     """With batch ``b`` as it is now, unless it was higher before."""
     row = _row(found)
-    if b == len(known.statistics):  # the first visit
+    if b == len(known.statistics):  # the first visit of this batch
         statistics = np.concatenate([known.statistics, row[None]])
         entropies = np.append(known.entropies, entropy)
         return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)

@@ -96,7 +96,8 @@ def merged_memory(model: Mixture, q: Any, memory: MemoisedMemory, moves: Moves) 
             gone |= {int(j), int(k)}
     order = np.argsort(-_counts(total, q)[: model.n_components], kind="stable")
     ordered = _permuted(model, q, total, order)
-    if _bound(model, q, ordered, entropy) > best:  # the sticks of the largest components first
+    # stick-breaking weights: components in the order of their size
+    if _bound(model, q, ordered, entropy) > best:
         statistics = np.stack([_permuted(model, q, row, order) for row in statistics])
         total, best = ordered, _bound(model, q, ordered, entropy)
     pairs = _candidates(model, q, total, entropy, best, moves.pairs)
@@ -138,7 +139,7 @@ def born_memory(
     statistics, entropies = np.stack([part for part, _ in found]), np.array([h for _, h in found])
     if _bound(model, q, statistics.sum(0), float(entropies.sum())) <= best:
         return None
-    # the pairs' changes of entropy were those of other responsibilities
+    # the changes of entropy of pairs were computed for the responsibilities before, so none are kept
     return memory.moved(statistics, entropies, np.empty((0, 2), np.intp))
 
 

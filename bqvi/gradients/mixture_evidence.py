@@ -54,7 +54,8 @@ class Used:
     def targets(self, kind: OnFunction, mean: GaussianMixture | None) -> tuple[np.ndarray, np.ndarray]:
         """Points u and targets."""
         whitened, values, gradients = self.frame.whiten(self.points), self.values, self.gradients
-        if mean is not None:  # the kind subtracts the Gaussian, to be replaced by ln q
+        # this kind of process subtracts the Gaussian's ln q, which is replaced by ln q of the mixture
+        if mean is not None:
             logs, slopes = log_density(mean, self.points)
             values = values - logs - 0.5 * np.square(whitened).sum(1)
             if gradients.shape[1]:

@@ -228,7 +228,7 @@ class MixtureQuadrature:
         self, model: LogJointModel, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
     ) -> Gradient:
         """The gradient: of the process in closed form, of the rest by draws."""
-        if kept.process is None:  # every point so far was a fault: stay, and draw again
+        if kept.process is None:  # all evaluations so far have failed: q stays, and the next step draws again
             return Gradient(tuple(np.zeros(np.shape(u)) for u in q.unconstrained), False, 0)
         if kept.relative:
             drawn = drawn_divergence(q, _before(q, kept), rng, self.entropy_pairs)
@@ -238,7 +238,7 @@ class MixtureQuadrature:
         values = q.pulled_back(
             *(a + b for a, b in zip(part.expectation.gradient, drawn.gradient, strict=True))
         )
-        # derivatives do not show the level
+        # gradients do not determine the level of the log joint
         level = None if not self._kind(model).values else part.expectation.value + float(drawn.values.mean())
         errors = together(of_mean(drawn.each()), part.standard_errors()) if self.errors else None
         return Gradient(values, False, 0, bound=level, standard_error=errors)

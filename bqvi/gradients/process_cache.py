@@ -64,13 +64,14 @@ class ProcessCache:
         if not n:
             return before, memory
         if before is None:
-            return self._refitted(frame, memory, max(self.most, n))  # with memory=0, all of the step's own
+            # with memory=0, all evaluations of the step
+            return self._refitted(frame, memory, max(self.most, n))
         units = base.frame if base.at else frame
         process = self._extended(before, units, memory, slice(-n, None))
         if base.at:
             memory = replace(memory, process=process, base=replace(base, joined=np.append(base.joined, n)))
         if _standardised_error(before, process) > CACHE.refit_error:
-            memory = replace(memory, fitted_at=1)  # due, from where they are
+            memory = replace(memory, fitted_at=1)  # a refit is due, from the present hyperparameters
         return process, memory
 
     def _refitted(

@@ -87,7 +87,7 @@ class Score:
         self._check(model, q)
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         with torch.no_grad():
-            theta = posterior.stopped.sample(self.samples, rng)  # no path, so no slopes of draws
+            theta = posterior.stopped.sample(self.samples, rng)  # draws without a path to the parameters of q
             reward = log_joint_function(model, q, batch)(theta)
         log_q = posterior.q.log_prob(theta)
         if self.entropy == "sampled":
@@ -178,7 +178,7 @@ def _with_optimal_baseline(posterior: TorchPosterior, reward: torch.Tensor, log_
         squares = np.square(s)
         weighted = r * squares
         others = squares.sum(0) - squares
-        # a score that is zero at all other draws has no say in its baseline
+        # a score that is zero at all other draws gets a baseline of zero
         baseline = (weighted.sum(0) - weighted) / np.where(others > 0.0, others, 1.0)
         found.append((r - baseline) * s)
     return tuple(found)

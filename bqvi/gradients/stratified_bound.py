@@ -81,7 +81,8 @@ def stratified_dreg(
     """The same, doubly reparameterised, from one more draw in each component."""
     theta, log_joint = _drawn(model, posterior.q, batch, rng, samples + 1)
     held: GaussianMixture = posterior.stopped
-    parts = held.log_weights + held.components.log_prob(theta[..., None, :])  # (T + 1, K, K), the last of N_j
+    # (T + 1, K, K); the last is log q
+    parts = held.log_weights + held.components.log_prob(theta[..., None, :])
     log_q = torch.logsumexp(parts, -1)
     draws = _ComponentDraws(
         log_joint - log_q, parts - log_q[..., None], held.log_weights, posterior.q.log_weights
@@ -111,7 +112,7 @@ class _ComponentDraws:
 
     def averaged(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Objectives whose gradients are DReG's with draws ``rows`` (B, n), (B,), and the mean of ln S."""
-        others = _without_each(rows)  # (B, n, T): z' is the one that is missing
+        others = _without_each(rows)  # (B, n, T), in which z' is left out
         heights = self.log_weights - log(others.shape[-1])
         ratios = self.log_ratios[others]  # (B, n, T, K)
         log_terms = (heights + ratios).detach()
@@ -148,7 +149,7 @@ def _drawn(
 def _left_out(posterior: TorchPosterior, terms: torch.Tensor) -> Values:
     """By the jackknife: without the t-th draw of every component, the weights normalised anew."""
     v = to_numpy(torch.softmax(terms.detach().flatten(), 0)).astype(float, copy=False).reshape(terms.shape)
-    others = np.maximum(1.0 - v.sum(1), 1e-300)  # draws with all the weight
+    others = np.maximum(1.0 - v.sum(1), 1e-300)  # zero where the draws have all the weight
     found = []
     for slopes in posterior.each(terms.flatten()):
         each = np.einsum("tk,tk...->t...", v, slopes.reshape(*terms.shape, *slopes.shape[1:]))

@@ -218,7 +218,7 @@ def fitted_rows(
     means = basis[:, None] if basis.any() else None
     if measured is None:
         return _fitted(LogPosterior(gram, shaped, targets[:, None], prior, means), start, 3)
-    # of a slope where there are any, as s^2 is
+    # from the noise of slopes where there are any, as s^2 is
     steep = basis == 0.0 if slopes else slice(None)
     sizes = np.square(targets[steep] - (0.0 if slopes else np.median(targets)))
     scaling = _with_scale(prior, u[steep], sizes)

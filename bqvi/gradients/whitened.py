@@ -84,7 +84,7 @@ class WhitenedFrame:
         TypeError
             q is of another family, or a batch.
         """
-        full = isinstance(q, Gaussian)  # first: of other classes a protocol is asked, at length
+        full = isinstance(q, Gaussian)  # checked first, as a protocol's check takes much longer
         if not (full or isinstance(q, DiagonalGaussian)) or q.mean.ndim != 1:
             raise TypeError(
                 f"q is a {type(q).__name__}; Bayesian quadrature of the gradient needs one Gaussian over "

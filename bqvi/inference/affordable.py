@@ -19,7 +19,8 @@ def affordable(problem: LoopProblem, state: LoopState, left: int | None) -> Loop
     if left is None:
         return problem
     rows = max(_rows(problem, state), 1)
-    if is_conjugate(problem.model):  # each datum counts once, however many draws of theta follow
+    # each datum counts once, however many draws of theta use its expectations
+    if is_conjugate(problem.model):
         return problem if rows <= left else None
     fixed, each, samples = _points(problem.estimator, state)
     if (fixed + each * samples) * rows <= left:
@@ -42,7 +43,8 @@ def _points(estimator: Any, state: LoopState) -> tuple[int, int, int]:
     components = state.q.n_components if isinstance(state.q, GaussianMixture) else 1
     quadrature = getattr(estimator, "quadrature", estimator)
     if not hasattr(quadrature, "nodes"):
-        further = type(estimator).__name__ == "DReG" and components > 1  # by name: it would import torch
+        # by its name, as importing the class would import torch
+        further = type(estimator).__name__ == "DReG" and components > 1
         return further * components, components, max(estimator.samples, 1)
     known = getattr(state.memory, "known", state.memory)
     if known is None or len(known):

@@ -58,7 +58,7 @@ def account_of(state: LoopState) -> Account:
 
     A step that makes a record alone leaves these evaluations for the next one.
     """
-    assert state.unfinished is not None  # it is due
+    assert state.unfinished is not None  # a step is under way
     ledger = Ledger(state.q.dimension)
     ledger.enter(state.unfinished)
     return Account(ledger, told=state.unfinished)
@@ -82,5 +82,5 @@ def chosen(problem: LoopProblem, state: LoopState, count: int, budget: Budget) -
 
 
 def _estimator(problem: LoopProblem) -> BayesianQuadrature:
-    assert isinstance(problem.estimator, BayesianQuadrature)  # see `require_asked`
+    assert isinstance(problem.estimator, BayesianQuadrature)  # `require_asked` refuses others
     return problem.estimator

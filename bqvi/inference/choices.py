@@ -36,7 +36,7 @@ def _is_model(given: Any) -> bool:
     """Whether it keeps one of the contracts, also where its prior is to be taken from data."""
     try:
         return isinstance(given, _MODELS)
-    except ValueError:  # of the prior: before Python 3.12 the check of a protocol asks for it
+    except ValueError:  # raised by the prior: before Python 3.12 a protocol's check reads this attribute
         return True
 
 
@@ -247,7 +247,7 @@ def stop_of(
 
 def default_recorder(problem: LoopProblem, stop: Stop) -> Recorder:
     """Where a record is free, every step or pass; the end alone where it costs; else every hundredth."""
-    if isinstance(problem.estimator, Memoised):  # once a pass; before the first one ends it is not free
+    if isinstance(problem.estimator, Memoised):  # free once a pass, but not before the first pass has ended
         return Recorder(every=problem.estimator.batches(n_rows(problem.data)), first=False)
     if problem.minibatch is None and problem.estimator.samples == 0:
         return Recorder(every=1)

@@ -82,7 +82,8 @@ class FitRun:
         """When points were last asked for, of `time.perf_counter`."""
 
     @cached_property
-    def small(self) -> bool:  # asking the protocol at each step takes as long as a small gradient
+    # kept here, as a protocol's check at each step takes as long as a small gradient
+    def small(self) -> bool:
         """Whether linear algebra is on small matrices, those of a surrogate."""
         return isinstance(self.problem.estimator, RememberingEstimator)
 
@@ -117,7 +118,7 @@ class FitRun:
             account = Account(self.ledger, self._budget(state), unfinished)
             return closed(self.problem, state, self.records.monitor, account)
         problem = affordable(self.problem, state, self._left(state))
-        assert problem is not None  # asked of by `_reason`
+        assert problem is not None  # called by `_reason`, which has a problem
         recorder = self.records.recorder
         if recorder.wants(state.iteration) and not self._can_record(state):
             recorder = replace(recorder, chosen=frozenset(), first=False)
@@ -130,7 +131,7 @@ class FitRun:
         try:
             return step(problem, state, records, account)
         except Exception as error:
-            singular = "LinAlgError" in type(error).__name__  # NumPy's or torch's
+            singular = "LinAlgError" in type(error).__name__  # NumPy's and torch's have the same name
             if not singular and not isinstance(error, FloatingPointError):
                 raise
             became = "a covariance of q became singular" if singular else "parameters of q grew without bound"
@@ -185,7 +186,8 @@ class FitRun:
 
     def with_more(self, state: LoopState, count: int) -> LoopState:
         """The state with ``count`` further pending points, after a step along what was told if it is due."""
-        state = self._waited(state.fork())  # what fails below has drawn no number of the state before
+        # on a fork, so that the state keeps its random numbers if the step fails
+        state = self._waited(state.fork())
         if self._reason(state) is None and due(self.problem, state):
             told = account_of(state)
             state = self._stepped(self.problem, replace(state, unfinished=None), self.records, told)
@@ -194,7 +196,7 @@ class FitRun:
             return chosen(self.problem, state, count, self.budget_of(state))
         if len(state.pending) or self.finished(state) is not None:
             return state
-        return self.step(state)  # the closing record
+        return self.step(state)  # this step makes the closing record
 
     def _waited(self, state: LoopState) -> LoopState:
         """With the seconds since points were last asked for."""
@@ -234,7 +236,7 @@ class FitRun:
             return True
         problem = self.problem
         free = is_conjugate(problem.model) and problem.minibatch is None and problem.estimator.samples == 0
-        cost = 0 if free else self.records.monitor.cost  # free where it comes with the gradient
+        cost = 0 if free else self.records.monitor.cost  # no cost where the gradient brings the ELBO with it
         return affordable(problem, state, left - cost) is problem
 
     def _can_close(self, state: LoopState) -> bool:

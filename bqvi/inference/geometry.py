@@ -146,7 +146,7 @@ class Euclidean:
 
     def move(self, q: Any, increment: Values) -> Any:
         """u + increment; FloatingPointError where exp(u) is 0 or infinity in floating point."""
-        if is_torch(increment[0]):  # a network's weights: without a further array for each
+        if is_torch(increment[0]):  # weights of a network: in place, without another array for each
             moved = zip(increment, q.unconstrained, strict=True)
             return q.from_unconstrained(tuple(step.add_(u) for step, u in moved))
         with np.errstate(over="raise", under="raise"):
@@ -193,7 +193,7 @@ class TrustRegion(_NaturalParameters):
 
     def direction(self, q: Any, gradient: Gradient) -> Values:
         """The step from q's natural parameters to those of the optimum."""
-        if gradient.surrogate is None:  # nothing was learnt at this step
+        if gradient.surrogate is None:  # there is no surrogate yet: q stays
             return subtract(q.natural, q.natural)
         frame = WhitenedFrame.of(q)
         stretch = min(max(1.0, 2.0 * gradient.predicted / self.radius), self.growth)

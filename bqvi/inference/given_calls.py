@@ -57,7 +57,7 @@ def with_calls(
     target = model.target if isinstance(model, LogJoint) else None
     if target is not None:
         require_alone(target, lower=bounds[0], upper=bounds[1], periodic=periodic, names=names)
-        if keeps:  # the others begin at N(0, I), as for any log joint
+        if keeps:  # methods that keep no evaluations begin at N(0, I), as for any log joint
             bounds, names = (None, None, *target.box(*bounds[2:])), target.names
     given: dict[str, Any] = dict(zip(_BOUNDS, bounds, strict=True))
     given |= {"names": names, "executor": executor, "evaluations": evaluations, "errors": errors}
@@ -154,7 +154,7 @@ def with_known(model: LogJoint, state: LoopState, evaluations: Any, budget: int 
     from bqvi.gradients.evaluations import given
 
     arrays = made_before(evaluations)
-    assert arrays is not None  # asked for only where they were given
+    assert arrays is not None  # called only where evaluations were given
     if len(arrays) == 4:
         raise ValueError("evaluations has noise sds; fit takes them as noise_sd")
     if not hasattr(state.memory, "rescued"):

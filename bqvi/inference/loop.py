@@ -48,7 +48,7 @@ def start(problem: LoopProblem, q: Any, rng: np.random.Generator) -> LoopState:
     """The state before the first step, at q."""
     problem.geometry.check(q)
     coordinates = problem.geometry.coordinates(q)
-    if is_amortised(problem.model):  # networks stay in torch, on their device
+    if is_amortised(problem.model):  # weights of networks stay torch tensors, on their device
         coordinates = tuple(like(x, problem.model.reference) for x in coordinates)
     else:
         coordinates = tuple(to_numpy(x) for x in coordinates)
@@ -120,7 +120,7 @@ def gradient_at(problem: LoopProblem, state: LoopState, account: Account = _FREE
 def _estimated(problem: LoopProblem, state: LoopState, batch: Batch) -> Gradient:
     if state.memory is None:
         return problem.estimator(problem.model, state.q, batch, state.rng)
-    # by the memory, not by the type: asking a protocol at each step costs as much as a small gradient
+    # known from the memory: a protocol's check at each step takes as long as a small gradient
     remembering = cast(RememberingEstimator, problem.estimator)
     return remembering(problem.model, state.q, batch, state.rng, state.memory)
 
@@ -133,13 +133,15 @@ def _next_batch(problem: LoopProblem, state: LoopState, account: Account) -> Dra
     seconds = time.perf_counter() - began
     combination = _combination(problem, drawn, selection) if problem.per_datum else None
     rows = take(problem.data, selection.indices)
-    weights = selection.weights.copy()  # the estimator's own, as torch warns of an array that is read-only
+    # copied, as the strategy keeps the array and torch warns of read-only ones
+    weights = selection.weights.copy()
     batch = Batch(rows, len(selection.indices), weights, combination, account)
     return Drawn(batch, selection, drawn, seconds)
 
 
 def _combination(problem: LoopProblem, drawn: Any, selection: Selection) -> Combination:
-    if not problem.learning:  # asking the protocol itself at each step costs as much as a small gradient
+    # known beforehand: a protocol's check at each step takes as long as a small gradient
+    if not problem.learning:
         return Combination(lambda terms: selection.weights @ terms, problem.limits)
     strategy = cast(Learning, problem.minibatch)
     return Combination(lambda terms: strategy.estimate(drawn, selection, terms), problem.limits)
@@ -155,7 +157,8 @@ def advance(
     the step began; None leaves the step out of ``seconds``.
     """
     direction = problem.geometry.direction(state.q, gradient)
-    # moments could hide an infinity that a multiple cannot, unless the schedule says that they do not
+    # Adam's moments can hide an infinite entry of the direction, which a multiple of the direction cannot.
+    # The direction is therefore checked, unless the schedule states that it propagates infinities.
     if state.schedule is not None and not getattr(problem.schedule, "propagates", False):
         _require_finite(state, direction)
     increment, schedule = problem.schedule.increment(direction, state.schedule, state.iteration)
@@ -218,7 +221,8 @@ def step(problem: LoopProblem, state: LoopState, records: Records, account: Acco
         moved = advance(problem, estimated, gradient, drawn, time.perf_counter() - spent)
         return _with_latest(_with_unused(moved, account), account)
     except BaseException:
-        state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
+        # the random numbers of this step are drawn again when it is repeated
+        state.rng.bit_generator.state = before
         raise
 
 
@@ -269,7 +273,7 @@ def closed(problem: LoopProblem, state: LoopState, monitor: Monitor, account: Ac
     """The state with a record of its q."""
     if not isinstance(state.memory, LocalMemory):
         return _with_unused(_with_record(state, monitor, None, account), account)
-    # where local steps are refined, the record is of one that is refined as well
+    # where local steps are refined, so is the one of the record
     gradient, _ = gradient_at(problem, state, account)
     row = replace(_row(state, monitor, gradient, account), record_evaluations=gradient.evaluations)
     return _with_row(state, row)
@@ -311,7 +315,7 @@ def _with_estimate(state: LoopState, gradient: Gradient) -> LoopState:
 
 def all_finite(values: Values) -> bool:
     """Whether no entry is NaN or infinite."""
-    # a finite sum of squares, the fastest pass there is, settles it; one that overflows does not
+    # the sum of squares is the fastest pass; if it overflows, the entries are checked one by one
     return all(map(_finite, values))
 
 

@@ -167,16 +167,16 @@ class Monitor:
             frozen = torch_posterior(q, reference_tensor(self.model, self.data)).stopped
             rng = np.random.default_rng(self.NOISE)
             values, spent = [np.empty(0)], 0
-            for done in range(0, samples, 32):  # bounds the memory of (draws, data) tables
+            for done in range(0, samples, 32):  # in parts, to bound the memory of (draws, data) tables
                 theta = frozen.sample(min(32, samples - done), rng)
                 found, calls = _log_joint_at(self.model, q, batch, theta)
                 values.append(found - to_numpy(frozen.log_prob(theta))[: len(found)])
                 spent += calls
         drawn = np.concatenate(values).astype(float, copy=False)
-        faulty = ~(drawn < LARGEST)  # NaN too
+        faulty = ~(drawn < LARGEST)  # true for NaN too
         if faulty.any() and faulty.mean() <= self.FAULTY:
             drawn = drawn[~faulty]
-        with np.errstate(over="ignore", invalid="ignore"):  # a log joint that is infinite at a draw
+        with np.errstate(over="ignore", invalid="ignore"):  # the log joint may be infinite at a draw
             return self._of_steps(drawn)._replace(evaluations=spent)
 
 

@@ -72,7 +72,7 @@ class Fit:
         if not hasattr(memory, "gradients"):
             return () if self.converged else _runs_away(self.q, self.state.looked_at)
         found = self._of_failures(memory)
-        exact = not memory.noise.any()  # else differences of values are no check
+        exact = not memory.noise.any()  # with noise, differences of values do not check the gradient
         if exact and callable(getattr(function, "gradient", None)):
             found += said(memory.points, memory.values, memory.gradients)
         if not found and not self.converged and isinstance(self.q, Gaussian):

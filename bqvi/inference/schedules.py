@@ -206,10 +206,11 @@ class Adam:
 
     def _in_numpy(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
         a, b = self.first, self.second
-        with np.errstate(over="ignore", invalid="ignore"):  # the loop reports what is not finite
+        with np.errstate(over="ignore", invalid="ignore"):  # the loop reports entries that are not finite
             m, v = a * m + (1.0 - a) * g, b * v + (1.0 - b) * g * g
             step = rate * m / (np.sqrt(v / correction) + self.epsilon)
-        return np.where(np.isinf(v), np.nan, step), m, v  # of a g whose square is infinite: 0, and for ever
+        # where the square of g has overflowed, the step would be 0 at this and all later steps
+        return np.where(np.isinf(v), np.nan, step), m, v
 
     def _in_torch(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
         """The same with as few passes over memory as there are: the weights of a network are many."""
@@ -219,4 +220,5 @@ class Adam:
         bounded = math.isfinite(v.sum())
         root = v.sqrt().mul_(correction**-0.5 / rate).add_(self.epsilon / rate)
         step = torch.div(m, root, out=root)
-        return (step if bounded else step.masked_fill_(v.isinf(), math.nan)), m, v  # as above
+        # NaN where g^2 has overflowed, as in the NumPy form above
+        return (step if bounded else step.masked_fill_(v.isinf(), math.nan)), m, v

@@ -90,7 +90,7 @@ def _check_structure(problem: LoopProblem, q: Any, like: Any) -> None:
                 f"start_from is a GaussianMixture in D = {q.dimension}, the model in D = {like.dimension}"
             )
         return
-    # exact expectations are under the model's own families; a sampled log joint sees draws only
+    # exact expectations need the families of the model; a sampled log joint needs draws only
     mean_field = problem.estimator.samples > 0 and not isinstance(problem.model, ConjugateModel)
     if not _fits(q, like, mean_field):
         raise ValueError(
@@ -101,7 +101,7 @@ def _check_structure(problem: LoopProblem, q: Any, like: Any) -> None:
 
 def _check_score(problem: LoopProblem, what: str) -> None:
     """A point mass has no score."""
-    if type(problem.estimator).__name__ == "Score":  # by name: importing it would import torch
+    if type(problem.estimator).__name__ == "Score":  # by its name, as importing the class would import torch
         raise ValueError(f"{what}, which has no score function; use method 'pathwise'")
 
 

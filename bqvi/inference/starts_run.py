@@ -119,7 +119,7 @@ class StartsRun:
             if isinstance(cause, Exception) and stops(cause, self._errors if of_function else None):
                 raise
             if isinstance(error, EvaluationError) and cause is None and error.point is not None:
-                raise  # what was returned is no log density, which is no matter of the start
+                raise  # the function returned no log density, which no other start would mend
             if state.active == len(self._runs) - 1 and all(why == FAILED for why in state.ended):
                 raise RuntimeError(f"every start failed; the last: {error}") from error
             inner, reason = run.with_evaluations(inner, self.ledger.entries()), FAILED

@@ -69,7 +69,8 @@ def ascend(
         if not following.divergence <= radius:
             return _at_the_boundary(place, pull, change, rate, radius)
         place = following
-        if left < ASCENT.settled:  # this last step squared what was left
+        # near the maximum each step squares the remaining gain, so that what is left is negligible
+        if left < ASCENT.settled:
             break
     return place
 
@@ -104,7 +105,7 @@ def _moved(place: Place, pull: np.ndarray, change: np.ndarray, rate: float) -> P
         precision = place.precision + rate * change + 0.5 * rate**2 * change @ place.covariance @ change
         try:
             factor, covariance = cholesky_inverse(precision)
-        except np.linalg.LinAlgError:  # by rounding only; the caller shortens the step
+        except np.linalg.LinAlgError:  # singular by rounding; the caller shortens the step
             return Place(place.mean, precision, place.covariance, np.inf, place.stretch)
     mean = place.mean + rate * covariance @ pull
     log_determinant = 2.0 * float(np.log(np.einsum("ii->i", factor)).sum())
@@ -126,7 +127,7 @@ def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: f
                 break
         else:
             high = middle
-        # the divergence from q is about quadratic in the way from q
+        # the divergence from q grows about quadratically with the length of the step
         ratio = radius / max(tried.divergence, 1e-300)
         aim = ASCENT.aimed * middle * np.sqrt(ratio) if place.divergence == 0.0 else 0.0
         middle = float(aim) if low < aim < high else 0.5 * (low + high)

@@ -235,7 +235,7 @@ class ComponentEmissions:
         return posterior
 
     def _affine(self, q: Any) -> AffineLogJoint:
-        # of states that share a covariance the family is no batch, and this one zero
+        # with a covariance shared by all states the family has no batch dimension, and neither has this array
         return self.components.affine(q, np.zeros(q.natural[0].shape[0]))
 
     def _weights(self, affine: AffineLogJoint) -> np.ndarray:

@@ -243,7 +243,7 @@ class VariationalAutoencoder:
         return np.asarray(np.logaddexp.reduce(each, axis=0) - math.log(draws), float)
 
     def _bounds(self, q: Product, x: Data, samples: int, rng: np.random.Generator) -> np.ndarray:
-        if self._random is not None:  # one draw of theta for all rows and all z
+        if self._random is not None:  # one draw of theta for all rows and all their z
             q = _drawn(q, self.decoder_posterior(q), rng)
         size = max(1, _DRAWS // samples)
         return np.concatenate([self._bound(q, rows, samples, rng) for rows in self._blocks(x, size)])

@@ -95,11 +95,12 @@ def divided(
     own, parts = np.flatnonzero(r[:, j] > OWN), len(spare) + 1
     if len(own) < parts:
         return None
-    from scipy.cluster.vq import kmeans2  # here: it would be a twentieth of `import bqvi`
+    # imported here, as it would take a twentieth of the time of `import bqvi`
+    from scipy.cluster.vq import kmeans2
 
     points = model.components.representation(take(data, own))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an empty part is seen below
+        warnings.simplefilter("ignore", UserWarning)  # empty parts are handled below
         _, labels = kmeans2(points, starting_centres(points, parts, "k-means++", rng), minit="matrix")
     if len(np.unique(labels)) < parts:
         return None

@@ -41,7 +41,7 @@ def exponentiate(row: np.ndarray, bits: np.ndarray, powers: np.ndarray) -> None:
         p = p * r + 0.5
         p = p * r + 1.0
         row[i] = p * r + 1.0
-        # by way of 32 bits, for which there is a vector instruction
+        # through 32-bit integers, for which there is a vector instruction
         bits[i] = np.int64(np.int32(whole) + 1023) << 52
     for i in range(len(row)):
         row[i] *= powers[i]

@@ -34,7 +34,7 @@ def _product(matrix: np.ndarray, table: np.ndarray, t: int, first: int, n: int, 
         weight = matrix[k, 0]
         for c in range(n):
             own[c] = weight * row[c]
-        # two rows at a time: half as many readings and writings of what is summed
+        # two rows at a time, so that the sums are read and written half as often
         for j in range(1, size - 1, 2):
             row, next_row = _row(table, t, j, first, n), _row(table, t, j + 1, first, n)
             weight, next_weight = matrix[k, j], matrix[k, j + 1]
@@ -292,7 +292,7 @@ def _backward_again(
         settled = t % every == 0 and not _differs(here, gamma[t, :, c], same)
         _column(moved, alpha[t - 1, :, c], pred)
         for k in range(len(here)):
-            # what the first run has added to the pairs, mended
+            # the correction of what the first pass added to ``pairs``
             gap = weight * (here[k] - gamma[t, k, c]) / pred[k]
             for j in range(len(here)):
                 pairs[j, k] += alpha[t - 1, j, c] * gap

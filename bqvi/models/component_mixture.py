@@ -213,7 +213,7 @@ class Mixture:
         theta has 'weights', pi (K,), and the components' point as ``q.mean`` has it. K need not be the
         model's, so that the generating mixture can be scored too.
         """
-        # a weight of zero counts as 1e-300, which changes no sum
+        # a weight of zero counts as 1e-300, which changes no sum within rounding
         log_weights = np.log(np.maximum(np.asarray(theta["weights"], float), 1e-300))
         point = np.asarray(theta[self.components.name])
         if isinstance(self.components, MarginalComponents) and has_missing(data):

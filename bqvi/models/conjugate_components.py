@@ -367,7 +367,7 @@ def _circle(eta: Any) -> Any:
     """ln of the integral of exp <eta, (cos, sin)> over the circle, summed over columns."""
     import torch
 
-    # smooth at 0, where the length is not
+    # the added constant makes the length differentiable at 0
     length = torch.sqrt((eta * eta).sum(-1) + 1e-30)
     each = torch.log(2.0 * torch.pi * torch.special.i0e(length)) + length
     return each.sum(-1)

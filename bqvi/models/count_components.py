@@ -74,7 +74,7 @@ class Multinomial:
 
     def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
         """The parts of <x, E ln beta_k> under ``q``; ``log_weights`` (K,) are added."""
-        # at a point mass with a flat prior an unseen word has ln beta = -inf, and 0 of it must count 0
+        # at a point mass with a flat prior an unseen word has ln beta = -inf, and a count of 0 times it is 0
         return AffineLogJoint(np.maximum(q.expected_statistics[0], -1e30), log_weights)
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:

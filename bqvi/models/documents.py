@@ -56,7 +56,7 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
     """
     x = data if is_sparse(data) else to_numpy(as_numbers("data", data))
     require_columns("data", x, n_words)
-    if x.dtype == np.float16:  # of which SciPy has no sparse arrays
+    if x.dtype == np.float16:  # SciPy has no sparse arrays of float16
         x = x.astype(np.float32)
     counts: Any = scipy.sparse.csr_array(x)
     if not counts.has_canonical_format or any((part.data == 0).any() for part in parts(counts)):
@@ -103,7 +103,7 @@ def blocks(counts: scipy.sparse.csr_array, n_topics: int) -> Iterator[Block]:
     start = 0
     while start < len(order):
         stop = start + 1
-        # a block ends where one document more would make its table too large, or a quarter of it padding
+        # a block ends where one more document would make its table too large, or more than a quarter padding
         while stop < len(order):
             longest = lengths[order[stop]]
             too_large = (stop + 1 - start) * longest * n_topics > BLOCK_ENTRIES

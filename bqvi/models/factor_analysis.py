@@ -131,7 +131,8 @@ class FactorAnalysis:
             vectors = np.linalg.eigh(scaled.T @ scaled)[1][:, ::-1][:, : self.n_factors]
             scores = scaled @ vectors
             z[:, : scores.shape[1]] *= 0.01
-            most = np.sqrt(len(x))  # of standardised scores; those of copies are quotients of rounding errors
+            # largest standardised score; of repeated columns they are quotients of rounding errors
+            most = np.sqrt(len(x))
             z[:, : scores.shape[1]] += np.clip(scores / spread(scores), -most, most)
         return self.sums(x, np.ones(x.shape[1], bool), z, np.eye(self.n_factors), np.ones(len(x)))
 

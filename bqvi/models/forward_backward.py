@@ -123,7 +123,7 @@ def _compiled(
     scratch: dict[str, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same by loops."""
-    from bqvi.models import compiled_recursions  # compiles, or loads what it compiled
+    from bqvi.models import compiled_recursions  # importing it compiles the loops, or loads compiled ones
 
     alpha, gamma = (_zeros(scratch, name, b.shape) for name in ("alpha", "gamma"))
     n_states, n_pieces = b.shape[1:]
@@ -241,7 +241,7 @@ class _Forward:
         here = self.alpha[done][:, pieces]
         for t in range(done + 1 if done else 0, len(self.b)):
             if t > 0:
-                pieces = pieces[: np.searchsorted(-lengths[pieces], -t)]  # those longer than t
+                pieces = pieces[: np.searchsorted(-lengths[pieces], -t)]  # pieces longer than t
                 if not len(pieces):
                     return
                 now = self.moved @ here[:, : len(pieces)]
@@ -330,7 +330,7 @@ class _Backward:
         last = self._last(pieces)
         open_ = np.ones(len(pieces), bool)
         for t in range(min(int(lengths[pieces[0]]), done) - 1, -1, -1):
-            older = np.searchsorted(-lengths[pieces], -(t + 1))  # those longer than t + 1
+            older = np.searchsorted(-lengths[pieces], -(t + 1))  # number of pieces longer than t + 1
             n = np.searchsorted(-lengths[pieces], -t)
             use = np.flatnonzero(open_[:n])
             if not len(use):

@@ -24,8 +24,9 @@ def torch_function(
         @staticmethod
         def forward(ctx: Any, theta: torch.Tensor) -> torch.Tensor:
             ctx.save_for_backward(theta)
-            with torch.enable_grad():  # torch switches it off here, and the function may use it
-                value = run_user_code(function, to_numpy(theta).copy())  # it may work in place
+            with torch.enable_grad():  # torch disables gradients here, and the user's function may need them
+                # a copy, as the function may work in place
+                value = run_user_code(function, to_numpy(theta).copy())
             return _as_tensor("log_prob", value, theta)
 
         @staticmethod

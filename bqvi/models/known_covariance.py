@@ -217,7 +217,7 @@ class KnownCovariance:
         points = filled(to_numpy(take(data, chosen)).astype(float))
         part = None if weights is None else weights[chosen]
         total = n_rows(data) if weights is None else weights.sum()
-        whitener = scipy.linalg.cholesky(self.precision)  # (x @ whitener.T) has unit covariance
+        whitener = scipy.linalg.cholesky(self.precision)  # x @ whitener.T has unit covariance
         centres = starting_centres(points @ whitener.T, n_components, how, rng, part)
         precision = np.linalg.inv(self.prior_covariance) + total / n_components * self.precision
         covariances = np.broadcast_to(np.linalg.inv(precision), (n_components, *self.covariance.shape))

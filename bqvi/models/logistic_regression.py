@@ -114,7 +114,7 @@ class LogisticRegression:
         del limits
         second = np.zeros((self.dimension, self.dimension))
         second[self._triangle] = total[self.dimension :]
-        values, vectors = np.linalg.eigh(second)  # reads the lower triangle
+        values, vectors = np.linalg.eigh(second)  # eigh reads the lower triangle only
         second = (vectors * np.minimum(values, 0.0)) @ vectors.T
         return LocalStep((total[: self.dimension], second), bound)
 

@@ -60,7 +60,8 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
     of_rows: Any = model if weights is None else Weighted(model)
     rows = data if weights is None else (data, weights)
     best = elbo(of_rows, q, rows)
-    # the sticks of another order start anew, which a step of ascent does not always make up for
+    # with components in another order the stick-breaking weights have to be fitted anew, and a step of
+    # coordinate ascent does not always regain the bound
     ordered = stepped(of_rows, largest_first(model, q, _weighed(model, q, data, weights).sum(0)), rows)
     value = elbo(of_rows, ordered, rows)
     if value >= best:
@@ -117,7 +118,8 @@ def _joined(model: Mixture, q: Product, data: Data, r: np.ndarray, j: int, k: in
     joined[:, j] += joined[:, k]
     joined[:, k] = 0.0
     if not _own_parameters(model, q):
-        joined = joined[:, np.argsort(-joined.sum(0), kind="stable")]  # of sticks, the largest first
+        # stick-breaking weights: the largest component first
+        joined = joined[:, np.argsort(-joined.sum(0), kind="stable")]
         return _with(model, q, posterior_of(model.components, data, joined).natural, joined.sum(0))
     name = model.components.name
     prior = model.prior[name].natural

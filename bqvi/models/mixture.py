@@ -120,7 +120,8 @@ def mixture_pass(x: Data, affine: AffineLogJoint, weights: Array | None = None) 
     elif is_sparse(x):
         sums = _sparse_pass(x, affine, weights)
     else:
-        # the memory of a tensor on the CPU, in blocks: in one piece its pass took five times as long
+        # a tensor on the CPU is read as NumPy's, in blocks: in one piece a pass over it took five times as
+        # long
         part = None if weights is None else to_numpy(weights)
         with single_threaded() if len(x) >= _THREADED_ROWS else nullcontext():
             sums = _dense_pass(to_numpy(x), affine, part)
@@ -197,7 +198,7 @@ class _RowBlock:
 
     def __init__(self, affine: AffineLogJoint, dtype: np.dtype, dimension: int, n: int) -> None:
         n_components, width = affine.slope.shape
-        # the offset rides along as the weight of a column of ones, and that column returns N_k
+        # the offset is the weight of a column of ones, whose sums are N_k
         self.slope = np.column_stack([affine.slope, affine.offset]).astype(dtype, copy=False)
         self.shift = None if affine.shift is None else affine.shift.astype(dtype, copy=False)[:, None]
         self.lift = affine.lift
@@ -212,7 +213,7 @@ class _RowBlock:
         """T(x - shift) with a column of ones, (P + 1, n), and rho, (K, n); the next overwrites them."""
         n = len(x)
         whole = n == self.rho.shape[1]
-        # a part of a buffer is not contiguous, which the products would copy
+        # a part of the buffer is not contiguous, so that matrix products would copy it
         columns = self.columns if whole else np.empty((len(self.columns), n), self.columns.dtype)
         rho = self.rho if whole else np.empty((len(self.rho), n), self.rho.dtype)
         shifted = columns[:-1] if self.shifted is None else self.shifted[:, :n]
@@ -233,7 +234,7 @@ def _numpy_exp_in_place(x: np.ndarray) -> None:
 
 def _exp_in_place(x: np.ndarray) -> None:
     """By torch, if it is at hand."""
-    if x.dtype == np.float32:  # there NumPy's is as fast
+    if x.dtype == np.float32:  # for float32 NumPy's exponential is as fast
         np.exp(x, out=x)
         return
     import torch

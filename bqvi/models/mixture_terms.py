@@ -52,7 +52,7 @@ class MixtureLimits:
     def feasible(self, total: np.ndarray, n_components: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts (K,) and sums (K, P) that data can give, nearest to ``total``'s."""
         counts = np.maximum(total[:n_components], 0.0)
-        # all weights negative: nothing is known of the shares
+        # where all weights are negative, the counts say nothing of the shares
         counts = (
             counts * (self.n / counts.sum()) if counts.any() else np.full(n_components, self.n / n_components)
         )

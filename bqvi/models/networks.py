@@ -70,7 +70,7 @@ class Network:
 
     def __call__(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """The output for ``x`` (S, ...) at the values of its ``parameters``, named as by `start`."""
-        # as `torch.func.functional_call` does it, which finds the places of parameters anew at each call
+        # as `torch.func.functional_call` does, which searches the places of parameters at each call
         before = [(held, own, held[own]) for _, held, own in self._places]
         try:
             for name, held, own in self._places:

@@ -171,7 +171,7 @@ def latent_semantic_analysis(counts: Any, rank: int) -> tuple[np.ndarray, np.nda
     most = min(table.shape)
     if require_integer("rank", rank, 1) > most:
         raise ValueError(f"rank is {rank}; it must be at most min(N, V) = {most}")
-    if rank > most // 2 or most < 10:  # the iterative solver finds fewer than all
+    if rank > most // 2 or most < 10:  # the iterative solver finds fewer vectors than that
         u, s, vt = np.linalg.svd(table.toarray() if is_sparse(table) else table, full_matrices=False)
     else:
         u, s, vt = scipy.sparse.linalg.svds(table, k=rank, rng=np.random.default_rng(0))

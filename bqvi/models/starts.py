@@ -66,7 +66,7 @@ def _spread(
     for _ in range(n_components - 1):
         odds = nearest if weights is None else nearest * weights
         total = odds.sum()
-        # every row may already be a centre (repeated rows): then any row is as good as another
+        # if every row is already a centre (repeated rows), a row is drawn uniformly
         drawn = rng.choice(len(points), CANDIDATES, p=odds / total if total > 0.0 else None)
         gaps = np.minimum(nearest, _squared_gaps(points, points[drawn]))
         best = int((gaps.sum(1) if weights is None else gaps @ weights).argmin())

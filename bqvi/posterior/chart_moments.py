@@ -32,7 +32,7 @@ def moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray,
         spread = np.einsum("m,km->k", _WEIGHTS, (at[:, :, i] - mean[i]) ** 2)
         covariance[i, i] = raw.weights @ spread
         for j in range(i):
-            # t_j given t_i is Gaussian: the nodes of t_i, and behind each of them nodes of t_j
+            # t_j given t_i is Gaussian: for each node of t_i there are nodes of t_j
             slope = raw.covariances[:, i, j] / sds[:, i]
             left = np.sqrt(np.maximum(raw.covariances[:, j, j] - slope**2, 0.0))
             t = raw.means[:, j, None, None] + slope[:, None, None] * _NODES[:, None]

@@ -214,7 +214,7 @@ def trace(rows: Sequence[EvidenceRow], ax: Axes | None = None, *, truth: float |
     ax.plot(n, [row.elbo for row in rows], color=_OTHER, ls="--", label="ELBO")
     if truth is not None:
         ax.axhline(truth, color="0.3", lw=0.8, label="truth")
-    # The first guesses may be off by thousands of nats; the view is that of the second half.
+    # The first estimates may be off by thousands of nats; the axis is scaled to the second half.
     half = slice(len(rows) // 2, None)
     low, high = np.nanmin((middle - 3 * sd)[half]), np.nanmax((middle + 3 * sd)[half])
     if truth is not None:

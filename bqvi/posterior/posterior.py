@@ -129,7 +129,7 @@ class Posterior:
             names = model.names if names is None and model is not None else names
             coordinates = make_coordinates(
                 plausible_lower=-1.0, plausible_upper=1.0, names=names, dimension=mixture.dimension
-            )  # the plausible box [-1, 1]^D is that of the coordinates: they are the parameters
+            )  # the coordinates are the parameters here, so the plausible box is [-1, 1]^D
         return cls(mixture, coordinates, model=model)
 
     @property
@@ -207,7 +207,7 @@ class Posterior:
             theta, weights = self.coordinates.unwrapped(self.draws.points), self.draws.weights
             fixed = np.setdiff1d(np.arange(theta.shape[1]), self.coordinates.free)
             mean = weights @ theta
-            mean[fixed] = self.coordinates.lower[fixed]  # not as rounding has it
+            mean[fixed] = self.coordinates.lower[fixed]  # exactly, not as rounding leaves it
             return mean, ((theta - mean).T * weights) @ (theta - mean)
         mean, covariance = moments(self.coordinates, self._raw())
         free = self.coordinates.free
@@ -403,10 +403,10 @@ class Posterior:
             with stored:
                 arrays = {name: stored[name] for name in stored.files}
             header = json.loads(str(arrays["header"]))
-        # zipfile and zlib raise a dozen kinds of errors for bytes that were cut off or changed
+        # zipfile and zlib raise many kinds of errors for bytes that were cut off or changed
         except Exception as error:
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-                raise  # of the disk
+                raise  # an error of the disk
             raise ValueError(f"{path} is not a saved posterior, or was cut off or changed") from None
         if header.get("kind") != "bqvi.Posterior" or header.get("format") != FORMAT:
             raise ValueError(

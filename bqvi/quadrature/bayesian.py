@@ -157,7 +157,7 @@ def with_evaluations(
     made, spent = with_zeros(problem.integrand.function, made), made.n_evaluations
     if not len(made):
         return replace(state, without_node=state.without_node + spent)
-    made = made[made.good]  # a value without its gradient is none here
+    made = made[made.good]  # a value whose gradient failed is left out
     rows, left = matched(state.pending, made.points)
     slopes = None if made.gradients is None else np.swapaxes(made.gradients, 1, 2)
     first = len(state) == 0
@@ -196,7 +196,7 @@ def finished(problem: IntegrationProblem, state: IntegrationState) -> str | None
 
 def _exhausted(problem: IntegrationProblem, state: IntegrationState) -> bool:
     """Whether all points of a finite measure have been evaluated."""
-    assert isinstance(problem.measure, Empirical)  # asked of finite measures only
+    assert isinstance(problem.measure, Empirical)  # called for finite measures only
     return len(state) >= len(np.unique(problem.measure.points, axis=0))
 
 
@@ -205,7 +205,7 @@ def final(
 ) -> tuple[np.ndarray, np.ndarray, IntegrandUnits, Judgement]:
     """Return mean (o,) and covariance (o, o) in units, with hyperparameters marginalised."""
     state = prepared(problem, state)
-    assert state.ensemble is not None  # prepared
+    assert state.ensemble is not None  # set by the preparation of the step
     moments = state.ensemble.marginal_integral(problem.model.moments, problem.draws, problem.seed)
     return _estimate(problem, state, moments)
 
@@ -220,7 +220,7 @@ def prepared(problem: IntegrationProblem, state: IntegrationState) -> Integratio
 
 def whole_ensemble(problem: IntegrationProblem, state: IntegrationState) -> Ensemble:
     """Return all candidates there have been, those included that the last fit left out."""
-    assert state.fits is not None  # there is a fit since the start
+    assert state.fits is not None  # there has been a fit since the start
     fits = replace(state.fits, resting=())
     return ensembles.condition(problem.standard.measure, data_of(problem, state), fits)
 
@@ -228,7 +228,7 @@ def whole_ensemble(problem: IntegrationProblem, state: IntegrationState) -> Ense
 def _estimate(
     problem: IntegrationProblem, state: IntegrationState, integral: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, IntegrandUnits, Judgement]:
-    assert state.ensemble is not None  # prepared by the caller
+    assert state.ensemble is not None  # set by the caller
     values, units = _units(problem, state)
     weights = problem.model.weights(state.ensemble.best)
     judgement = judge(
@@ -308,7 +308,7 @@ def _chosen(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes (k, D) in standard coordinates, and which of them are from the Sobol sequence, (k,)."""
     found = state.ensemble
-    assert found is not None  # prepared by the caller
+    assert found is not None  # set by the caller
     explained = explained_by(found, state.sobol)
     if problem.criterion is None and explained < predicts(problem.measure.dimension):
         u = _sequence(problem, count, state)

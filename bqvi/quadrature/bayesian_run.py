@@ -164,7 +164,7 @@ def _integral_of(
 ) -> Integral:
     """Return the integral of a state with an estimate of all nodes; ``checkpoint``: where the run stands."""
     method = checkpoint.settings["method"]
-    if state.fits is not None:  # without candidates that fell behind at the last fit, as a resumed run is
+    if state.fits is not None:  # candidates far behind at the last fit are left out, as in a resumed run
         state = bayesian.prepared(problem, replace(state, ensemble=None))
     if reason == "exhausted" and problem.noise_sd is None and problem.integrand.function.log_weight is None:
         return _exact(problem, state, checkpoint)
@@ -213,7 +213,7 @@ def _described(
 def _exact(problem: IntegrationProblem, state: IntegrationState, checkpoint: Checkpoint) -> Integral:
     """The weighted sum over all points of a finite measure."""
     measure = problem.standard.measure
-    assert isinstance(measure, Empirical)  # nothing else is exhausted
+    assert isinstance(measure, Empirical)  # only finite measures are exhausted
     values, shift = (
         unlogged(state.values) if problem.integrand.function.logarithmic else in_range(state.values)
     )

@@ -111,7 +111,8 @@ def identity(measure: Measure) -> AffineChart:
 def rotated(measure: Measure, rotation: np.ndarray) -> AffineChart:
     """Standard coordinates after a rotation R (D, D)."""
     if isinstance(measure, Gaussian):
-        return AffineChart(measure, rotation)  # N(0, I), which a product with R would only blur
+        # N(0, I) is unchanged by rotation, and a product with R would only add rounding
+        return AffineChart(measure, rotation)
     return AffineChart(pushed(measure, np.zeros(measure.dimension), rotation.T), rotation)
 
 

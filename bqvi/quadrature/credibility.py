@@ -302,7 +302,7 @@ def _gain(ensemble: Ensemble) -> float:
     """Log evidence over that of a constant mean and independent noise."""
     best = ensemble.best
     if best.data.slopes is not None:
-        return np.inf  # gradients have no place in the evidence of independent values
+        return np.inf  # the evidence of independent values knows no gradients, so the two cannot be compared
     n, values = len(best.data), best.data.values
     least = (1e-150 / max(n, 1)) ** 2
     noise = Evidence.of(Factor(np.eye(n)), values, np.ones((n, 1)), "marginal", least)
@@ -345,7 +345,7 @@ def combined(
     values : (n, o), of f at the nodes in units of the process. sobol : (n,), which are of the Sobol sequence.
     """
     size = np.abs(values).max(axis=0)
-    # a constant is 0 where its mean was subtracted, and its size is the unit then
+    # of a constant function the values less their mean are 0; the unit then stands for their size
     unseen = judgement.constant * np.where(size > 0, size, 1.0) / (len(values) + 2.0)
     further = judgement.beyond**2 + unseen**2 + judgement.excess
     covariance = judgement.inflation**2 * covariance + np.diag(further)
@@ -392,7 +392,8 @@ def drawn(values: np.ndarray, sobol: np.ndarray) -> SampleMean:
     """
     found = average(values[sobol])
     farthest = np.abs(values - found.mean).max(axis=0)
-    seen = np.abs(values[sobol] - np.median(values[sobol], axis=0))  # of a peak, the median is the foot
+    # the median of the values of a peak is the level outside of it
+    seen = np.abs(values[sobol] - np.median(values[sobol], axis=0))
     shapes = np.clip([pareto_shape(column) for column in seen.T], 0.0, CREDIBILITY.heaviest)
     further = farthest / (1 - shapes) / (np.sum(sobol) + 1)
     return SampleMean(found.mean, found.covariance + np.diag(further**2))

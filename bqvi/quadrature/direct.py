@@ -31,7 +31,9 @@ class Direct:
             in_units = state.slopes * np.exp(-shift) / unit
             slopes = np.einsum("ndo,de->neo", in_units, problem.standard.map.scale)
         relative, variance = None, None
-        if values.any():  # zeros, as of a density that vanishes at the nodes, have no noise to be divided by
+        # if all values are zero, as of a density that vanishes at the nodes, there is no size to divide the
+        # noise by
+        if values.any():
             relative, variance = _noise(problem, state, float(unit[0]) * float(np.exp(shift)))
         noisy = problem.noise_sd is not None
         data = StandardData(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
@@ -78,6 +80,7 @@ def _noise(
         mean = float(noise.mean())
         return noise / mean, (sqrt(mean) / unit) ** 2
     sd = problem.noise_sd
-    if sd is None or isinstance(sd, str) or callable(sd):  # of a function, the state has variances
+    # where noise_sd is a function, the variances are in the state
+    if sd is None or isinstance(sd, str) or callable(sd):
         return None, None
     return None, (float(sd) / unit) ** 2

@@ -106,7 +106,7 @@ class Ensemble:
         behind = self.scores[0] - self.scores
         resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > SEARCH.behind]
         if self.best.name == TILTED_AXES and PLAIN in resting:
-            resting.remove(PLAIN)  # by how much it is behind is asked each time
+            resting.remove(PLAIN)  # kept, as `growth` compares the two
         return Fits(hyperparameters, rotation, tuple(resting))
 
     def integral(self, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
@@ -208,7 +208,7 @@ def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
     ]
     for name, family in ((TURNED, SMOOTH), (TURNED_ROUGH, ROUGH)):
         if name in earlier.hyperparameters and name not in earlier.resting:
-            assert earlier.rotation is not None  # with which they were found
+            assert earlier.rotation is not None  # turned candidates of an earlier fit have a rotation
             chart = rotated(measure, earlier.rotation)
             members.append(surrogate(name, chart, family, data, earlier.hyperparameters[name]))
     return _weighed(members)
@@ -257,12 +257,12 @@ def _turned_rough(
     if smooth is None:
         rotation = earlier.rotation
     elif _weighed(members).best is smooth or starts:
-        assert isinstance(smooth.chart, AffineChart)  # turned axes are
+        assert isinstance(smooth.chart, AffineChart)  # turned axes have an affine chart
         rotation = smooth.chart.rotation
         starts.append(smooth.psi)
     if not starts:
         return []
-    assert rotation is not None  # of the fit before, if not of this one
+    assert rotation is not None  # there is a start, which came with a rotation
     first = surrogate(TURNED_ROUGH, rotated(measure, rotation), ROUGH, data, starts[0])
     return [fitted([first.at(start) for start in starts], effort.again)]
 
@@ -270,7 +270,7 @@ def _turned_rough(
 def _along_slopes(measure: Measure, source: CandidateProcess) -> list[CandidateProcess]:
     """Unfitted surrogates on the principal axes of the slopes of ``source``."""
     slopes = source.slopes() / np.sqrt(source.process.scales)
-    assert isinstance(source.chart, AffineChart)  # the plain and the turned axes are
+    assert isinstance(source.chart, AffineChart)  # the plain and the turned axes have affine charts
     gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
     values, directions = spectrum(gram, 0.0)
     largest = max(float(values.max()), 1e-300)

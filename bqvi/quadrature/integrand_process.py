@@ -89,7 +89,7 @@ class IntegrandProcess:
         elif isinstance(measure, Empirical):
             parts = [parts[0] @ a, centre + parts[1]]
         else:
-            assert isinstance(measure, Uniform)  # nothing else is pushed forward
+            assert isinstance(measure, Uniform)  # only uniform measures are pushed forward
             parts = [part * np.diag(a) for part in parts]
         return type(gradient)._make(parts)
 

@@ -209,7 +209,8 @@ def integrate(
         integrand, inside, standardised(inside), number, first, budget, each, acquisition, noise_sd,
         model=model, log_volume=log_volume,
     )  # fmt: skip
-    embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
+    # raises an error where there is no embedding
+    embed(SquaredExponential(), problem.standard.measure).double()
     engine = BayesianRun(problem, method, IntegrationStop(tolerance, max_seconds))
     if resume is not None:
         state = engine.resumed(_last(resume, {"method": method, "log_volume": log_volume}))

@@ -68,6 +68,6 @@ def _box(bounds: dict[str, Any]) -> Uniform:
             raise ValueError(f"{name} is infinite in coordinates {where}; {_ELSEWHERE}")
     lower, upper = bounds["lower"], bounds["upper"]
     size = max(np.size(to_numpy(lower)), np.size(to_numpy(upper)))
-    if size > 1:  # a number beside an array is that of each coordinate
+    if size > 1:  # a single number beside an array is meant for each coordinate
         lower, upper = (np.full(size, end) if np.ndim(end) == 0 else end for end in (lower, upper))
     return Uniform(lower, upper)

@@ -187,9 +187,10 @@ class SamplingRun:
         The integral of a peak that the nodes ``missed`` (:mod:`tails`) is in the standard deviation.
         """
         estimate = self._estimate(values)
-        with np.errstate(over="ignore"):  # of a peak beyond the range of numbers
+        with np.errstate(over="ignore"):  # a peak may exceed the range of numbers
             estimate.covariance[np.diag_indices_from(estimate.covariance)] += np.square(missed)
-        zero = ~np.any(values, axis=0)  # which says nothing of the size of f elsewhere
+        # where all values are zero, they say nothing of the size of f elsewhere
+        zero = ~np.any(values, axis=0)
         estimate.covariance[zero, zero] = np.inf
         sd = np.sqrt(np.diag(estimate.covariance))
         numbers = scaled(estimate.mean, sd, estimate.covariance, shift)
@@ -202,7 +203,7 @@ class SamplingRun:
         """The integral (o,) of a peak between the nodes x (n, D)."""
         try:
             u = self.measure.standardise().map.to_standard(x)
-        except ValueError:  # of points that span fewer than D dimensions
+        except ValueError:  # raised for points that span fewer than D dimensions
             return 0.0
         return missed_peak(u, values)
 

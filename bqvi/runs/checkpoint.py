@@ -146,9 +146,11 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             raise ValueError(f"the check sum of {damaged} is wrong")
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
-    except Exception as error:  # zipfile and zlib raise a dozen kinds for bytes that were cut off or changed
+    # zipfile and zlib raise many kinds of errors for bytes that were cut off or changed
+    except Exception as error:
         of_disk = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
-        if of_disk:  # bz2 raises one without a number, and a place that is not in the file is no fault of it
+        # bz2 raises an OSError without errno; EINVAL, a seek outside of the file, means a damaged file
+        if of_disk:
             raise
         if isinstance(error, ValueError) and "allow_pickle" in str(error):
             raise ValueError(f"{path} is no saved run: it holds objects, and a run has arrays only") from None

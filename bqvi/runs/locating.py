@@ -71,7 +71,7 @@ class Locating:
         prior: tuple[np.ndarray, np.ndarray] | None,
     ) -> None:
         coordinates = caller.coordinates
-        assert coordinates is not None  # see `located`
+        assert coordinates is not None  # `located` has coordinates
         self._door, self._steps, self._said, self._caller = door, steps, said, caller
         self._coordinates = coordinates
         self._start = coordinates.from_user(np.atleast_2d(start))[0]
@@ -156,7 +156,7 @@ class Locating:
 
     def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
         """That of the door's own run with the box."""
-        assert self._box is not None  # found before the door's own run
+        assert self._box is not None  # found by the search before
         box: Mapping[str, Any] = dict(zip(_BOX, (end.tolist() for end in self._box), strict=True))
         return replace(checkpoint, settings={**checkpoint.settings, **box})
 

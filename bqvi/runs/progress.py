@@ -54,9 +54,9 @@ class ProgressLine:
     def _while_it_can_be_written(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError):  # ValueError: of a file that was closed
+        except (OSError, ValueError):  # ValueError is raised for a closed file
             if self._bar is not None:
-                self._bar.disable = True  # tqdm writes once more when the bar is collected
+                self._bar.disable = True  # tqdm would write once more when the bar is collected
             self._bar = None
 
     def __enter__(self) -> Self:

@@ -218,7 +218,8 @@ class Run(Generic[S, R]):
         else:
             self._keep_busy(self._workers)
             reached = self._collected()
-        self._held = (reached, True)  # one assignment: an interrupt finds the evaluations once, here or there
+        # in one assignment, so that an interrupt finds the evaluations in one of the two places
+        self._held = (reached, True)
         made = engine.ledger.take()
         self._held = (reached, False)
         if made.n_evaluations and hasattr(engine, "require_consistent"):
@@ -362,7 +363,7 @@ class Run(Generic[S, R]):
                 f"this run of bqvi.{door} cannot be asked for points; those of vbmc, of integrate, and of "
                 "fit with method='bq' from one start can"
             )
-        engine.pending(self.state)  # raises where its choices forbid it
+        engine.pending(self.state)  # raises an error where the engine's choices exclude it
         return engine  # type: ignore[no-any-return]
 
     def _end(self, reason: str) -> None:
@@ -400,7 +401,7 @@ class Run(Generic[S, R]):
             self._workers.end(self._engine.ledger, wait=isinstance(error, Exception))
         try:
             reached = self._collected()
-        except Exception:  # what the step evaluated is of no use to the engine; what was before it stays
+        except Exception:  # the engine cannot use the evaluations of the failed step; those before are kept
             reached = self.state
         self._held = (reached, True)
         self._engine.ledger.take()
@@ -408,7 +409,7 @@ class Run(Generic[S, R]):
         if self._line is not None:
             self._line.end(self._engine.standing(reached), type(error).__name__)
             self._line = None
-        with suppress(OSError):  # the exception to be raised has the state, whether or not it can be written
+        with suppress(OSError):  # the exception that is raised holds the state, even if it cannot be written
             self._autosave(reached)
         checkpoint = self._engine.checkpoint(reached)
         why = FAILED if isinstance(error, Exception) else INTERRUPTED

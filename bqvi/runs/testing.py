@@ -40,7 +40,7 @@ def check_engine(
     at : evaluations at whose return the run is interrupted, one after another, each in a run of its own.
     """
     engine = make()
-    with single_threaded() if engine.small else nullcontext():  # as the driver has it
+    with single_threaded() if engine.small else nullcontext():  # with as many threads as the driver
         whole, total = _check_steps(engine, numbers)
     for count in at:
         if count <= total:

@@ -61,7 +61,7 @@ def compare(engine: Keeping[Any, Any], state: Any, count: int) -> None:
         A value differs by more than rounding and its noise, or there is none where there was one.
     """
     kept = engine.kept(state)
-    assert kept is not None  # `require_verifiable`
+    assert kept is not None  # `require_verifiable` has checked this
     room = engine.budget_of(state).room(min(count, len(kept)))
     if not room:
         return
@@ -80,7 +80,7 @@ def compare(engine: Keeping[Any, Any], state: Any, count: int) -> None:
         allowed = allowed + VERIFY.sds * np.sqrt(
             2.0 * np.nan_to_num(chosen.noise_variance[: len(found), None])
         )
-    with np.errstate(invalid="ignore"):  # -inf less -inf, which is the same value
+    with np.errstate(invalid="ignore"):  # -inf less -inf is NaN; these are equal values
         differ = ~((before == now) | (np.abs(now - before) <= allowed)).all(axis=1)
     if differ.any():
         i = int(np.argmax(differ))

@@ -119,7 +119,7 @@ class BoundsRun:
 
     def _to_come(self, state: BoundsState) -> int:
         """Evaluations that the plan has yet to make, at most; those of an unfinished step among them."""
-        assert state.plan is not None  # it ends the pilot run
+        assert state.plan is not None  # the plan ends the pilot run
         systems, each = self.choices.systems, 0 if self.transition is None else self.transition.cost
         moves = len(state.plan) - 1
         chains = systems.problems * systems.conditional
@@ -159,7 +159,7 @@ class BoundsRun:
         require_consistent(self.caller.function, 0, made)
 
     def _piloted(self, state: BoundsState, target: AnnealedTarget) -> BoundsState:
-        assert self.transition is not None  # there is no pilot run without
+        assert self.transition is not None  # a pilot run has a transition
         if state.pilot is None:
             return replace(state, pilot=pilot.begun(target, self._pilot_particles, self._rng(0, 0)))
         found, most = state.pilot, self._pilot_budget
@@ -194,7 +194,7 @@ class BoundsRun:
             chains = passes.backwards_begun(target, draws.reshape(-1, draws.shape[-1]), len(plan))
             state = replace(state, pilot=None, backwards=chains)
         else:
-            assert self.transition is not None  # the plan has more than one temperature
+            assert self.transition is not None  # a plan with more than one temperature has a transition
             chains = passes.backwards_stepped(
                 state.backwards, plan, state.to_go, self.transition, target, self._rng(1, state.to_go)
             )

@@ -89,7 +89,8 @@ def planned(pilot: Pilot, count: int, particles: int) -> AnnealingPlan:
     Step sizes are interpolated.
     """
     temperatures, places = spread(pilot.temperatures, pilot.ess, count)
-    steps = np.log(np.stack([frame.steps for frame in pilot.frames]))  # of the temperatures 1, 2, ... of it
+    # one row each for the temperatures 1, 2, ...
+    steps = np.log(np.stack([frame.steps for frame in pilot.frames]))
     index = np.arange(1, len(steps) + 1)
     frames = []
     for place in places[1:-1]:

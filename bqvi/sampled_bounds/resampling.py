@@ -69,7 +69,7 @@ def systematic(weights: np.ndarray, rng: np.random.Generator, retained: bool = F
     places = np.minimum(np.searchsorted(edges, teeth, side="right"), count - 1)
     parents: np.ndarray = order[places]
     if retained:
-        parents[0] = 0  # the first tooth is below the first edge but for rounding
+        parents[0] = 0  # the first place is below the first edge, except by rounding
     return parents
 
 

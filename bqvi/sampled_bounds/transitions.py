@@ -114,7 +114,8 @@ class RandomWalk:
         uniform = rng.random(movable.shape)
         points = particles.points + steps * noise @ np.swapaxes(factors, -1, -2)
         proposed = target.at(points, movable)
-        with np.errstate(invalid="ignore"):  # a particle at -inf whose proposed point is there too stays
+        # -inf less -inf: a particle at -inf whose proposal is at -inf stays
+        with np.errstate(invalid="ignore"):
             gain = proposed.log_density(temperature) - particles.log_density(temperature)
         return _accepted(particles, proposed, gain, uniform, movable)
 

@@ -112,14 +112,14 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             model = Weighted(self._model(len(data[0])), "sample_weight")
             rng = generator_of(self.random_state)
             self._seen = first_seen(model, data, self._family, self.init_params, rng)
-        # another batch may be the first that has missing values
+        # this batch may be the first with missing values
         seen = replace(self._seen, model=self._seen.model.for_data(data[0]))
         rows, weights = Weighted(seen.model, "sample_weight").check(data)
         self._keep(natural_step(seen, rows, weights, self.total_samples))
         return self
 
     def _merges(self, found: Any) -> bool:
-        # a shared covariance is updated from whole rows only
+        # a shared covariance is updated from complete rows only
         incomplete = self.covariance_type == "tied" and found.problem.model.model.incomplete
         return getattr(self, "merge", False) and not incomplete
 

@@ -64,7 +64,7 @@ class Clock:
         began = time.perf_counter()
         yield
         self._thorough = time.perf_counter() - began
-        if self._began is None:  # between two steps
+        if self._began is None:  # called between two steps
             self._before += self._thorough
 
     @property

@@ -280,7 +280,8 @@ def returns_density(evaluations: Evaluations, coordinates: Coordinates) -> tuple
     evaluations : of the run, in the coordinates.
     """
     own = evaluations.values - coordinates.log_jacobian(evaluations.points)
-    told = not_logarithms(np.round(own, 9))  # 0 plus and minus a Jacobian is 0 within rounding
+    # rounded, as adding and subtracting a Jacobian leaves 0 within rounding only
+    told = not_logarithms(np.round(own, 9))
     return (told,) if told else ()
 
 

@@ -26,7 +26,7 @@ def gskl(mean_p: np.ndarray, covariance_p: np.ndarray, mean_q: np.ndarray, covar
     """
     p, q = np.atleast_2d(covariance_p), np.atleast_2d(covariance_q)
     gap = np.asarray(mean_p, float) - np.asarray(mean_q, float)
-    # The logarithms of the determinants cancel.
+    # in this sum the log determinants cancel
     spread = np.trace(np.linalg.solve(p, q)) + np.trace(np.linalg.solve(q, p)) - 2 * len(gap)
     between = gap @ np.linalg.solve(p, gap) + gap @ np.linalg.solve(q, gap)
     return float(spread + between) / 4.0

@@ -68,7 +68,7 @@ def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSum:
     psi = None if cheap.psi is None else rescaled(cheap.psi, cheap.frame, frame)
     psi, _ = fit(data, psi, CHEAP.iterations * (1 if psi is not None else 3))
     found, dimension = Surrogate.of(data, psi).function, len(frame.shift)
-    assert isinstance(found, AnovaSum)  # it has no cheap model itself
+    assert isinstance(found, AnovaSum)  # the prior mean of a cheap model's surrogate is the quadratic one
     return found.plus(Quadratic(-data.top, np.zeros(dimension), np.eye(dimension)))
 
 
@@ -130,7 +130,7 @@ def selected(
     if restarted or (warm and rest and not many):
         return best
     others = alternatives(state, frame, threshold)
-    if data.gradients is not None and psi is not None:  # a fit takes long
+    if data.gradients is not None and psi is not None:  # fits to gradients take long
         others = [other for other in others if other[0] is frame or other[1] == threshold]
         if not final:
             others = [others[(len(state.rows) if many else turn) % len(others)]]

@@ -31,9 +31,9 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     objective = log_posterior(data.thinned)
     try:
         best = objective.expanded(psi)
-    except np.linalg.LinAlgError:  # a covariance matrix that is singular in rounding
+    except np.linalg.LinAlgError:  # the covariance matrix is singular within rounding
         return np.inf
-    sd = objective.prior.sd  # nothing is less certain than the prior has it
+    sd = objective.prior.sd  # no standard deviation exceeds that of the prior
     scale = sd[:, None] * root(best.curvature * np.outer(sd, sd), 1.0)
     u = found.u[resampled(found.weights, FITTING.set_draws, seed)]
     known = surrogate.mean(u)

@@ -66,7 +66,7 @@ def with_scales(
 ) -> tuple[State, Estimate]:
     """The result of a step after another map of scales that depend on a coordinate was tried."""
     now = state.frame.scaling
-    if now is not None and now.sheared:  # from gradients, which determine it
+    if now is not None and now.sheared:  # a map from gradients is fitted again to gradients, not to draws
         return replace(state, scaled_at=len(state)), estimate
     return _with_scales(state, estimate, scaling_from_gradients(state.evaluations), settings, seed, final)
 
@@ -95,7 +95,7 @@ def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -
     x = state.frame.out(found.u[resampled(found.weights, SCALINGS.draws, seed)])
     try:
         scaling, now = proposed(x), state.frame.scaling
-    except np.linalg.LinAlgError:  # draws that are nearly one
+    except np.linalg.LinAlgError:  # the draws nearly coincide
         return None
     if unlike(scaling, now, x) == 0.0:
         return None
@@ -113,7 +113,7 @@ def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -
         values = replace(one, evaluations=replace(one.evaluations, gradients=None))
         try:
             return selected(values, _next_frame(values), None, settings, False, False).evidence
-        except np.linalg.LinAlgError:  # draws that are nearly one
+        except np.linalg.LinAlgError:  # the draws nearly coincide
             return -np.inf
 
     more = None if scaling is None else scaling.steeper(SCALINGS.further)
@@ -137,7 +137,7 @@ def _rescaled_as(state: State, fitted: FittedScaling) -> State | None:
 
 def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[State, Estimate]:
     state, estimate = _learn(state, settings, seed, final)
-    # from gradients in all directions Laplace's approximation is the better frame to begin in
+    # with gradients in all directions a run begins in the frame of Laplace's approximation
     begins = not state.rows and state.usable.gradients is not None
     found = estimate.found.effective
     carried = bool(state.rows) and state.rows[-1].effective > RESTARTS.carried
@@ -214,7 +214,7 @@ def _learn(
     for repeat in range((4 if final else 1) if climbing else 0):
         more = _with_more(surrogate, q, count, seed + repeat)
         if repeat and more is q:
-            break  # it covers the surrogate, and has been climbed
+            break  # q covers the surrogate and its ELBO has been maximised
         samples = max(32, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
         q = climb(surrogate, more, box, seed % 7919, samples, settings.climbs * (1 + final)).q
         q = pruned(q, 0.003)

@@ -71,7 +71,8 @@ def _factor(surrogate: Surrogate, at: np.ndarray, height: float) -> np.ndarray:
     far[-1] = True
     first = far.argmax(0)
     fall = np.take_along_axis(falls, first[None], 0)[0]
-    # a fall beyond two nats is that of a bend, not of a parabola: the length before it had fallen by < 1/2
+    # a fall of more than two nats within one length is not that of a parabola, as at half the length it was
+    # below 1/2
     sds = _LENGTHS[first] / np.sqrt(np.clip(2.0 * fall, *LOCAL.bend))
     sds = 0.5 * (sds[:dimension] + sds[dimension:])
     found: np.ndarray = cholesky((axes * sds**2) @ axes.T)

@@ -52,7 +52,8 @@ class Modes:
     def of(cls, surrogate: Surrogate, q: DiagonalMixture, frame: Frame, log_evidence: float) -> Modes:
         """From the mixture q, in its frame, and the log evidence."""
         measure = frame.measure(q)
-        pieces = np.arange(len(measure.weights) // q.count)  # several where scales change
+        # a component has several pieces where scales depend on a coordinate
+        pieces = np.arange(len(measure.weights) // q.count)
         groups = [(len(pieces) * group[:, None] + pieces).ravel() for group in connected(surrogate, q)]
         shares = np.array([measure.weights[rows].sum() for rows in groups])
         modes = [

@@ -53,7 +53,8 @@ def moments_of(found: Correction, q: DiagonalMixture) -> PosteriorMoments:
     for share in (beta, 0.0):
         try:
             return _controlled(found.u, weights - share * ours, share, q)
-        except np.linalg.LinAlgError:  # the difference of two weighted covariances need not be positive
+        # the difference of two weighted covariance matrices need not be positive definite
+        except np.linalg.LinAlgError:
             continue
     raise np.linalg.LinAlgError("the draws have no covariance")
 

@@ -93,7 +93,7 @@ def next_points(
         u, whitened = np.concatenate([u, more]), np.concatenate([whitened, own], axis=1)
         variance = np.append(variance, surrogate.moments(more, own)[1])
     signals = surrogate.covariance(u, pool.u[targets], whitened, pool.whitened[:, targets])
-    # covariances beyond those of correlation one are rounding, by which anything would explain what is known
+    # covariances above those of correlation one are rounding, and would make a point explain all others
     bound = np.sqrt(np.maximum(variance, 0.0)[:, None] * left)
     signals = np.clip(signals, -bound, bound)
     base = -np.log(2.0 * np.sinh(np.minimum(_QUANTILE * np.sqrt(left), 50.0)))

@@ -238,7 +238,7 @@ def begun(points: np.ndarray, made: Evaluations) -> State:
 def evaluated(state: State, more: Evaluations) -> State:
     """The state with evaluations, of pending points in any order, or of others."""
     rows, left = matched(state.pending, more.points)
-    unknown = np.full((1, 3), np.nan)  # the last row: what was predicted at a point that was not pending
+    unknown = np.full((1, 3), np.nan)  # the last row has what was predicted at points that were not pending
     predicted = np.concatenate([state.pending_predicted, unknown])[rows].reshape(-1, 3)
     return replace(
         state,

@@ -201,14 +201,14 @@ def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
 def log_posterior(data: Data) -> LogPosterior:
     """Log evidence and prior of the hyperparameters, with derivatives."""
     n, dimension = data.points.shape
-    # the trend's two variances are one hyperparameter, those of the constant and of the scale are none
+    # the two variances of the trend are one hyperparameter; those of the constant and of the scale are none
     trend = slice(dimension + 2, dimension + 4)
     tie = np.zeros((dimension + 3, dimension + 5 + (data.cheap is not None)))
     tie[range(dimension + 2), range(dimension + 2)] = tie[-1, trend] = 1.0
 
     def gram(psi: np.ndarray) -> tuple[np.ndarray, Changes]:
         matrix, pullback = data.gram(data.kernel(psi))
-        assert isinstance(pullback, Changes)  # all parts of the kernel have them
+        assert isinstance(pullback, Changes)  # every part of the kernel has `Changes`
         own = _noises(data, psi) - data.noise
         np.einsum("ii->i", matrix)[:] += own
         noise = np.zeros((int(data.noise_fitted), len(matrix)))
@@ -273,7 +273,7 @@ def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSum | AnovaS
     """Of weights of the observations, (n, 1) or (n, 1 + D)."""
     alpha, slopes = weights[:, 0], (None if data.gradients is None else weights[:, 1:])
     first, quadratic, constant = kernel.terms[:3]
-    assert isinstance(first, Anova)  # see `kernel_of`
+    assert isinstance(first, Anova)  # `kernel_of` puts it first
     dimension = data.points.shape[1]
     prior = Quadratic(data.top, np.zeros(dimension), -np.eye(dimension))
     trend = prior + Quadratic.of_kernel(Sum((quadratic, constant)), data.points, alpha, slopes)
@@ -325,12 +325,12 @@ class Surrogate:
     @property
     def kernel(self) -> Sum:
         """With the hyperparameters."""
-        return cast(Sum, self._observed.kernel)  # made by `kernel_of`
+        return cast(Sum, self._observed.kernel)  # `kernel_of` makes a sum
 
     @property
     def _observed(self) -> ObservedKernel:
         kernel = self.given.kernel
-        assert isinstance(kernel, ObservedKernel)  # see `of`
+        assert isinstance(kernel, ObservedKernel)  # `of` makes an ObservedKernel
         return kernel
 
     @property

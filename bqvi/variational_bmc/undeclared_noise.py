@@ -46,7 +46,7 @@ def undeclared_noise(surrogate: Surrogate) -> float | None:
     psi, noisy = fit(replace(data, noise_fitted=True), start)
     least = max(FITTING.least_noise_gain, FITTING.noise_gain * len(data.values))
     exact = surrogate.psi
-    for begin in (exact, psi[:-1]):  # the second where the first ended at another maximum
+    for begin in (exact, psi[:-1]):  # the second start is for a first fit that ended at another maximum
         exact, evidence = fit(data, begin)
         if noisy - evidence < least:
             return None

@@ -115,7 +115,7 @@ def entropy(q: DiagonalMixture, base: np.ndarray) -> Entropy:
     sums = responsibilities.sum(1, keepdims=True)
     log_q = (top + np.log(sums))[:, 0]
     responsibilities /= sums
-    share = np.repeat(q.weights / samples, samples)  # of each point
+    share = np.repeat(q.weights / samples, samples)  # the share of each point
     slope = responsibilities @ scaled - x * (responsibilities @ precision)
     weighted = -share[:, None] * slope
     along = weighted.reshape(count, samples, dimension)

@@ -130,7 +130,8 @@ class VBMCRun:
         """Evaluate the points that are due, fit to all, and choose where to evaluate next."""
         self.clock.starts(state.seconds)
         if not len(state.pending):
-            state = state.before_last_record()  # the last estimate is made again, to choose points from it
+            # the last estimate is computed again, as points are chosen from it
+            state = state.before_last_record()
         before = self._evaluated(state)
         require_good(before.evaluations, TRUST.needed)
         if before.n_evaluations >= self.limits.budget:
@@ -158,7 +159,7 @@ class VBMCRun:
         seed = self.seed_at(reached)
         if self.compares(reached, estimate):
             return with_draws(reached, estimate, self.budget_of(reached).left, seed)
-        size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
+        size = batch_size(reached, self.settings)  # the budget cuts a batch when it is evaluated
         return with_next(reached, estimate, size, seed, self.settings.variational)
 
     def _with_scales(self, before: State, reached: State, estimate: Estimate) -> tuple[State, Estimate]:

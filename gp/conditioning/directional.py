@@ -200,7 +200,7 @@ class _RowPairs:
         inner *= -2.0
         inner += np.einsum("nd,nd->n", x, x)[:, None]
         inner += np.einsum("nd,nd->n", y, y)
-        np.maximum(inner, 0.0, out=inner)  # rounding
+        np.maximum(inner, 0.0, out=inner)  # squared distances are not negative but for rounding
         np.subtract(np.einsum("nd,nd->n", x, w)[:, None], along, out=along)
         beside -= np.einsum("nd,nd->n", y, z)
         return cls(inner, along, beside, w @ z.T, (v, v_right), linear, quadratic)

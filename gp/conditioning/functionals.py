@@ -175,7 +175,8 @@ def standard_prior(dimension: int, kernel: FunctionKernel) -> np.ndarray:
     rows, columns = np.tril_indices(dimension)
     one, two = (kernel.height * c for c in jacobian_variance(dimension, kernel.lengthscale))
     same = (rows == columns).astype(float)
-    # of the lower triangle's pairs, k <= i: delta_il delta_jk is one only where all four are the same
+    # pairs k <= i are those of the lower triangle, where delta_il delta_jk is one only if all four are the
+    # same
     bends = (two + kernel.quadratic) * np.diag(1.0 + same) + two * np.outer(same, same)
     prior: np.ndarray = scipy.linalg.block_diag((one + kernel.linear) * np.eye(dimension), bends)
     return prior

@@ -41,6 +41,6 @@ class Places:
         inner = self.scaled @ others.scaled.T
         kernel: np.ndarray = inner - self.halved[:, None]
         kernel -= others.halved
-        np.minimum(kernel, 0.0, out=kernel)  # rounding
+        np.minimum(kernel, 0.0, out=kernel)  # not positive but for rounding
         np.exp(kernel, out=kernel)
         return kernel, inner

@@ -103,7 +103,8 @@ def _check_given(
     volume = 0.5 * float(np.linalg.slogdet(covariance)[1])
     evidence = -right.shape[1] * volume - 0.5 * right.size * np.log(scale)
     require_close(given.log_evidence, evidence, 1e-8, "log_evidence has to be that of the targets")
-    cross = covariance[:, :3]  # integrals that vary with the rows as the first three do
+    # stands for integrals whose covariances with the rows are those of the first three rows
+    cross = covariance[:, :3]
     whitened = given.whitening @ cross
     level = np.arange(3.0)
     rules = inverse @ cross
@@ -131,7 +132,7 @@ def _check_left_out(given: Conditioned, noise: Callable[[np.ndarray, np.ndarray]
             expected = expected + others.constant * basis[:, None]
         residual = targets[i].reshape(numbers, -1) - expected
         require_close(left[i].reshape(residual.shape), residual, 1e-6, f"left_out at node {i}")
-    if targets.shape[1] == numbers:  # one function
+    if targets.shape[1] == numbers:  # the targets are of one function
         whitened = given.whitened_covariance(places)[:, :1]
         change = np.einsum("nbf,nb->nf", given.rules(whitened).reshape(len(x), numbers, -1), left)
         require_close(given.changes(whitened), change, 1e-9, "changes")

@@ -22,7 +22,7 @@ def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
     with torch.enable_grad():
         points = x if keep and x.requires_grad else _leaf(x)
         value = function(points)
-        # without a path to x the function is constant in x
+        # no path leads to x, so the function is constant in x
         if not value.requires_grad:
             return _back(torch.zeros_like(points), x)
         (gradient,) = torch.autograd.grad(value.sum(), points, create_graph=keep, materialize_grads=True)

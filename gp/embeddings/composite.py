@@ -76,7 +76,7 @@ def product_of_kernels(kernel: Product, measure: Gaussian | Uniform) -> Formulas
     factors = [embed(factor, measure) for factor in _independent_factors(kernel, measure)]
 
     def cross(other: Measure) -> Array:
-        refuse_mixture(other)  # the product of sums is not the sum of products
+        refuse_mixture(other)  # a product of sums over components is not the sum of their products
         _independent_factors(kernel, other)
         return reduce(mul, (factor.double(other) for factor in factors))
 

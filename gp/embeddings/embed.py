@@ -161,12 +161,12 @@ class KernelEmbedding:
             try:
                 return self._analytic_double_gradient(other)
             except UnknownPairError:
-                pass  # the analytic gradient exists for fewer partners than the double integral
+                pass  # fewer pairs have the analytic gradient than the double integral
         return autodiff.jacobian_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
 
     def _analytic_double_gradient(self, other: Measure | None) -> Parameters:
         gradient = self._own.cross_gradient
-        assert gradient is not None  # checked by the caller
+        assert gradient is not None  # the caller has checked this
         if other is not None:
             return gradient(in_kind_of(other, self.measure.parameters()[0]))
         return scaled(2.0, gradient(self.measure))

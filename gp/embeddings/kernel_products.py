@@ -77,7 +77,7 @@ def triple(lengths: np.ndarray, measure: Measure, v: np.ndarray) -> Array:
         return left.T @ np.exp(-0.5 * cdist(points, points, "sqeuclidean")) @ left
     if isinstance(measure, Gaussian):
         return _between(lengths, measure, measure, v)
-    assert isinstance(measure, GaussianMixture)  # the last of the measures with this embedding
+    assert isinstance(measure, GaussianMixture)  # the only other class with this embedding
     parts = list(zip(measure.weights, measure.components, strict=True))
     return sum(p * q * _between(lengths, a, b, v) for p, a in parts for q, b in parts)
 

@@ -68,7 +68,7 @@ class MaternProfile:
         zero, width = xp.zeros_like(x), b - a
 
         def inside(length: Array) -> Array:
-            # not clip: at an end of the interval the gradient is the mean of those on both sides
+            # unlike `clip`, this has at an end of the interval the mean of the gradients on both sides
             return xp.minimum(xp.maximum(length, zero), width)
 
         left = self._side(xp.maximum(x - b, zero), inside(x - a))
@@ -163,7 +163,7 @@ def tilted_moments(mu: Array, sd: Array, rate: Array) -> tuple[Array, Array, Arr
     negative = beta < 0
     zero = xp.zeros_like(beta)
 
-    # mu > rate sd^2: the exponent is below -rate mu / 2, and all terms are positive
+    # for mu > rate sd^2 the exponent is below -rate mu / 2, and all terms are positive
     below = xp.where(negative, beta, zero)
     exponent = xp.where(negative, rate * (rate * sd**2 / 2 - mu), zero)
     m0 = xp.exp(exponent) * special(mu).ndtr(-below)

@@ -102,7 +102,7 @@ def short_by_quadrature(
     if not bool(xp.any(short)):
         return otherwise
     other_low, other_high = xp.where(first, c, a), xp.where(first, d, b)
-    # the average over the longer interval has kinks where it begins and where it ends
+    # the average over the longer interval has kinks at its two ends
     cuts = [low, *(xp.minimum(xp.maximum(e, low), high) for e in (other_low, other_high)), high]
 
     def inner(x: Array) -> Array:

@@ -167,7 +167,7 @@ def _name(registered: type) -> str:
 
 def _what_there_is(kernel: type, measure: type) -> str:
     for_kernel = {_name(m) for k, m in _FUNCTIONS if k is not object and issubclass(kernel, k)}
-    # every kernel has one against mixtures if it has one against their components
+    # a kernel has an embedding of mixtures if it has one of their components
     for_any = {_name(m) for k, m in _FUNCTIONS if k is object} - {GaussianMixture.__name__}
     for_measure = sorted({_name(k) for k, m in _FUNCTIONS if m is not object and issubclass(measure, m)})
     return (

@@ -81,7 +81,7 @@ def as_squared_exponentials(kernel: Stationary) -> Sum:
 def _gamma_rule(a: float) -> tuple[Any, Any]:
     """Nodes and weights (J,) for expectations over a Gamma variable of shape a and rate a."""
     step = min(_STEP, _NARROW_STEP / sqrt(a))
-    # far in the lower tail of a small shape the quantile underflows; there it is a power
+    # far in the lower tail of a small shape the quantile function underflows, and is about a power
     lowest = max(float(gammaincinv(a, _CUT_OFF)) / a, 1e-250)
     highest = float(gammainccinv(a, _CUT_OFF)) / a
     t = np.arange(log(lowest), log(highest) + step, step)

@@ -104,7 +104,7 @@ def squared_exponential_gaussian(kernel: SquaredExponential, measure: Gaussian |
         return -namespace(x).sum((weights[:, None] * z)[:, :, None] * (whitened @ bumps.whitening), axis=0)
 
     def with_box(other: Uniform) -> Array:
-        assert isinstance(measure, Gaussian)  # mixtures are not given this function
+        assert isinstance(measure, Gaussian)  # a mixture has a function of its own
         profile = squared_exponential_profile(kernel, measure.mean)
         return gaussian_by_column(kernel, profile, measure).cross(other)
 
@@ -151,7 +151,7 @@ def _jacobian(bumps: Bumps, measure: Measure, x: Array) -> tuple[Parameters, Par
     outer = a[..., :, None] * a[..., None, :] - p  # (n, K, D, D)
     values = (z, z[..., None] * a, z[..., None, None] * outer / 2)
 
-    z, j = z[:, None, :], xp.permute_dims(a, (0, 2, 1))  # the derivative in x_j stands second
+    z, j = z[:, None, :], xp.permute_dims(a, (0, 2, 1))  # the second axis is that of the derivative in x_j
     mixed = xp.permute_dims(p, (1, 0, 2)) * xp.ones_like(a[:, None, :, :])  # P_ji, (n, D, K, D)
     cross = mixed[..., :, None] * a[:, None, :, None, :]
     slopes = (

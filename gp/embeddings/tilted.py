@@ -39,7 +39,7 @@ def tilted_measure(measure: Measure, growth: float) -> tuple[Array, Measure]:
 
 
 def _tilted_gaussian(measure: Measure, growth: float) -> tuple[Array, Gaussian]:
-    assert isinstance(measure, Gaussian)  # and so are the components of a mixture
+    assert isinstance(measure, Gaussian)  # the components of a mixture are Gaussian too
     xp, own = namespace(measure.mean), measure.mean
     precision = xp.linalg.inv(measure.covariance)
     smaller = precision - growth * xp.eye(measure.dimension, dtype=own.dtype, device=own.device)

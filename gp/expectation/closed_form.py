@@ -36,10 +36,10 @@ def kernel_sum(posterior: Posterior) -> KernelSum | None:
         rows = slice(at, at + len(block.x))
         first, at = first + len(block), at + len(block.x)
         if isinstance(block, Gradients):
-            assert slopes is not None  # there is a block of derivatives
+            assert slopes is not None  # the observations have derivatives
             slopes[rows] = block.spread(weights)
         else:
-            assert values is not None  # there is a block of values
+            assert values is not None  # the observations have values
             values[rows] = weights
     points = np.concatenate([block.x for block in blocks])
     lengthscale = np.asarray(kernel.lengthscale, dtype=float)

@@ -97,7 +97,7 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
             *mean.integrate_mixture(q),
             lambda: (posterior.integral(q).variance, variance_gradient(posterior, q)),
         )
-    assert isinstance(q, Gaussian)  # the other one of the two
+    assert isinstance(q, Gaussian)  # the only other class
     part = mean.integrate(q.mean, q.covariance)
     gradient = GaussianParameters(part.mean, part.covariance)
     return Expectation(part.value, gradient, lambda: variance_of(posterior, mean, q))

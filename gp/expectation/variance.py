@@ -46,7 +46,7 @@ def variance_of(posterior: Posterior, mean: KernelSum, q: Gaussian) -> tuple[flo
     unknown = np.array([[double - half @ half]])
     variance = without_rounding(unknown, np.array([[double]]), posterior)[0, 0]
     mirrored = replace(posterior, mean_function=Zero(), whitened=half).kernel_sum
-    assert mirrored is not None  # as the posterior has one
+    assert mirrored is not None  # the embedding exists, as the posterior has used it
     explained = mirrored.integrate(q.mean, q.covariance)
     return float(variance), GaussianParameters(-2.0 * explained.mean, slope - 2.0 * explained.covariance)
 

@@ -147,7 +147,7 @@ class _Pullback:
         cross = np.moveaxis(weights[:n, n:].reshape(n, m, dimension), -1, 0)
         both = weights[n:, n:].reshape(m, dimension, m, dimension)
         own = np.einsum("idjd->dij", both).copy()
-        mixed = np.einsum("idje,dij->eij", both, own_g) - own * own_g  # over d != e
+        mixed = np.einsum("idje,dij->eij", both, own_g) - own * own_g  # the sum over d != e
         of_p = weights[:n, :n] * self.p
         of_p[:, :m] += self.p[:, :m] * (2.0 * np.einsum("dij,dij->ij", cross, g))
         of_p[:m, :m] += own_p * (
@@ -200,8 +200,8 @@ class _Pullback:
         moved[dimension, :, :m] += self.p[:, :m] * (along * rest[:, :, :m]).sum(0)
         found = np.empty((dimension + 1, len(vector)))
         found[:, :n] = moved.sum(2)
-        found[dimension, :n] += self.kernel.norm_slope * self.kernel.height * a.sum()  # of -h a
-        # rows of derivatives: what moves p and s, of all g_d; then what moves g_d and c_d themselves
+        found[dimension, :n] += self.kernel.norm_slope * self.kernel.height * a.sum()  # from the term -h a
+        # rows of derivatives: first the change of p and s with all g_d, then that of g_d and c_d themselves
         of_g, pb, pz = g[:, :m], self.p[:m, :m] * b, pz[:m]
         g, u, h, rest, bent = (array[:, :m, :m] for array in (g, u, h, rest, bent))
         curved = u * precision * (1.0 - h)

@@ -159,7 +159,7 @@ def _sum(kernel: Sum, observed: Functional) -> Gram:
     def gram(changed: Sum) -> tuple[np.ndarray, Pullback]:
         found = [part(term) for part, term in zip(parts, changed.terms, strict=True)]
         pulled = [pullback for _, pullback in found]
-        matrix = found[0][0]  # which its pull-back may read: it is left as it is
+        matrix = found[0][0]  # not changed in place, as its pull-back may read it
         for place, (more, _) in enumerate(found[1:]):
             matrix = np.add(matrix, more, out=matrix if place else None)
 
@@ -181,7 +181,7 @@ def _beside_constant(part: Gram) -> Gram:
 
     def gram(changed: Sum) -> tuple[np.ndarray, Pullback]:
         constant, other = changed.terms
-        assert isinstance(constant, Constant)  # as it was when this was made
+        assert isinstance(constant, Constant)  # `constant` is checked when this is made
         variance = float(constant.variance)
         matrix, pullback = part(other)
 

@@ -141,7 +141,8 @@ def as_kernel(kernel: Any) -> Kernel:
     """
     if isinstance(kernel, Kernel) and not isinstance(kernel, type):
         return kernel
-    gpytorch = sys.modules.get("gpytorch")  # whoever has one of its kernels has imported it
+    # a kernel of GPyTorch can only be given where the package has been imported
+    gpytorch = sys.modules.get("gpytorch")
     if gpytorch is not None and isinstance(kernel, gpytorch.kernels.Kernel):
         return from_gpytorch_kernel(kernel)
     raise TypeError(f"kernel = {shown(kernel)}: give a kernel, such as those of gp.kernels, or GPyTorch's")

@@ -50,7 +50,7 @@ def posterior_of_botorch(model: Any) -> Posterior:
     transform = getattr(model, "input_transform", None)
     if transform is None:
         return _posterior(model, model.train_inputs[0], None, outputs)
-    with _mode(model, training=True):  # in which BoTorch has the inputs as they were given
+    with _mode(model, training=True):  # in training mode BoTorch has the inputs as they were given
         x = model.train_inputs[0]
     return _posterior(model, x, input_map(transform, x.shape[-1]), outputs)
 
@@ -130,8 +130,8 @@ def _require_plain_forward(model: Any, kernel: Kernel, mean: Mean) -> None:
         prior = model.forward(x)
         theirs = to_numpy(prior.covariance_matrix), to_numpy(prior.mean)
     ours = to_numpy(kernel(x, x)), to_numpy(mean(x))
-    # GPyTorch takes distances through |x|^2 + |y|^2 - 2 x.y, which costs half the digits and more
-    # where points are far apart in lengthscales; another prior is off by much more than this
+    # GPyTorch computes distances from |x|^2 + |y|^2 - 2 x.y, which loses half of the digits or more where
+    # points are many lengthscales apart; a different prior differs by much more than this tolerance
     tolerance = torch.finfo(x.dtype).eps ** (1 / 3)
     for name, a, b in zip(("covariance", "mean"), theirs, ours, strict=True):
         scale = max(float(np.max(np.abs(b), initial=0.0)), np.finfo(float).tiny)

@@ -83,7 +83,8 @@ class Anova(Algebra):
             return as_like(self.height, x) * ((1 + self.factors(x, y)).prod(dim=0) - 1)
         self._check_dimension(x)
         p = np.ones((len(x), len(y)))
-        for d, lengthscale in enumerate(self.lengthscale):  # one plane at a time stays in the cache
+        # one (n, m) plane at a time, which stays in the cache
+        for d, lengthscale in enumerate(self.lengthscale):
             factor = (x[:, d, None] - y[:, d]) / lengthscale
             np.multiply(factor, factor, out=factor)
             factor *= -0.5
@@ -136,7 +137,8 @@ class Anova(Algebra):
         gap = x.T[:, :, None] - y.T[:, None, :]
         g = u * gap * precision[:, None, None]  # (D, n, m)
         k_x = -height * p * g
-        own = u * precision[:, None, None] * (1 - gap**2 * precision[:, None, None]) + g**2  # beside -g_d g_e
+        # the other term is -g_d g_e
+        own = u * precision[:, None, None] * (1 - gap**2 * precision[:, None, None]) + g**2
         identity = xp.eye(self.dimension, dtype=x.dtype, device=x.device)
         mixed = -g[:, None, :, :] * g[None, :, :, :] + identity[:, :, None, None] * own[:, None, :, :]
         return Derivatives(

@@ -83,7 +83,7 @@ class ByColumn(Algebra):
         xp = namespace(x, y)
         s, variance = self._squares(x, y), as_like(self.kernel.variance, x)
         inverse = self._inverse(x)
-        self.kernel.diagonal_derivatives(x[:1, :])  # TypeError where functions have no derivatives
+        self.kernel.diagonal_derivatives(x[:1, :])  # raises TypeError for functions without derivatives
         factors = _positive(self.kernel.profile(s))
         k = variance * xp.prod(factors, axis=0)
         ratio = self.log_slopes(x, y)
@@ -105,7 +105,7 @@ class ByColumn(Algebra):
         """Return k and its first derivatives at the pairs (x_i, x_i); the odd ones are zero."""
         xp = namespace(x)
         zero = xp.zeros_like(x)
-        self.kernel.diagonal_derivatives(x[:1, :])  # TypeError where functions have no derivatives
+        self.kernel.diagonal_derivatives(x[:1, :])  # raises TypeError for functions without derivatives
         slope = 2 * as_like(self.kernel.variance, x) * self.kernel.slope(zero[:, 0])
         k_xy = -slope[:, None, None] * diagonal_matrix(self._inverse(x) ** 2)
         return DiagonalDerivatives(k=self.diagonal(x), k_x=zero, k_y=zero, k_xy=k_xy)

@@ -205,7 +205,7 @@ class Columns(Algebra):
 
 def _checked(name: str, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
     kernels = tuple(kernels)
-    # what inherits the algebra is a kernel: the protocol's check looks up every method, which takes longer
+    # classes that inherit the algebra are kernels; the protocol's check of every method takes longer
     if not kernels or not all(isinstance(kernel, (Algebra, Kernel)) for kernel in kernels):
         raise TypeError(f"{name} = {kernels!r}: give one kernel or more")
     return kernels

@@ -53,7 +53,7 @@ def _radial(kernel: Stationary, x: Array, y: Array, weights: Array) -> Array:
     if y.shape[0] == 0:
         return namespace(x).zeros_like(x)
     b = weights * kernel.slope(kernel.squared_distance(x, y))
-    centre = y[:1, :]  # differences near the points, not near the origin, keep their digits
+    centre = y[:1, :]  # differences from a point of y keep digits that differences from the origin would lose
     total = namespace(x).sum(b, axis=1)[:, None]
     pulled = (x - centre) * total - b @ (y - centre)
     return 2 * as_like(kernel.variance, x) * pulled / as_like(kernel.lengthscale, x) ** 2

@@ -154,7 +154,7 @@ def squared_distance(x: Array, y: Array) -> Array:
     """
     if is_torch(x):
         return ((x[:, None, :] - y[None, :, :]) ** 2).sum(dim=-1)
-    if x.shape[0] == 1:  # cdist's checks take longer than one row does
+    if x.shape[0] == 1:  # for a single row the checks of cdist take longer than the distances
         difference = y - x
         return np.einsum("ij,ij->i", difference, difference)[None, :]
     return cdist(x, y, "sqeuclidean").astype(x.dtype, copy=False)

@@ -104,7 +104,7 @@ class Empirical:
         sorted_weights = to_numpy(self.weights).astype(np.float64)[order]
         edges = np.cumsum(sorted_weights) / sorted_weights.sum()
         first = to_numpy(u)[:, 0].astype(np.float64)
-        last = int(np.flatnonzero(sorted_weights)[-1])  # rounding may leave 1 beyond the last edge
+        last = int(np.flatnonzero(sorted_weights)[-1])  # by rounding, 1 may lie beyond the last edge
         index = order[np.minimum(np.searchsorted(edges, first, side="right"), last)]
         return as_like(self.points, u)[index]
 

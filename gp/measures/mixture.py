@@ -144,7 +144,7 @@ class GaussianMixture:
         weights = to_numpy(self.weights).astype(np.float64)
         edges = np.cumsum(weights) / weights.sum()
         first = to_numpy(u)[:, 0].astype(np.float64)
-        last = int(np.flatnonzero(weights)[-1])  # rounding may leave 1 beyond the last edge
+        last = int(np.flatnonzero(weights)[-1])  # by rounding, 1 may lie beyond the last edge
         index = np.minimum(np.searchsorted(edges, first, side="right"), last)
         inside = (first - (edges - weights)[index]) / weights[index]
         first = as_like(np.clip(inside, 0.0, 1.0), u)
