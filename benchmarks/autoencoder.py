@@ -57,7 +57,8 @@ def plain(x: np.ndarray, seed: int = 0, pair: tuple[nn.Module, nn.Module] | None
     n = len(x)
     order, place = rng.permutation(n), 0
     while True:
-        if place + SIZE > n:  # as `Reshuffled`: what is left of an epoch is left out
+        # as `Reshuffled` does: the rest of an epoch that fills no mini-batch is left out
+        if place + SIZE > n:
             order, place = rng.permutation(n), 0
         rows = torch.from_numpy(x[order[place : place + SIZE]])
         place += SIZE

@@ -29,7 +29,7 @@ def run() -> Iterator[Line]:
     """D = 10, two nodes a round, 200 evaluations, all of them in the process."""
     for name in ("schools-centred", "wine"):
         clocks = _clocks(targets()[name])
-        # what else the machine does only adds
+        # the least of each, as other processes of the machine only add time
         beyond, within = (1e3 * min(times) / EVALUATIONS for times in clocks)
         factor = paired({"factor": _factor}, rounds=9).seconds["factor"].min() * 1e3
         yield Line(

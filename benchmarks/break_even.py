@@ -63,7 +63,7 @@ class BudgetedMethod:
 
     def cost(self, level: float) -> Cost:
         """Medians over the seeds at the first budget whose median error is within ``level``; or infinite."""
-        self.run(self.budgets[0], 1000)  # what is loaded or compiled at first use is not counted
+        self.run(self.budgets[0], 1000)  # not timed: loads and compiles what is needed at first use
         for budget in self.budgets:
             runs = [self.run(budget, seed) for seed in range(SEEDS)]
             found = np.median([(run.error, run.evaluations, run.seconds) for run in runs], axis=0)

@@ -83,7 +83,7 @@ def large(dtype: np.dtype) -> Iterator[Line]:
             },
             rounds=5,
         )
-    # the difference of two runs leaves out set-up: the checks, the start, the closing record
+    # the difference of the two runs leaves out the checks, the start and the closing record
     ours = (times.seconds["three"] - times.seconds["one"]) / 2.0
     theirs = (times.seconds["peer 3"] - times.seconds["peer 1"]) / 2.0
     speed = float(np.median(theirs / ours))

@@ -83,7 +83,7 @@ def _measure(path: str, store: str, world: int, rank: int) -> None:
     model = DataParallel(GaussianMixture(COMPONENTS, np.eye(COLUMNS)))
     first = bqvi.fit(model, data, "cavi", steps=1, record=[0], seed=0)
     run = bqvi.fit.steps(model, data, "cavi", steps=STEPS, record=[0], start_from=first.q, seed=0)
-    next(run)  # the record of the start, and the pages of the map
+    next(run)  # the record of the start, which also reads the pages of the memory map
     wall, processor = time.perf_counter(), time.process_time()
     for _ in range(STEPS - 1):
         next(run)

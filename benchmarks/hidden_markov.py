@@ -44,7 +44,7 @@ def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
     def theirs(steps: int, implementation: str) -> None:
         _peer(kind, states, steps, implementation).fit(values, lengths)
 
-    ours(1)  # loops are compiled, or loaded, where numba is installed
+    ours(1)  # compiles the loops, or loads compiled ones, where numba is installed
     theirs(1, "scaling")  # imports the peer
     seconds: dict[str, list[float]] = {"ours": [], "scaling": [], "log": []}
     for _ in range(ROUNDS):

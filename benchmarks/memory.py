@@ -52,7 +52,7 @@ def _measure(path: str) -> None:
     first = bqvi.fit(model, data, "sngd", minibatch=100, steps=1000, record=[0])
     second = bqvi.fit(model, data, "cavi", steps=1, record=[0], start_from=first.q)
     peak = peak_now() / 2**10
-    mapped = ROWS * COLUMNS * 4 / 2**30  # pages of the map count as resident while memory is free
+    mapped = ROWS * COLUMNS * 4 / 2**30  # mapped pages count as resident while memory is free
     print(peak - mapped, first.state.seconds, second.state.seconds)
 
 

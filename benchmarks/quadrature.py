@@ -111,7 +111,7 @@ def one_step(integrand: Integrand) -> Iterator[Line]:
     ledger.take()
 
     def choose() -> Any:
-        assert state.ensemble is not None  # made by step
+        assert state.ensemble is not None  # a step makes it
         candidates = pool(problem.standard.measure, state.ensemble.best.chart, 1)
         return problem.model.choose(state.ensemble.best, candidates, 1)
 

@@ -49,7 +49,7 @@ def run() -> Iterator[Line]:
         yield Line("Emukit", f"not installed ({failure})", "pip install emukit GPy", False)
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # GPy's
+        warnings.simplefilter("ignore")  # warnings of GPy
         for integrand in integrands():
             if integrand.name in NAMES:
                 yield from _beside(integrand)

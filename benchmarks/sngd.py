@@ -60,7 +60,7 @@ def run() -> Iterator[Line]:
         "additions": additions,
     }
     times = paired(candidates, rounds=15)
-    # a difference of small numbers: the least of each, because what else the machine does only adds
+    # the least of each, as the difference is small and other processes of the machine only add time
     least = {name: float(np.min(seconds)) / STEPS * 1e6 for name, seconds in times.seconds.items()}
     whole = least["loop"] - least["set up"]
     overhead = whole - least["arithmetic"]

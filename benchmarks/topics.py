@@ -70,7 +70,7 @@ def run() -> Iterator[Line]:
     documents = [[(int(w), int(n)) for w, n in zip(row.indices, row.data, strict=True)] for row in rows]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ours(1, False, 0)  # loops are compiled, or loaded, where numba is installed
+        ours(1, False, 0)  # compiles the loops, or loads compiled ones, where numba is installed
         for online in (False, True):
             fits = {"ours": ours, "scikit-learn": theirs, "Gensim": gensims}
             yield from _compared(model, test, fits, online)

@@ -29,7 +29,8 @@ def run() -> Iterator[Line]:
     except ImportError as failure:
         yield Line("PyVBMC", f"not installed ({failure})", "pip install pyvbmc", False)
         return
-    ours(rosenbrock(2), 15, 0)  # what is loaded at the first call belongs to no target
+    # loads what is imported at the first call, so that no target is charged for it
+    ours(rosenbrock(2), 15, 0)
     for problem in problems():
         yield _beside(problem)
 
@@ -38,7 +39,7 @@ def _beside(problem: Problem) -> Line:
     ratios, each = [], []
     for seed in range(ROUNDS):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyVBMC's
+            warnings.simplefilter("ignore")  # warnings of PyVBMC
             count, theirs = peer(problem, seed)
         spent, mine = ours(problem, count, seed)
         each.append((theirs / count, mine / spent, count, spent))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
-# The kernels of the notebooks are processes of their own.
+# notebooks run in processes of their own, which find the packages by this variable
 os.environ["PYTHONPATH"] = os.pathsep.join(
     part for part in (str(HERE.parent), os.environ.get("PYTHONPATH")) if part
 )
@@ -45,7 +45,7 @@ nitpicky = False
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "attrs_block"]
 myst_heading_anchors = 3
 myst_url_schemes = ["http", "https", "mailto"]
-suppress_warnings = ["myst.header"]  # CHANGELOG.md is included below a title of its own
+suppress_warnings = ["myst.header"]  # CHANGELOG.md is included below the title of another page
 
 nb_execution_mode = os.environ.get("BQVI_NOTEBOOKS", "cache")
 nb_execution_cache_path = str(HERE / "_build" / "notebooks")
@@ -53,10 +53,10 @@ nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
-nb_ipywidgets_js = {}  # no notebook has widgets, and theirs are scripts of another host
+nb_ipywidgets_js = {}  # no notebook has widgets, whose scripts would come from another host
 
-autosummary_generate = False  # tables only: `api_pages` lists the names
-autodoc_typehints = "none"  # the docstrings say it, with shapes
+autosummary_generate = False  # only tables; `api_pages` lists the names
+autodoc_typehints = "none"  # types and shapes are in the docstrings
 autodoc_default_options = {"members": True, "show-inheritance": False}
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False

@@ -56,7 +56,7 @@ def frame(
         Whether two steps are taken first and thrown away: what a process does once (imports, buffers) is
         not the method's time.
     """
-    with np.errstate(all="ignore"):  # a run on its way to infinity, which the table will show
+    with np.errstate(all="ignore"):  # a diverging run may overflow, which the table shows
         if warm:
             _attempt(lambda: bqvi.fit(model, data, method, steps=2, **choices))
         fit, diverged = _attempt(

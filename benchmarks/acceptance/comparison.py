@@ -104,7 +104,8 @@ def _tail(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     """P(rank sum of the runs >= what it is), all strata together."""
     distribution, observed = np.ones(1), 0
     for run, reference in pairs:
-        ranks = np.rint(2.0 * rankdata(np.concatenate([run, reference]))).astype(int)  # midranks, doubled
+        # twice the midranks, which are whole numbers
+        ranks = np.rint(2.0 * rankdata(np.concatenate([run, reference]))).astype(int)
         distribution = np.convolve(distribution, _rank_sums(tuple(np.sort(ranks).tolist()), len(run)))
         observed += int(ranks[: len(run)].sum())
     return float(distribution[observed:].sum())

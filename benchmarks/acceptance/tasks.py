@@ -108,7 +108,7 @@ def _integrate(integrand: Integrand, seed: int, **options: Any) -> Figures:
     with Meter() as meter:
         found = bqvi.integrate(function, integrand.measure, budget=_NODES, seed=seed, **options)
     mean, sd = (found.log_mean, found.log_sd) if log else (found.mean, found.sd)
-    assert mean is not None  # only where log is false has it no logarithm
+    assert mean is not None  # only a result with log=True has none
     assert sd is not None
     error = abs(float(mean) - (np.log(integrand.truth) if log else integrand.truth))
     overhead = meter.overhead(function.seconds, function.points)
@@ -323,7 +323,7 @@ def _regression(
         mean, variance = posterior.mean(x[n:]), posterior.variance(x[n:])
     miss = np.abs(mean - truth[n:])
     within = float(np.mean(miss <= 2 * np.sqrt(variance)))
-    assert posterior.hyperparameters is not None  # they were fitted
+    assert posterior.hyperparameters is not None  # a fit has hyperparameters
     count = posterior.hyperparameters.n_evaluations
     error = float(np.sqrt(np.mean(miss**2)) / truth.std())
     return Figures(error, within, count, meter.overhead(0.0, 1.0), meter.memory)

@@ -22,7 +22,7 @@ def converted(node: nodes.Element, block: bool) -> str:
     try:
         found = str(latex2mathml.tex2mathml(source, as_block=block))
         return found.replace(APPLIED, f'{APPLIED}<mspace width="0.17em"></mspace>')
-    except Exception as error:  # docutils raises several kinds
+    except Exception as error:  # docutils raises several kinds of errors
         logger.warning("formula cannot be converted (%s): %s", error, tex, location=node)
         return f"<code>{tex}</code>"
 

@@ -98,7 +98,7 @@ def together(model: VariationalAutoencoder, q: Any, images: np.ndarray) -> Any:
     rows = model.rows(images)
 
     def log_joint(z: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-        rng = np.random.default_rng(0)  # the decoder's weights are points: nothing is drawn
+        rng = np.random.default_rng(0)  # no number is drawn, as the decoder's weights are points
         own = z.to(rows.dtype)
         like = model.conditional_terms(q, own[None], rows[which], rng)[0]
         found: torch.Tensor = like.to(z.dtype) - 0.5 * (z.square() + np.log(2.0 * np.pi)).sum(-1)

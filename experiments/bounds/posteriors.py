@@ -74,7 +74,7 @@ def _effective(reference: Reference, q: GaussianMixture, rng: np.random.Generato
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return the bracket less ln Z, its width, and the seconds of proposal and run together."""
-    assert case.folder is not None  # `needs` says so
+    assert case.folder is not None  # `needs` requires the folder
     reference = load_reference(case.folder, case.settings["problem"])
     rng = np.random.default_rng([seed, 1])
     chosen = rng.choice(len(reference.draws), DRAWS, replace=False)

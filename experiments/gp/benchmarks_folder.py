@@ -19,7 +19,7 @@ MOST_ROWS = 300
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return one case for each set of the folder and package."""
-    assert resources.data is not None  # `needs` sees to it
+    assert resources.data is not None  # `needs` requires the folder
     made: list[Case] = []
     for path in looked_for(regression_sets.find, resources.data):
         settings = {
@@ -33,7 +33,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return one row: the errors on split `seed`."""
-    assert case.folder is not None  # `cases` gave it
+    assert case.folder is not None  # `cases` sets it
     data = regression_sets.read(case.folder / case.settings["file"])
     return gp_benchmarks.scores(case, data, seed)
 

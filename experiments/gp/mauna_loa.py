@@ -105,7 +105,7 @@ def _prediction(
 
 def _hyperparameters(posterior: gp.Posterior) -> pd.DataFrame:
     found = posterior.hyperparameters
-    assert found is not None  # a posterior of gp.fit has them
+    assert found is not None  # gp.fit returns hyperparameters
     undetermined = set(found.undetermined)
     return pd.DataFrame(
         {

@@ -119,7 +119,7 @@ def _natural(
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw seconds against the cost added."""
-    # a case is a cost, which is the axis here
+    # a case is a cost of an evaluation, which is on the axis here
     figure, axes, panels = drawing.panels(results.assign(case=results["method"]))
     for ax, rows in panels:
         drawing.curves(

@@ -90,7 +90,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
             found = np.mean([whitened(q, q.gradient_to_natural(part.values)) for part in parts], axis=0)
         else:
             values = method.endswith("values")
-            kind = "auto" if values else "derivative"  # values leave no choice
+            kind = "auto" if values else "derivative"  # with values there is only one kind
             process = BayesianQuadrature(n, Independent(), memory=0, process=kind)
             plugged = ImportanceQuadrature(SAMPLES, process, groups=2000)
             model = without_gradient(target) if values else target.model()

@@ -61,7 +61,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         return stepped_ends(problem(name), seed, STEPPED[method], budgets, case.settings["tuned"])
     values = method == "BQ, values only"
     follow = partial(surrogate_run, model=without_gradient(target_named(name))) if values else surrogate_run
-    # values carry less, and beyond 200 of them their run adds nothing to the figure but time
+    # from values the budget ends at 200: beyond it the figure does not change, and the runs take long
     last = min(budgets[-1], 200) if values else budgets[-1]
     records = sorted({*range(10, 50, 10), *(b for b in budgets if b < last)})
     found = follow(problem(name), seed, last, BayesianQuadrature(SURROGATES[method]), records=records)

@@ -189,7 +189,7 @@ def followed(name: str, method: str, budget: int, rate: float, seed: int) -> pd.
         settings |= {"method": estimator, "schedule": bqvi.Adam(rate, decay=4.0 / steps)}
         settings |= {"steps": steps, "record": records}
     failed = False
-    with np.errstate(all="ignore"):  # a run on its way to infinity, which the table will show
+    with np.errstate(all="ignore"):  # a diverging run may overflow, which the table shows
         try:
             found = bqvi.fit(LogJoint(posed.target.log_density, posed.target.dimension), None, **settings)
         except bqvi.RunError as error:

@@ -176,7 +176,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         if n < choice.least or n * target.dimension > choice.most_numbers:
             continue
         for replicate in range(REPLICATES):
-            # the same numbers for all estimators that draw from q independently
+            # the same random numbers for all estimators that draw from q independently
             rng = np.random.default_rng([seed, n, replicate])
             error, covered = _errors(choice, target, q, truth, n, rng)
             row = {"n": n, "replicate": replicate, "squared": float(error @ error), "covered": covered}

@@ -110,7 +110,7 @@ def problem(folder: Path, name: str, seed: int) -> GaussianTask:
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds at each budget."""
-    assert case.folder is not None  # `needs` says so
+    assert case.folder is not None  # `needs` requires the folder
     name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
     posed = problem(case.folder, name, seed)
     if method in STEPPED:

@@ -96,7 +96,7 @@ def problem(name: str, folder: Path | None) -> tuple[LogJoint, Gaussian]:
     if name == SIMULATED:
         data: Mapping[str, Any] = simulate(0)
     else:
-        assert folder is not None  # `cases` gives it
+        assert folder is not None  # `cases` sets it
         data = json.loads((folder / NAME / "data.json").read_text())
     prey, predators = np.asarray(data["y"]).mean(0)
     rate = 2.0 * np.pi / PERIOD

@@ -189,7 +189,7 @@ class GaussianTask:
         with np.errstate(all="ignore"):
             try:
                 found = self.best - elbo(self.target, WhitenedFrame.of(q), self.points)
-            except RuntimeError:  # of a log joint that factors a matrix, far out
+            except RuntimeError:  # far out, a log joint that factorises a matrix may raise
                 return float("inf")
         return found if np.isfinite(found) else float("inf")
 

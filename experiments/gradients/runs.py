@@ -131,7 +131,7 @@ def stepped_ends(
 def _table(fit: Callable[[], Fit], metrics: Sequence[str]) -> pd.DataFrame:
     """The trace; with an infinite gap, and metrics, at the end of a run that failed."""
     failed = False
-    with np.errstate(all="ignore"):  # a run on its way to infinity, which the table will show
+    with np.errstate(all="ignore"):  # a diverging run may overflow, which the table shows
         try:
             found = fit()
         except bqvi.RunError as error:

@@ -87,7 +87,7 @@ def quantile(values: Floats, level: float) -> Floats:
     low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
     if weight == 0:
         return np.asarray(low)
-    same = low == high  # infinity - infinity would be NaN
+    same = low == high  # compared first, as infinity - infinity is NaN
     step = np.subtract(high, low, out=np.zeros_like(low), where=~same)
     return np.asarray(low + weight * step)
 

@@ -18,8 +18,8 @@ from rich.markup import escape
 from experiments.harness import provenance, registry
 from experiments.harness.experiment import Experiment, Resources, UnfitFolderError
 
-# What imports pandas, matplotlib or torch is imported by the command that needs it, so that
-# `bqvi list` answers at once.
+# Each command imports pandas, matplotlib or torch itself where it needs them, so that `bqvi list` takes
+# little time.
 if TYPE_CHECKING:
     from experiments.harness.runner import Outcome, Plan
 
@@ -231,7 +231,8 @@ def _runnable(names: Sequence[str], resources: Resources, console: Console) -> l
     """Import the experiments. One that lacks a folder is left out of `all`, and else an error."""
     wanted = list(registry.EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
     try:
-        checked = [registry.check(name) for name in wanted]  # all, before the first is imported
+        # all names are checked before the first experiment is imported
+        checked = [registry.check(name) for name in wanted]
         experiments = [registry.load(name) for name in checked]
     except (registry.UnknownExperimentError, registry.OwnModuleError) as error:
         raise typer.BadParameter(str(error), param_hint="NAME") from None

@@ -68,7 +68,7 @@ def _result(future: Any) -> Computed:
             "a worker process was ended by the operating system; finished runs are kept, and the same "
             "command goes on from there"
         ) from error
-    except Exception as error:  # of the cluster, as where a package is missing there
+    except Exception as error:  # an error of the cluster, such as a package that is missing there
         return Computed.failed(f"{type(error).__name__}: {error}")
     return found
 
@@ -97,7 +97,8 @@ def _executor(backend: str, n_jobs: int, address: str | None) -> Iterator[Any]:
             import ray
 
             if address is None:
-                path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # where modules are found
+                # the folders in which modules are found
+                path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
                 ray.init(num_cpus=n_jobs, include_dashboard=False, runtime_env={"env_vars": path})
             else:
                 ray.init(address=address)

@@ -35,7 +35,7 @@ LABELS: Mapping[str, str] = {
     "log_likelihood_error": "log-likelihood error (nats)",
 }
 
-_STYLE: Any = {  # matplotlib's stubs type the keys one by one
+_STYLE: Any = {  # matplotlib's stubs declare each key by itself
     "axes.grid": True,
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -47,8 +47,8 @@ _STYLE: Any = {  # matplotlib's stubs type the keys one by one
     "legend.fontsize": "small",
     "legend.frameon": False,
     "lines.linewidth": 1.5,
-    "svg.fonttype": "path",  # a reader's machine may lack the font
-    "svg.hashsalt": "bqvi",  # the same figure gives the same file
+    "svg.fonttype": "path",  # the font may be missing on a reader's machine
+    "svg.hashsalt": "bqvi",  # drawing a figure again writes the same file
 }
 
 
@@ -131,7 +131,8 @@ def label_budgets(ax: Axes, n: Iterable[int]) -> None:
     """Put a tick at each number of evaluations that was tried, on an axis that may be logarithmic."""
     ticks = sorted(set(n))
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.xaxis.set_minor_locator(NullLocator())  # those of y are all there is where it spans no decade
+    # the y axis keeps its minor ticks, as an axis within a decade has no others
+    ax.xaxis.set_minor_locator(NullLocator())
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ def _check_one_case(rows: pd.DataFrame, by: str, name: Hashable) -> None:
 
 
 def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str, steps: bool) -> None:
-    marked = not steps or len(found.x) == 1  # a lone record would be a line of no length
+    marked = not steps or len(found.x) == 1  # a single record would be a line without length
     ax.plot(
         found.x, found.median, drawstyle="steps-post" if steps else "default", label=label,
         color=stroke.colour, linestyle=stroke.dashes, marker="o" if marked else "", markersize=3,
@@ -244,10 +245,10 @@ def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float
     low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
     ticks = ax.xaxis if axis == "x" else ax.yaxis
     if scale == "symlog" or (scale == "log" and high > 100.0 * low):
-        # over many decades there are hundreds of them, which took two thirds of a figure's time
+        # over many decades there are hundreds of minor ticks, which took two thirds of a figure's time
         ticks.set_minor_locator(NullLocator())
     elif scale == "log":
-        # within a decade each has a label, and those of all nine overlap
+        # within a decade each minor tick has a label, and the labels of all nine would overlap
         ticks.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0) if high < 4.0 * low else (2.0, 5.0)))
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-if TYPE_CHECKING:  # kept out of `bqvi list`, which must answer at once
+if TYPE_CHECKING:  # not imported by `bqvi list`, which is to take little time
     import pandas as pd
     from matplotlib.figure import Figure
 

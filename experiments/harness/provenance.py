@@ -26,7 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARIES = ("gp", "acquisition", "bqvi")
-# Changes in these leave the numbers as they are.
+# Changes in these modules do not change the numbers.
 APART = frozenset(("__init__", "__main__", "catalogue", "harness"))
 RECORDED_PACKAGES = (
     "array-api-compat", "botorch", "gpytorch", "matplotlib", "numpy", "palmerpenguins", "pandas",
@@ -148,7 +148,7 @@ def _file_of(module: str) -> Path | None:
             spec = importlib.util.find_spec(module)
         except (
             ModuleNotFoundError
-        ):  # `from experiments.x import f` is tried as the module experiments.x.f too
+        ):  # `from experiments.x import f` may also import the module experiments.x.f
             return None
         origin = spec.origin if spec else None
     return Path(origin) if origin and origin.endswith(".py") else None

@@ -66,7 +66,7 @@ def add(module: str) -> str:
         found = getattr(importlib.import_module(module), "experiment", None)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # one of the modules that it imports
+            raise  # the missing module is one that it imports
         raise OwnModuleError(
             f"there is no module {module!r}; give its dotted name, of a file in {Path.cwd()} or on "
             "PYTHONPATH, or the path of its file"
@@ -132,7 +132,7 @@ def load(name: str) -> Experiment:
         module = importlib.import_module(EXPERIMENTS[check(name)])
     except ModuleNotFoundError as error:
         if not f"{EXPERIMENTS[name]}.".startswith(f"{error.name}."):
-            raise  # one of the modules that it imports
+            raise  # the missing module is one that it imports
         raise OwnModuleError(_gone(name)) from None
     experiment = getattr(module, "experiment", None)
     if not isinstance(experiment, Experiment) or experiment.name != name:
@@ -157,7 +157,7 @@ def first_line(name: str) -> str:
     """Return the first line of the docstring of the module of `name`, read without importing it."""
     try:
         spec = importlib.util.find_spec(EXPERIMENTS[check(name)])
-    except ModuleNotFoundError:  # the package in which it would be
+    except ModuleNotFoundError:  # the package that would contain it is missing
         spec = None
     if spec is None:
         return f"Cannot be run: {_gone(name)}."

@@ -35,7 +35,8 @@ from experiments.harness.experiment import (
 from experiments.harness.provenance import version
 from experiments.harness.results import Results
 
-SVG_VERTICES = 9_000  # some 300 kB; above it a raster of 160 dots per inch is smaller and prints well enough
+# about 300 kB; a raster of 160 dots per inch is smaller than a larger figure, and prints well enough
+SVG_VERTICES = 9_000
 DPI = 160
 LEADING = 4
 """Sections whose first figure is shown in the summary too."""
@@ -225,7 +226,7 @@ def _asked(summary: str) -> str:
 def _attempt(what: str, make: Callable[[], Sequence[T]], problems: list[Failure]) -> Sequence[T]:
     try:
         return make()
-    except Exception as error:  # the rest of the page must not be lost with it
+    except Exception as error:  # one failed figure must not prevent the rest of the page
         problems.append(Failure(f"{what} raised {type(error).__name__}", traceback.format_exc()))
         return ()
 
@@ -371,7 +372,7 @@ def _settings(results: Results) -> tuple[Grid, Grid | None]:
 
 def duration(seconds: float) -> str:
     """Return a time with a unit that suits it: "32 ms", "4.1 s", "3 min 20 s", "2 h 05 min"."""
-    if seconds < 0.9995:  # below, three digits would round up to the next unit
+    if seconds < 0.9995:  # from 0.9995 on, three digits would round up to the next unit
         return f"{1000 * seconds:.3g} ms"
     if seconds < 99.95:
         return f"{seconds:.3g} s"

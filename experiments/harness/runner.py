@@ -194,7 +194,7 @@ def execute(jobs: Sequence[Job], n_jobs: int = 1) -> Iterator[Outcome]:
 
         yield from map(perform, jobs)
         return
-    # The environment variables that joblib sets here reach libraries that a worker has yet to load.
+    # joblib sets environment variables for the libraries that a worker loads later.
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = joblib.Parallel(
             n_jobs=min(n_jobs, len(jobs)), batch_size=1, return_as="generator_unordered"
@@ -209,8 +209,8 @@ def execute(jobs: Sequence[Job], n_jobs: int = 1) -> Iterator[Outcome]:
 
 
 def _perform_in_worker(job: Job) -> Outcome:
-    # Ctrl-C reaches the whole process group. The parent ends its workers; a `run` that answered it
-    # with what it had so far would have a part of a run written as the whole.
+    # Ctrl-C reaches the whole process group, and the parent ends its workers. A `run` that returns early when
+    # interrupted would otherwise have a part of its results written as a finished run.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return perform(job)
 
@@ -247,7 +247,7 @@ def computed(job: Job) -> Computed:
             frame = _checked(job.run(job.case, job.seed))
         seconds = time.perf_counter() - clock
         return Computed(frame, _record(job, seconds, started), seconds)
-    except Exception as error:  # whatever an experiment raises is recorded, and the others go on
+    except Exception as error:  # whatever an experiment raises is recorded, and the other cells are computed
         message = f"{type(error).__name__}: {error}".partition("\n")[0]
         return Computed(None, None, time.perf_counter() - clock, message, traceback.format_exc())
 
@@ -258,11 +258,11 @@ def written(job: Job, found: Computed) -> Outcome:
         try:
             store.write_shard(job.path, found.frame, found.record)
             return Outcome(job.experiment, job.case.name, job.seed, found.seconds, None, None)
-        except Exception as error:  # rows that cannot be written
+        except Exception as error:  # the rows cannot be written
             message = f"{type(error).__name__}: {error}".partition("\n")[0]
             found = Computed(None, None, found.seconds, message, traceback.format_exc())
     log = store.error_path(job.path)
-    # With --force, an older result must not stand for this run.
+    # With --force, an older result must not be taken for this one.
     job.path.unlink(missing_ok=True)
     store.write_text(log, found.traceback)
     return Outcome(job.experiment, job.case.name, job.seed, found.seconds, found.error, log)

@@ -122,8 +122,9 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         with temporary.open("rb") as file:
-            os.fsync(file.fileno())  # else a crash of the machine can leave the new name on an empty file
-        temporary.chmod(0o644)  # mkstemp's files are for their owner alone
+            # without it, a crash of the machine can leave the new name on an empty file
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)  # a file of mkstemp is readable by its owner only
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -182,7 +183,7 @@ def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
     ------
     DamagedFileError
     """
-    with _reading(path):  # a single file: `read_table` would look for a data set first
+    with _reading(path):  # this is a single file, and `read_table` would look for a data set first
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         _require(_sum_of_rows(table).encode() == table.schema.metadata[_OF_ROWS])
         return table.to_pandas(ignore_metadata=True), _record(table.schema.metadata)

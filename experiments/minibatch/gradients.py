@@ -102,7 +102,7 @@ class _Exact:
         """The sum over the data, and the error of uniform sampling."""
         model, n = setting.model, n_rows(setting.data)
         statistics = model.local_step(q, setting.data).statistics
-        drawn = rng.integers(n, size=SINGLES)  # one datum each, its gradient times N
+        drawn = rng.integers(n, size=SINGLES)  # the gradient of one datum, times N
         one = [
             model.local_step(q, take(setting.data, np.array([i])), np.full(1, float(n))).statistics
             for i in drawn
@@ -125,7 +125,8 @@ def _errors(
     made = strategy(name, size, setting)
     limits = model.term_limits(setting.data)
     state = made.start(n_rows(setting.data), rng)
-    forgetful = made.draw(state, np.random.default_rng(0))[1] is state  # one draw says nothing of the next
+    # a strategy whose draws do not depend on earlier ones
+    forgetful = made.draw(state, np.random.default_rng(0))[1] is state
     measured = {first + t: (place, t) for place, first in chosen["places"].items() for t in range(window)}
     found: dict[str, list[Values]] = {place: [] for place in chosen["places"]}
     for t, q in enumerate(path):

@@ -123,7 +123,8 @@ def way(
     """One run of stochastic natural gradients with the strategy ``made``."""
     rho, tau, kappa = schedule
     steps = budget // made.size
-    # imports and buffers are not the method's time; with the strategy itself its set-up would be made twice
+    # a warm-up, as imports and buffers are not the method's time; not with the strategy itself, whose set-up
+    # is to be timed
     bqvi.fit(setting.model, setting.data, "sngd", minibatch=made.size, start_from=setting.start, steps=2)
     found = fitting.frame(
         setting.model,
@@ -139,7 +140,7 @@ def way(
         seed=seed,
         warm=False,
     )
-    found = found[found["evaluations"] <= max(budget, made.size)]  # some draw all the data at times
+    found = found[found["evaluations"] <= max(budget, made.size)]  # a step of this size may draw all the data
     return found.assign(with_setup=found["seconds"] + found["setup_seconds"])
 
 
@@ -330,7 +331,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             compared(measured, goals, against_balanced, "evaluations", "evaluations"),
         ),
     )
-    return [Claim(*parts) for parts in proposed if parts[-1]]  # no check, no claim: a part of the cases
+    # a claim without a check is left out: its cases were not all run
+    return [Claim(*parts) for parts in proposed if parts[-1]]
 
 
 experiment = Experiment(

@@ -59,7 +59,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     points, elbo = _embedded(name, counts, case.settings["steps"], seed)
     rng = np.random.default_rng(seed)
     nearest = starting_centres(points, GROUPS, "k-means++", rng)
-    for _ in range(20):  # Lloyd's steps: the groups as the embedding shows them
+    for _ in range(20):  # Lloyd's steps, from the means of the groups that the embedding shows
         found = ((points[:, None] - nearest) ** 2).sum(-1).argmin(1)
         nearest = np.stack(
             [points[found == k].mean(0) if (found == k).any() else nearest[k] for k in range(GROUPS)]

@@ -55,7 +55,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
         for name, ks in SETS.items()
         for k in ks
         for method in METHODS
-        if method != "score" or k == ks[0]  # its iterations take longest by far
+        if method != "score" or k == ks[0]  # iterations of "score" take longest by far
     ]  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def series(name: str) -> tuple[np.ndarray, np.ndarray]:
     frame = table.load_pandas().data
     column = "volume" if name == "Nile" else "SUNACTIVITY"
     values = frame[column].to_numpy(dtype=float)
-    # square roots of counts, whose noise does not grow with them
+    # counts are shown as square roots, whose noise does not grow with them
     return frame[frame.columns[0]].to_numpy(dtype=float), values if name == "Nile" else np.sqrt(values)
 
 

@@ -28,7 +28,7 @@ SHOWN_SEED = 0
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each sequence of the folder with each number of states."""
-    assert resources.data is not None  # `needs` sees to it
+    assert resources.data is not None  # `needs` requires the folder
     starts, steps = (QUICK_STARTS, QUICK_STEPS) if quick else (STARTS, STEPS)
     return [
         Case(
@@ -46,13 +46,13 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each time of a series, or each symbol."""
-    assert case.folder is not None  # `cases` gave it
+    assert case.folder is not None  # `cases` sets it
     found = read_sequences(case.folder / case.settings["file"])
     if isinstance(found, Symbols):
         size = len(found.alphabet)
         values = Sequences(found.values, found.lengths)
         fit = sequences.fitted(case, CategoricalEmissions(size), values, seed)
-        # the first state is the one of the commonest symbol
+        # the first state is that of the most frequent symbol
         lean = np.bincount(found.values, minlength=size).argmax() == np.arange(size)
         rows = sequences.of_symbols(fit, values, lean.astype(float))
         return rows.assign(kind="symbols", name=list(found.alphabet))

@@ -31,7 +31,7 @@ SMOOTHING = 0.1
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the ways of `models-topics` on each set of texts, and the words' frequencies."""
-    assert resources.data is not None  # `needs` sees to it
+    assert resources.data is not None  # `needs` requires the folder
     k, passes = (QUICK_TOPICS, QUICK_PASSES) if quick else (TOPICS, PASSES)
     made = []
     for path in looked_for(find_texts, resources.data):
@@ -44,7 +44,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return the trace, and behind it a row for each of the likeliest words of each topic."""
-    assert case.folder is not None  # `cases` gave it
+    assert case.folder is not None  # `cases` sets it
     texts = read_texts(case.folder / case.settings["file"])
     order = np.random.default_rng(seed).permutation(texts.counts.shape[0])
     cut = int(np.ceil(SHARE * len(order)))

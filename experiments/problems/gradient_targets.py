@@ -107,7 +107,7 @@ def mixture() -> GradientTarget:
         logits = torch.cat([theta[:, :2], theta.new_zeros(len(theta), 1)], 1)
         log_weights = torch.log_softmax(logits, 1)
         means = theta[:, 2:].reshape(-1, 3, 2)
-        # -|x - m|^2 / 2 by components: one matrix product for all pairs, and no (L, N, 3, 2)
+        # -|x - m|^2 / 2, expanded: one matrix product for all pairs instead of an (L, N, 3, 2) array
         offset = log_weights - 0.5 * means.square().sum(2)
         terms = torch.baddbmm(offset[:, :, None], means, data.T.expand(len(theta), 2, 150))
         fixed = half_squares.sum() + 150 * math.log(2.0 * math.pi)

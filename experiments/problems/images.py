@@ -39,7 +39,7 @@ def _digits() -> NDArray[np.float64]:
 
 
 def _mnist(folder: Path | None) -> NDArray[np.float64]:
-    assert folder is not None  # the cases are listed where it is given
+    assert folder is not None  # cases are listed only where a folder is given
     with np.load(folder / FILE) as stored:
         images = stored[stored.files[0]]
     return np.asarray(images.reshape(len(images), -1), float) / 255.0

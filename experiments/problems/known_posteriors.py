@@ -197,7 +197,7 @@ class _Chain:
         values, where = np.unique(before, return_inverse=True)
         tables = np.cumsum(self.transfer[values] * back, axis=1)
         tables /= tables[:, -1:]
-        # One search for all: table k is lifted by k, so that the tables form a single ascending list.
+        # One search for all tables: table k is shifted by k, so that together they are one ascending list.
         lifted = (tables + np.arange(len(values))[:, None]).ravel()
         found = np.searchsorted(lifted, where + rng.random(len(before)), side="right")
         index: np.ndarray = np.minimum(found - where * len(self.grid), len(self.grid) - 1)
@@ -206,7 +206,7 @@ class _Chain:
 
 @cache
 def _rosenbrock_chain(dimension: int, step: float) -> _Chain:
-    grid = np.arange(-9.0, 27.0, step)  # beyond lie 1e-18 of the mass
+    grid = np.arange(-9.0, 27.0, step)  # the mass outside of the grid is 1e-18
     own = -0.5 * (grid / 3.0) ** 2 - math.log(3.0) - 0.5 * math.log(2 * math.pi) + math.log(step)
     pair = -((grid[:, None] ** 2 - grid) ** 2) - ((grid[:, None] - 1.0) ** 2) / 100.0
     return _Chain(grid, np.exp(pair + own), np.exp(own), dimension)

@@ -38,7 +38,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return the seconds of a run to each budget."""
-    _one(case, seed, case.settings["budgets"][0])  # what is loaded or compiled at first use is not counted
+    _one(case, seed, case.settings["budgets"][0])  # not timed: loads and compiles what is needed at first use
     return pd.concat([_one(case, seed, n) for n in case.settings["budgets"]], ignore_index=True)
 
 

@@ -218,7 +218,7 @@ def _columns(x: Any) -> dict[str, Any]:
 
 def _grid(integrand: Integrand, surrogate: ModelledIntegrand) -> pd.DataFrame:
     dimension = integrand.measure.dimension
-    assert isinstance(integrand.measure, Gaussian)  # both are against N(0, I)
+    assert isinstance(integrand.measure, Gaussian)  # both integrands are against N(0, I)
     axis = np.linspace(-_REACH, _REACH, 253 if dimension == 1 else 43)
     x = np.array(list(product(axis, repeat=dimension)))
     low, high = surrogate.band(x)

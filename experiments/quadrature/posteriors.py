@@ -47,7 +47,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return ln Z at each n with its error from the reference."""
-    assert case.folder is not None  # `needs` says so
+    assert case.folder is not None  # `needs` requires the folder
     reference = load_reference(case.folder, case.settings["problem"])
     density = reference.target.log_density
     around_mode, log_evidence = proposals(density, reference.mean)

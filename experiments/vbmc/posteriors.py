@@ -73,7 +73,7 @@ def log_joint(reference: Reference, gradients: bool) -> Callable[[Any], Any]:
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return where the run ended."""
-    assert case.folder is not None  # `needs` says so
+    assert case.folder is not None  # `needs` requires the folder
     reference = load_reference(case.folder, case.settings["problem"])
     gradients = case.settings["method"] == GRADIENTS
     dimension = reference.target.dimension

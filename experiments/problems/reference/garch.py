@@ -33,7 +33,7 @@ def garch(data: Mapping[str, Any]) -> Target:
         squares = gaps.square()
         variance = torch.full_like(mu, first)
         variances = [variance]
-        for t in range(len(series) - 1):  # a recursion in time: its length is the series'
+        for t in range(len(series) - 1):  # a recursion over time, as long as the series
             variance = alpha_0 + alpha_1 * squares[:, t] + beta_1 * variance
             variances.append(variance)
         likelihood = normal(gaps, 0.0, torch.stack(variances, 1).sqrt()).sum(-1)

@@ -31,7 +31,7 @@ def hidden_markov(data: Mapping[str, Any]) -> Target:
         transition = torch.stack([stay, leave], 2)  # (L, from, to)
         emission = normal(series[:, None, None], means(u), 1.0)  # (N, L, state)
         forward = emission[0]
-        for step in emission[1:]:  # the forward recursion: its length is the series'
+        for step in emission[1:]:  # the forward recursion, as long as the series
             forward = torch.logsumexp(forward[:, :, None] + transition, 1) + step
         centres = torch.tensor([3.0, 10.0], dtype=torch.float64)
         prior = normal(means(u), centres, 1.0).sum(-1)

@@ -62,7 +62,7 @@ def log_trajectory(rates: Tensor, start: Tensor, times: np.ndarray, steps_per_un
     for gap in np.diff(times):
         steps = max(1, math.ceil(gap * steps_per_unit))
         h = float(gap) / steps
-        for _ in range(steps):  # the solver's loop over time
+        for _ in range(steps):  # the solver's steps in time
             first = slope(state)
             second = slope(state + 0.5 * h * first)
             third = slope(state + 0.5 * h * second)
