@@ -1,4 +1,4 @@
-"""What choosing a node costs: one step at n = 400, and a run of searches up to n = 80."""
+"""Time to choose a node: one step at n = 400, and a run of searches up to n = 80."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model of another package costs beyond its own density: microseconds of the processor a call.
+"""Microseconds of CPU time that a call of another package's model takes beyond its own density.
 
 Eight schools, not centred (D = 10), in each package that is installed. A call is one point with its gradient,
 through `bqvi.calls` as the engines make it; beside it the same call of the package's own function.
@@ -24,7 +24,7 @@ CALLS, BAR = 500, 200.0
 
 
 def run() -> Iterator[Line]:
-    """Each package that is installed; Stan takes minutes to build and is left to the tests."""
+    """Measure each package that is installed, except Stan, whose models take minutes to build."""
     for name, made in (("pymc", _pymc), ("numpyro", _numpyro)):
         if importlib.util.find_spec(name) is not None:
             model, own = made()

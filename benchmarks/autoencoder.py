@@ -1,6 +1,6 @@
 """A variational autoencoder: the one loop against a plain torch loop of the same networks, seeds and batches.
 
-The plain loop is what one writes for this one model: two modules, `torch.optim.Adam`, a closed divergence. It
+The plain loop is written for this one model: two modules, `torch.optim.Adam`, a closed divergence. It
 takes the mini-batches and the noise from the same generator in the same order, so that the curves can be
 compared number by number. Data: 784 binary columns, of a generator here.
 
@@ -92,7 +92,7 @@ def held_out(pair: tuple[nn.Module, nn.Module], x: np.ndarray, samples: int, see
 
 
 def ours(x: np.ndarray, seed: int = 0) -> Iterator[Any]:
-    """The states of `bqvi.fit` on the same."""
+    """The states of `bqvi.fit` on the same data and networks."""
     encoder, decoder = networks()
     return bqvi.fit.steps(
         VariationalAutoencoder(encoder, decoder, latent=LATENT),
@@ -149,7 +149,7 @@ def curves(folder: Path, steps: int) -> Iterator[str]:
 
 
 def _timed(loop: Iterator[Any]) -> tuple[Any, float]:
-    """What the next step yields, and its seconds of the processor: the steps of both loops take turns."""
+    """The next step's result and its CPU seconds; the steps of both loops take turns."""
     began = clock()
     found = next(loop)
     return found, clock() - began

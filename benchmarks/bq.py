@@ -1,4 +1,4 @@
-"""Overhead of Bayesian quadrature: what a round takes beyond the evaluations of the log joint.
+"""Overhead of Bayesian quadrature: the time of a round beyond the evaluations of the log joint.
 
 Evaluations are timed where they are made: replayed one after the other, with caches that nothing else has
 used, they would take half as long. Records of the ELBO are in no step's time. Beside the
@@ -41,7 +41,7 @@ def run() -> Iterator[Line]:
 
 
 def _clocks(target: GradientTarget) -> tuple[list[float], list[float]]:
-    """Seconds beyond the evaluations, and of them, run by run."""
+    """Seconds beyond the evaluations, and seconds of the evaluations, run by run."""
     model, beyond, within = target.model(), list[float](), list[float]()
     for seed in SEEDS * 3:
         clock = _Clock()

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.break_even [ROW ...]``: from which cost of an evaluation on a method is faster.
+"""``python -m benchmarks.break_even [ROW ...]``: the cost of an evaluation above which a method is faster.
 
 Each method runs with growing budgets until the median error over the seeds is within a level. The evaluations
 n of that budget, and its CPU seconds o without the user's function, are the method's cost. With evaluations
@@ -42,7 +42,7 @@ SEEDS = 5
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run took: its error, evaluations, and CPU seconds without the user's function."""
+    """The error of a run, its evaluations, and its CPU seconds without the user's function."""
 
     error: float
     evaluations: float
@@ -50,7 +50,7 @@ class Cost:
 
 
 Run = Callable[[int, int], Cost]
-"""A budget and a seed to what the run took."""
+"""A function of a budget and a seed that returns the cost of that run."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from bqvi.models import GaussianMixture
 
 
 def run() -> Iterator[Line]:
-    """Both sizes."""
+    """Measure both sizes."""
     yield thesis_size()
     for dtype in (np.float64, np.float32):
         yield from large(np.dtype(dtype))

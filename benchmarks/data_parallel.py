@@ -1,4 +1,4 @@
-"""Coordinate ascent on 10 million by 8 over two processes against one, and what it would be over 64 nodes.
+"""Coordinate ascent on 10 million rows of 8 columns: two processes against one, and an estimate for 64 nodes.
 
 Seconds are those of the steps, and those of the processor in the slowest process: where other programs
 share the machine, only the second says what dividing the rows is worth. 64 nodes are not measured: a pass
@@ -59,7 +59,7 @@ def run() -> Iterator[Line]:
 
 
 def _processes(path: Path, store: Path, world: int) -> list[list[float]]:
-    """What each process measures."""
+    """The measurements of each process."""
     command = [sys.executable, "-m", "benchmarks.data_parallel", str(path), str(store), str(world)]
     begun = [
         subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True) for rank in range(world)

@@ -1,6 +1,6 @@
 """E_q of a Gaussian process with its gradient in q, beside the same formulas as bare NumPy.
 
-The bare forms check nothing and know one kernel each; they are what an engine would write for itself.
+The bare forms check no input and are for one kernel each, as an engine's own code would be.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _line(what: str, ours: Callable[[], object], bare: Callable[[], object]) -> 
 
 
 def _times(ours: Callable[[], object], bare: Callable[[], object]) -> tuple[float, float]:
-    """The least seconds of each in turns: what else the machine does only adds."""
+    """The least seconds of each, timed in turns, as other processes of the machine only add time."""
     found = paired({"ours": ours, "bare": bare}, rounds=60, calls=10).seconds
     return float(found["ours"].min()), float(found["bare"].min())
 
@@ -67,7 +67,7 @@ def _posterior(m: int, count: int) -> tuple[Callable[[], object], Callable[[], o
 def _gaussian(
     x: np.ndarray, weights: np.ndarray, mean: np.ndarray, covariance: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Of a squared exponential of lengthscale 1.5 and variance 2."""
+    """The formulas for a squared exponential of lengthscale 1.5 and variance 2."""
     total = covariance + 2.25 * np.eye(DIMENSION)
     precision = np.linalg.inv(total)
     gap = x - mean

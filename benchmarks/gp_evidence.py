@@ -31,7 +31,7 @@ PEERS: dict[str, Callable[[Any, Any], gp_peers.Fitted]] = {
 
 
 def run() -> Iterator[Line]:
-    """One line for each set: ours less the best of the peers."""
+    """A line for each set: our log evidence less the best of the peers'."""
     limit_torch()
     for name, x, y in _sets():
         reached, seconds = {}, {}

@@ -14,7 +14,7 @@ from benchmarks.setting import limit_torch
 from experiments.problems.simulated_regression import simulated
 
 _POSTERIORS = 200
-"""More than are extended, each with a factor of 2 MB."""
+"""Number of posteriors, each with a factor of 2 MB; fewer are extended."""
 
 
 def run() -> Iterator[Line]:
@@ -43,7 +43,7 @@ def fit() -> Line:
 
 
 def extend() -> Iterator[Line]:
-    """One more point: of a posterior just made, or as in a loop that adds one after the other.
+    """Add one point: to a posterior just made, or in a loop that adds one point after the other.
 
     In a loop the factor is in the cache. Of many posteriors, taken in turn, it is not, and each is
     extended for the first time.

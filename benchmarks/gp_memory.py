@@ -13,7 +13,7 @@ LIMIT = 600.0
 
 
 def run() -> Iterator[Line]:
-    """In a process of its own, whose peak is read off after it."""
+    """Measure the peak of a process of its own, read off at its end."""
     command = [sys.executable, "-m", "benchmarks.gp_memory"]
     answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     imported, peak, seconds = (float(word) for word in answer)

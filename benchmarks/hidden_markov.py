@@ -23,7 +23,7 @@ SYMBOLS, DIMENSION, ROUNDS = 27, 3, 3
 
 
 def run() -> Iterator[Line]:
-    """All sizes."""
+    """Measure all sizes."""
     logging.getLogger("hmmlearn").setLevel(logging.CRITICAL)
     for n, length in ((100, 100), (20, 5000)):
         for states in (5, 8):

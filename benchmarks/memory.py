@@ -1,4 +1,4 @@
-"""A memory-mapped data set of 10 million by 8 in float32: what is held beyond the map."""
+"""A memory-mapped data set of 10 million rows of 8 columns in float32: memory used beyond the map."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS, COLUMNS = 10_000_000, 8
 
 
 def run() -> Iterator[Line]:
-    """In a process of its own, whose peak is read off after it."""
+    """Measure the peak of a process of its own, read off at its end."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npy"
         _write(path)

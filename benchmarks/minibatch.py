@@ -16,7 +16,7 @@ ROWS, COLUMNS, SIZE = 1_000_000, 5, 100
 
 
 def run() -> Iterator[Line]:
-    """In a process of its own, whose peak is read off after it."""
+    """Measure the peak of a process of its own, read off at its end."""
     command = [sys.executable, "-m", "benchmarks.minibatch"]
     answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     features, partition, gibibytes, draw, whole = (float(word) for word in answer)
@@ -66,7 +66,7 @@ def _measure() -> None:
             _, at = strategy.draw(at, rng)
 
     class Ready:
-        """The partition at hand, so that only steps are timed."""
+        """A strategy whose partition is made beforehand, so that only steps are timed."""
 
         size = SIZE
         draw = staticmethod(strategy.draw)

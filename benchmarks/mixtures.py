@@ -26,7 +26,7 @@ from bqvi.models.mixture import BLOCK_ENTRIES
 
 
 def run() -> Iterator[Line]:
-    """All sizes, CPU time an iteration: the difference of two runs, which leaves out starts and checks."""
+    """Measure all sizes: CPU time an iteration, as the difference of two runs, without starts and checks."""
     yield from _sizes(200_000, 10, 20, 7.0, rounds=3)
     yield from _sizes(10_000, 10, 20, 4.5, rounds=9)
     yield from _sizes(1_000_000, 8, 16, 7.0, rounds=3)
@@ -89,7 +89,7 @@ def _line(
 
 
 def _ours(model: Mixture, family: str, x: np.ndarray) -> Callable[[int], None]:
-    """A fit of so many iterations."""
+    """A fit of a given number of iterations."""
     start = model.initial(x, "random", np.random.default_rng(1))
 
     def fit(steps: int) -> None:
@@ -116,7 +116,7 @@ def _beside_floor(n: int, d: int, k: int, bar: float) -> Line:
 
 
 def _products_and_exponentials(n: int, d: int, k: int, passes: int) -> None:
-    """Of the pass over N rows: T has D + D (D + 1) / 2 columns, and there is one of ones."""
+    """Those of a pass over N rows: T has D + D (D + 1) / 2 columns, and there is a column of ones."""
     import torch
 
     width = d + d * (d + 1) // 2 + 1
@@ -132,7 +132,7 @@ def _products_and_exponentials(n: int, d: int, k: int, passes: int) -> None:
 
 
 def _memory(n: int, d: int, k: int) -> Line:
-    """In a process of its own, whose peak is read off after it."""
+    """Measure the peak of a process of its own, read off at its end."""
     x = _data(n, d, k)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npy"

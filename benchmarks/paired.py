@@ -48,7 +48,7 @@ def paired(candidates: Mapping[str, Callable[[], object]], rounds: int = 7, call
 
 @dataclass(frozen=True)
 class Line:
-    """One figure against its bar."""
+    """A figure and the bar that it is compared with."""
 
     what: str
     measured: str

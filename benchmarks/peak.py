@@ -1,7 +1,7 @@
-"""The peak memory of this process, and of nothing before it.
+"""The peak memory of this process alone.
 
-`getrusage` will not do on Linux: a process that another one starts begins with the peak of that one (the
-counter survives exec), so that a large parent hides what its child takes.
+`getrusage` does not measure it on Linux: a process starts with the peak of the process that started it (the
+counter survives exec), so that the peak of a large parent is reported for its child.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whole runs of Bayesian quadrature beside Emukit's loops, in turns, in one process.
 
-Emukit (0.5, with GPy) is given what it is best at: an isotropic N(0, I), its default loop (integral
-variance reduction, hyperparameters after each node) and the same initial design; so integrands are
-brought to standard coordinates first, for both.
+Emukit (0.5, with GPy) runs in the setting that suits it best: an isotropic N(0, I), its default loop
+(integral variance reduction, hyperparameters after each node) and the same initial design. Integrands are
+therefore brought to standard coordinates first, for both.
 """
 
 from __future__ import annotations

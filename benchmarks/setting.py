@@ -1,4 +1,4 @@
-"""With what a figure is made: the code's commit, the processor, versions and threads, in general terms."""
+"""The setting of a figure: the code's commit, the processor, versions and threads, in general terms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 def one_thread() -> bool:
-    """Whether one thread is measured; otherwise the machine's defaults, which are what a user has."""
+    """Whether one thread is measured; otherwise the machine's defaults, which a user has."""
     return os.environ.get(_VARIABLES[0]) == "1"
 
 
@@ -44,7 +44,7 @@ def clock() -> float:
 
 
 def processor() -> str:
-    """Its name where the system tells one, its architecture otherwise."""
+    """The processor's name where the system reports one, its architecture otherwise."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -69,7 +69,7 @@ def commit() -> str:
 
 
 def heading(names: list[str]) -> str:
-    """One sentence over a table: the command, commit, day, processor, and versions of what takes part."""
+    """The sentence above a table: the command, commit, day, processor, and versions of the packages."""
     installed = {name: found for name in (*_PACKAGES, *_PEERS) if (found := _version(name))}
     versions = ", ".join(f"{name} {found}" for name, found in installed.items())
     command = " ".join(["python -m benchmarks", *([] if one_thread() else [DEFAULT_THREADS]), *names])

@@ -1,8 +1,8 @@
 """Overhead of the loop: stochastic natural gradient beyond the model's own arithmetic.
 
-The arithmetic is that of the very run: its parameters and its mini-batches, the rows already gathered. It is
-not one mini-batch over and over, whose rows would stay in the cache and whose branches would be predicted by
-the processor.
+The arithmetic is repeated with the parameters and the mini-batches of the same run, the rows already
+gathered. A single mini-batch would not do: its rows would stay in the cache, and the processor would predict
+its branches.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def run() -> Iterator[Line]:
 
 
 class _Keeping:
-    """`Conjugate`, and a list of what it was called with."""
+    """`Conjugate` with a list of the arguments of its calls."""
 
     samples = 0
 

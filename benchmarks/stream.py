@@ -1,9 +1,9 @@
-"""Latent Dirichlet allocation on documents in files: memory, and how near two passes come to batch.
+"""Latent Dirichlet allocation on documents in files: memory, and the bound after two passes beside batch.
 
-``python -m benchmarks.stream 1000000`` does it for so many documents, in about an hour; the default is fewer.
+``python -m benchmarks.stream 1000000`` takes a million documents and about an hour; the default is fewer.
 The first of the memoised run's passes is a stochastic one.
-Batch is coordinate ascent that starts at the topics that made the documents, until a pass changes the bound
-by less than 1e-5 of it: no start that does not know them ends higher but for chance.
+The batch fit is coordinate ascent from the topics that generated the documents, until a pass changes the
+bound by less than a share of 1e-5. A start without these topics ends higher only by chance.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ METHODS = ("sngd", "memoised", "cavi")
 
 
 def run(documents: int = DOCUMENTS) -> Iterator[Line]:
-    """Each method in a process of its own, whose peak is read off after it."""
+    """Measure each method in a process of its own, whose peak is read off at its end."""
     with tempfile.TemporaryDirectory() as folder:
         mapped = _write(Path(folder), documents)
         found = {}
@@ -111,7 +111,7 @@ def _measure(folder: Path, method: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """One method's measure, or the table for a number of documents."""
+    """Print the measurement of one method, or the table for a number of documents."""
     if len(arguments) == 2:
         print(json.dumps(_measure(Path(arguments[0]), arguments[1])))
         return

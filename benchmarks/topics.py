@@ -23,7 +23,7 @@ PASSES, BATCH, ROUNDS = 10, 256, 3
 
 
 def run() -> Iterator[Line]:
-    """All data at each step, and mini-batches."""
+    """Measure steps with all data, and with mini-batches."""
     train, test = _corpus(DOCUMENTS, 0), _corpus(500, 1)
     model = LatentDirichletAllocation(TOPICS, WORDS, word_concentration=1.0 / TOPICS)
 

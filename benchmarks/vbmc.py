@@ -23,7 +23,7 @@ BAR = 5.0
 
 
 def run() -> Iterator[Line]:
-    """One line for each target; one line where PyVBMC is not installed."""
+    """A line for each target; a single line where PyVBMC is not installed."""
     try:
         import pyvbmc  # noqa: F401
     except ImportError as failure:

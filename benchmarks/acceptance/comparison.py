@@ -1,4 +1,4 @@
-"""What has moved beyond seed noise.
+"""Which figures have changed by more than seed noise.
 
 The null hypothesis for a figure of one task: the values of this run's seeds and those of the reference's
 seeds are exchangeable. The test is Wilcoxon's rank sum with midranks for ties, and its distribution is exact:
@@ -28,9 +28,9 @@ from scipy.stats import rankdata
 FALSE_ALARM = 0.05
 """Probability that a table of unchanged code has a flag at all."""
 MARGINS = {"overhead": 1.25, "memory": 1.25}
-"""Ratios to the reference that are not looked at: what load and allocators make of the same code."""
+"""Ratios to the reference within which times and memory of the same code vary with load and allocator."""
 FLOORS = {"memory": 1.0, "distance": 1e-3}
-"""Values below count as this: they say the same."""
+"""Smaller values are replaced by this one, as differences below it have no meaning."""
 HIGHER_IS_BETTER = frozenset({"within"})
 
 Pair = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]

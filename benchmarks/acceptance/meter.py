@@ -1,4 +1,4 @@
-"""What one run costs: CPU time in units of a calibration kernel, memory, calls of the user's function.
+"""The cost of one run: CPU time in units of a calibration kernel, memory, calls of the user's function.
 
 Times are CPU times of the process, divided by the CPU time of a fixed kernel measured immediately before and
 after, so that neither a slower machine nor other load moves them much. The kernel mixes what the engines are
@@ -93,7 +93,7 @@ class Meter:
 
 
 def _forget_peak() -> None:
-    """Let the peak of the resident set begin at its present size, where Linux lets us."""
+    """Reset the peak of the resident set to its present size, where Linux allows it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

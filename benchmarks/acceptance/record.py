@@ -1,4 +1,4 @@
-"""A run of the acceptance tasks: how it is made, and how it is kept.
+"""A run of the acceptance tasks: how it is made, and how it is saved.
 
 As JSON: where and when it was made, its seeds, and for each task and figure the values seed by seed.
 `REFERENCE` is such a file.
@@ -33,7 +33,7 @@ Values = Mapping[str, Mapping[str, Sequence[float]]]
 
 @dataclass(frozen=True)
 class AcceptanceRun:
-    """What was run, and what came out.
+    """A run of the acceptance tasks and its figures.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the acceptance run prints, and the table of `docs/acceptance.md`, a row for each run that was kept."""
+"""The output of the acceptance run, and the table of `docs/acceptance.md`: a row for each run kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks: a front door, a problem whose answer is known, and what is made of the door's result.
+"""The tasks: a front door, a problem whose answer is known, and the figures of the door's result.
 
 The doors are called as a user calls them, with default options but for the budget. Whatever is drawn is drawn
 from the seed: the start, the noise, simulated data.
@@ -46,7 +46,7 @@ _DRAWS = 20_000
 
 @dataclass(frozen=True)
 class Figures:
-    """What one run gave; NaN where a task has no such figure."""
+    """The figures of one run; NaN where a task has no such figure."""
 
     error: float
     within: float
@@ -62,7 +62,7 @@ class Task:
 
     Attributes
     ----------
-    door, name : what it is called.
+    door, name : of the front door, and of the problem.
     run : a seed to its figures.
     quick : whether it belongs to the quick form.
     floor : errors below count as this.
@@ -203,7 +203,7 @@ class _Clusters:
         return cls(x[:n], centres, weights, x[n:])
 
     def log_density(self, weights: np.ndarray, centres: np.ndarray) -> float:
-        """Mean over the new data, less constants."""
+        """Mean log density over the new data, without constants."""
         squares = np.square(self.fresh[:, None] - centres).sum(-1)
         return float(logsumexp(np.log(weights) - 0.5 * squares, axis=1).mean())
 

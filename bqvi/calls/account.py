@@ -1,4 +1,4 @@
-"""The budget of a step of a run, the ledger of its evaluations, and those that it need not make again.
+"""The budget of a step of a run, the ledger of its evaluations, and those of an earlier attempt at the step.
 
 A step that was cut short is repeated from the same state and with the same random numbers, so that it
 proposes the same points. The evaluations that had returned are its `Unfinished` evaluations, which are used
@@ -18,11 +18,11 @@ from bqvi.calls.ledger import Ledger
 
 
 class Unfinished:
-    """Evaluations of a step that was cut short, for the same step when it is made again.
+    """Evaluations of a step that was cut short, used when the step is made again.
 
     Parameters
     ----------
-    rows : what had returned. cost : evaluations that one point counts for.
+    rows : evaluations that had returned. cost : evaluations that one point counts for.
     """
 
     def __init__(self, rows: Evaluations, cost: int = 1) -> None:
@@ -33,7 +33,7 @@ class Unfinished:
         self._counted = 0
 
     def completed(self, points: np.ndarray, evaluate: Callable[[np.ndarray], Evaluations]) -> Evaluations:
-        """Evaluations at the points (n, D), for those that are not here by ``evaluate``.
+        """Evaluations at the points (n, D): those that are here, and by ``evaluate`` the others.
 
         Where all of them are here, the step was not ended by a call: then those that failed are
         evaluated again, since the function may have been mended.
@@ -56,7 +56,7 @@ class Unfinished:
         return replace(rows, n_evaluations=paid + made.n_evaluations)
 
     def left(self) -> Evaluations:
-        """Those not asked for when the step was made again, and all that was spent and is not counted yet."""
+        """Evaluations not used when the step was made again, and the number spent and not yet counted."""
         rows = self._rows[sorted(i for waiting in self._waiting.values() for i in waiting)]
         return replace(rows, n_evaluations=self._rows.n_evaluations - self._counted)
 

@@ -1,4 +1,4 @@
-"""Answers of one batch, collected as they return, and made into rows when they are asked for."""
+"""Answers of one batch, collected as they return, and made into rows when rows are asked for."""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ class Differentiated(NamedTuple):
     """What a torch function of m points returned."""
 
     returned: Any
-    """As it was, cut off from the graph."""
+    """The returned tensors, detached from the graph."""
     gradients: np.ndarray
     """(m, o, P); zero where nothing depends on theta."""
     graph: bool
-    """Whether it depends on theta, by torch's graph."""
+    """Whether the values depend on theta, by torch's graph."""
     tensor: bool
-    """Whether it is a tensor, or (tensor, standard deviation)."""
+    """Whether the function returned a tensor, or (tensor, standard deviation)."""
 
 
 def differentiated(

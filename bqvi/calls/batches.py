@@ -22,7 +22,7 @@ Enter = Callable[[int, Answers], None]
 def collect(
     call: Callable[[np.ndarray], Answers], points: np.ndarray, executor: Any, n_jobs: int, enter: Enter
 ) -> None:
-    """Tell ``enter`` of ``call`` at each of the points (n, P).
+    """Evaluate ``call`` at each of the points (n, P), and hand each answer to ``enter`` as it returns.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _of_joblib(call: Callable[..., Answers], rows: Sequence[np.ndarray], n_jobs:
 
 
 def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
-    """Results of a `map`, in order: as many as points, and nothing but answers."""
+    """Enter the results of a `map`, in order; an error unless each point has one answer."""
     count, n = 0, len(rows)
     for result in results:
         if count < n:
@@ -82,7 +82,7 @@ def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
 
 
 def answers_of(future: Any, row: np.ndarray) -> Answers:
-    """Of the call at the point ``row`` (P,) that ``future`` stands for."""
+    """The answers of the call at the point ``row`` (P,), which ``future`` returns."""
     try:
         return _answers(answer(future))
     except LostError as lost:
@@ -98,7 +98,7 @@ def _answers(result: Any) -> Answers:
 
 
 def _submitted(call: Callable[..., Answers], rows: Sequence[np.ndarray], executor: Any, enter: Enter) -> None:
-    """As they return. If a failure ends this, those under way are waited for, and no others are begun."""
+    """Enter answers as they return. After a failure, calls under way are awaited and no others are begun."""
     futures: dict[Any, int] = {}
     try:
         for i, row in enumerate(rows):

@@ -12,9 +12,9 @@ from bqvi.calls.settings import INTERVALS
 from gp.arrays import shown, to_numpy
 
 _LARGE = 1e140
-"""Squares of larger bounds, summed over parameters, come near the largest number that there is."""
+"""Squares of larger bounds, summed over parameters, would come near the largest floating-point number."""
 _NARROWEST = 1e-140
-"""Narrower plausible boxes have widths whose squares are no numbers."""
+"""Squares of the widths of narrower plausible boxes underflow."""
 
 Bound = float | Sequence[float] | np.ndarray | None
 

@@ -1,4 +1,4 @@
-"""One call of the user's function at m points: what it gave, or what it raised."""
+"""One call of the user's function at m points: what it returned, or what it raised."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bqvi.calls.user_code import run_user_code
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What one call gave at m points, in the user's units.
+    """What one call returned at m points, in the user's units.
 
     Attributes
     ----------
@@ -52,8 +52,9 @@ class Answers:
 class Call:
     """A function at points (m, P), or at one point (P,); picklable where the function is.
 
-    It raises nothing but what is no Exception, such as Ctrl-C. ``elsewhere`` says that answers travel between
-    processes, to which not every exception is fit.
+    Exceptions are returned in the answers; only BaseExceptions that are no Exception, such as Ctrl-C, are
+    raised. ``elsewhere`` says that answers are sent between processes, where not every exception can be
+    pickled.
     """
 
     function: Function

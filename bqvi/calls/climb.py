@@ -72,7 +72,7 @@ class Ends:
 
     @classmethod
     def by(cls, gradients: bool, dimension: int, gain: float, most: int) -> Ends:
-        """A point or two that gain little end a climb with gradients; without, D + 2 that gain little.
+        """With gradients a point or two that gain little end a climb; from values alone D + 2 such points do.
 
         ``most`` is of a climb with gradients; one from values alone visits 8 D + 10 points.
         """
@@ -91,13 +91,14 @@ class Ends:
 
 @dataclass(frozen=True)
 class ClimbResult:
-    """Where a climb came.
+    """The result of a climb.
 
     Attributes
     ----------
-    rows : of the points it visited, in order; the first is the start.
-    new : how many of them were evaluated for it.
-    ended : 'gain' (it gained little or visited its most), 'within' or 'room' (there was none to evaluate).
+    rows : rows of the points that it visited, in order; the first is the start.
+    new : how many of these points were evaluated for this climb.
+    ended : 'gain' (it gained little, or visited as many points as it may), 'within', or 'room' (there was no
+        room for another evaluation).
     """
 
     rows: tuple[int, ...]
@@ -147,7 +148,7 @@ class _EndedError(Exception):
 
 
 class _Climb:
-    """What the optimiser calls."""
+    """The objective and the callback of the optimiser."""
 
     def __init__(self, run: Evaluating, ends: Ends, within: Callable[[np.ndarray], bool] | None) -> None:
         self._run, self._ends, self._within = run, ends, within

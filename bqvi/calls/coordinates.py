@@ -85,7 +85,7 @@ class Coordinates:
 
     @cached_property
     def _window(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ends (D,), (D,) of what the charts fill: the bounds, or one period around the middle."""
+        """Ends (D,), (D,) of the charts' intervals: the bounds, or one period around the middle."""
         a, b = self.lower[self.free].copy(), self.upper[self.free].copy()
         turning = self.periodic[self.free]
         middle = 0.5 * (self.plausible_lower + self.plausible_upper)[self.free][turning]
@@ -95,7 +95,7 @@ class Coordinates:
 
     @cached_property
     def _columns(self) -> tuple[tuple[Chart, np.ndarray], ...]:
-        """Each chart with the coordinates that it serves."""
+        """Each chart with the coordinates that it maps."""
         a, b = self._window
         kind = np.isfinite(a) + 2 * np.isfinite(b)
         return tuple(
@@ -136,7 +136,7 @@ class Coordinates:
         return array
 
     def unwrapped(self, points: np.ndarray) -> np.ndarray:
-        """As `to_user` of the points (n, D), but periodic parameters continue over a bound: for moments."""
+        """`to_user` of the points (n, D), with periodic parameters continued beyond a bound, for moments."""
         points = self._require("points", points, self.dimension)
         a, b = self._window
         inside = np.clip(self._apply("forward", self._raw(points)), np.nextafter(a, b), np.nextafter(b, a))

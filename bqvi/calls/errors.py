@@ -1,4 +1,4 @@
-"""What is raised when a run cannot go on with the user's function."""
+"""The error raised when a run cannot go on with the user's function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bqvi.calls.evaluations import Evaluations
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says of itself, also where the ``__str__`` of its class fails."""
+    """The message of an exception, also where the ``__str__`` of its class fails."""
     try:
         return str(error)
     except Exception as failure:
@@ -30,8 +30,8 @@ class EvaluationError(RuntimeError):
     Attributes
     ----------
     point : (P,), where it failed, as it was handed to the function; None if no single point is to blame.
-    evaluations : those that returned: of the batch that failed, or of the whole run once it passed there.
-    state : of the run, once it passed there: ``resume`` takes this exception when the function is mended.
+    evaluations : those that returned: of the batch that failed, or, when a door raises it, of the whole run.
+    state : of the run, when a door raises it; ``resume`` takes this exception once the function is mended.
     """
 
     def __init__(

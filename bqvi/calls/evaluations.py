@@ -1,4 +1,4 @@
-"""What evaluations of the user's function gave: one record for all engines, n rows."""
+"""Results of evaluations of the user's function: one record for all engines, n rows."""
 
 from __future__ import annotations
 

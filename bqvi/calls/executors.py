@@ -36,9 +36,9 @@ _LOST = (
     "ManagerLost",  # Parsl
     "WorkerLost",
 )
-"""Classes of exceptions by which an executor says that one call has no answer and others may have one."""
+"""Classes of exceptions by which an executor reports that one call has no answer and others may have one."""
 _SHORTEST, _LONGEST = 0.001, 0.5
-"""Seconds between two questions whether a future is done."""
+"""Seconds between two checks whether a future is done."""
 
 
 class Maps(Protocol):

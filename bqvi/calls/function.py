@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 AUTODIFF = "autodiff"
 UNKNOWN = "unknown"
 _LEAST_NOISE = 1e-150
-"""Least standard deviation of noise; the square of it and of one over it is still a number."""
+"""Least standard deviation of noise; its square and the square of its inverse are still representable."""
 LARGEST = 1e100
 """No log density of data has such values; they are overflows, or stand for 'impossible'."""
 

@@ -69,12 +69,13 @@ def _differences(
 def require_consistent(function: Function, before: int, made: Evaluations | None) -> None:
     """EvaluationError where given gradients are not those of the values, beyond doubt.
 
-    Asked each time that eight more evaluations have been made, and of exact values alone.
+    The check is made each time that eight more evaluations have been made, and only for exact values.
 
     Parameters
     ----------
-    function : the user's; nothing is asked of derivatives by torch. before : evaluations at the last time.
-    made : those there are now; None where they are not to be compared.
+    function : the user's; derivatives by torch are not checked.
+    before : number of evaluations at the last check.
+    made : the evaluations there are now; None where they are not to be compared.
     """
     if made is None or made.gradients is None or function.gradient in (None, AUTODIFF):
         return

@@ -41,7 +41,7 @@ class Ledger:
         self.on_return = on_return
         self.outputs: int | None = None
         self._held: tuple[tuple[Evaluations, ...], Callable[[], Evaluations] | None] = ((), None)
-        """Whole batches, and what tells of the one under way: a batch goes from there to here in one
+        """Whole batches, and a function that returns the rows of the batch under way. A batch moves in one
         assignment, so that an interrupt finds its evaluations once."""
         self._without_rows = 0
         self._none = Evaluations.none(dimension)
@@ -73,7 +73,7 @@ class Ledger:
         self._without_rows += evaluations
 
     def begin(self, so_far: Callable[[], Evaluations]) -> None:
-        """A batch is under way; ``so_far`` tells at any time what has returned of it."""
+        """A batch is under way; ``so_far`` returns the rows of it that have returned."""
         self._held = (self._held[0], so_far)
 
     def returned(self) -> None:

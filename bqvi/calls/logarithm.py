@@ -14,9 +14,9 @@ from bqvi.calls.settings import DENSITY
 
 
 def not_logarithms(values: np.ndarray) -> str:
-    """What to tell of values (n,) of a log joint that are those of a density; "" where they are not.
+    """Why values (n,) of a log joint look like those of a density; "" where they do not.
 
-    They are, if none is negative and a quarter of them or more is below a hundredth of the largest, or all
+    They do if none is negative and a quarter of them or more is below a hundredth of the largest, or all
     are 0 (as those of a uniform density whose constant is left out are too).
     """
     if len(values) < DENSITY.least or not np.isfinite(values).all() or (values < 0.0).any():

@@ -83,7 +83,7 @@ class PlausibleBoxSearch:
         return np.vstack([lower, beside]).min(0), np.vstack([upper, beside]).max(0)
 
     def rows(self, points: np.ndarray) -> np.ndarray:
-        """Rows of the points (m, D) among the evaluations, which are made where they are missing."""
+        """Rows of the points (m, D) among the evaluations; missing evaluations are made."""
         found = rows_of(self.made.points, points)
         if (found < 0).any():
             if not self.evaluate(points[found < 0]):

@@ -1,6 +1,6 @@
 """Which of many evaluations that were made before a run begins with.
 
-A surrogate of ten thousand rows would take minutes a step, and most rows of a chain tell the same. With
+A surrogate of ten thousand rows would take minutes a step, and most rows of a chain are redundant. With
 depths d_j, nats below the highest row, and points u_j in units of the shallow rows' moments, rows are chosen
 one after the other by the variance that those before leave, weighted by the tempered density,
 
@@ -89,7 +89,7 @@ def _distinct(made: Evaluations, noisy: bool) -> np.ndarray:
 
 
 def _width(made: Evaluations) -> int:
-    """Numbers that a row shows."""
+    """Numbers that a row contributes: its value and derivatives."""
     return 1 if made.gradients is None else 1 + made.points.shape[1]
 
 
@@ -108,7 +108,7 @@ def _chosen(made: Evaluations, rows: np.ndarray, density: np.ndarray, most: int)
 
 @dataclass(frozen=True, eq=False)
 class _Units:
-    """Those of the shallow rows: mean (D,) and Cholesky factor (D, D) of their covariance."""
+    """Units of the shallow rows: mean (D,) and Cholesky factor (D, D) of their covariance."""
 
     mean: np.ndarray
     scale: np.ndarray

@@ -17,17 +17,17 @@ class ClimbSettings:
     worst: float = 1e10
     """Objective at a point where the log joint failed, nats."""
     first_radius: float = 0.25
-    """Of COBYQA's trust region, an eighth of the plausible box: in coordinates in which that is [-1, 1]^D."""
+    """First radius of COBYQA's trust region, an eighth of the plausible box [-1, 1]^D."""
     most_of_values: tuple[int, int] = (8, 10)
     """A climb from values alone visits 8 D + 10 points at most."""
     patience: int = 1
-    """Points that gain little and end a climb with gradients,"""
+    """Number of points that, if they gain little, end a climb with gradients."""
     least: int = 2
-    """and points before that is asked."""
+    """Number of points before that criterion is applied."""
     patience_of_values: tuple[int, int] = (1, 2)
-    """D + 2 points that gain little end a climb from values alone: COBYQA's model has 2 D + 1,"""
+    """D + 2 points that gain little end a climb from values alone; COBYQA's model has 2 D + 1 points."""
     least_of_values: tuple[int, int] = (2, 2)
-    """and 2 D + 2 points are made before that is asked."""
+    """2 D + 2 points are visited before that criterion is applied."""
 
 
 @dataclass(frozen=True)
@@ -41,25 +41,25 @@ class GradientCheckSettings:
     funnels, both forms of eight schools, a Rosenbrock function and a logistic regression, and .1 to .7 with a
     wrong sign."""
     chance: float = 1e-5
-    """At which a right gradient may have so few differences between its slopes, each being so with the share
-    ``consistent``."""
+    """Probability of stopping a run whose gradient is right, were each pair consistent independently with
+    probability ``consistent``."""
     large: float = 0.1
-    """Nats: smaller differences are not asked of before a run is stopped, as they may be a solver's
-    errors; not studied, like the constants that follow."""
+    """Nats: smaller differences do not count towards stopping a run, as they may be errors of a solver; not
+    studied, like the constants that follow."""
     large_share: float = 0.05
-    """The same for a function that is no log density, over the range of its values."""
+    """The same for a function that is no log density, as a share of the range of its values."""
     every: int = 8
-    """Evaluations after which gradients are asked of,"""
+    """Number of evaluations from which gradients are checked."""
     last: int = 72
-    """and until when."""
+    """Number of evaluations up to which gradients are checked."""
     disagrees: float = 0.3
-    """Median relative disagreement of gradients and differences that is no matter of curvature."""
+    """Median relative disagreement of gradients and differences above which a warning is given."""
     one_multiple: float = 0.2
-    """Interquartile range, relative to their median, of ratios that are one number."""
+    """Ratios whose interquartile range is below this share of their median count as one number."""
     rounding: float = 1e-6
-    """Of differences, over the largest value and one."""
+    """Differences below this share of the largest value, or of one, count as rounding."""
     sign: float = 0.1
-    """A multiple that near to -1 is told as a wrong sign."""
+    """A multiple within this distance of -1 is reported as a wrong sign."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,13 @@ class DensitySettings:
     """Whether a log joint returns the density itself (:mod:`logarithm`)."""
 
     least: int = 4
-    """Values that say something; not studied."""
+    """Least number of values that are judged; not studied."""
     small: float = 0.01
     """Share of the largest value, below which a value is small beside it; not studied."""
     share: float = 0.25
-    """Share of the values that are small. None of 210 first designs of VBMC on 21 problems of the studies has
-    that many, of 20,000 quadratics with random constants 1; the exponentials of those 210 have in 205."""
+    """Share of small values from which all are taken for a density's. None of 210 first designs of VBMC on 21
+    problems of the studies has as many, and 1 of 20,000 quadratics with random constants; of the exponentials
+    of those 210 designs 205 do."""
 
 
 @dataclass(frozen=True)
@@ -154,15 +155,15 @@ class SelectionSettings:
     numbers: int = 1500
     """The most values and derivatives together."""
     failed: float = 0.1
-    """Share of the rows that failed ones may take."""
+    """Largest share of failed rows among those taken."""
     tempering: float = 1.0
     """c, chosen of 1 and 2 on a Student t with D = 5 and 10,000 rows."""
     shallow: float = 2.0
-    """Depth in units of D to which rows' moments are taken,"""
+    """Depth, in units of D nats, of the rows whose moments give the units."""
     fewest: int = 10
-    """of at least so many rows for each dimension."""
+    """The moments are taken of at least this many rows for each dimension."""
     lengthscale: float = 1.0
-    """Of the kernel, in units of sqrt(D)."""
+    """Lengthscale of the kernel, in units of sqrt(D)."""
     jitter: float = 1e-6
     """Variance added to each row's, and to those of standardised coordinates."""
     held_out: int = 200

@@ -18,7 +18,7 @@ from bqvi.checks import require_integer
 
 
 class Workers:
-    """So many evaluations at a time.
+    """A fixed number of evaluations under way at a time.
 
     Parameters
     ----------

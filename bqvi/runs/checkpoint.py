@@ -33,7 +33,7 @@ class Checkpoint:
 
     Attributes
     ----------
-    door : name of the function that the run is of: "fit", "integrate" or "vbmc".
+    door : name of the function that began the run: "fit", "integrate", "vbmc" or "evidence_bounds".
     settings : the choices that the state belongs to, numbers and text.
     state : all that the future of the run depends on.
     n_evaluations : of the user's function so far.
@@ -94,7 +94,7 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
 def resumed(
     resume: Any, door: str, classes: Mapping[str, type], same: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """Where the run stood that ``resume`` is of: a result, a path, or the exception that ended it.
+    """The checkpoint of the run that ``resume`` names: by its result, a path, or the exception that ended it.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def resumed(
     Raises
     ------
     TypeError, ValueError
-        It is none of these, of another door, or was begun with other settings.
+        ``resume`` is none of these, is of another door, or was begun with other settings.
     """
     before = read(resume, door, classes) if isinstance(resume, str | Path) else _held(resume, door)
     for name, value in (same or {}).items():

@@ -26,7 +26,7 @@ class Standing:
     ----------
     done, total : counted in ``unit``; a total of None is not known.
     told : the estimate, in words.
-    where : of an exception that meets the run, as "at iteration 12"; by default "after 12 evaluations".
+    where : how the place of an exception is told, as "at iteration 12"; by default "after 12 evaluations".
     """
 
     done: int
@@ -37,14 +37,14 @@ class Standing:
 
     @property
     def place(self) -> str:
-        """Where an exception met the run."""
+        """Where the run was when an exception ended it."""
         return self.where or f"after {self.done} {self.unit}"
 
 
 class Engine(Protocol[S, R_co]):
     """A front door's run, whose states are records of arrays and numbers.
 
-    A state has no part that changes but generators of random numbers: `step` makes a new one. The evaluations
+    Only the generators of random numbers in a state change: `step` returns a new state. The evaluations
     that a step makes are entered in ``ledger`` as they return, so that the driver can add those of a step
     that was cut short to the state from before it (`with_evaluations`).
     """
@@ -72,7 +72,7 @@ class Engine(Protocol[S, R_co]):
         ...
 
     def result(self, state: S, reason: str) -> R_co:
-        """What a run returns that ends at ``state`` for a ``reason``; ValueError on too few evaluations."""
+        """The result of a run that ends at ``state`` for a ``reason``; ValueError on too few evaluations."""
         ...
 
     def with_evaluations(self, state: S, evaluations: Evaluations) -> S:
@@ -80,7 +80,7 @@ class Engine(Protocol[S, R_co]):
         ...
 
     def checkpoint(self, state: S) -> Checkpoint:
-        """The state with all that is needed to save it and to go on from it."""
+        """The state with all that is needed to save the run and to go on from there."""
         ...
 
     def standing(self, state: S) -> Standing:
@@ -135,7 +135,7 @@ class Asked(Engine[S, R_co], Protocol[S, R_co]):
     def with_more(self, state: S, count: int) -> S:
         """The state with ``count`` further pending points, given that the pending ones will have values.
 
-        Where it is time for it, the run learns before from what has values. There are fewer, or none, where
-        the run has finished.
+        Where a step is due, the run first learns from the points that have values. There are fewer points, or
+        none, where the run has finished.
         """
         ...

@@ -1,4 +1,4 @@
-"""How a run can end before its time, and what an exception holds for its handler.
+"""The exceptions that end a run early, and what they hold for their handler.
 
 Each of the exceptions has the state with every evaluation that returned, can write it to a file, and is taken
 by ``resume``. It has the kind of the exception that ended the run, which is its ``__cause__``:
@@ -24,7 +24,7 @@ class Ended:
 
     Attributes
     ----------
-    checkpoint : where the run stood.
+    checkpoint : of the run when it ended.
     """
 
     checkpoint: Checkpoint
@@ -45,7 +45,7 @@ class Ended:
         self.checkpoint.save(path)
 
     def result(self) -> Any:
-        """The result of what was reached.
+        """The result from the evaluations so far.
 
         Raises
         ------
@@ -85,7 +85,7 @@ def exit_of(
     Parameters
     ----------
     place : where it happened, as "after 12 evaluations".
-    result : makes the result of what was reached.
+    result : makes the result from the evaluations so far.
     """
     keeps = "this exception has what was reached: pass it as resume to go on, or save it"
     ended: RunError | RunInterrupted | RunExit | RunStopped

@@ -23,11 +23,11 @@ _ELSEWHERE = {
     "verbose": ("progress",),
     "x0": ("start", "start_from"),
 }
-"""Names that other packages have for arguments of ours, which are named where the door has them."""
+"""Names in other packages of arguments of ours; the error names ours where the door has it."""
 
 
 def require_known(door: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Every keyword is one that the door takes.
+    """Require that the door takes every keyword of a call.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class Searching:
 
     Attributes
     ----------
-    evaluations : in coordinates of the first box. coordinates : what they mean.
+    evaluations : in coordinates of the first box. coordinates : the map from these to the user's parameters.
     """
 
     evaluations: Evaluations
@@ -99,7 +99,7 @@ class Locating:
         return state
 
     def step(self, state: Searching) -> Any:
-        """The search, all of it, and the first state of the door's own run."""
+        """Make the whole search, and return the first state of the door's own run."""
         began = time.monotonic()
         most = PLAUSIBLE.most(self._said["budget"], self._caller.dimension)
         budget = Budget(most, min(state.evaluations.n_evaluations, most))
@@ -121,7 +121,7 @@ class Locating:
         return self._begun(lower, upper, self._in_users_units(search.made), seconds=spent)
 
     def handed_over(self, state: Searching) -> Any:
-        """The door's own run in the first box: a run that is asked for points makes no search."""
+        """The first state of the door's own run in the first box: a run asked for points makes no search."""
         made = self._in_users_units(state.evaluations) if len(state.evaluations) else None
         return self._begun(self._coordinates.plausible_lower, self._coordinates.plausible_upper, made)
 
@@ -174,7 +174,7 @@ class Locating:
         resume: Any = None,
         seconds: float = 0.0,
     ) -> Any:
-        """The first state of the door's own run, given the box, and what was evaluated in these seconds."""
+        """The first state of the door's own run, from box, evaluations and seconds of the search."""
         said = {**self._said, "plausible_lower": lower, "plausible_upper": upper, "resume": resume}
         said |= {"evaluations": made, "callback": None, "progress": False, "checkpoint": None}
         if made is not None and "start" in said:

@@ -1,4 +1,4 @@
-"""Points that were chosen and wait, and which of them have been evaluated."""
+"""Pending points, which were chosen and have no values yet, and which of them have been evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The progress line: what has been spent of the budget, what was reached, and why it stopped."""
+"""The progress line: evaluations spent of the budget, the present estimate, and why the run stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bqvi.runs.engine import Standing
 
 
 class ProgressLine:
-    """One line on standard error; nothing where it is not wanted. A context, left when the run is.
+    """A line on standard error, or nothing where ``wanted`` is false; a context around the run.
 
     Where standard error cannot be written any more, as of a closed terminal, the run goes on without it.
 
@@ -30,14 +30,14 @@ class ProgressLine:
             self.show(standing)
 
     def show(self, standing: Standing) -> None:
-        """Tell how far the run has come."""
+        """Show how far the run has come."""
         if self._bar is not None:
             with self._while_it_can_be_written():
                 self._bar.set_postfix_str(standing.told, refresh=False)
                 self._bar.update(standing.done - self._bar.n)
 
     def end(self, standing: Standing, why: str) -> None:
-        """Tell why it ended, and leave the line as it is."""
+        """Show why the run ended, and leave the line."""
         if self._bar is not None:
             self._bar.n = standing.done
             with self._while_it_can_be_written():

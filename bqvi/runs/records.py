@@ -30,7 +30,7 @@ def flattened(value: Any, arrays: list[np.ndarray]) -> Any:
     Raises
     ------
     TypeError
-        It holds an object that is none of the kinds that are saved.
+        ``value`` holds an object of a kind that is not saved.
     """
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return value.item() if isinstance(value, np.generic) else value
@@ -54,7 +54,7 @@ def _nested(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def restored(skeleton: Any, arrays: Sequence[np.ndarray], classes: Mapping[str, type]) -> Any:
-    """What `flattened` was given.
+    """The value that `flattened` was given.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _record(skeleton: Mapping[str, Any], arrays: Sequence[np.ndarray], classes: 
 
 
 def _generator(state: Any) -> np.random.Generator:
-    """A generator of the kind that was saved, where it stood."""
+    """A generator of the kind that was saved, in the saved state."""
     kinds = {kind.__name__: kind for kind in np.random.BitGenerator.__subclasses__()}
     if not isinstance(state, dict) or state.get("bit_generator") not in kinds:
         raise RecordError("there is no such kind of generator")

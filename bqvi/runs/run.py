@@ -39,7 +39,7 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 _SECONDS = 2.0
-"""Between two checkpoints of steps that call no function of the user's."""
+"""Least seconds between two checkpoints of steps that do not call a function of the user's."""
 UNFINISHED, FAILED, INTERRUPTED = "unfinished", "failed", "interrupted"
 """Why a result of a run is not final: the run is under way, or an error or an interrupt ended it."""
 
@@ -50,7 +50,7 @@ class Watch:
 
     Attributes
     ----------
-    callback : told of the state after each step.
+    callback : called with the state after each step.
     progress : whether a line on standard error shows how far the run has come.
     checkpoint : path of a file that is written as evaluations return, for ``resume``.
 
@@ -110,7 +110,7 @@ class Run(Generic[S, R]):
     Parameters
     ----------
     engine : what is run. state : where it begins; by default the engine's own beginning.
-    watch : who looks on.
+    watch : callback, progress line and checkpoint.
     workers : with these each step takes what has returned, of as many evaluations as they keep under way;
         without, it is a batch that is chosen and evaluated together.
     verify : evaluations of ``state`` that are made again before the first step, and compared.
@@ -151,7 +151,7 @@ class Run(Generic[S, R]):
 
     @property
     def engine(self) -> Engine[S, R]:
-        """What is run."""
+        """The engine of the run."""
         return self._engine
 
     @property
@@ -170,7 +170,7 @@ class Run(Generic[S, R]):
         return self._engine.finished(self.state)
 
     def result(self) -> R:
-        """The result of what has been reached, at any time.
+        """The result from the evaluations so far, at any time.
 
         Raises
         ------
@@ -232,7 +232,7 @@ class Run(Generic[S, R]):
                 self._watch.callback(reached)
 
     def _compare(self) -> None:
-        """Before the first step of a resumed run, ask whether its function is that of the run before."""
+        """Before the first step of a resumed run, check whether its function is that of the run before."""
         count, self._verify = self._verify, 0
         if count:
             engine: Any = self._engine
@@ -242,7 +242,7 @@ class Run(Generic[S, R]):
             self._held = (self.state, False)
 
     def _keep_busy(self, workers: Workers) -> None:
-        """Give work to those that have none, and take what has returned.
+        """Begin evaluations on idle workers, and take those that have returned.
 
         Where the run asks for nothing more, those under way are waited for, and then it is asked again.
         """
@@ -267,7 +267,7 @@ class Run(Generic[S, R]):
         return alone is not None and bool(alone(self.state))
 
     def _next(self, count: int) -> np.ndarray:
-        """Up to ``count`` pending points (n, D) that nobody evaluates, as far as the budget goes."""
+        """Up to ``count`` pending points (n, D) that no worker evaluates, within the budget."""
         engine = self._asking()
         under_way = len(engine.pending(self.state)) - len(self._free())
         count = engine.budget_of(self.state).room(under_way + count) - under_way

@@ -113,7 +113,7 @@ def _check_interrupted(
 
 
 def _arrays(engine: Engine[Any, Any], state: Any) -> list[bytes]:
-    """Arrays of what is saved of a state: all that must not change but generators of random numbers."""
+    """The saved arrays of a state, which must not change, without generators of random numbers."""
     arrays: list[np.ndarray] = []
     checkpoint = engine.checkpoint(state)
     flattened(checkpoint.records(state), arrays)

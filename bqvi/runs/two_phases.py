@@ -20,7 +20,7 @@ from bqvi.runs.engine import Standing
 
 
 class First(Protocol):
-    """The first phase: it has what :class:`bqvi.runs.engine.Keeping` has but an end and a result, and these.
+    """The first phase: :class:`bqvi.runs.engine.Keeping` without an end and a result, and the following.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class TwoPhases:
         return self._first.second.finished(state) if self._begun(state) else None
 
     def result(self, state: Any, reason: str) -> Any:
-        """The second phase's, with `First.recorded`; ValueError where that has not begun."""
+        """The second phase's result, with `First.recorded`; ValueError where that phase has not begun."""
         if not self._begun(state):
             raise ValueError(f"the run ended {self.standing(state).place}: {self._first.advice}")
         found = self._first.second.result(state, reason)

@@ -1,4 +1,4 @@
-"""Whether the function of a run that goes on is that of the run before: a few evaluations made again."""
+"""Whether the function of a resumed run is that of the run before, checked by repeating a few evaluations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bqvi.runs.engine import Keeping
 
 @dataclass(frozen=True)
 class VerifySettings:
-    """By how much an evaluation that is made again may differ."""
+    """By how much a repeated evaluation may differ."""
 
     same: float = 1e-6
     """Difference, relative to the size and range of values, that other threads or another machine may bring;
     not studied."""
     sds: float = 7.0
-    """Standard deviations by which a noisy value may differ: a false alarm in 10^11 normal ones."""
+    """Standard deviations by which a noisy value may differ: one false alarm in 10^11 normal values."""
 
 
 VERIFY = VerifySettings()
@@ -30,7 +30,7 @@ class OtherFunctionError(ValueError):
 
 
 def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
-    """``verify``, if evaluations can be made again.
+    """Return ``verify``, if evaluations can be repeated.
 
     Parameters
     ----------
