@@ -11,7 +11,10 @@ from scipy.linalg import solve_triangular
 
 from gp.arrays import Array, is_torch, namespace, to_numpy
 
-__all__ = ["cholesky", "log_diagonal_sum", "lower_inverse", "lower_solve"]
+__all__ = [
+    "cholesky", "correlation_eigenvalues", "correlation_root", "log_diagonal_sum", "lower_inverse",
+    "lower_solve", "symmetric_divergence",
+]  # fmt: skip
 
 
 def lower_solve(lower: Array, right: Array) -> Array:
@@ -53,3 +56,29 @@ def log_diagonal_sum(lower: Array) -> Array:
     """Return sum_d log L_dd, (...): half the log determinant of L L^T, which cannot overflow."""
     xp = namespace(lower)
     return xp.sum(xp.log(xp.linalg.diagonal(lower)), axis=-1)
+
+
+def symmetric_divergence(m1: np.ndarray, s1: np.ndarray, m2: np.ndarray, s2: np.ndarray) -> float:
+    """Return (KL(N1 || N2) + KL(N2 || N1)) / 2 of N(m1, s1) and N(m2, s2), means (D,), covariances (D, D)."""
+    gap = m1 - m2
+    # the logarithms of the determinants cancel
+    spread = np.trace(np.linalg.solve(s1, s2)) + np.trace(np.linalg.solve(s2, s1)) - 2 * len(gap)
+    between = gap @ np.linalg.solve(s1, gap) + gap @ np.linalg.solve(s2, gap)
+    return float(spread + between) / 4.0
+
+
+def correlation_eigenvalues(covariance: np.ndarray) -> np.ndarray:
+    """Return the eigenvalues (D,), ascending, of the correlations of a covariance (D, D)."""
+    sd = np.sqrt(np.diag(covariance))
+    return np.linalg.eigvalsh(covariance / np.outer(sd, sd))
+
+
+def correlation_root(covariance: np.ndarray, least: float) -> np.ndarray:
+    """Return R (D, D) with R R^T a covariance, by the symmetric root of its correlations.
+
+    Of all such R it turns the axes least. Eigenvalues of the correlations are raised to ``least``.
+    """
+    sd = np.sqrt(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
+    found: np.ndarray = sd[:, None] * ((vectors * np.sqrt(np.maximum(values, least))) @ vectors.T)
+    return found

@@ -296,7 +296,7 @@ def _about_weights(shape: float | None) -> list[str]:
 
 def _about_failures(evaluations: Evaluations) -> list[str]:
     failed, n = int(evaluations.failed.sum()), len(evaluations)
-    if failed == 0 or failed < 0.2 * n:
+    if failed == 0 or failed < DIAGNOSTICS.failures * n:
         return []
     reasons = [fault for fault in evaluations.reasons if fault]
     most = max(reasons, key=reasons.count) if reasons else "-inf"
@@ -313,7 +313,7 @@ def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
         return []
     there = np.isfinite(good.gradients).all(axis=1)
     missing = int((~there).sum())
-    if missing >= 0.2 * len(good):
+    if missing >= DIAGNOSTICS.failures * len(good):
         faults = [good.reasons[i] for i in np.flatnonzero(~there) if good.reasons[i]]
         most = max(faults, key=faults.count) if faults else "not given"
         return [
@@ -358,11 +358,11 @@ def _wrapped(coordinates: Coordinates, i: int, value: float) -> float:
 
 def _plain_draws(posterior: Posterior) -> np.ndarray:
     if posterior.draws is None:
-        out: np.ndarray = posterior.q.sample(4096, 0)
+        out: np.ndarray = posterior.q.sample(DIAGNOSTICS.bound_draws, 0)
         return out
     weights = posterior.draws.weights
     edges = np.cumsum(weights) / weights.sum()
-    index = np.searchsorted(edges, (np.arange(4096) + 0.5) / 4096)
+    index = np.searchsorted(edges, (np.arange(DIAGNOSTICS.bound_draws) + 0.5) / DIAGNOSTICS.bound_draws)
     return posterior.draws.points[np.minimum(index, len(edges) - 1)]
 
 
@@ -372,11 +372,11 @@ def _about_box(posterior: Posterior) -> list[str]:
     centre, sd = posterior.q.mean, np.sqrt(np.diag(posterior.q.covariance))
     said = []
     for position, name in enumerate(coordinates.free_names):
-        off, wide = abs(centre[position]) > 2.0 + sd[position], sd[position] > 3.0
-        narrow = sd[position] < 0.02
+        off = abs(centre[position]) > DIAGNOSTICS.off + sd[position]
+        wide, narrow = sd[position] > DIAGNOSTICS.wide, sd[position] < DIAGNOSTICS.narrow
         if off or wide or narrow:
             i = coordinates.free[position]
-            ends = posterior.quantiles([0.05, 0.95])[:, i]
+            ends = posterior.quantiles(list(DIAGNOSTICS.interval))[:, i]
             what = "outside of" if off else ("much wider than" if wide else "much narrower than")
             said.append(
                 f"The posterior of {name} is {what} its plausible interval: another run with "

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.fft import irfft, rfft
 
+from gp.linear_maps import symmetric_divergence
+
 
 def gskl(mean_p: np.ndarray, covariance_p: np.ndarray, mean_q: np.ndarray, covariance_q: np.ndarray) -> float:
     """Half the sum of the two Kullback-Leibler divergences between two Gaussians.
@@ -25,11 +27,7 @@ def gskl(mean_p: np.ndarray, covariance_p: np.ndarray, mean_q: np.ndarray, covar
     mean_q, covariance_q : of the other
     """
     p, q = np.atleast_2d(covariance_p), np.atleast_2d(covariance_q)
-    gap = np.asarray(mean_p, float) - np.asarray(mean_q, float)
-    # in this sum the log determinants cancel
-    spread = np.trace(np.linalg.solve(p, q)) + np.trace(np.linalg.solve(q, p)) - 2 * len(gap)
-    between = gap @ np.linalg.solve(p, gap) + gap @ np.linalg.solve(q, gap)
-    return float(spread + between) / 4.0
+    return symmetric_divergence(np.asarray(mean_p, float), p, np.asarray(mean_q, float), q)
 
 
 def mmtv(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:

@@ -13,15 +13,14 @@ import numpy as np
 from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import FRAMES
 from bqvi.variational_bmc.variational import DiagonalMixture
-from gp.measures import GaussianMixture
+from gp.linear_maps import correlation_eigenvalues, correlation_root
+from gp.measures import AffineMap, GaussianMixture
+from gp.triangular import symmetric_eigen
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """An affine map, after which scales may depend on a coordinate.
-
-    It is no `gp.measures.AffineMap`, whose factor is triangular: T is a rotation where axes are rotated.
-    """
+    """An affine map, after which scales may depend on a coordinate."""
 
     shift: np.ndarray
     """(D,)."""
@@ -36,9 +35,14 @@ class Frame:
         return cls(np.zeros(dimension), np.eye(dimension))
 
     @property
+    def affine(self) -> AffineMap:
+        """The affine map alone; T is a rotation where axes are rotated."""
+        return AffineMap(self.shift, self.scale, triangular=False)
+
+    @property
     def log_volume(self) -> float:
         """log |det T|."""
-        return float(np.linalg.slogdet(self.scale)[1])
+        return float(self.affine.log_determinant)
 
     @property
     def diagonal(self) -> bool:
@@ -47,7 +51,7 @@ class Frame:
 
     def into(self, x: np.ndarray) -> np.ndarray:
         """U of points x (m, D), (m, D)."""
-        found: np.ndarray = np.linalg.solve(self.scale, (self.straightened(x) - self.shift).T).T
+        found: np.ndarray = self.affine.to_standard(self.straightened(x))
         return found
 
     def out(self, u: np.ndarray) -> np.ndarray:
@@ -57,7 +61,7 @@ class Frame:
 
     def straight(self, u: np.ndarray) -> np.ndarray:
         """Y, of which the map is affine, of points u (m, D), (m, D)."""
-        found: np.ndarray = self.shift + u @ self.scale.T
+        found: np.ndarray = self.affine.from_standard(u)
         return found
 
     def straightened(self, x: np.ndarray) -> np.ndarray:
@@ -98,9 +102,9 @@ class Frame:
         """
         means = to.into(self.out(q.means))
         if self.diagonal and not to.diagonal:
-            turn = np.linalg.solve(self.scale, to.scale)
+            turn = self.affine.solve(to.scale)
             return DiagonalMixture(q.weights, means, 1.0 / np.sqrt(q.scales**-2.0 @ turn**2))
-        turn = np.linalg.solve(to.scale, self.scale)
+        turn = to.affine.solve(self.scale)
         return DiagonalMixture(q.weights, means, np.sqrt(q.scales**2 @ (turn**2).T))
 
 
@@ -149,13 +153,8 @@ def alternative(
 
 def _condition(covariance: np.ndarray) -> float:
     """Condition number of the correlations."""
-    return float(np.linalg.cond(_correlations(covariance)))
-
-
-def _correlations(covariance: np.ndarray) -> np.ndarray:
-    sd = np.sqrt(np.diag(covariance))
-    found: np.ndarray = covariance / np.outer(sd, sd)
-    return found
+    values = correlation_eigenvalues(covariance)
+    return float(values[-1] / max(values[0], 1e-300))
 
 
 def turns(covariance: np.ndarray) -> bool:
@@ -165,7 +164,7 @@ def turns(covariance: np.ndarray) -> bool:
     In twenty dimensions it may be large although each correlation is small. A covariance that is estimated
     from M draws makes the divergence too large, by about D^2 / (4 M).
     """
-    values = np.linalg.eigvalsh(_correlations(covariance))
+    values = correlation_eigenvalues(covariance)
     return bool(-0.5 * np.log(np.maximum(values, 1e-300)).sum() > FRAMES.lost)
 
 
@@ -191,7 +190,7 @@ def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     covariance += (FRAMES.elite_rounder * np.trace(covariance) / dimension + FRAMES.elite_least) * np.eye(
         dimension
     )
-    widest = float(np.linalg.eigvalsh(covariance)[-1])
+    widest = float(symmetric_eigen(covariance)[0][-1])
     spread = 0.5 * dimension / max(float(weights @ depth), FRAMES.elite_shallow)
     return mean, covariance * np.clip(spread, 1.0, max(1.0, FRAMES.plausible / widest))
 
@@ -206,12 +205,4 @@ def turned(mean: np.ndarray, covariance: np.ndarray) -> Frame:
 
     Of all such frames it is the one nearest to the axes.
     """
-    return Frame(mean, root(covariance, FRAMES.least_correlation))
-
-
-def root(covariance: np.ndarray, least: float) -> np.ndarray:
-    """R (D, D) with R R^T the covariance, whose correlations have no eigenvalue below ``least``."""
-    sd = np.sqrt(np.diag(covariance))
-    values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
-    found: np.ndarray = sd[:, None] * ((vectors * np.sqrt(np.maximum(values, least))) @ vectors.T)
-    return found
+    return Frame(mean, correlation_root(covariance, FRAMES.least_correlation))

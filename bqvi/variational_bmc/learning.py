@@ -36,7 +36,7 @@ from bqvi.variational_bmc.modes import connected, pooled_within
 from bqvi.variational_bmc.moments import moments_of
 from bqvi.variational_bmc.reach import PooledDraws, pool_of
 from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
-from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
+from bqvi.variational_bmc.settings import COMPONENTS, REACH, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, grown, pruned
@@ -102,7 +102,7 @@ def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -
 
     def seen(by: Scaling | None) -> State:
         y = x if by is None else by.into(x)
-        covariance = np.cov(y.T) + 1e-9 * np.diag(y.var(0))
+        covariance = np.cov(y.T) + SCALINGS.least_spread * np.diag(y.var(0))
         frame = replace(state.frame, scaling=by)
         return replace(
             state, frame=frame, mean=y.mean(0), covariance=covariance, within=None, q=None, psi=None,
@@ -167,11 +167,10 @@ def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vect
     mean, covariance = elite(frame.straightened(good.points), good.values + frame.log_stretch(u))
     if good.gradients is None:
         return mean, covariance
-    turn = np.linalg.inv(frame.scale)
+    affine = frame.affine
+    mean, covariance = affine.to_standard(mean[None])[0], affine.solve(affine.solve(covariance).T)
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
-    mean, covariance = annealed(
-        surrogate, turn @ (mean - frame.shift), turn @ covariance @ turn.T, seed, feasible
-    )
+    mean, covariance = annealed(surrogate, mean, covariance, seed, feasible)
     return frame.straight(mean[None])[0], frame.scale @ covariance @ frame.scale.T
 
 
@@ -180,7 +179,13 @@ def _restarted(state: State, estimate: Estimate) -> State | None:
     best = data.points[np.argmax(data.values)]
     widest = None if state.rows else 1.0
     near = evaluated_box(data)
-    found = laplace(estimate.surrogate, best, near.lower - 1.0, near.upper + 1.0, widest)
+    found = laplace(
+        estimate.surrogate,
+        best,
+        near.lower - COMPONENTS.margins[1],
+        near.upper + COMPONENTS.margins[1],
+        widest,
+    )
     if found is None:
         return None
     mean = state.frame.straight(found[0][None])[0]
@@ -210,14 +215,14 @@ def _learn(
     surrogate = Surrogate.of(data, psi)
     count = len(data.values)
     near = evaluated_box(data)
-    box = Box(near.lower - 0.5, near.upper + 0.5)
+    box = Box(near.lower - COMPONENTS.margins[0], near.upper + COMPONENTS.margins[0])
     for repeat in range((4 if final else 1) if climbing else 0):
         more = _with_more(surrogate, q, count, seed + repeat)
         if repeat and more is q:
             break  # q covers the surrogate and its ELBO has been maximised
-        samples = max(32, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
+        samples = max(COMPONENTS.samples, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
         q = climb(surrogate, more, box, seed % 7919, samples, settings.climbs * (1 + final)).q
-        q = pruned(q, 0.003)
+        q = pruned(q, COMPONENTS.dropped)
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     if final:
         found = polished(surrogate, q, settings.final_draws, seed, feasible)
@@ -244,15 +249,16 @@ def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> D
     most = _most(n)
     if q.count >= most:
         return q
-    found = weighed(surrogate, q, 512, seed + 1)
+    found = weighed(surrogate, q, COMPONENTS.draws, seed + 1)
     missed = _missed(surrogate, q, found)
     if len(missed):
         return grown(q, missed, np.zeros(len(missed)), 1)
-    if found.effective > 0.7 * 512:
+    if found.effective > COMPONENTS.covered * COMPONENTS.draws:
         return q
-    log_ratio = found.log_weights + found.log_proposal - np.logaddexp(found.log_q, found.log_proposal - 5.0)
-    score = np.where(found.variance < 25.0, log_ratio, -np.inf)
-    return grown(q, found.u, score, min(3, most - q.count))
+    log_q = np.logaddexp(found.log_q, found.log_proposal - COMPONENTS.floor)
+    log_ratio = found.log_weights + found.log_proposal - log_q
+    score = np.where(found.variance < COMPONENTS.added_variance, log_ratio, -np.inf)
+    return grown(q, found.u, score, min(COMPONENTS.added, most - q.count))
 
 
 def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> Vector:
@@ -283,10 +289,10 @@ def _extended(
     log_density = variance_penalised(pool.mean, pool.variance, surrogate.data.top) - found.log_evidence
     lack = log_density - pool.log_plain
     lacks = (pool.variance < COMPONENTS.beyond_variance) & (lack > COMPONENTS.lacking)
-    mass = np.exp(np.minimum(log_density - pool.log_proposal, 50.0))[lacks].sum() / pool.count
+    mass = np.exp(np.minimum(log_density - pool.log_proposal, REACH.highest))[lacks].sum() / pool.count
     if mass < COMPONENTS.beyond_mass:
         return q
-    return grown(q, pool.u[lacks], np.minimum(lack[lacks], COMPONENTS.lacking_at_most), 3)
+    return grown(q, pool.u[lacks], np.minimum(lack[lacks], COMPONENTS.lacking_at_most), COMPONENTS.added)
 
 
 def _most(n: int) -> int:
@@ -307,9 +313,10 @@ def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, DiagonalMixtur
     psi = None if state.psi is None else rescaled(state.psi, state.frame, frame)
     if state.q is not None:
         return psi, state.frame.moved(state.q, frame)
-    means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)
+    means = COMPONENTS.first_places * np.array([[1.0], [-1.0]]) * np.ones(dimension)
     if state.mean is None:
         made = state.usable
         best = frame.into(made.points[[np.argmax(made.values)]])
         means = np.concatenate([best, best * 0.5])
-    return psi, DiagonalMixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
+    scales = np.full((2, dimension), COMPONENTS.first_scale)
+    return psi, DiagonalMixture(np.full(2, 0.5), means, scales)

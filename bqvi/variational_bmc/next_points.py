@@ -32,9 +32,6 @@ from bqvi.variational_bmc.reach import PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
-_QUANTILE = 0.6744897501960817
-"""The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
-
 
 @dataclass(frozen=True, eq=False)
 class SieveMoments:
@@ -74,7 +71,7 @@ def next_points(
     waiting : (k, D), points that are being evaluated: the variances are given them.
     """
     rng = np.random.default_rng(seed)
-    spread = _QUANTILE * np.minimum(np.sqrt(pool.variance), NODES.most)
+    spread = NODES.quantile * np.minimum(np.sqrt(pool.variance), NODES.most)
     least, usual = _tempers(surrogate.dimension)
     temper = float(np.clip(usual / np.sqrt(prediction_error), least, usual))
     log_density = pool.log_q if variational else temper * (pool.mean - pool.mean.max())
@@ -96,13 +93,13 @@ def next_points(
     # covariances above those of correlation one are rounding, and would make a point explain all others
     bound = np.sqrt(np.maximum(variance, 0.0)[:, None] * left)
     signals = np.clip(signals, -bound, bound)
-    base = -np.log(2.0 * np.sinh(np.minimum(_QUANTILE * np.sqrt(left), 50.0)))
+    base = -np.log(2.0 * np.sinh(np.minimum(NODES.quantile * np.sqrt(left), NODES.widest)))
     between = surrogate.covariance(u, u, whitened, whitened)
     noises = np.full(len(u), noise + surrogate.rounding)
     state = ConditionedPool(lambda j: between[:, j], variance, noises, signals)
     ahead = list(range(len(u) - (0 if waiting is None else len(waiting)), len(u)))
     for index in ahead:
-        left = np.maximum(left - state.explained(index) ** 2, 1e-12)
+        left = np.maximum(left - state.explained(index) ** 2, NODES.least_variance)
         state = state.given(index)
     ahead += np.flatnonzero(state.variance < NODES.determined * variance).tolist() if ahead else []
     leads = first is not None and not (ahead and state.variance[sieve] < NODES.known)
@@ -113,7 +110,7 @@ def next_points(
         scores[[*ahead, *chosen]] = -np.inf
         best = sieve if leads and not chosen else int(np.argmax(scores))
         chosen.append(best)
-        left = np.maximum(left - state.explained(best) ** 2, 1e-12)
+        left = np.maximum(left - state.explained(best) ** 2, NODES.least_variance)
         state = state.given(best)
     found_points: np.ndarray = u[chosen]
     return found_points

@@ -68,9 +68,9 @@ class PooledDraws:
         log_evidence : in the frame's units. top : the highest value that was evaluated.
         """
         sd = np.sqrt(self.variance)
-        unsure = (sd > 1.0) & (self.feasible > 0.5)
+        unsure = (sd > REACH.unsure) & (self.feasible > REACH.feasible)
         high = np.minimum(self.mean + sd, top) - self.log_proposal - log_evidence
-        return float(np.log1p(np.exp(np.minimum(high[unsure], 50.0)).sum() / self.count))
+        return float(np.log1p(np.exp(np.minimum(high[unsure], REACH.highest)).sum() / self.count))
 
 
 @dataclass(frozen=True, eq=False)

@@ -197,6 +197,8 @@ class ScalingSettings:
     before_convergence: float = 1.1
     """The same in a run that may soon converge: without it two funnels in five dimensions, boxes 2000 and
     3000, converged with the log evidence .18 and .11 too low."""
+    least_spread: float = 1e-9
+    """Share of the variances of the draws that is added to them."""
     unlike: float = 0.1
     """At once where the one that was taken changed the logarithm of a scale by as much, as sd over draws."""
     newton: int = 4
@@ -366,6 +368,12 @@ class NodeSettings:
     determined: float = 1e-6
     """Share of its variance, given the pending points, below which a value counts as determined: the rest is
     rounding."""
+    quantile: float = 0.6744897501960817
+    """The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
+    widest: float = 50.0
+    """Half of the range in nats, at most, for its hyperbolic sine not to overflow."""
+    least_variance: float = 1e-12
+    """Variance of f at a target, nats squared, at least: it is divided by."""
 
 
 @dataclass(frozen=True)
@@ -407,6 +415,27 @@ class ComponentSettings:
     """Scales of an added component over those of the component that explains the draw."""
     share: float = 0.5
     """Weight of an added component, over that of the average one."""
+    first_places: float = 0.2
+    """Distance of the first two components from the middle of the frame, along its diagonal,"""
+    first_scale: float = 0.7
+    """and their scale."""
+    dropped: float = 0.003
+    """Weight below which a component is left out after an ascent."""
+    samples: int = 32
+    """Points by which the entropy of a component is estimated, at least."""
+    draws: int = 512
+    """Draws that show what q lacks,"""
+    covered: float = 0.7
+    """the effective share of them above which it lacks nothing,"""
+    added: int = 3
+    """components that a step adds, at most,"""
+    added_variance: float = 25.0
+    """variance of f, nats squared, at a draw where one is added, at most,"""
+    floor: float = 5.0
+    """and nats below the proposal's density to which that of q counts there."""
+    margins: tuple[float, float] = (0.5, 1.0)
+    """Distance from the evaluated points to which means of components, and the mode, may lie, in the frame's
+    units."""
 
 
 @dataclass(frozen=True)
@@ -427,6 +456,12 @@ class ReachSettings:
     """Power of the density by which these points are chosen."""
     known: float = 10.0
     """Standard deviation of f at a draw that counts, nats, at most."""
+    unsure: float = 1.0
+    """Standard deviation of f above which it is hardly known,"""
+    feasible: float = 0.5
+    """and probability that it can be evaluated there, at least, for what it leaves open to count."""
+    highest: float = 50.0
+    """Logarithm of a weight, at most: its exponential must not overflow."""
 
 
 @dataclass(frozen=True)
@@ -714,7 +749,20 @@ class DiagnosticSettings:
     mass: float = 0.05
     """Share of the posterior's mass there from which on there is a warning."""
     draws: int = 20_000
-    """Of each posterior, for the distances."""
+    """Of each posterior, for the distances,"""
+    bound_draws: int = 4096
+    """and for the mass at bounds."""
+    failures: float = 0.2
+    """Share of the evaluations that failed, or of the gradients that are missing, from which on there is a
+    warning; this and the next three are for words only and were not compared."""
+    off: float = 2.0
+    """Half-widths of the plausible interval, beyond one sd, by which the mean lies off it,"""
+    wide: float = 3.0
+    """and sds of the posterior, in the same unit, above and"""
+    narrow: float = 0.02
+    """below which the interval was too narrow or too wide."""
+    interval: tuple[float, float] = (0.05, 0.95)
+    """Quantiles that are named as a better one."""
 
 
 SHAPING, FITTING, FRAMES, WEIGHTS = ShapingSettings(), FittingSettings(), FrameSettings(), WeightSettings()

@@ -31,6 +31,7 @@ from bqvi.variational_bmc.state import (
     settled,
 )
 from bqvi.variational_bmc.surrogate import Surrogate
+from gp.linear_maps import symmetric_divergence
 from gp.low_discrepancy import scrambled_sobol
 
 
@@ -165,12 +166,4 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
 def _divergence(before: State, state: State) -> float:
     if before.mean is None or before.covariance is None or state.mean is None or state.covariance is None:
         return float("inf")
-    return gaussian_divergence(before.mean, before.covariance, state.mean, state.covariance)
-
-
-def gaussian_divergence(m1: np.ndarray, s1: np.ndarray, m2: np.ndarray, s2: np.ndarray) -> float:
-    """(KL(N1 || N2) + KL(N2 || N1)) / 2."""
-    gap = m1 - m2
-    p1, p2 = np.linalg.inv(s1), np.linalg.inv(s2)
-    trace = np.trace(p1 @ s2) + np.trace(p2 @ s1) - 2 * len(m1)
-    return float(0.25 * (trace + gap @ (p1 + p2) @ gap))
+    return symmetric_divergence(before.mean, before.covariance, state.mean, state.covariance)

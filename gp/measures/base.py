@@ -25,7 +25,7 @@ from typing import Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.linear_maps import lower_solve
+from gp.linear_maps import log_diagonal_sum, lower_solve
 
 __all__ = ["AffineMap", "Measure", "Seed", "Standardised"]
 
@@ -40,15 +40,22 @@ class AffineMap:
     Attributes
     ----------
     shift : (D,)
-    scale : (D, D), lower triangular with a positive diagonal.
+    scale : (D, D), invertible.
+    triangular : whether ``scale`` is lower triangular with a positive diagonal, as that of a measure is.
     """
 
     shift: Array
     scale: Array
+    triangular: bool = True
 
     def to_standard(self, x: Array) -> Array:
         """Return u = scale^-1 (x - shift), (n, D), for points x (n, D)."""
-        return lower_solve(as_like(self.scale, x), (x - as_like(self.shift, x)).T).T
+        return self.solve((x - as_like(self.shift, x)).T).T
+
+    def solve(self, right: Array) -> Array:
+        """Return scale^-1 right, (D, m), for a matrix (D, m)."""
+        scale = as_like(self.scale, right)
+        return lower_solve(scale, right) if self.triangular else namespace(right).linalg.solve(scale, right)
 
     def from_standard(self, u: Array) -> Array:
         """Return x = shift + scale u, (n, D), for standard points u (n, D)."""
@@ -57,8 +64,9 @@ class AffineMap:
     @property
     def log_determinant(self) -> Array:
         """Log |det scale|: what a log density gains from x to u."""
-        xp = namespace(self.scale)
-        return xp.sum(xp.log(xp.linalg.diagonal(self.scale)))
+        if not self.triangular:
+            return namespace(self.scale).linalg.slogdet(self.scale)[1]
+        return log_diagonal_sum(self.scale)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ import pytest
 from bqvi.variational_bmc.correction import weighed
 from bqvi.variational_bmc.moments import moments_of
 from bqvi.variational_bmc.settings import CONVERGENCE
-from bqvi.variational_bmc.steps import gaussian_divergence
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, prior_of
 from bqvi.variational_bmc.variational import DiagonalMixture
+from gp.linear_maps import symmetric_divergence
 
 
 def exact(dimension):
@@ -33,10 +33,10 @@ def test_a_posterior_that_does_not_change_has_settled(dimension):
     first, second = (moments_of(found, q) for found in drawn)
     np.testing.assert_allclose(first.covariance, np.eye(dimension), atol=1e-3)
     assert first.floor < 1e-6
-    assert gaussian_divergence(first.mean, first.covariance, second.mean, second.covariance) < 1e-6
+    assert symmetric_divergence(first.mean, first.covariance, second.mean, second.covariance) < 1e-6
     # the draws alone: in twenty dimensions nothing could ever fall below the threshold
     plain = [np.cov(found.u.T, aweights=found.weights, ddof=0) for found in drawn]
-    apart = gaussian_divergence(*(x for s in plain for x in (np.zeros(dimension), s)))
+    apart = symmetric_divergence(*(x for s in plain for x in (np.zeros(dimension), s)))
     assert (apart > CONVERGENCE.divergence) == (dimension == 20)
 
 
@@ -48,7 +48,7 @@ def test_the_floor_is_what_moments_of_the_same_posterior_differ_by():
         np.testing.assert_allclose(one.mean, 0.0, atol=0.15)
         np.testing.assert_allclose(one.covariance, np.eye(10), atol=0.3)
     pairs = itertools.pairwise(found)
-    apart = np.mean([gaussian_divergence(a.mean, a.covariance, b.mean, b.covariance) for a, b in pairs])
+    apart = np.mean([symmetric_divergence(a.mean, a.covariance, b.mean, b.covariance) for a, b in pairs])
     floor = np.mean([one.floor for one in found])
     assert 0.2 * floor < apart < 1.5 * floor
 
