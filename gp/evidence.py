@@ -107,6 +107,33 @@ class Evidence:
         z, coefficients, residual = whitened[:, :p], *least_squares(whitened[:, :p], whitened[:, p:])
         return cls(factor, convention, z, coefficients, residual, least_scale)
 
+    @classmethod
+    def of_noisy(
+        cls,
+        matrix: np.ndarray,
+        noise: np.ndarray | float,
+        factorise: Callable[[np.ndarray], Factor],
+        targets: np.ndarray,
+        basis: np.ndarray | None = None,
+        convention: Convention = "profiled",
+        least_scale: float = _TINY,
+    ) -> Evidence:
+        """The same for K = ``matrix`` + diag(``noise``), whose factor is found here.
+
+        Parameters
+        ----------
+        matrix : (n, n); the noise is on its diagonal while it is factorised, and not afterwards
+        noise : variances (n,), or one number
+        factorise : K to its factor, which may not overwrite it; LinAlgError where there is none
+        targets, basis, convention, least_scale : as of `of`
+        """
+        diagonal = np.einsum("ii->i", matrix)
+        before = diagonal.copy()
+        diagonal += noise
+        factor = factorise(matrix)
+        diagonal[:] = before  # restored, as a pull-back may read the matrix
+        return cls.of(factor, targets, basis, convention, least_scale)
+
     @property
     def outputs(self) -> int:
         """The number O of outputs."""
@@ -280,12 +307,8 @@ class LogPosterior:
         return np.exp(psi[-1]) * self.noise if self.noise_fitted else self.noise
 
     def _evidence(self, matrix: np.ndarray, psi: np.ndarray) -> Evidence:
-        diagonal = np.einsum("ii->i", matrix)
-        before = diagonal.copy()
-        diagonal += self._noise(psi)
-        factor = self.factor(matrix)
-        diagonal[:] = before  # restored, as the pull-back may read the matrix
-        return Evidence.of(factor, self.targets, self.basis, self.convention)
+        noise = self._noise(psi)
+        return Evidence.of_noisy(matrix, noise, self.factor, self.targets, self.basis, self.convention)
 
     def _gradient(self, found: Evidence, pullback: Pullback, psi: np.ndarray) -> np.ndarray:
         """In psi, (P,)."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gp.evidence import Convention, Evidence
+from gp.evidence import Evidence
 from gp.fixed_points import Gram, gram_of
 from gp.grams import blocks_of, mean_basis, mean_pullback
 from gp.kernels.base import Kernel
@@ -179,12 +179,14 @@ def _solution(found: Evidence) -> Solution:
 
 
 def _evidence(problem: EvidenceProblem, gram: np.ndarray, mean: Mean, noise: Any) -> Evidence:
-    index = np.arange(gram.shape[0])
-    diagonal = gram[index, index]
-    gram[index, index] += noise if np.ndim(noise) == 1 else noise * problem.noisy
-    factor = cholesky(gram, jitter=problem.jitter)
-    gram[index, index] = diagonal  # restored, as the pull-back reads the matrix
     basis = mean_basis(mean, problem.observed)
     offset = problem.observed.apply(mean.with_coefficients(np.zeros(basis.shape[1])))
-    convention: Convention = "profiled" if problem.profiled else "known"
-    return Evidence.of(factor, (problem.y - offset)[:, None], basis, convention, _SMALLEST_SCALE)
+    return Evidence.of_noisy(
+        gram,
+        noise if np.ndim(noise) == 1 else noise * problem.noisy,
+        lambda matrix: cholesky(matrix, jitter=problem.jitter),
+        (problem.y - offset)[:, None],
+        basis,
+        "profiled" if problem.profiled else "known",
+        _SMALLEST_SCALE,
+    )

@@ -55,6 +55,9 @@ class MeasureChart(Protocol):
 class AffineChart:
     """v = R^T u.
 
+    It is no `gp.measures.AffineMap`, which solves with its matrix: at n = 200 points in D = 10 a product
+    with R takes 2.5 microseconds, a solve 31.
+
     Attributes
     ----------
     measure : of v. rotation : R, (D, D), orthogonal.
