@@ -36,6 +36,9 @@ QUICK_STEPS, QUICK_METHODS = 5, ("pathwise", IWAE_NAME, DREG)
 HIDDEN = {"digits": 128, "mnist": 256}
 LATENT = {"digits": 10, "mnist": 32}
 SIZE, RATE, TEST_DRAWS, QUICK_DRAWS = 100, 1e-3, 50, 2
+MARGIN = 0.05
+"""Nats an image by which a model may lie lower and count as no worse: about the standard deviation of
+held-out log p over seeds."""
 SHOWN, ACROSS = 8, 12
 """Images in a row; points of a latent map along each axis."""
 
@@ -172,10 +175,15 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         results[results["latent"] != 2].sort_values("iteration").groupby(["data", "method", "seed"]).tail(1)
     )
     checks = [
-        evidence.more(rows.assign(case=rows["method"]), DREG, IWAE_NAME, "held_out", str(name))
+        evidence.no_lower(
+            rows.assign(case=rows["method"]), DREG, IWAE_NAME, "held_out", str(name), margin=MARGIN
+        )
         for name, rows in last.groupby("data", sort=False)
     ]
-    told = "held-out log p with DReG is above that with IWAE, L = 50, seed by seed"
+    told = (
+        "the 95 % interval over seeds of the mean difference in held-out log p, DReG less IWAE, L = 50, lies "
+        f"above -{MARGIN:g} nats; no where it lies below, undecided where it holds that number"
+    )
     return [Claim("002", "Doubly reparameterised gradients train no worse models than IWAE's.", told, checks)]
 
 

@@ -5,6 +5,8 @@ and stay there, how far it fell back. Cases are then compared seed by seed, on t
 statement about two cases is true if it is true on at least `SHARE` of the seeds, and on more than tosses of a
 coin would give with probability `CHANCE`; it is false if it is true on fewer than a share `SHARE` would give
 with that probability. Otherwise the seeds do not decide: four seeds or fewer can never make it true.
+Where the size of a difference counts, its mean over seeds is compared with a margin by its 95 % interval
+(`no_lower`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 from scipy.stats import binom
+from scipy.stats import t as student
 
 from experiments.harness.bands import quantile
 from experiments.harness.claims import Check
@@ -225,6 +228,30 @@ def _check(setting: str, wins: int, seeds: int, numbers: str) -> Check:
     true = _decided(wins, seeds)
     reason = _few(wins, seeds) if true is None else ""
     return Check(setting, bool(true), f"{numbers} ({wins}/{seeds})", reason, wins, seeds)
+
+
+def mean_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """Mean of ``values`` (n,) and half its 95 % interval by Student's t; infinite for one value."""
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        return float(values.mean()), np.inf
+    error = float(values.std(ddof=1)) / float(np.sqrt(len(values)))
+    return float(values.mean()), float(student.ppf(0.975, len(values) - 1)) * error
+
+
+def no_lower(table: pd.DataFrame, a: str, b: str, column: str, setting: str, *, margin: float) -> Check:
+    """Check that `column` in case `a` is on average over seeds no lower than in `b` by `margin`.
+
+    True where the 95 % interval of the mean difference lies above -margin, false where it lies below, and
+    undecided where it holds -margin.
+    """
+    wide = table.pivot(index="seed", columns="case", values=column)[[a, b]].dropna()
+    if wide.empty:
+        return Check(setting, False, "no seeds", _undecided(a, b, 0, 0))
+    mean, half = mean_interval((wide[a] - wide[b]).to_numpy())
+    told = f"{column} of {a} less that of {b}: {mean:+.3f} ± {half:.3f} over {len(wide)} seeds"
+    decided = abs(mean + margin) > half
+    return Check(setting, mean + margin > half, told, "" if decided else f"the interval holds {-margin:g}")
 
 
 def at_most(

@@ -108,11 +108,33 @@ def test_signal_that_falls_holds_or_is_open_is_told_apart():
     rows = []
     for kind in signal.KINDS:
         for seed in range(8):
-            noise = 0.01 * rng.standard_normal(3)
-            ratios = np.array([3.0, 1.0, 2.0]) if kind.startswith("DReG") else np.array([1.0, 1.0, 1.0])
-            numbers = zip((1, 2, 100), ratios * np.exp(noise - noise[0]), strict=True)
+            noise = 0.01 * rng.standard_normal(4)
+            ratios = np.array([3.0, 1.0, 1.0, 2.0]) if kind.startswith("DReG") else np.ones(4)
+            numbers = zip((1, 2, 25, 100), ratios * np.exp(noise - noise[0]), strict=True)
             rows += [{"case": kind, "seed": seed, "samples": n, "encoder": r} for n, r in numbers]
-    tight, lasting = signal.claims(pd.DataFrame(rows))
+    tight, own, five, rate = signal.claims(pd.DataFrame(rows))
     assert tight.verdict == "undecided"
-    assert [check.answer for check in lasting.checks] == ["no"] * 3 + ["yes"] * 3
-    assert lasting.verdict == "holds only if"
+    assert [check.answer for check in own.checks] == ["no"] * 3
+    assert [check.answer for check in five.checks] == ["no", "yes"]
+    assert rate.verdict == "holds"  # from 25 to 100 draws they double
+
+
+def test_a_rate_that_seeds_do_not_decide_is_open():
+    kind = "DReG, Gaussian example"
+    rows = [
+        {"case": kind, "seed": seed, "samples": n, "encoder": r}
+        for seed, power in enumerate((0.3, 0.8, 0.4, 0.7))
+        for n, r in ((100, 1.0), (400, 4.0**power))
+    ]
+    assert signal._rate(pd.DataFrame(rows), kind).answer == "undecided (the interval holds an end)"
+    steep = pd.DataFrame(rows).assign(encoder=lambda found: found["samples"] / 100.0)
+    assert signal._rate(steep, kind).answer == "no"
+
+
+def test_each_number_of_draws_trains_networks_of_its_own():
+    few = {"steps": 2, "seed": 0}
+    one = signal._networks("DReG, trained by as many", 1, **few)[1]["encoder.0.weight"].place
+    two = signal._networks("DReG, trained by as many", 2, **few)[1]["encoder.0.weight"].place
+    same = signal._networks("DReG, trained by as many", 1, **few)[1]["encoder.0.weight"].place
+    assert not torch.equal(one, two)
+    assert torch.equal(one, same)

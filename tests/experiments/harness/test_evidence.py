@@ -178,6 +178,26 @@ def test_within_and_the_levels():
     assert evidence.at_least(runs(a=[INF] * 5), "a", "y", 1e9, "").true
 
 
+def test_a_mean_is_no_lower_than_another_by_a_margin():
+    """Of four differences -.1, .1, .1, .3: .1 +- 3.182 (tables of Student's t) times .163 / 2."""
+    mean, half = evidence.mean_interval([-0.1, 0.1, 0.1, 0.3])
+    assert mean == pytest.approx(0.1)
+    assert half == pytest.approx(3.182446 * 0.16329932 / 2)
+    table = runs(a=[0.9, 1.1, 1.1, 1.3], b=[1.0] * 4)
+    answers = [
+        evidence.no_lower(table, "a", "b", "y", "", margin=margin).answer for margin in (0.2, 0.1, -0.3, -0.4)
+    ]
+    assert answers == [
+        "yes",
+        "undecided (the interval holds -0.1)",
+        "undecided (the interval holds 0.3)",
+        "no",
+    ]
+    assert evidence.no_lower(table[table["seed"] == 0], "a", "b", "y", "", margin=9.0).undecided
+    apart = pd.concat([runs(a=[1.0]), runs(b=[1.0]).assign(seed=1)])
+    assert "no seed in common" in evidence.no_lower(apart, "a", "b", "y", "", margin=1.0).undecided
+
+
 def test_a_case_that_is_not_there_is_an_error():
     with pytest.raises(KeyError):
         evidence.less(runs(a=[1.0]), "a", "b", "y", "")
