@@ -216,7 +216,7 @@ def _change(results: pd.DataFrame, kind: str, start: int, falls: bool = False) -
 def _rate(results: pd.DataFrame, kind: str) -> Check:
     """Whether the ratio rises at the rate between the last two numbers of draws."""
     wide = _ratios(results, kind)
-    first, last = wide.columns[-2:]
+    first, last = (int(number) for number in wide.columns[-2:])
     mean, half = evidence.mean_interval(
         np.log((wide[last] / wide[first]).to_numpy()) / math.log(last / first)
     )
