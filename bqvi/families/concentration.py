@@ -66,6 +66,12 @@ class Concentration:
         return mode
 
     @property
+    def unbounded(self) -> bool:
+        """Whether all draws are equal, so that the likelihood has no maximum and a margin holds alpha."""
+        chi, nu = self._natural
+        return len(chi) > 1 and float((chi / nu).mean()) > -np.log(len(chi)) - _MARGIN
+
+    @property
     def mean(self) -> np.ndarray:
         """alpha, (K,)."""
         return self.mode

@@ -409,9 +409,13 @@ def _inner(a: Array, b: Array) -> Array:
 
 
 def _root(a: Array) -> Array:
-    """The lower Cholesky factor."""
+    """The lower Cholesky factor; LinAlgError if there is none."""
     xp = namespace(a)
-    return xp.sqrt(a) if a.shape[-1] == 1 else xp.linalg.cholesky(a)
+    if a.shape[-1] > 1:
+        return xp.linalg.cholesky(a)
+    if not (a > 0.0).all():
+        raise np.linalg.LinAlgError("a variance is not positive")
+    return xp.sqrt(a)
 
 
 def _inverse(factor: Array) -> Array:

@@ -22,7 +22,8 @@ from bqvi.inference.asked import account_of, chosen, due, require_asked
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, closed, has_settled, recorded, step, with_evaluations
 from bqvi.inference.result import Fit
-from bqvi.inference.starting import has_flat_prior
+from bqvi.inference.schedules import Constant
+from bqvi.inference.starting import why_singular
 from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.inference.trace import TraceRow
 from bqvi.models.conjugate import is_conjugate
@@ -33,11 +34,6 @@ from bqvi.runs.pending import matched
 from bqvi.runs.records import classes_in, named
 
 DOOR = "fit"
-_TOO_LARGE = "the steps are too large, lower the schedule's scale"
-_COLLAPSED = (
-    "a component is empty or has collapsed, where the likelihood has no maximum; give a proper prior instead "
-    "of the flat one, fewer components, or another start"
-)
 
 
 @dataclass(frozen=True)
@@ -135,7 +131,8 @@ class FitRun:
             if not singular and not isinstance(error, FloatingPointError):
                 raise
             became = "a covariance of q became singular" if singular else "parameters of q grew without bound"
-            cause = _COLLAPSED if has_flat_prior(problem.model) else _TOO_LARGE
+            exact = problem.minibatch is None and problem.schedule == Constant(1.0)
+            cause = why_singular(problem.model, exact and is_conjugate(problem.model))
             raise (np.linalg.LinAlgError if singular else FloatingPointError)(
                 f"{error}; unless the log joint raised it, {became}: {cause}"
             ) from error

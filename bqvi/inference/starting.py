@@ -36,7 +36,13 @@ def starting_q(problem: LoopProblem, start_from: str | Any, family: str, rng: np
     model, data = problem.model, problem.data
     if isinstance(start_from, str):
         require_one_of("start_from", start_from, STARTS)
-        q = model.initial(data, start_from, rng)
+        try:
+            q = model.initial(data, start_from, rng)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"no start can be made from data, as a covariance is singular ({error}): "
+                f"{why_singular(model, exact=True)}"
+            ) from error
     else:
         q = start_from
         _check_structure(problem, q, model.initial(data, "random", np.random.default_rng(0)))
@@ -69,6 +75,27 @@ def has_flat_prior(model: Any) -> bool:
     prior = getattr(model, "prior", None)
     factors = prior.factors.values() if isinstance(prior, Product) else [prior]
     return any(isinstance(factor, Flat) for factor in factors)
+
+
+def why_singular(model: Any, exact: bool) -> str:
+    """What makes a covariance of q singular, and what helps; ``exact``: by updates without a step size."""
+    stated = getattr(model, "singular", None)
+    several = stated is None or hasattr(model, "responsibilities")
+    causes = [_COLLAPSED] if several and has_flat_prior(model) else []
+    if stated is not None:
+        causes.append(stated)
+    return ", or ".join(causes) or (_ROUNDING if exact else _TOO_LARGE)
+
+
+_TOO_LARGE = "the steps are too large, lower the schedule's scale"
+_ROUNDING = (
+    "data of very different sizes, of which rounding leaves no digits; centre the columns and divide them by "
+    "their standard deviations"
+)
+_COLLAPSED = (
+    "a component is empty or has collapsed, where the likelihood has no maximum; give a proper prior instead "
+    "of the flat one, fewer components, or another start"
+)
 
 
 def _check_mixture(problem: LoopProblem, family: str) -> None:

@@ -147,7 +147,7 @@ class ConjugateComponents:
 
     def _affine(self, statistics: Values, log_weights: np.ndarray) -> AffineLogJoint:
         slope = _flat(statistics, len(log_weights))
-        return AffineLogJoint(np.maximum(slope, LEAST), log_weights, lift=self)
+        return AffineLogJoint(np.where(np.isneginf(slope), LEAST, slope), log_weights, lift=self)
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """sum r T(x), in the shapes of the prior's natural parameters."""

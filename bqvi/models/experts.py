@@ -164,20 +164,25 @@ class LogisticExperts:
         del rng
         return prior
 
-    def _touching(self, q: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E a and xi, (N, K)."""
-        mean, second = q.expected_statistics
-        return x @ mean.T, np.sqrt(np.einsum("np,kpr,nr->nk", x, second, x, optimize=True))
+    def _logits(self, q: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """E a and its variance, (N, K)."""
+        variances = np.einsum("np,kpr,nr->nk", x, q.covariance, x, optimize=True)
+        return x @ np.asarray(q.mean).T, np.maximum(variances, 0.0)
 
     def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """ln sigmoid(xi) - xi / 2 + (y - 1/2) E a."""
-        logits, xi = self._touching(q, x)
-        return np.asarray(log_expit(xi) - 0.5 * xi + (y - 0.5)[:, None] * logits)
+        """ln sigmoid(xi) - (xi - s) / 2,  s = (2 y - 1) E a,  xi^2 = s^2 + Var a."""
+        logits, variances = self._logits(q, x)
+        s = (2.0 * y - 1.0)[:, None] * logits
+        xi = np.hypot(s, np.sqrt(variances))
+        # of large s > 0 the difference is lost to rounding, the quotient is not
+        gap = np.where(s > 0.0, variances / np.maximum(xi + s, 1e-300), xi - s)
+        return np.asarray(log_expit(xi) - 0.5 * gap)
 
     def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: Any) -> Values:
         """sum r ((y - 1/2) x, -l x x^T)."""
         del prior
-        xi = np.maximum(self._touching(q, x)[1], 1e-8)
+        logits, variances = self._logits(q, x)
+        xi = np.maximum(np.hypot(logits, np.sqrt(variances)), 1e-8)
         return (r * (y - 0.5)[:, None]).T @ x, -_seconds(r * np.tanh(0.5 * xi) / (4.0 * xi), x)
 
     def log_base_measure(self, y: np.ndarray) -> float:

@@ -179,7 +179,10 @@ class LatentDirichletAllocation:
         next_topics = q["topics"].from_natural((statistics[0] + eta,))
         log_topics = np.maximum(next_topics.expected_statistics[0], -1e30).sum(axis=0)
         if log_topics.min() <= -1e30:
-            raise ArithmeticError(_NO_CONCENTRATION)
+            raise ArithmeticError(f"a word has probability 0 in a topic {_NO_CONCENTRATION}")
+        following = q["word_concentration"].from_natural((log_topics, np.asarray(float(self.n_topics))))
+        if isinstance(q["topics"], PointMass) and following.unbounded:
+            raise ArithmeticError(f"all words have the same probability in each topic {_NO_CONCENTRATION}")
         topics = np.broadcast_to(eta - eta_0, nothing[0].shape)
         return LocalStep((topics, *nothing[1:-2], log_topics, np.asarray(float(self.n_topics))), gain)
 
@@ -262,8 +265,8 @@ class LatentDirichletAllocation:
 
 
 _NO_CONCENTRATION = (
-    "a word has probability 0 in a topic at a point estimate, where a learnt word_concentration has no "
-    "maximum; give it as a number of at least 1, or family 'full'"
+    "at a point estimate, where a learnt word_concentration has no maximum; give it as a number of at least "
+    "1, or family 'full'"
 )
 
 

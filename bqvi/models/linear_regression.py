@@ -20,7 +20,14 @@ from bqvi.families import MatrixNormalInverseWishart, PointMass
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers
-from bqvi.models.regression_prior import DEFAULT, RegressionPrior, estimates, require_prior, statistics
+from bqvi.models.regression_prior import (
+    DEFAULT,
+    SINGULAR,
+    RegressionPrior,
+    estimates,
+    require_prior,
+    statistics,
+)
 from gp.arrays import Array, to_numpy
 
 
@@ -50,6 +57,8 @@ class LinearRegression:
         self.dimension = require_integer("dimension", dimension, 1)
         self.n_outputs = require_integer("n_outputs", n_outputs, 1)
         self.regression_prior = require_prior(prior)
+
+    singular = SINGULAR
 
     def for_data(self, data: Data) -> Self:
         """The same model, with a scale of the noise that was not given taken from ``data``."""

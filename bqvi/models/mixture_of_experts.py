@@ -35,7 +35,7 @@ from bqvi.models.data import Data
 from bqvi.models.experts import Experts, LinearExperts, LogisticExperts, centred_normal
 from bqvi.models.gaussian_components import EMPIRICAL
 from bqvi.models.linear_regression import check_regression
-from bqvi.models.regression_prior import RegressionPrior
+from bqvi.models.regression_prior import SINGULAR, RegressionPrior
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, shown, to_numpy
 
@@ -82,6 +82,8 @@ class MixtureOfExperts:
         require_above("gate_scale", gate_scale, 0.0)
         self.gate_scale, self.flat = gate_scale, bool(flat)
         self.experts = _experts(experts, prior_strength, prior_scale)
+
+    singular = SINGULAR
 
     @property
     def points_only(self) -> bool:
@@ -142,9 +144,8 @@ class MixtureOfExperts:
     def _gate_bound(self, gate: Any, x: np.ndarray) -> np.ndarray:
         """The bound on E ln softmax(a)_k, (N, K)."""
         k, p = self.n_experts - 1, self.dimension
-        mean, second = gate.expected_statistics
-        covariance = (second - np.outer(mean, mean)).reshape(k, p, k, p)
-        spread = np.einsum("ij,ipjr->pr", self._curvature, covariance)
+        # not E[G G^T] - E[G] E[G]^T, whose rounding errors are multiplied by squares of the inputs
+        spread = np.einsum("ij,ipjr->pr", self._curvature, gate.covariance.reshape(k, p, k, p))
         logits = self._gate_logits(gate, x)
         level = logsumexp(logits, axis=1) + 0.5 * ((x @ spread) * x).sum(1)
         return np.asarray(logits - level[:, None])

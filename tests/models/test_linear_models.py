@@ -160,6 +160,40 @@ def test_the_number_of_factors_by_the_bound():
     assert int(np.argmax(bounds)) == 1
 
 
+@pytest.mark.parametrize("family", ["full", "point"])
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (1e8 * np.column_stack([X, X[:, :1]]), Y),
+        (1e8 * X[:, 1:], np.full(30, 1e8)),
+        (np.column_stack([X, X[:, :1]]), Y),
+    ],
+    ids=["collinear", "explained", "flat"],
+)
+def test_what_rounding_makes_singular_is_named(x, y, family):
+    """Without a warning of arithmetic, a NaN, or advice on step sizes, of which there are none.
+
+    Whether rounding leaves a pivot of zero or one of 1e-16 is the machine's.
+    """
+    flat = np.abs(x).max() < 1e8
+    if flat and family == "full":
+        pytest.skip("a flat prior has no posterior family")
+    model = LinearRegression(x.shape[1], prior=RegressionPrior(flat=flat))
+    try:
+        assert np.isfinite(bqvi.fit(model, (x, y), family=family, steps=50).elbo)
+    except bqvi.RunError as told:
+        assert "columns of the inputs that depend on each other" in str(told)
+        assert "steps are too large" not in str(told)
+        assert "component" not in str(told)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e8])
+def test_the_evidence_of_other_units_is_that_of_these_less_their_logarithm(scale):
+    """The prior of the noise is taken from y, and a coefficient's scale from the noise's."""
+    here, there = (bqvi.fit(LinearRegression(3), (X, factor * Y)) for factor in (1.0, scale))
+    assert there.elbo == pytest.approx(here.elbo - 30.0 * np.log(scale), rel=1e-9)
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="data has shapes"):
         bqvi.fit(LinearRegression(2), (X, Y))

@@ -131,6 +131,34 @@ def test_degenerate_data(kind):
     assert np.isfinite(fit.elbo)
 
 
+@pytest.mark.parametrize("family", ["full", "point"])
+@pytest.mark.parametrize("inputs", ["large", "far"])
+def test_logistic_experts_of_large_inputs_keep_their_digits(inputs, family):
+    """Logits of 1e8 and covariances of the gate that are multiplied by 1e16: the bound rises all the same."""
+    rng = np.random.default_rng(1)
+    x = 1e8 * rng.normal(size=(60, 3)) if inputs == "large" else np.column_stack([T[:60] + 1e8, np.ones(60)])
+    y = (rng.random(60) < 1.0 / (1.0 + np.exp(-3.0 * (x[:, 0] - x[:, 0].mean()) / x[:, 0].std()))).astype(
+        float
+    )
+    flat = family == "point" and inputs == "large"
+    fit = bqvi.fit(MixtureOfExperts(2, x.shape[1], "logistic", flat=flat), (x, y), family=family, steps=60)
+    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+    if flat:  # the bound is the likelihood, which sigmoids alone give
+        model = fit.problem.model
+        assert fit.elbo == pytest.approx(model.log_likelihood((x, y), model.parameters(fit.q)), rel=1e-10)
+
+
+def test_inputs_that_rounding_cannot_tell_apart_are_named():
+    """Whether rounding leaves a pivot of zero or one of 1e-16 is the machine's."""
+    repeated = 1e8 * np.column_stack([X, T])
+    for kind, (_, y) in DATA.items():
+        try:
+            assert np.isfinite(bqvi.fit(MixtureOfExperts(2, 3, kind), (repeated, y)).elbo)
+        except (bqvi.RunError, ValueError) as told:
+            assert "columns of the inputs that depend on each other" in str(told)
+            assert "steps are too large" not in str(told)
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="n_experts"):
         MixtureOfExperts(1, 2)

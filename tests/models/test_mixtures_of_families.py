@@ -346,6 +346,19 @@ def test_zero_counts_are_no_trouble(family):
         assert np.isfinite(trace).all()
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e-35])
+def test_small_data_have_the_bound_of_their_units(scale):
+    """Rates of 1e35 were cut at 1e30, and the bound fell."""
+    rng = np.random.default_rng(2)
+    x = np.where(rng.random(60) < 0.3, 10.0, 1.0)[:, None] * rng.exponential(size=(60, 1))
+    here, there = (
+        bqvi.fit(Mixture(DirichletWeights(2), exponential()), factor * x, steps=100)
+        for factor in (1.0, scale)
+    )
+    assert np.diff(there.trace["elbo"]).min() > -1e-9 * abs(there.elbo)
+    assert there.elbo == pytest.approx(here.elbo - 60.0 * np.log(scale), rel=1e-7)
+
+
 def test_log_likelihood_and_draws_are_scipys():
     model = settled(Mixture(DirichletWeights(2, 0.8), poisson(2.0, 0.7)), COUNTS)
     q = bqvi.fit(model, COUNTS, steps=3).q
