@@ -85,8 +85,8 @@ class RegressionPrior:
 DEFAULT = RegressionPrior()
 SINGULAR = (
     "columns of the inputs that depend on each other linearly, or outputs that they explain exactly, beside "
-    "which rounding leaves nothing of the prior; leave out columns that repeat others, centre the columns and "
-    "the outputs and divide them by their standard deviations, or give a stronger prior"
+    "which rounding leaves nothing of the prior; leave out columns that repeat others, centre the columns "
+    "and the outputs and divide them by their standard deviations, or give a stronger prior"
 )
 """Why a regression's covariance or noise variance is singular, and what helps."""
 

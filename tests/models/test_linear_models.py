@@ -180,11 +180,13 @@ def test_what_rounding_makes_singular_is_named(x, y, family):
         pytest.skip("a flat prior has no posterior family")
     model = LinearRegression(x.shape[1], prior=RegressionPrior(flat=flat))
     try:
-        assert np.isfinite(bqvi.fit(model, (x, y), family=family, steps=50).elbo)
+        bound, message = bqvi.fit(model, (x, y), family=family, steps=50).elbo, ""
     except bqvi.RunError as told:
-        assert "columns of the inputs that depend on each other" in str(told)
-        assert "steps are too large" not in str(told)
-        assert "component" not in str(told)
+        bound, message = 0.0, str(told)
+    assert np.isfinite(bound)
+    assert not message or "columns of the inputs that depend on each other" in message
+    assert "steps are too large" not in message
+    assert "component" not in message
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e8])

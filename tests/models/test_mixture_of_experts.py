@@ -148,15 +148,24 @@ def test_logistic_experts_of_large_inputs_keep_their_digits(inputs, family):
         assert fit.elbo == pytest.approx(model.log_likelihood((x, y), model.parameters(fit.q)), rel=1e-10)
 
 
+def fitted_or_told(model, data):
+    """The bound of a fit, or the message of its error."""
+    try:
+        return bqvi.fit(model, data).elbo
+    except (bqvi.RunError, ValueError) as told:
+        return str(told)
+
+
 def test_inputs_that_rounding_cannot_tell_apart_are_named():
     """Whether rounding leaves a pivot of zero or one of 1e-16 is the machine's."""
     repeated = 1e8 * np.column_stack([X, T])
     for kind, (_, y) in DATA.items():
-        try:
-            assert np.isfinite(bqvi.fit(MixtureOfExperts(2, 3, kind), (repeated, y)).elbo)
-        except (bqvi.RunError, ValueError) as told:
-            assert "columns of the inputs that depend on each other" in str(told)
-            assert "steps are too large" not in str(told)
+        found = fitted_or_told(MixtureOfExperts(2, 3, kind), (repeated, y))
+        if isinstance(found, str):
+            assert "columns of the inputs that depend on each other" in found
+            assert "steps are too large" not in found
+        else:
+            assert np.isfinite(found)
 
 
 def test_bad_input():
