@@ -1,11 +1,11 @@
 """Gaussian processes: seconds against the number of observations, for each operation, with its slope.
 
-One thread, D = 5, squared exponential with a lengthscale a dimension. What is drawn is the median of
-some calls after one that is not counted; the slope is d log seconds / d log n over all but the smallest
-size, where overheads count. Operations on O(n^3) arithmetic stay below slope 3 as long as LAPACK grows
-more efficient with n.
+One thread, D = 5, squared exponential with a lengthscale a dimension. Drawn is the median of some calls after
+one that is not counted; the slope is d log seconds / d log n over all but the smallest size, where overheads
+count. Operations with O(n^3) arithmetic stay below slope 3 as long as LAPACK grows more efficient with n.
 
-`bqvi run gp-cost --jobs 1` measures without a second process on the machine.
+Seconds are those of the processor, so that other processes change them little. `bqvi run gp-cost --jobs 1`
+measures without a second process of the experiment.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _median_seconds(operation: Callable[[], Any]) -> float:
     operation()
     seconds = []
     for _ in range(_CALLS):
-        began = time.perf_counter()
+        began = time.process_time()
         operation()
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
     return float(np.median(seconds))
 
 
@@ -106,7 +106,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     axes[0, 0].minorticks_off()
     drawing.legend_below(figure, axes, columns=2)
     caption = (
-        "Seconds of one call against the number of observations, D = 5, one thread; in brackets the slope "
+        "CPU seconds of a call against the number of observations, D = 5, one thread; in brackets the slope "
         f"over all but the smallest size. {drawing.band_caption(results)}"
     )
     return [Drawing("cost", figure, caption)]
