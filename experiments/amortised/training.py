@@ -37,8 +37,8 @@ HIDDEN = {"digits": 128, "mnist": 256}
 LATENT = {"digits": 10, "mnist": 32}
 SIZE, RATE, TEST_DRAWS, QUICK_DRAWS = 100, 1e-3, 50, 2
 MARGIN = 0.05
-"""Nats an image by which a model may lie lower and count as no worse: about the standard deviation of
-held-out log p over seeds."""
+"""Nats an image: a model that is lower by less on average is no worse. Held-out log p is about -23 on digits,
+with a standard deviation of .03 over seeds."""
 SHOWN, ACROSS = 8, 12
 """Images in a row; points of a latent map along each axis."""
 

@@ -8,7 +8,7 @@ sample size of 500 draws is taken, and these draws count in the budget. Where a 
 mean finds no mode, a Gaussian with the reference's moments takes its place. Ten of the reference's draws
 start the chains backwards.
 
-A bracket is `EvidenceBounds.interval`: from the lower bound less to the upper one plus so many standard errors
+A bracket is `EvidenceBounds.interval`: the lower bound less and the upper one plus so many standard errors
 that ln Z lies between with 99 %, were the means over replicates Student-t distributed. The bounds without
 their errors hold in expectation only; how often they hold ln Z is tabulated beside it.
 """

@@ -119,6 +119,23 @@ def test_signal_that_falls_holds_or_is_open_is_told_apart():
     assert rate.verdict == "holds"  # from 25 to 100 draws they double
 
 
+def test_a_ratio_may_lie_a_little_lower_and_has_not_fallen():
+    """Half an interval of four made-up changes is 3.182 (4/3)^1/2 / 2 = 1.84 times their spread."""
+    kind = "DReG, trained by as many"
+    for mean, spread, answer in (
+        (-0.05, 0.01, "yes"),
+        (-0.2, 0.01, "no"),
+        (-0.05, 0.1, "undecided (from -0.23 to 0.13)"),
+    ):
+        changes = mean + spread * np.array([-1.0, -1.0, 1.0, 1.0])
+        rows = [
+            {"case": kind, "seed": seed, "samples": n, "encoder": r}
+            for seed, change in enumerate(changes)
+            for n, r in ((1, 1.0), (50, np.exp(change)))
+        ]
+        assert signal._change(pd.DataFrame(rows), kind, 0).answer == answer
+
+
 def test_a_rate_that_seeds_do_not_decide_is_open():
     kind = "DReG, Gaussian example"
     rows = [
