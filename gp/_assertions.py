@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gp.arrays import Array
 
-def require_close(actual: Any, expected: Any, tolerance: float, message: str) -> None:
+
+def require_close(actual: Array, expected: Array, tolerance: float, message: str) -> None:
     """Raise AssertionError unless shapes agree, and entries to ``tolerance`` times the largest, or 1."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     require(actual.shape == expected.shape, f"{message}: shape {actual.shape}, expected {expected.shape}")
@@ -22,14 +25,14 @@ def require(condition: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def partials(function: Any, points: np.ndarray, axis: int = 0) -> np.ndarray:
+def partials(function: Callable[..., Array], points: np.ndarray, axis: int = 0) -> np.ndarray:
     """Central differences as each column of ``points`` (n, D) moves, stacked along ``axis``."""
     return np.stack(
         [central_difference(function, points, (..., d)) for d in range(points.shape[1])], axis=axis
     )
 
 
-def central_difference(function: Any, at: np.ndarray, index: Any) -> np.ndarray:
+def central_difference(function: Callable[..., Array], at: np.ndarray, index: Any) -> np.ndarray:
     """Of fourth order, as the entry ``index`` moves; its error is about 1e-11 for functions of order 1."""
     step, move = 1e-3, np.zeros_like(at)
     move[index] = step

@@ -62,7 +62,7 @@ class Hyperparameters:
 
     problem: EvidenceProblem
     coordinates: SearchCoordinates
-    psi: Any
+    psi: np.ndarray
     log_evidence: float
     scale: float
     coefficients: Any
@@ -409,7 +409,7 @@ def _merged(observed: Functional, y: Array, noise: Any) -> tuple[Functional, Arr
 
 
 def posterior_at(
-    hyperparameters: Hyperparameters, psi: Any, observed: Functional, y: Array, factor: float = 1.0
+    hyperparameters: Hyperparameters, psi: np.ndarray, observed: Functional, y: Array, factor: float = 1.0
 ) -> Posterior:
     """Return the posterior at other hyperparameters psi (P,), given the data of the fit.
 

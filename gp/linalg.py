@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
@@ -192,7 +191,7 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     return _with_rows(factor, rows, max(factor.jitter, schur.jitter))
 
 
-def _extended_by_one(factor: Factor, cross: Any, corner: float) -> Factor | None:
+def _extended_by_one(factor: Factor, cross: np.ndarray, corner: float) -> Factor | None:
     """Return the same for one row, cross (n,), whose pivot is a number; ``None`` if it needs jitter.
 
     One row at a time is how designs grow, and n is small enough there for overheads to count.
@@ -247,11 +246,11 @@ def _joined(head: Array, rows: Array) -> Array:
     return lower
 
 
-def inverse(factor: Factor) -> Any:
+def inverse(factor: Factor) -> np.ndarray:
     """Return (C C^T)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
-    lower, _ = lapack("potri", factor.lower.dtype)(factor.lower, lower=1)
+    lower: np.ndarray = lapack("potri", factor.lower.dtype)(factor.lower, lower=1)[0]
     if len(lower) <= _SMALL:
-        whole = lower + lower.T  # the part above the diagonal is zero
+        whole: np.ndarray = lower + lower.T  # the part above the diagonal is zero
         whole.reshape(-1)[:: len(lower) + 1] *= 0.5
         return whole
     for start in range(0, len(lower), _BLOCK):  # block by block, so that no second matrix is made
@@ -262,7 +261,7 @@ def inverse(factor: Factor) -> Any:
     return lower.T  # in row order, as the matrices that it is multiplied with
 
 
-def least_squares(columns: Any, targets: Any) -> tuple[Any, Any]:
+def least_squares(columns: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (p, O) and residuals (n, O); columns (n, p) may have very different norms."""
     if columns.shape[1] == 1:
         column = columns[:, 0]

@@ -117,7 +117,7 @@ class Noise:
         raise TypeError("White has no derivatives: a path of it is continuous nowhere")
 
 
-def _standard_normal_of(x: Any, key: int) -> Any:
+def _standard_normal_of(x: Array, key: int) -> Any:
     """Return a standard normal number for each point x (m, D), (m,): always the same for the same."""
     bits = (np.asarray(x, dtype=np.float64) + 0.0).view(np.uint64)  # adding 0 makes minus zero zero
     hashed = np.full(len(bits), key, dtype=np.uint64)
@@ -131,7 +131,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio, the increment of SplitMix64 (Steele, Lea and Flood, 2014)."""
 
 
-def _mixed(bits: Any) -> Any:
+def _mixed(bits: Array) -> Any:
     """Return 64 bits of which each depends on every bit that is given: a bijection."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

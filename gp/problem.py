@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from gp.settings import FIT
 
 __all__ = ["EvidenceProblem", "Solution", "fitted", "solve", "solve_with_gradient"]
 
+_Noise: TypeAlias = np.ndarray | float | None
+"""Known variances, or ``None`` where a common one is learnt."""
 _SMALLEST_SCALE = 1e-8
 """For targets that the mean explains altogether; in variances of the targets."""
 
@@ -51,7 +53,7 @@ class EvidenceProblem:
     y: np.ndarray
     kernel: Kernel
     mean: Mean
-    noise: Any
+    noise: _Noise
     profiled: bool
     jitter: float = 0.0
 
@@ -93,7 +95,7 @@ class EvidenceProblem:
         split = len(pack(self.kernel))
         return split, split + len(pack(self.mean))
 
-    def unpack(self, vector: np.ndarray) -> tuple[Kernel, Mean, Any]:
+    def unpack(self, vector: np.ndarray) -> tuple[Kernel, Mean, np.ndarray | float]:
         """Return kernel, mean and noise for a vector of parameters."""
         split, stop = self._ends
         noise = float(np.exp(vector[stop])) if self.noise is None else self.noise
@@ -113,7 +115,7 @@ class EvidenceProblem:
             kept.append(start + (width * chosen[:, None] + np.arange(width)).reshape(-1))
             start += len(block)
         index = np.concatenate(kept)
-        noise = self.noise[index] if np.ndim(self.noise) == 1 else self.noise
+        noise = self.noise[index] if isinstance(self.noise, np.ndarray) and self.noise.ndim else self.noise
         x = blocks[0] if len(blocks) == 1 else Observations(tuple(blocks))
         return replace(self, x=x, y=self.y[index], noise=noise)
 
@@ -159,7 +161,9 @@ def solve_with_gradient(problem: EvidenceProblem, vector: np.ndarray) -> tuple[S
     return _solution(found), np.concatenate(parts)
 
 
-def fitted(problem: EvidenceProblem, vector: np.ndarray, factor: float = 1.0) -> tuple[Kernel, Mean, Any]:
+def fitted(
+    problem: EvidenceProblem, vector: np.ndarray, factor: float = 1.0
+) -> tuple[Kernel, Mean, np.ndarray | float]:
     """Return kernel, mean and noise with what is found in closed form put in.
 
     ``factor`` multiplies the scale.
@@ -178,7 +182,7 @@ def _solution(found: Evidence) -> Solution:
     return Solution(found.value, found.scale, found.coefficients[:, 0], found.factor.jitter)
 
 
-def _evidence(problem: EvidenceProblem, gram: np.ndarray, mean: Mean, noise: Any) -> Evidence:
+def _evidence(problem: EvidenceProblem, gram: np.ndarray, mean: Mean, noise: np.ndarray | float) -> Evidence:
     basis = mean_basis(mean, problem.observed)
     offset = problem.observed.apply(mean.with_coefficients(np.zeros(basis.shape[1])))
     return Evidence.of_noisy(

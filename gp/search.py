@@ -251,7 +251,7 @@ def _expanded(objective: Objective, psi: np.ndarray) -> Expansion | None:
 
 
 def _newton_step(
-    psi: np.ndarray, gradient: Any, curvature: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
+    psi: np.ndarray, gradient: np.ndarray, curvature: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
     """Return the step (P,) to the maximum of the expansion, of the entries that are free to move."""
     held = ((psi <= bounds[0]) & (gradient < 0)) | ((psi >= bounds[1]) & (gradient > 0))

@@ -12,11 +12,10 @@ make the same problem, with the same priors and starting points.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from gp.arrays import to_numpy
+from gp.arrays import Array, to_numpy
 from gp.grams import blocks_of, pieces
 from gp.kernels.base import Kind, Parameter
 from gp.observations import Functional, Gradients, as_functional
@@ -49,7 +48,7 @@ class DataUnits:
     output_varies: bool
 
     @staticmethod
-    def of(x: Any, y: Any) -> DataUnits:
+    def of(x: Array | Functional, y: Array) -> DataUnits:
         """Return the units of points (n, D), or values and gradients, and targets (n,), n >= 1."""
         observed, y = as_functional(x), np.asarray(y, dtype=float)
         points = np.concatenate([block.x for block in blocks_of(observed)]).astype(float)
@@ -148,7 +147,7 @@ class SearchCoordinates:
         found: np.ndarray = np.clip(psi, self.prior.bounds_lower, self.prior.bounds_upper)
         return found
 
-    def pull_back(self, gradient: Any) -> np.ndarray:
+    def pull_back(self, gradient: np.ndarray) -> np.ndarray:
         """Return a gradient in psi for one in the model's vector."""
         found: np.ndarray = (gradient * self.step)[self.free]
         return found

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bqvi.calls.user_code import run_user_code
-from gp.arrays import is_torch, to_numpy
+from gp.arrays import Array, is_torch, to_numpy
 
 
 class Differentiated(NamedTuple):
@@ -26,7 +26,7 @@ class Differentiated(NamedTuple):
 
 
 def differentiated(
-    function: Callable[..., Any], points: np.ndarray, like: Any, vectorised: bool
+    function: Callable[..., Any], points: np.ndarray, like: Array, vectorised: bool
 ) -> Differentiated:
     """``function`` at points (m, P), each row of what it returns differentiated in its own point.
 

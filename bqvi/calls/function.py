@@ -74,7 +74,7 @@ class GradientWithValue:
 
     both: Callable[[Any], Any]
 
-    def __call__(self, theta: Any) -> Any:
+    def __call__(self, theta: Array) -> Any:
         """The gradient alone."""
         return self.both(theta)[1]
 

@@ -23,7 +23,7 @@ import numpy as np
 from bqvi.calls.bounds import names_of, vector_of
 from bqvi.calls.function import Function, GradientWithValue
 from bqvi.calls.settings import INTERVALS
-from gp.arrays import shown
+from gp.arrays import Array, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class TargetModel:
         """The model without its gradient."""
         return dataclasses.replace(self, log_joint_and_gradient=None)
 
-    def value(self, theta: Any) -> Any:
+    def value(self, theta: Array) -> Any:
         """The log joint, a number at theta (P,), or (n,) at (n, P).
 
         Raises
@@ -136,7 +136,7 @@ class TargetModel:
             values = np.array([float(self.log_joint(point)) for point in points])
         return float(values[0]) if one else values
 
-    def value_and_gradient(self, theta: Any) -> tuple[Any, np.ndarray]:
+    def value_and_gradient(self, theta: Array) -> tuple[Any, np.ndarray]:
         """The log joint and its gradient: a number and (P,) at theta (P,), or (n,) and (n, P) at (n, P).
 
         Raises
@@ -156,7 +156,7 @@ class TargetModel:
             gradients = np.array([np.asarray(slope, float) for _, slope in pairs])
         return (float(values[0]), gradients[0]) if one else (values, gradients)
 
-    def constrain(self, theta: Any) -> dict[str, np.ndarray]:
+    def constrain(self, theta: Array) -> dict[str, np.ndarray]:
         """The model's variables at theta (P,) or (n, P), by name: arrays (...) or (n, ...).
 
         Raises
@@ -203,7 +203,7 @@ class TargetModel:
             self.log_joint, gradient, self.vectorised, errors=errors, names=self.names, model=self
         )
 
-    def _points(self, theta: Any) -> tuple[np.ndarray, bool]:
+    def _points(self, theta: Array) -> tuple[np.ndarray, bool]:
         """Theta as (n, P), and whether it is one point (P,)."""
         array = np.asarray(theta, float)
         if array.ndim not in (1, 2) or array.shape[-1] != self.dimension:

@@ -4,7 +4,7 @@ from bqvi.families.categorical import Categorical
 from bqvi.families.concentration import Concentration
 from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.dirichlet import Dirichlet
-from bqvi.families.family import ExponentialFamily
+from bqvi.families.family import Distribution, ExponentialFamily, FamilyOrPoint
 from bqvi.families.flat import Flat
 from bqvi.families.from_normaliser import FromNormaliser
 from bqvi.families.gamma import Gamma
@@ -20,7 +20,9 @@ __all__ = [
     "Concentration",
     "DiagonalGaussian",
     "Dirichlet",
+    "Distribution",
     "ExponentialFamily",
+    "FamilyOrPoint",
     "Flat",
     "FromNormaliser",
     "Gamma",

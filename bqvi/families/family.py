@@ -27,63 +27,74 @@ An instance may hold a batch of distributions: ``log_normaliser``, ``entropy``, 
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from bqvi.arrays import Seed, Values
 from gp.arrays import Array
 
 
-@runtime_checkable
-class ExponentialFamily(Protocol):
-    """A (batch of) distributions of one exponential family; see the module's docstring."""
+class Distribution(Protocol):
+    """A distribution over theta that the loop can move: an exponential family, or a mixture of Gaussians."""
 
     @property
     def leaf_names(self) -> tuple[str, ...]:
-        """Name of the factor that owns each array of ``natural`` ('' outside a product)."""
-
-    @property
-    def natural(self) -> Values:
-        """Natural parameters eta."""
-
-    @property
-    def expected_statistics(self) -> Values:
-        """Mean parameters mu = E[t(theta)], the gradient of the log normaliser."""
+        """Name of the factor that owns each array of its coordinates ('' outside a product)."""
 
     @property
     def unconstrained(self) -> Values:
         """Coordinates u without constraints."""
 
+    def from_unconstrained(self, unconstrained: Values) -> Self:
+        """The distribution of the same structure at ``unconstrained``."""
+
+    def log_prob(self, theta: Array) -> Array:
+        """Log density of draws theta (L, ...)."""
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """``n`` draws, on a new first axis; a seed is an integer or a generator."""
+
+    def rsample(self, n: int, seed: Seed) -> Array:
+        """``n`` draws by a seed that carry gradients to torch parameters (reparameterised).
+
+        TypeError where there are none.
+        """
+
+
+class FamilyOrPoint(Distribution, Protocol):
+    """What a conjugate model takes as q: of an exponential family, or all mass at a point of one."""
+
     @property
-    def log_normaliser(self) -> Array:
-        """A(eta)."""
+    def natural(self) -> Values:
+        """Natural parameters eta; of a point, those of the family whose mode it is."""
+
+    @property
+    def expected_statistics(self) -> Values:
+        """Mean parameters mu = E[t(theta)]: of a family, the gradient of its log normaliser."""
 
     @property
     def entropy(self) -> Array:
-        """-E[ln p(theta)] in nats."""
+        """-E[ln p(theta)] in nats; 0 for a point."""
 
     def from_natural(self, natural: Values) -> Self:
         """The distribution of the same structure with natural parameters ``natural``."""
 
-    def from_unconstrained(self, unconstrained: Values) -> Self:
-        """The distribution of the same structure at ``unconstrained``."""
+
+@runtime_checkable
+class ExponentialFamily(FamilyOrPoint, Protocol):
+    """A (batch of) distributions of one exponential family; see the module's docstring."""
+
+    @property
+    def log_normaliser(self) -> Array:
+        """A(eta)."""
 
     def kl(self, other: Self) -> Array:
         """KL(self || other) in nats."""
 
-    def statistics(self, theta: Any) -> Values:
+    def statistics(self, theta: Array) -> Values:
         """t(theta) of draws (L, ...)."""
 
-    def log_base_measure(self, theta: Any) -> Array:
+    def log_base_measure(self, theta: Array) -> Array:
         """ln h of draws theta (L, ...)."""
-
-    def log_prob(self, theta: Any) -> Array:
-        """Log density of draws theta (L, ...)."""
-
-    def sample(self, n: int, seed: Seed) -> Any:
-        """``n`` draws, on a new first axis; a seed is an integer or a generator."""
-
-    def rsample(self, n: int, seed: Seed) -> Any:
-        """``n`` draws by a seed that carry gradients to torch parameters (reparameterised)."""
 
     def fisher_product(self, tangent: Values) -> Values:
         """F(eta) d eta = d mu, for a tangent d eta."""

@@ -5,7 +5,7 @@ The weights of a network are an example. The coordinates u of a point mass are t
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from bqvi.arrays import Seed, Values, namespace
 from bqvi.checks import require_finite
@@ -65,6 +65,6 @@ class Point:
         del seed
         return namespace(self.place).broadcast_to(self.place, (n, *self.place.shape))
 
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: Array) -> Array:
         """0 at each of the draws theta (L, ...) by convention, as of every point mass."""
         return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)

@@ -23,6 +23,7 @@ import numpy as np
 
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
+from bqvi.families.family import Distribution
 from bqvi.gradients.designs import Awaiting, Design, Guarded, Informed, MomentVarianceReduction
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.feasibility import LogisticFeasibility
@@ -95,7 +96,7 @@ class BayesianQuadrature:
     def __call__(
         self,
         model: LogJointModel,
-        q: Any,
+        q: Distribution,
         batch: Batch,
         rng: np.random.Generator,
         memory: Memory | None = None,
@@ -134,7 +135,7 @@ class BayesianQuadrature:
     def asked(
         self,
         model: LogJointModel,
-        q: Any,
+        q: Distribution,
         n: int,
         rng: np.random.Generator,
         memory: Memory,
@@ -226,7 +227,7 @@ def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:
     return float(at_mean[0]) < FEASIBILITY.least
 
 
-def _revalued(model: LogJointModel, q: Any, batch: Batch, kept: Memory) -> Memory:
+def _revalued(model: LogJointModel, q: Distribution, batch: Batch, kept: Memory) -> Memory:
     """The memory with values at q, of a log joint that depends on q: only the points are kept.
 
     Such a log joint is cheap once its local step is made: it does not count as evaluations.

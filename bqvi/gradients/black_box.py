@@ -23,12 +23,13 @@ import torch
 from bqvi.arrays import Values, add, inner
 from bqvi.arrays import like as to_torch
 from bqvi.calls import Seen
+from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint, is_moving
-from gp.arrays import to_numpy
+from gp.arrays import Array, to_numpy
 
 LogJointFunction = Callable[[Any], torch.Tensor]
 
@@ -67,7 +68,7 @@ class TorchPosterior:
         )
 
 
-def torch_posterior(q: Any, like: torch.Tensor) -> TorchPosterior:
+def torch_posterior(q: Distribution, like: torch.Tensor) -> TorchPosterior:
     """q in torch, with the dtype and on the device of ``like``."""
     leaves = tuple(
         torch.as_tensor(u, dtype=like.dtype, device=like.device).detach().requires_grad_()
@@ -85,13 +86,13 @@ def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
     return torch.empty(0, dtype=getattr(model, "dtype", torch.float64), device=device)
 
 
-def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
+def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
     """F as a function of draws (L, ...) of theta, returning (L,)."""
     log_joint = _log_joint(model, q, batch)
     if batch.account.seen is not None and isinstance(model, LogJoint):
         log_joint = _seen(log_joint, model, batch.account.seen)
 
-    def paid(theta: Any) -> torch.Tensor:
+    def paid(theta: Array) -> torch.Tensor:
         spend(model, batch, theta)
         return log_joint(theta)
 
@@ -133,7 +134,7 @@ def _seen(log_joint: LogJointFunction, model: LogJoint, seen: Seen) -> LogJointF
     return looked_at
 
 
-def spend(model: Any, batch: Batch, theta: Any) -> None:
+def spend(model: Any, batch: Batch, theta: Array) -> None:
     """Ask the batch's budget for the evaluations at draws (L, ...) of theta, before they are made."""
     if batch.account.budget is not None:
         draws = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
@@ -144,7 +145,7 @@ def spend(model: Any, batch: Batch, theta: Any) -> None:
             batch.account.ledger.count(count)
 
 
-def _log_joint(model: Any, q: Any, batch: Batch) -> LogJointFunction:
+def _log_joint(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
     like = reference_tensor(model, batch.rows)
     if is_moving(model):
         model = model.at(q)
@@ -152,7 +153,7 @@ def _log_joint(model: Any, q: Any, batch: Batch) -> LogJointFunction:
         return _expected_log_joint(model, q, batch, like)
     weights = None if batch.weights is None else like.new_tensor(to_numpy(batch.weights))
 
-    def log_joint(theta: Any) -> torch.Tensor:
+    def log_joint(theta: Array) -> torch.Tensor:
         terms = model.log_likelihood_terms(theta, batch.rows)
         total = terms.sum(-1) if weights is None else terms @ weights
         value: torch.Tensor = model.log_prior(theta) + total
@@ -162,7 +163,7 @@ def _log_joint(model: Any, q: Any, batch: Batch) -> LogJointFunction:
 
 
 def per_datum_gradient(
-    posterior: TorchPosterior, model: Any, theta: Any, rest: torch.Tensor, batch: Batch
+    posterior: TorchPosterior, model: Any, theta: Array, rest: torch.Tensor, batch: Batch
 ) -> tuple[Values, float]:
     """The gradient of ``rest`` + sum_n ln p(x_n | theta) and its value, the sum left to the batch's strategy.
 
@@ -196,7 +197,7 @@ def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch
     constant = entropy - float(model.prior.log_normaliser)
     target = tuple(to_torch(eta, like) for eta in update_target(model, local))
 
-    def log_joint(theta: Any) -> torch.Tensor:
+    def log_joint(theta: Array) -> torch.Tensor:
         value: torch.Tensor = model.prior.log_base_measure(theta) + constant
         for eta, t in zip(target, model.prior.statistics(theta), strict=True):
             value = value + t.reshape(len(t), -1) @ eta.flatten()

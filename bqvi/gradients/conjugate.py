@@ -9,11 +9,11 @@ of the natural gradient (Eqs 4.13 to 4.15); a Euclidean geometry pulls the same 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bqvi.arrays import subtract
+from bqvi.families.family import FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import LocalModel, update_target
@@ -25,7 +25,9 @@ class Conjugate:
 
     samples: int = 0
 
-    def __call__(self, model: LocalModel, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
+    def __call__(
+        self, model: LocalModel, q: FamilyOrPoint, batch: Batch, rng: np.random.Generator
+    ) -> Gradient:
         """The natural gradient at q."""
         del rng
         local = local_step(model, q, batch)

@@ -176,7 +176,35 @@ class Optimised:
 
 
 @dataclass(frozen=True)
-class MomentVarianceReduction:
+class _FromPool:
+    """Nodes chosen greedily among drawn candidates, those where evaluations are likely to fail left out."""
+
+    candidates: int = DESIGN.candidates
+    spread: float = DESIGN.spread
+
+    def __post_init__(self) -> None:
+        require_integer("candidates", self.candidates, 1)
+        require_above("spread", self.spread, 0.0)
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
+    ) -> np.ndarray:
+        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
+        if process is None:
+            frames: np.ndarray = normal_frames(n, dimension, rng)
+            return frames + DESIGN.blur * rng.standard_normal((n, dimension))
+        pool: np.ndarray = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
+        if isinstance(process, Guarded):
+            probability = process.feasibility(pool)
+            pool = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
+        return pool[most_informative(self._known(pool, process), n, process.noise)]
+
+    def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
+        """What is to be known, and how the candidates (C, D) inform of it."""
+        raise NotImplementedError
+
+
+class MomentVarianceReduction(_FromPool):
     """Greedily the candidates that most reduce the variance of the gradient's functionals given the process.
 
     For a separable process D Var E[y_i] + sum_j Var E[y_i u_j]; for one of values or derivatives the
@@ -190,24 +218,11 @@ class MomentVarianceReduction:
     spread : their standard deviation, in units of q's
     """
 
-    candidates: int = DESIGN.candidates
-    spread: float = DESIGN.spread
-
-    def __post_init__(self) -> None:
-        _require_pool(self.candidates, self.spread)
-
-    def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
-    ) -> np.ndarray:
-        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
-        if process is None:
-            return _blurred_frames(n, dimension, rng)
-        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
-        return pool[most_informative(process.candidates(pool), n, process.noise)]
+    def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
+        return process.candidates(pool)
 
 
-@dataclass(frozen=True)
-class GradientUncertainty:
+class GradientUncertainty(_FromPool):
     """Greedily the candidates with the largest N(u; 0, I)-weighted variance of y given the process.
 
     Parameters
@@ -215,47 +230,11 @@ class GradientUncertainty:
     candidates, spread : as of `MomentVarianceReduction`
     """
 
-    candidates: int = DESIGN.candidates
-    spread: float = DESIGN.spread
-
-    def __post_init__(self) -> None:
-        _require_pool(self.candidates, self.spread)
-
-    def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
-    ) -> np.ndarray:
-        """(n, D); as of `MomentVarianceReduction` where there is no process yet."""
-        if process is None:
-            return _blurred_frames(n, dimension, rng)
-        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
+    def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
         known = process.candidates(pool)
         density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), known.block)
         weighted = density[:, None] * known.columns(slice(None)) * density
-        return pool[most_informative(Candidates.of(weighted, weighted, known.block), n, process.noise)]
-
-
-def _require_pool(candidates: int, spread: float) -> None:
-    require_integer("candidates", candidates, 1)
-    require_above("spread", spread, 0.0)
-
-
-def _blurred_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
-    """Antithetic-orthogonal nodes (n, D), each moved a little."""
-    nodes: np.ndarray = normal_frames(n, dimension, rng)
-    return nodes + DESIGN.blur * rng.standard_normal((n, dimension))
-
-
-def _pool(
-    candidates: int, spread: float, shape: tuple[int, int], rng: np.random.Generator, process: Informed
-) -> np.ndarray:
-    """n or more candidates of N(0, spread^2 I), (C, D), less those where evaluations are likely to fail."""
-    n, dimension = shape
-    pool: np.ndarray = spread * rng.standard_normal((max(candidates, n), dimension))
-    if not isinstance(process, Guarded):
-        return pool
-    probability = process.feasibility(pool)
-    found: np.ndarray = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
-    return found
+        return Candidates.of(weighted, weighted, known.block)
 
 
 @lru_cache(maxsize=64)

@@ -13,9 +13,11 @@ import numpy as np
 
 from bqvi.calls import Account, Caller, Evaluations, Function, Range
 from bqvi.calls.function import AUTODIFF
+from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.log_joint import LogJoint, LogJointModel, is_moving
+from gp.arrays import Array
 
 _AS_RETURNED = Range("log joint", logarithmic=True)
 
@@ -26,7 +28,7 @@ def differentiable(model: LogJointModel) -> bool:
 
 
 def evaluate(
-    model: LogJointModel, q: Any, batch: Batch, points: np.ndarray, first: bool = False
+    model: LogJointModel, q: Distribution, batch: Batch, points: np.ndarray, first: bool = False
 ) -> Evaluations:
     """At theta (n, D); what ``batch.account`` allows; each evaluation is entered in its ledger as it returns.
 
@@ -47,7 +49,7 @@ def evaluate(
     return _called(_function(model, q, batch), model, batch, points, first)
 
 
-def evaluate_values(model: LogJointModel, q: Any, batch: Batch, points: np.ndarray) -> Evaluations:
+def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points: np.ndarray) -> Evaluations:
     """Values alone at theta (n, D), for a mean of them: -inf is one, and points at which it raises are NaN.
 
     Raises
@@ -68,7 +70,7 @@ def evaluate_values(model: LogJointModel, q: Any, batch: Batch, points: np.ndarr
 
 
 def given(
-    model: LogJoint, theta: Any, values: Any, gradients: Any = None, noise_sd: Any = None
+    model: LogJoint, theta: Array, values: Any, gradients: Any = None, noise_sd: Any = None
 ) -> Evaluations:
     """Evaluations that were made before, in the user's units: see :meth:`bqvi.calls.Caller.given`.
 
@@ -122,7 +124,7 @@ def _like(model: LogJointModel, rows: Any) -> Any:
     return reference_tensor(model, rows)
 
 
-def _function(model: LogJointModel, q: Any, batch: Batch) -> Function:
+def _function(model: LogJointModel, q: Distribution, batch: Batch) -> Function:
     """The log joint of the batch at q, as a function of theta."""
     if is_as_stated(model):
         return _stated(model, batch.rows)

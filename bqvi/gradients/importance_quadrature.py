@@ -37,6 +37,7 @@ import numpy as np
 from bqvi.arrays import Values
 from bqvi.checks import require_integer
 from bqvi.families import GaussianMixture
+from bqvi.families.family import Distribution
 from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.function_process import FunctionSurrogate
@@ -84,7 +85,12 @@ class ImportanceQuadrature:
         return self.quadrature.start(model, q)
 
     def __call__(
-        self, model: LogJointModel, q: Any, batch: Batch, rng: np.random.Generator, memory: Any = None
+        self,
+        model: LogJointModel,
+        q: Distribution,
+        batch: Batch,
+        rng: np.random.Generator,
+        memory: Any = None,
     ) -> Gradient:
         """The natural gradient at q.
 
@@ -113,7 +119,7 @@ class ImportanceQuadrature:
         return replace(found, values=values, surrogate=None, standard_error=errors, covariance=None)
 
 
-def _require_one_gaussian(q: Any) -> None:
+def _require_one_gaussian(q: Distribution) -> None:
     if isinstance(q, GaussianMixture):
         raise TypeError(
             "q is a GaussianMixture; ImportanceQuadrature draws its groups in the units of one Gaussian, and "

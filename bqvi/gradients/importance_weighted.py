@@ -23,6 +23,7 @@ import torch
 from bqvi.arrays import Values
 from bqvi.checks import require_integer
 from bqvi.families import GaussianMixture
+from bqvi.families.family import Distribution
 from bqvi.gradients.amortised import (
     Local,
     LocalBound,
@@ -123,7 +124,7 @@ def _log_weights(
     posterior: TorchPosterior,
     denominator: Any,
     model: LogJointModel,
-    q: Any,
+    q: Distribution,
     batch: Batch,
     rng: np.random.Generator,
     samples: int,

@@ -36,6 +36,7 @@ import numpy as np
 
 from bqvi.arrays import Values, add, inner, subtract
 from bqvi.checks import require_integer
+from bqvi.families.family import FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memoised_moves import Moves, born_memory, losses, merged_memory, require_movable, unpacked
 from bqvi.models.conjugate import LocalStep, update_target
@@ -54,10 +55,10 @@ LEAST = -1e30
 class Sharing(Protocol):
     """A model that adds to the statistics what is no sum over rows, such as of a learnt hyperparameter."""
 
-    def own_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+    def own_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """The local step of ``rows`` under ``q`` without it; rows count ``weights`` (S,), default 1."""
 
-    def shared_step(self, q: Any, statistics: Values) -> LocalStep:
+    def shared_step(self, q: FamilyOrPoint, statistics: Values) -> LocalStep:
         """What it adds to ``statistics``, the sum of the rows' under ``q``, and to the bound."""
 
 
@@ -149,7 +150,12 @@ class Memoised:
         return MemoisedMemory(np.empty((0, size)), np.empty(0), 0)
 
     def __call__(
-        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: MemoisedMemory | None = None
+        self,
+        model: Any,
+        q: FamilyOrPoint,
+        batch: Batch,
+        rng: np.random.Generator,
+        memory: MemoisedMemory | None = None,
     ) -> Gradient:
         """The natural gradient at q once the next batch has been visited."""
         n = n_rows(batch.rows)
@@ -193,7 +199,13 @@ class Memoised:
         )
 
     def _moved(
-        self, model: Any, q: Any, data: Any, b: int, kept: MemoisedMemory, rng: np.random.Generator
+        self,
+        model: Any,
+        q: FamilyOrPoint,
+        data: Any,
+        b: int,
+        kept: MemoisedMemory,
+        rng: np.random.Generator,
     ) -> tuple[MemoisedMemory, int]:
         """After the moves that raise the bound, and how many rows more were looked at."""
         moves, count, n = self.moves or Moves(), len(kept.entropies), n_rows(data)
@@ -214,7 +226,12 @@ class Memoised:
 
 
 def _stochastic(
-    model: Any, q: Any, known: MemoisedMemory, found: Values, nothing: LocalStep, rows: tuple[int, int]
+    model: Any,
+    q: FamilyOrPoint,
+    known: MemoisedMemory,
+    found: Values,
+    nothing: LocalStep,
+    rows: tuple[int, int],
 ) -> Gradient:
     """A step of W towards what the statistics ``found`` of a batch are for all data; ``rows`` of both."""
     rho = (known.visits + DELAY) ** -FORGETTING

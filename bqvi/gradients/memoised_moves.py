@@ -30,6 +30,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from bqvi.arrays import Values, add, inner, subtract
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.births import divided
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import statistics_of
@@ -77,7 +78,7 @@ def losses(model: Mixture, q: Any, rows: Data, pairs: np.ndarray) -> np.ndarray:
     return np.asarray((xlogy(a, a) + xlogy(b, b) - xlogy(a + b, a + b)).sum(0))
 
 
-def merged_memory(model: Mixture, q: Any, memory: MemoisedMemory, moves: Moves) -> MemoisedMemory:
+def merged_memory(model: Mixture, q: FamilyOrPoint, memory: MemoisedMemory, moves: Moves) -> MemoisedMemory:
     """``memory`` after a whole pass: prepared merges done where F rises, and pairs for the next pass."""
     statistics, entropies = memory.statistics.copy(), memory.entropies.copy()
     total, entropy = statistics.sum(0), float(entropies.sum())
@@ -106,7 +107,7 @@ def merged_memory(model: Mixture, q: Any, memory: MemoisedMemory, moves: Moves) 
 
 def born_memory(
     model: Mixture,
-    q: Any,
+    q: FamilyOrPoint,
     batches: Callable[[int], Data],
     b: int,
     memory: MemoisedMemory,
@@ -143,7 +144,9 @@ def born_memory(
     return memory.moved(statistics, entropies, np.empty((0, 2), np.intp))
 
 
-def _spread(model: Mixture, q: Any, total: np.ndarray, row: np.ndarray, members: list[int]) -> np.ndarray:
+def _spread(
+    model: Mixture, q: FamilyOrPoint, total: np.ndarray, row: np.ndarray, members: list[int]
+) -> np.ndarray:
     """``total`` with the parent's data divided among ``members`` as those of one batch, ``row``, are."""
     counts, own = _counts(total, q).copy(), _counts(row, q)
     times = counts[members[0]] / own[members].sum()
@@ -184,13 +187,13 @@ def _of_counts(model: Mixture, q: Any, counts: np.ndarray) -> Values:
     return subtract(mixing.statistics(factor, counts), mixing.statistics(factor, np.zeros_like(counts)))
 
 
-def _counts(row: np.ndarray, q: Any) -> np.ndarray:
+def _counts(row: np.ndarray, q: FamilyOrPoint) -> np.ndarray:
     """N_k of statistics, (K,), or (K + 1,) with a tied tail."""
     weights = unpacked(row, q.natural)[0]
     return weights if weights.ndim == 1 else np.append(weights[:, 0], weights[-1:, 1])
 
 
-def _joined(model: Mixture, q: Any, row: np.ndarray, j: int, k: int) -> np.ndarray:
+def _joined(model: Mixture, q: FamilyOrPoint, row: np.ndarray, j: int, k: int) -> np.ndarray:
     """Statistics with those of component ``k`` added to those of ``j``."""
     counts = _counts(row, q).copy()
     counts[j] += counts[k]
@@ -202,7 +205,7 @@ def _joined(model: Mixture, q: Any, row: np.ndarray, j: int, k: int) -> np.ndarr
     return _flat((*_of_counts(model, q, counts), *parts))
 
 
-def _permuted(model: Mixture, q: Any, row: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _permuted(model: Mixture, q: FamilyOrPoint, row: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Statistics with the components in another order; a tied tail stays behind them."""
     counts = _counts(row, q)
     counts = np.concatenate([counts[order], counts[len(order) :]])
@@ -218,7 +221,7 @@ def _settled(model: Mixture, q: Any, row: np.ndarray) -> Any:
     return q.from_natural(add(model.prior.natural, parts))
 
 
-def _bound(model: Mixture, q: Any, row: np.ndarray, entropy: float) -> float:
+def _bound(model: Mixture, q: FamilyOrPoint, row: np.ndarray, entropy: float) -> float:
     """F(S, H), less ln h of data; ``q`` gives the structure, and the concentration where it is learnt."""
     best = _settled(model, q, row)
     statistics = unpacked(row, q.natural)
@@ -227,7 +230,7 @@ def _bound(model: Mixture, q: Any, row: np.ndarray, entropy: float) -> float:
 
 
 def _candidates(
-    model: Mixture, q: Any, row: np.ndarray, entropy: float, best: float, most: int
+    model: Mixture, q: FamilyOrPoint, row: np.ndarray, entropy: float, best: float, most: int
 ) -> np.ndarray:
     """Pairs (M, 2) of occupied components whose merge would raise F but for the entropy, best first."""
     alive = np.flatnonzero(_counts(row, q)[: model.n_components] > LEAST)

@@ -29,6 +29,7 @@ from bqvi.arrays import Values
 from bqvi.calls import Evaluations
 from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import GaussianMixture
+from bqvi.families.family import Distribution
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.function_process import FunctionSurrogate
@@ -272,7 +273,7 @@ def _moved(q: GaussianMixture, before: GaussianMixture) -> float:
     return float(found)
 
 
-def _require_mixture(model: LogJointModel, q: Any) -> None:
+def _require_mixture(model: LogJointModel, q: Distribution) -> None:
     require_still(model)
     if not isinstance(q, GaussianMixture):
         raise TypeError(

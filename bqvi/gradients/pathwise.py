@@ -31,6 +31,7 @@ import numpy as np
 from bqvi.arrays import like
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, Gaussian, GaussianMixture
+from bqvi.families.family import Distribution
 from bqvi.gradients.amortised import LocalBound, local_gradient, pathwise_terms, require_plain
 from bqvi.gradients.black_box import (
     TorchPosterior,
@@ -47,6 +48,7 @@ from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.stratified import stratified_gradient
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import is_conjugate
+from gp.arrays import Array
 
 ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
 
@@ -135,7 +137,7 @@ class Pathwise:
         require_plain(self, noise=self.noise, errors=self.errors)
         return partial(pathwise_terms, entropy=self.entropy)
 
-    def _per_datum(self, posterior: TorchPosterior, model: Any, theta: Any, batch: Batch) -> Gradient:
+    def _per_datum(self, posterior: TorchPosterior, model: Any, theta: Array, batch: Batch) -> Gradient:
         """The gradient whose data's part the batch's strategy sums; without standard errors."""
         rest = model.log_prior(theta).mean()
         if self.entropy == "analytic":
@@ -160,7 +162,7 @@ class Pathwise:
         each = self.samples // self.randomisations
         return np.concatenate([design.nodes(each, dimension, rng) for _ in range(self.randomisations)])
 
-    def _draw(self, q: Any, rng: np.random.Generator) -> Any:
+    def _draw(self, q: Distribution, rng: np.random.Generator) -> Any:
         if self.noise is None:
             return q.rsample(self.samples, rng)
         if not isinstance(q, Gaussian | DiagonalGaussian) or q.mean.ndim != 1:

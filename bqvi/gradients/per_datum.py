@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.conjugate import LocalStep
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Combination:
         return total
 
 
-def local_step(model: Any, q: Any, batch: Batch) -> LocalStep:
+def local_step(model: Any, q: FamilyOrPoint, batch: Batch) -> LocalStep:
     """The local step on a mini-batch, summed by its weights or by its strategy."""
     if batch.combination is None:
         step: LocalStep = model.local_step(q, batch.rows, batch.weights)

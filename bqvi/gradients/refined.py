@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.arrays import subtract
+from bqvi.families.family import FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.models.conjugate import LocalStep, update_target
 from bqvi.models.data import Data
@@ -26,7 +27,7 @@ from bqvi.models.data import Data
 class RefinableModel(Protocol):
     """A conjugate model whose local step can go on from where one ended, ``LocalStep.local``."""
 
-    def refined_step(self, q: Any, rows: Data, local: np.ndarray) -> LocalStep:
+    def refined_step(self, q: FamilyOrPoint, rows: Data, local: np.ndarray) -> LocalStep:
         """A local step whose bound is not below that of ``local`` at q."""
 
 

@@ -31,6 +31,7 @@ import torch
 from bqvi.arrays import Values, add, inner, subtract
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import GaussianMixture
+from bqvi.families.family import Distribution
 from bqvi.gradients.amortised import LocalBound, local_gradient, require_plain, score_terms
 from bqvi.gradients.black_box import (
     TorchPosterior,
@@ -125,7 +126,7 @@ class Score:
             )
         return partial(score_terms, baseline=self._baseline != "none", entropy=self.entropy)
 
-    def _check(self, model: Any, q: Any) -> None:
+    def _check(self, model: Any, q: Distribution) -> None:
         if not isinstance(q, GaussianMixture):
             return
         require_still(model)

@@ -20,7 +20,7 @@ from bqvi.inference.loop import gives_none
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.settings import DEFAULTS
-from bqvi.inference.state import LoopProblem, Stop
+from bqvi.inference.state import LoopProblem, Model, Stop
 from bqvi.inference.trace import Recorder
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
@@ -40,7 +40,7 @@ def _is_model(given: Any) -> bool:
         return True
 
 
-def check_model(model: Any, data: Any, method: str | Estimator, family: str) -> None:
+def check_model(model: Model, data: Any, method: str | Estimator, family: str) -> None:
     """TypeError where ``model`` keeps neither contract; ValueError where the method needs more of it."""
     if isinstance(model, type) or not isinstance(model, _MODELS):
         if _is_model(data):
@@ -76,7 +76,7 @@ def check_model(model: Any, data: Any, method: str | Estimator, family: str) -> 
 
 
 def problem_of(
-    model: Any,
+    model: Model,
     data: Data,
     method: str | Estimator,
     named: Method | None,

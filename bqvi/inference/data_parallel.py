@@ -26,7 +26,9 @@ from typing import Any, Self
 import numpy as np
 
 from bqvi.arrays import Values
+from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
+from bqvi.inference.state import Model
 from bqvi.models.conjugate import LocalStep, is_conjugate, settled
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array, as_like, to_numpy
@@ -34,7 +36,7 @@ from gp.arrays import Array, as_like, to_numpy
 __all__ = ["AllReduced", "DataParallel", "require_same_end"]
 
 
-def require_same_end(model: Any, method: Any, max_seconds: float | None) -> None:
+def require_same_end(model: Model, method: Any, max_seconds: float | None) -> None:
     """Refuse what would end the processes of a fit at different steps.
 
     Parameters
@@ -114,7 +116,7 @@ class DataParallel:
         """
         return self.model.initial(data, how, rng)
 
-    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+    def local_step(self, q: Distribution, rows: Data, weights: Array | None = None) -> LocalStep:
         """The sum of what the processes make of their shares of ``rows``, with their ``weights``."""
         own = _share(n_rows(rows))
         if own.start == own.stop:
@@ -168,7 +170,7 @@ class AllReduced:
         """L of the estimator."""
         return self.estimator.samples
 
-    def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
+    def __call__(self, model: Any, q: Distribution, batch: Batch, rng: np.random.Generator) -> Gradient:
         """The mean of the processes' gradients of ``model`` at ``q`` from their shares of ``batch``.
 
         ``rng`` gives each process the same numbers.

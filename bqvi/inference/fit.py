@@ -19,6 +19,7 @@ from bqvi.calls.bounds import Bound
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_integer, require_one_of, require_seed
+from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
 from bqvi.inference.asked import require_asked
@@ -33,12 +34,12 @@ from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.starts_run import Starts, StartsRun
-from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.inference.state import LoopProblem, LoopState, Model
 from bqvi.inference.trace import Metrics, Recorder, require_metrics
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint
-from bqvi.runs import Ended, Run, Watch, door, resumed
+from bqvi.runs import Checkpoint, Ended, Run, Watch, door, resumed
 from bqvi.runs.locating import located
 from bqvi.runs.records import named
 from gp.arrays import Array
@@ -46,7 +47,7 @@ from gp.arrays import Array
 
 @door(Fit)
 def fit(
-    model: Any,
+    model: Model | TargetModel,
     data: Data = None,
     method: str | Estimator = "cavi",
     *,
@@ -55,7 +56,7 @@ def fit(
     geometry: Geometry | None = None,
     samples: int | None = None,
     family: str = "full",
-    start_from: str | Any = "k-means++",
+    start_from: str | Distribution = "k-means++",
     starts: int = 1,
     steps: int | None = None,
     tolerance: float | None = None,
@@ -198,36 +199,39 @@ def fit(
     choice = method_named(method) if isinstance(method, str) else None
     if isinstance(model, TargetModel) and (run := _located(model, said, choice)) is not None:
         return run
-    model = settled(LogJoint.of(model) if isinstance(model, TargetModel) else model, data)
-    check_model(model, data, method, family)
+    log_joint: Any = LogJoint.of(model) if isinstance(model, TargetModel) else model
+    whole: Any = settled(log_joint, data)
+    check_model(whole, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
-    model = with_noise(model, choice, method, noise_sd, gradient_noise_sd)
-    model = with_calls(model, choice, method, bounds, periodic, names, executor, n_jobs, evaluations, errors)
-    require_same_end(model, method, max_seconds)
-    data = model.check(data)
-    problem = problem_of(model, data, method, choice, minibatch, schedule, geometry, samples)
+    whole = with_noise(whole, choice, method, noise_sd, gradient_noise_sd)
+    whole = with_calls(whole, choice, method, bounds, periodic, names, executor, n_jobs, evaluations, errors)
+    require_same_end(whole, method, max_seconds)
+    data = whole.check(data)
+    problem = problem_of(whole, data, method, choice, minibatch, schedule, geometry, samples)
     stop = stop_of(choice or defaults_for(method, geometry), steps, tolerance, budget, max_seconds)
     watch = Watch(callback, progress, checkpoint)
     recorder = default_recorder(problem, stop) if record is None else Recorder.of(record)
-    records = Records(Monitor(model, data, elbo_samples, metrics or {}), recorder, stop)
+    records = Records(Monitor(whole, data, elbo_samples, metrics or {}), recorder, stop)
     _check_budget(records)
-    settings = identity(problem, family)
-    rng = generator(seed)
     if starts > 1:
         _require_drawn(starts, start_from, evaluations, workers)
-    children = rng.spawn(starts) if starts > 1 else [rng]
-    first = [_initial(problem, start_from, family, child) for child in children]
+    first = _first_states(problem, start_from, family, starts, generator(seed))
     if evaluations is not None and resume is None:
         first = [with_known(problem.model, state, evaluations, budget) for state in first]
+    settings = identity(problem, family)
     runs = tuple(FitRun(problem, records, settings, state) for state in first)
     engine: Any = StartsRun(runs) if starts > 1 else runs[0]
     busy = None if workers is None else _busy(runs[0], workers)
-    if resume is None:
-        return Run(engine, None, watch, busy, verify)
-    before = resumed(resume, DOOR, classes(first[0]) | named(Starts), settings)
+    before = None if resume is None else _before(resume, first[0], starts, settings)
+    return Run(engine, None if before is None else engine.resumed(before), watch, busy, verify)
+
+
+def _before(resume: Any, first: LoopState, starts: int, settings: Mapping[str, Any]) -> Checkpoint:
+    """Where an earlier run with the same settings stood; of several starts, if one is asked for, the best."""
+    before = resumed(resume, DOOR, classes(first) | named(Starts), settings)
     if starts == 1 and isinstance(before.state, Starts):
-        before = replace(before, state=before.state.states[before.state.best])
-    return Run(engine, engine.resumed(before), watch, busy, verify)
+        return replace(before, state=before.state.states[before.state.best])
+    return before
 
 
 def _require_drawn(starts: int, start_from: Any, evaluations: Any, workers: int | None) -> None:
@@ -272,6 +276,9 @@ def _check_budget(records: Records) -> None:
         )
 
 
-def _initial(problem: LoopProblem, start_from: str | Any, family: str, rng: np.random.Generator) -> LoopState:
-    q = starting.starting_q(problem, start_from, family, rng)
-    return start(problem, q, rng)
+def _first_states(
+    problem: LoopProblem, start_from: str | Distribution, family: str, starts: int, rng: np.random.Generator
+) -> list[LoopState]:
+    """The state before the first step of each start, with a generator of its own where there are several."""
+    generators = rng.spawn(starts) if starts > 1 else [rng]
+    return [start(problem, starting.starting_q(problem, start_from, family, one), one) for one in generators]

@@ -27,6 +27,7 @@ import numpy as np
 from bqvi.arrays import Values, add, subtract
 from bqvi.checks import require_above, require_at_least, require_one_of
 from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, GaussianMixture, Product
+from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Gradient
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.surrogate_ascent import ascend
@@ -37,19 +38,19 @@ from gp.arrays import is_torch
 class Geometry(Protocol):
     """Directions and moves."""
 
-    def check(self, q: Any) -> None:
+    def check(self, q: Distribution) -> None:
         """Before any work: ValueError or TypeError if ``q`` cannot be moved so."""
 
-    def direction(self, q: Any, gradient: Gradient) -> Values:
+    def direction(self, q: Distribution, gradient: Gradient) -> Values:
         """The direction of ascent at q, given the gradient there."""
 
-    def move(self, q: Any, increment: Values) -> Any:
+    def move(self, q: Distribution, increment: Values) -> Distribution:
         """q after an increment along a direction; tensors of ``increment`` may be written over."""
 
-    def coordinates(self, q: Any) -> Values:
+    def coordinates(self, q: Distribution) -> Values:
         """The coordinates that determine q, for a saved state."""
 
-    def at(self, q: Any, coordinates: Values) -> Any:
+    def at(self, q: Distribution, coordinates: Values) -> Distribution:
         """The distribution of q's structure at ``coordinates``."""
 
 
@@ -74,14 +75,14 @@ class _NaturalParameters:
 class Natural(_NaturalParameters):
     """Straight lines in the natural parameters, for natural gradients of conjugate models."""
 
-    def check(self, q: Any) -> None:
+    def check(self, q: Distribution) -> None:
         """Any exponential family will do."""
         if isinstance(q, GaussianMixture):
             raise ValueError(
                 "geometry is Natural, but q is a GaussianMixture, without natural parameters; use Euclidean"
             )
 
-    def direction(self, q: Any, gradient: Gradient) -> Values:
+    def direction(self, q: Distribution, gradient: Gradient) -> Values:
         """The natural gradient itself."""
         del q
         return gradient.values
@@ -91,7 +92,7 @@ class Natural(_NaturalParameters):
 class Riemannian(_NaturalParameters):
     """Natural gradients of any estimator, followed by a retraction."""
 
-    def check(self, q: Any) -> None:
+    def check(self, q: Distribution) -> None:
         """``q`` must be an exponential family: a point mass has no natural gradient."""
         factors = q.factors.values() if isinstance(q, Product) else [q]
         for factor in factors:
@@ -129,7 +130,7 @@ class Euclidean:
         for name, value in self.scales.items():
             require_above(f"scales[{name!r}]", value, 0.0)
 
-    def check(self, q: Any) -> None:
+    def check(self, q: Distribution) -> None:
         """``scales`` must name factors of ``q``, and ``q`` have coordinates u."""
         for name in self.scales:
             require_one_of("scales", name, dict.fromkeys(q.leaf_names))
@@ -144,7 +145,7 @@ class Euclidean:
             return values
         return tuple(self.scales.get(name, 1.0) * g for name, g in zip(q.leaf_names, values, strict=True))
 
-    def move(self, q: Any, increment: Values) -> Any:
+    def move(self, q: Distribution, increment: Values) -> Distribution:
         """u + increment; FloatingPointError where exp(u) is 0 or infinity in floating point."""
         if is_torch(increment[0]):  # weights of a network: in place, without another array for each
             moved = zip(increment, q.unconstrained, strict=True)
@@ -152,12 +153,12 @@ class Euclidean:
         with np.errstate(over="raise", under="raise"):
             return q.from_unconstrained(add(q.unconstrained, increment))
 
-    def coordinates(self, q: Any) -> Values:
+    def coordinates(self, q: Distribution) -> Values:
         """u."""
         unconstrained: Values = q.unconstrained
         return unconstrained
 
-    def at(self, q: Any, coordinates: Values) -> Any:
+    def at(self, q: Distribution, coordinates: Values) -> Distribution:
         """q at u."""
         return q.from_unconstrained(coordinates)
 
@@ -183,7 +184,7 @@ class TrustRegion(_NaturalParameters):
         require_above("radius", self.radius, 0.0)
         require_at_least("growth", self.growth, 1.0)
 
-    def check(self, q: Any) -> None:
+    def check(self, q: Distribution) -> None:
         """``q`` must be a Gaussian, full or mean-field."""
         if not isinstance(q, Gaussian | DiagonalGaussian):
             raise ValueError(

@@ -6,7 +6,7 @@ which `bqvi.calls` makes in coordinates without bounds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from bqvi.calls import make_coordinates
 from bqvi.calls.bounds import Bound
-from bqvi.calls.executors import require_workers
+from bqvi.calls.executors import Executor, require_workers
 from bqvi.calls.given import made_before, numbers
 from bqvi.calls.selection import selected
 from bqvi.calls.target_model import require_alone
@@ -22,7 +22,7 @@ from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
 from bqvi.inference.methods import Method
 from bqvi.inference.state import LoopState
 from bqvi.models.log_joint import LogJoint
-from gp.arrays import shown
+from gp.arrays import Array, shown
 
 _BOUNDS = ("lower", "upper", "plausible_lower", "plausible_upper")
 
@@ -32,11 +32,11 @@ def with_calls(
     choice: Method | None,
     method: str | Estimator,
     bounds: tuple[Bound, Bound, Bound, Bound],
-    periodic: Any,
-    names: Any,
-    executor: Any,
+    periodic: Sequence[int] | Sequence[bool] | np.ndarray,
+    names: Sequence[str] | None,
+    executor: Executor | None,
     n_jobs: int,
-    evaluations: Any,
+    evaluations: Sequence[Array] | None,
     errors: str | None,
 ) -> Any:
     """The model with bounds, workers and a policy for exceptions; itself where neither was given.
@@ -87,7 +87,11 @@ def with_calls(
 
 
 def with_noise(
-    model: Any, choice: Method | None, method: str | Estimator, noise_sd: Any, gradient_noise_sd: Any
+    model: Any,
+    choice: Method | None,
+    method: str | Estimator,
+    noise_sd: float | Callable[[Array], Array] | None,
+    gradient_noise_sd: float | Sequence[float] | np.ndarray | None,
 ) -> Any:
     """The model with the noise of its values and gradients; itself where none was given.
 

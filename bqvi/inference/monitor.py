@@ -11,14 +11,16 @@ import numpy as np
 
 from bqvi.calls import Account
 from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
+from bqvi.inference.state import Model
 from bqvi.inference.trace import Metrics
 from bqvi.models.amortised import is_amortised
 from bqvi.models.conjugate import LocalStep, is_conjugate
 from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import is_moving
-from gp.arrays import to_numpy
+from gp.arrays import Array, to_numpy
 from gp.threads import as_the_user_has_it
 
 
@@ -146,7 +148,7 @@ class Monitor:
         return gradient.bound + self.base
 
     @as_the_user_has_it()
-    def measure(self, q: Any) -> dict[str, float]:
+    def measure(self, q: Distribution) -> dict[str, float]:
         """The caller's metrics of q."""
         return {name: float(metric(q)) for name, metric in self.metrics.items()}
 
@@ -156,7 +158,7 @@ class Monitor:
         values = elbo_draws(self.model, q, self.data, samples, self.NOISE)
         return self._of_steps(values)._replace(evaluations=self.cost)
 
-    def _sampled(self, q: Any, samples: int, account: Account) -> Value:
+    def _sampled(self, q: Distribution, samples: int, account: Account) -> Value:
         import torch
 
         from bqvi.calls.function import LARGEST
@@ -180,18 +182,18 @@ class Monitor:
             return self._of_steps(drawn)._replace(evaluations=spent)
 
 
-def log_base_measure(model: Any, data: Data) -> float:
+def log_base_measure(model: Model, data: Data) -> float:
     """sum_n ln h(x_n), for models that leave it out; 0 for others."""
     measure = getattr(model, "log_base_measure", None)
     return 0.0 if measure is None else float(measure(data))
 
 
-def is_of_one_function(model: Any, q: Any, memory: Any) -> bool:
+def is_of_one_function(model: Model, q: Distribution, memory: Any) -> bool:
     """Whether ``memory`` holds evaluations of a log joint that does not change with q, a Gaussian."""
     return isinstance(memory, Memory) and isinstance(q, Gaussian | DiagonalGaussian) and not is_moving(model)
 
 
-def _log_joint_at(model: Any, q: Any, batch: Batch, theta: Any) -> tuple[np.ndarray, int]:
+def _log_joint_at(model: Any, q: Distribution, batch: Batch, theta: Array) -> tuple[np.ndarray, int]:
     """Values (L,) at draws of theta, and evaluations; of fewer where the budget has no room for all."""
     from bqvi.gradients.black_box import cost, log_joint_function
     from bqvi.gradients.evaluations import evaluate_values

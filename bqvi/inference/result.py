@@ -12,6 +12,7 @@ from bqvi import notebook
 from bqvi.calls import Evaluations
 from bqvi.calls.gradient_check import said
 from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.families.family import Distribution
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
@@ -189,7 +190,7 @@ class Fit:
         return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))
 
 
-def _runs_away(q: Any, made: Evaluations | None) -> tuple[str, ...]:
+def _runs_away(q: Distribution, made: Evaluations | None) -> tuple[str, ...]:
     """What to tell of a Gaussian q that runs away, from the latest evaluations where none are kept."""
     if made is None or not isinstance(q, Gaussian | DiagonalGaussian):
         return ()

@@ -18,14 +18,18 @@ from bqvi.families import (
     PointMass,
     Product,
 )
-from bqvi.inference.state import LoopProblem
+from bqvi.families.family import Distribution
+from bqvi.inference.state import LoopProblem, Model
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.starts import STARTS
+from gp.arrays import Array
 
 FAMILIES = ("full", "mean-field", "point")
 
 
-def starting_q(problem: LoopProblem, start_from: str | Any, family: str, rng: np.random.Generator) -> Any:
+def starting_q(
+    problem: LoopProblem, start_from: str | Distribution, family: str, rng: np.random.Generator
+) -> Any:
     """The first q(theta).
 
     Raises
@@ -61,7 +65,7 @@ def starting_q(problem: LoopProblem, start_from: str | Any, family: str, rng: np
     return in_family(q, family)
 
 
-def _check_flat(model: Any, q: Any, family: str) -> None:
+def _check_flat(model: Model, q: Distribution, family: str) -> None:
     """Only a point mass has a bound under a flat prior."""
     if has_flat_prior(model) and family != "point" and not _has_point(q):
         raise ValueError(
@@ -70,7 +74,7 @@ def _check_flat(model: Any, q: Any, family: str) -> None:
         )
 
 
-def has_flat_prior(model: Any) -> bool:
+def has_flat_prior(model: Model) -> bool:
     """Whether the prior of some parameters of ``model`` is flat."""
     prior = getattr(model, "prior", None)
     factors = prior.factors.values() if isinstance(prior, Product) else [prior]
@@ -109,7 +113,7 @@ def _check_mixture(problem: LoopProblem, family: str) -> None:
         raise ValueError("family is 'point', which a GaussianMixture has not; start from one Gaussian")
 
 
-def _check_structure(problem: LoopProblem, q: Any, like: Any) -> None:
+def _check_structure(problem: LoopProblem, q: Distribution, like: Array) -> None:
     """``q`` must have the factors, kinds and shapes of the model's own start, ``like``."""
     if isinstance(q, GaussianMixture) and isinstance(like, Gaussian | DiagonalGaussian):
         if tuple(q.mean.shape) != tuple(like.mean.shape):
@@ -138,11 +142,11 @@ def _check_mode(problem: LoopProblem) -> None:
         in_family(problem.model.prior, "point")
 
 
-def _has_point(q: Any) -> bool:
+def _has_point(q: Distribution) -> bool:
     return isinstance(q, PointMass) or (isinstance(q, Product) and any(map(_has_point, q.factors.values())))
 
 
-def _fits(q: Any, like: Any, mean_field: bool) -> bool:
+def _fits(q: Any, like: Array, mean_field: bool) -> bool:
     """Whether ``q`` has the structure of ``like``; ``mean_field``: diagonal Gaussians for full ones, too."""
     if isinstance(like, Product):
         names = q.factors.keys() == like.factors.keys() if isinstance(q, Product) else False
@@ -159,7 +163,7 @@ def _shape(q: Any) -> tuple[int, ...]:
     return tuple(family.natural[0].shape)
 
 
-def _described(q: Any) -> str:
+def _described(q: Distribution) -> str:
     if isinstance(q, Product):
         return "a Product of " + ", ".join(f"{name}: {_described(part)}" for name, part in q.factors.items())
     if not isinstance(q, Point | PointMass | ExponentialFamily):
@@ -168,7 +172,7 @@ def _described(q: Any) -> str:
     return f"a {kind} of shape {_shape(q)}"
 
 
-def in_family(q: Any, family: str) -> Any:
+def in_family(q: Distribution, family: str) -> Any:
     """q with the asked-for family in place of its Gaussian, or of every factor for a point mass."""
     if family == "full":
         return q
@@ -185,6 +189,6 @@ def in_family(q: Any, family: str) -> Any:
     return DiagonalGaussian(q.mean, np.diagonal(q.covariance, axis1=-2, axis2=-1).copy())
 
 
-def _at_mode(q: Any) -> Any:
+def _at_mode(q: Distribution) -> Any:
     """A point mass; what is a point already stays as it is."""
     return q if isinstance(q, PointMass | Concentration) else PointMass(q)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,10 +15,16 @@ from bqvi.gradients.gradient import Estimator
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import TraceRow
-from bqvi.models.conjugate import PerDatumModel
+from bqvi.models.amortised import AmortisedModel
+from bqvi.models.conjugate import ConjugateModel, PerDatumModel
 from bqvi.models.data import Data
+from bqvi.models.log_joint import LogJointModel
 
-__all__ = ["LoopProblem", "LoopState", "Stop"]
+__all__ = ["LoopProblem", "LoopState", "Model", "Stop"]
+
+
+Model: TypeAlias = ConjugateModel | LogJointModel | AmortisedModel
+"""What q is fitted to, in one of the three forms that an estimator may take."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class LoopProblem:
 
     Attributes
     ----------
-    model : whose posterior q approximates.
+    model : whose posterior q approximates; of any type, as callers use methods of their own model.
     data : N rows, an array or several.
     estimator : estimates the gradient of the ELBO in q's parameters.
     geometry : turns a gradient into a direction, and moves q along it.

@@ -21,6 +21,7 @@ import scipy.special
 from bqvi.arrays import Values
 from bqvi.checks import positive_vector
 from bqvi.families import Gamma
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.compiled import worth_compiling
 from bqvi.models.components import Components
 from bqvi.models.data import LARGEST_COUNT, filled, has_missing, require_observed_columns
@@ -105,11 +106,11 @@ class PoissonEmissions:
         table = np.concatenate([np.where(seen, values, 0.0), seen], axis=-1)
         return np.ascontiguousarray(table.transpose(0, 2, 1))
 
-    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+    def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray) -> Likelihoods:
         """Relative to the largest of each time."""
         return _affine_likelihoods(_rate_weights(*q.expected_statistics), arranged)
 
-    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+    def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray) -> np.ndarray:
         """One product."""
         return np.asarray(_rate_weights(*q.expected_statistics) @ arranged)
 
@@ -123,7 +124,7 @@ class PoissonEmissions:
         del arranged
         return posterior
 
-    def statistics(self, q: Any, arranged: np.ndarray, visits: np.ndarray) -> Values:
+    def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """sum r x, and sum r for each column."""
         del q
         sums = _weighted_sums(visits, arranged)
@@ -208,13 +209,13 @@ class ComponentEmissions:
         ones = np.concatenate([np.where(seen[..., None], table, 0.0), seen[..., None]], axis=-1)
         return np.ascontiguousarray(ones.transpose(0, 2, 1))
 
-    def likelihoods(self, q: Any, arranged: np.ndarray | _IncompleteRows) -> Likelihoods:
+    def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> Likelihoods:
         """Relative to the largest of each time."""
         if isinstance(arranged, _IncompleteRows):
             return _relative(self.logarithms(q, arranged))
         return _affine_likelihoods(self._weights(self._affine(q)), arranged)
 
-    def logarithms(self, q: Any, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
+    def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
         """One product; of rows with missing columns one for each pattern."""
         if isinstance(arranged, _IncompleteRows):
             return arranged.logarithms(arranged.components.expectations(q))
@@ -234,7 +235,7 @@ class ComponentEmissions:
         del arranged
         return posterior
 
-    def _affine(self, q: Any) -> AffineLogJoint:
+    def _affine(self, q: FamilyOrPoint) -> AffineLogJoint:
         # with a covariance shared by all states the family has no batch dimension, and neither has this array
         return self.components.affine(q, np.zeros(q.natural[0].shape[0]))
 
@@ -251,7 +252,9 @@ class ComponentEmissions:
     def _gap(self, affine: AffineLogJoint) -> np.ndarray:
         return np.asarray(self.components.centre - (0.0 if affine.shift is None else affine.shift))
 
-    def statistics(self, q: Any, arranged: np.ndarray | _IncompleteRows, visits: np.ndarray) -> Values:
+    def statistics(
+        self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows, visits: np.ndarray
+    ) -> Values:
         """As the components'."""
         if isinstance(arranged, _IncompleteRows):
             return arranged.statistics(arranged.components.expectations(q), visits)

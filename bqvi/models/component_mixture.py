@@ -25,6 +25,7 @@ import scipy.special
 
 from bqvi.checks import require_one_of
 from bqvi.families import Flat, Product
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import Components
 from bqvi.models.conjugate import LocalStep, LocalTerms, altered
 from bqvi.models.data import Data, has_missing, is_sparse, n_rows
@@ -123,7 +124,7 @@ class Mixture:
         log_weights = self.mixing.log_weights(self._weights(q))
         return self.components.affine(self._with_tail(q[self.components.name]), log_weights)
 
-    def _with_tail(self, q: Any) -> Any:
+    def _with_tail(self, q: FamilyOrPoint) -> Any:
         """The components' factor, and behind it one as the prior has it, if the tail is tied."""
         if not self.mixing.tied:
             return q

@@ -30,6 +30,7 @@ import numpy as np
 
 from bqvi.arrays import Values, add
 from bqvi.families import ExponentialFamily
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array
 
@@ -94,7 +95,7 @@ class LocalModel(Protocol):
     def prior(self) -> ExponentialFamily:
         """p(theta)."""
 
-    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+    def local_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """S, and its bound, of ``rows`` under q(theta)."""
 
 
@@ -122,7 +123,7 @@ class ConjugateModel(Protocol):
         """ln p(X | theta) of ``data`` X at a point theta, local variables summed out."""
 
 
-def settled(model: Any, data: Data) -> Any:
+def settled(model: Model, data: Data) -> Model:
     """``model`` with what its prior takes from ``data``, if it takes anything (``model.for_data``)."""
     return model.for_data(data) if hasattr(model, "for_data") and not isinstance(model, type) else model
 

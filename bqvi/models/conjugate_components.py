@@ -33,6 +33,7 @@ import scipy.special
 from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer
 from bqvi.families import Dirichlet, FromNormaliser, Gamma
+from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import start_from_clusters
 from bqvi.models.data import Data, has_missing, n_rows, require_observed_columns, spread
 from bqvi.models.gaussian_components import require_table
@@ -134,7 +135,7 @@ class ConjugateComponents:
         """0: T is of the data as they are."""
         return np.zeros(1)
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
+    def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
         """The parts of <T(x), E t> under ``q``; ``log_weights`` (K,) are added."""
         return self._affine(q.expected_statistics, log_weights)
 
@@ -168,7 +169,7 @@ class ConjugateComponents:
         """ln h, (N,)."""
         return np.asarray(self.log_base_measure_of(data))
 
-    def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
+    def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
         """<T(x_n), t(theta_k)>, (L, S, K)."""
         statistics = prior.statistics(theta)
         flat = [t.reshape(*t.shape[:2], -1) for t in statistics]

@@ -10,7 +10,7 @@ What the data add to the natural parameters: sum_n r_nk x_nw to gamma_kw.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import scipy.sparse
@@ -19,6 +19,7 @@ import scipy.special
 from bqvi.arrays import Values, transpose
 from bqvi.checks import positive_vector, require_columns, require_finite, require_integer
 from bqvi.families import Dirichlet
+from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse, n_rows, take
 from bqvi.models.mixture import AffineLogJoint
 from bqvi.models.starts import sample_rows, starting_centres
@@ -72,7 +73,7 @@ class Multinomial:
         """0."""
         return np.zeros(self.n_words)
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
+    def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
         """The parts of <x, E ln beta_k> under ``q``; ``log_weights`` (K,) are added."""
         # at a point mass with a flat prior an unseen word has ln beta = -inf, and a count of 0 times it is 0
         return AffineLogJoint(np.maximum(q.expected_statistics[0], -1e30), log_weights)
@@ -100,7 +101,7 @@ class Multinomial:
         logs.data = scipy.special.gammaln(logs.data + 1.0)
         return np.asarray(totals - logs.sum(1))
 
-    def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
+    def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
         """<x_n, ln beta_k>, (L, S, K), of ``theta``, ln beta (L, K, V), and ``rows`` (S, V)."""
         del prior
         return (rows.to(theta.dtype) if is_torch(rows) else rows) @ transpose(theta)

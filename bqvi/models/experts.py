@@ -18,6 +18,7 @@ from scipy.special import expit, log_expit
 from bqvi.arrays import Values
 from bqvi.checks import require_above
 from bqvi.families import Gaussian
+from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.gaussian_components import EMPIRICAL
 from bqvi.models.regression_prior import RegressionPrior, estimates, expectations, statistics
@@ -102,18 +103,20 @@ class LinearExperts:
             raise ValueError("prior_scale is to be taken from data; use model.for_data(data), as fit does")
         return self.regression.for_outputs(np.ones(n_experts)).of(1, dimension)
 
-    def start(self, prior: Any, rng: np.random.Generator) -> Any:
+    def start(self, prior: ExponentialFamily, rng: np.random.Generator) -> FamilyOrPoint:
         """The prior."""
         del rng
         return prior
 
-    def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def log_densities(self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(E ln lambda_k - E lambda_k (y - w_k x)^2) / 2."""
         linear, squares, precision, logs = expectations(q)
         gaps = np.einsum("np,kpr,nr->nk", x, squares, x, optimize=True) + np.outer(y * y, precision)
         return np.asarray(y[:, None] * (x @ linear[:, 0].T) + 0.5 * (logs - gaps))
 
-    def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: Any) -> Values:
+    def statistics(
+        self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: ExponentialFamily
+    ) -> Values:
         """sum r (y x^T, x x^T, y^2, 1)."""
         del q, prior
         return statistics((r * y[:, None]).T[:, None, :] @ x, _seconds(r, x), r.T @ (y * y), r.sum(0))
@@ -122,7 +125,7 @@ class LinearExperts:
         """-(N / 2) ln(2 pi)."""
         return float(-0.5 * len(y) * LOG_2PI)
 
-    def parameters(self, q: Any) -> dict[str, np.ndarray]:
+    def parameters(self, q: FamilyOrPoint) -> dict[str, np.ndarray]:
         """'coefficients' (K, P), 'variances' (K,)."""
         coefficients, variances = estimates(q)
         return {"coefficients": coefficients[:, 0], "variances": variances}
@@ -159,7 +162,7 @@ class LogisticExperts:
         """A batch of K."""
         return centred_normal((n_experts, dimension), self.scale)
 
-    def start(self, prior: Any, rng: np.random.Generator) -> Any:
+    def start(self, prior: ExponentialFamily, rng: np.random.Generator) -> FamilyOrPoint:
         """The prior."""
         del rng
         return prior
@@ -178,7 +181,9 @@ class LogisticExperts:
         gap = np.where(s > 0.0, variances / np.maximum(xi + s, 1e-300), xi - s)
         return np.asarray(log_expit(xi) - 0.5 * gap)
 
-    def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: Any) -> Values:
+    def statistics(
+        self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: ExponentialFamily
+    ) -> Values:
         """sum r ((y - 1/2) x, -l x x^T)."""
         del prior
         logits, variances = self._logits(q, x)

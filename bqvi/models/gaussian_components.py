@@ -24,6 +24,7 @@ from bqvi.checks import (
     require_summable,
 )
 from bqvi.families import Flat, PointMass
+from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.components import start_from_clusters
 from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior, Matrix
@@ -135,7 +136,7 @@ class GaussianComponents:
         """The prior mean, in few digits."""
         return self._prior.origin
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
+    def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
         """Under q, or at the point that q is."""
         return self.affine_of(self.expectations(q), log_weights)
 
@@ -143,7 +144,7 @@ class GaussianComponents:
         """At a point of the family."""
         return self.affine_of(self.expectations_at(theta, len(log_weights)), log_weights)
 
-    def expectations(self, q: Any) -> GaussianExpectations:
+    def expectations(self, q: FamilyOrPoint) -> GaussianExpectations:
         """What the expected log density is made of, under q or at the point that q is."""
         if not isinstance(q, PointMass):
             return self.covariance.expectations(q.expected_statistics)
@@ -204,7 +205,7 @@ class GaussianComponents:
             return np.asarray(-0.5 * LOG_2PI * (~np.isnan(data)).sum(1))
         return np.full(n_rows(data), -0.5 * data.shape[1] * LOG_2PI)
 
-    def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
+    def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
         """(L, S, K)."""
         expected = self.covariance.expectations(_family(prior).statistics(theta))
         slope, offset = self.covariance.slope(expected)
@@ -234,7 +235,7 @@ class GaussianComponents:
         return start_from_clusters(replace(self, flat=False), filled(data), n_components, how, rng, weights)
 
 
-def _family(q: Any) -> Any:
+def _family(q: FamilyOrPoint) -> Any:
     return q.family if isinstance(q, PointMass | Flat) else q
 
 

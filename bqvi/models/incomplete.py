@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.arrays import Values, add
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import patterns
 from bqvi.models.mixture import AffineLogJoint, lifted, mixture_pass
 from gp.arrays import Array, to_numpy
@@ -23,7 +24,7 @@ from gp.arrays import Array, to_numpy
 class MarginalComponents(Protocol):
     """Components whose missing columns can be integrated out."""
 
-    def expectations(self, q: Any) -> tuple[Array, ...]:
+    def expectations(self, q: FamilyOrPoint) -> tuple[Array, ...]:
         """What the expected log density is made of under q, (K, ...)."""
 
     def expectations_at(self, theta: Array, n_components: int) -> tuple[Array, ...]:

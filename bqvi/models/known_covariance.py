@@ -24,6 +24,7 @@ import scipy.linalg
 from bqvi.arrays import Values, transpose
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import Gaussian
+from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.data import Data, filled, has_missing, n_rows, patterns, require_observed_columns, take
 from bqvi.models.gaussian_components import require_table
@@ -104,7 +105,7 @@ class KnownCovariance:
         """m_0."""
         return self.prior_mean
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
+    def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
         """rho relative to the centre of the means."""
         return self.affine_of(self.expectations(q), log_weights)
 
@@ -187,7 +188,7 @@ class KnownCovariance:
         log_determinant = np.linalg.slogdet(self.covariance)[1]
         return np.asarray(-0.5 * (squares + len(factor) * LOG_2PI + log_determinant))
 
-    def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
+    def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
         """(L, S, K), of draws (L, K, D) of the means."""
         del prior
         slope, squares = self._slope(theta, self.prior_mean)

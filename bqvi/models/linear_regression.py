@@ -17,6 +17,7 @@ from scipy.special import gammaln
 from bqvi.arrays import inner
 from bqvi.checks import require_finite, require_integer, require_summable
 from bqvi.families import MatrixNormalInverseWishart, PointMass
+from bqvi.families.family import FamilyOrPoint
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers
@@ -86,7 +87,7 @@ class LinearRegression:
         scale = np.array([[dof * spread**2]])
         return MatrixNormalInverseWishart(mean[:, None], np.eye(self.dimension), scale, np.asarray(dof))
 
-    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+    def local_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """sum of (y x^T, x x^T, |y|^2, J) of ``rows``, and its product with E[t]."""
         x, y = (to_numpy(part) for part in rows)
         part = np.ones(len(x)) if weights is None else np.asarray(to_numpy(weights), float)
@@ -107,7 +108,7 @@ class LinearRegression:
         variance = float(theta["variance"])
         return float(-0.5 * (y.size * (LOG_2PI + np.log(variance)) + (gap * gap).sum() / variance))
 
-    def coefficients(self, q: Any) -> np.ndarray:
+    def coefficients(self, q: FamilyOrPoint) -> np.ndarray:
         """E[W] under ``q``, (J, P)."""
         return estimates(q)[0]
 

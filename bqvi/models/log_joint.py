@@ -21,6 +21,7 @@ from bqvi.calls import Coordinates, EvaluationError, Executor, Function, TargetM
 from bqvi.calls.faults import advice, described
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array, is_torch, shown
 
@@ -45,7 +46,7 @@ class LogJointModel(Protocol):
 class MovingLogJoint(Protocol):
     """A model whose log joint depends on q: bounds with a local step inside, over R^D."""
 
-    def at(self, q: Any) -> LogJointModel:
+    def at(self, q: FamilyOrPoint) -> LogJointModel:
         """The log joint at q: what sampling estimators differentiate, q's own part held fixed."""
 
 

@@ -31,6 +31,7 @@ import numpy as np
 from bqvi.arrays import Values
 from bqvi.checks import positive_vector, require_above, require_integer
 from bqvi.families import Dirichlet, Gamma, PointMass
+from bqvi.families.family import FamilyOrPoint
 from gp.arrays import Array, is_torch
 
 
@@ -96,7 +97,7 @@ class DirichletWeights:
         """Dir(alpha_0)."""
         return Dirichlet(self.concentration)
 
-    def log_weights(self, q: Any) -> np.ndarray:
+    def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
         """E ln pi, (K,)."""
         return np.asarray(q.expected_statistics[0])
 
@@ -104,12 +105,12 @@ class DirichletWeights:
         """Log weights at ``theta``, which is ln pi."""
         return theta
 
-    def statistics(self, q: Any, counts: np.ndarray) -> Values:
+    def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
         """N_k."""
         del q
         return (counts,)
 
-    def bound(self, q: Any) -> float:
+    def bound(self, q: FamilyOrPoint) -> float:
         """0: no term of the bound is left to add for ``q``."""
         del q
         return 0.0
@@ -137,7 +138,7 @@ class UniformWeights:
     def __post_init__(self) -> None:
         require_integer("n_components", self.n_components, 1)
 
-    def log_weights(self, q: Any) -> np.ndarray:
+    def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
         """-ln K, (K,)."""
         del q
         return np.full(self.n_components, -np.log(self.n_components))
@@ -146,12 +147,12 @@ class UniformWeights:
         """-ln K, (K,), for every ``theta``."""
         return self.log_weights(theta)
 
-    def statistics(self, q: Any, counts: np.ndarray) -> Values:
+    def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
         """Nothing."""
         del q, counts
         return ()
 
-    def bound(self, q: Any) -> float:
+    def bound(self, q: FamilyOrPoint) -> float:
         """0: no term of the bound is left to add for ``q``."""
         del q
         return 0.0
@@ -219,7 +220,7 @@ class Sticks:
             np.column_stack([0.0 * t + 1.0 - self.discount, self.concentration + t * self.discount])
         )
 
-    def log_weights(self, q: Any) -> np.ndarray:
+    def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
         """E ln pi."""
         if self.learnt:
             self._left(q)
@@ -236,21 +237,21 @@ class Sticks:
         none = np.zeros((*left.shape[:-1], 1))
         return np.concatenate([none, left], -1) + np.concatenate([theta[..., 0], none], -1)
 
-    def concentration_given(self, q: Any) -> Gamma:
+    def concentration_given(self, q: FamilyOrPoint) -> Gamma:
         """The optimal q(alpha) given the sticks' factor q."""
         if not isinstance(self.concentration, tuple):
             raise ValueError(f"the concentration is known to be {self.concentration}")
         shape, rate = self.concentration
         return Gamma(np.asarray(shape + self.n_sticks), np.asarray(rate - self._left(q)))
 
-    def _left(self, q: Any) -> float:
+    def _left(self, q: FamilyOrPoint) -> float:
         """sum_t E ln(1 - v_t), on which a learnt concentration depends."""
         left = float(q.expected_statistics[0][..., 1].sum())
         if not np.isfinite(left):
             raise ArithmeticError(_NOTHING_LEFT)
         return left
 
-    def statistics(self, q: Any, counts: np.ndarray) -> Values:
+    def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
         """(N_t, N_{>t}), and what a learnt concentration adds to the flat prior."""
         behind = counts[::-1].cumsum()[::-1]
         found = np.column_stack([counts[: self.n_sticks], behind[1 : self.n_sticks + 1]])
@@ -263,7 +264,7 @@ class Sticks:
             found[:, 1] += float(self.concentration_given(q).mean) - 1.0
         return (found,)
 
-    def bound(self, q: Any) -> float:
+    def bound(self, q: FamilyOrPoint) -> float:
         """E ln p(v | alpha) of a learnt concentration, less KL(q(alpha) || p(alpha))."""
         if not isinstance(self.concentration, tuple):
             return 0.0

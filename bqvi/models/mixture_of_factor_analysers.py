@@ -23,6 +23,7 @@ from scipy.special import logsumexp, softmax
 
 from bqvi.arrays import Values, add
 from bqvi.families import Flat, Product
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, patterns, spread
 from bqvi.models.factor_analysis import PARAMETERS, FactorAnalysis, log_densities
@@ -110,7 +111,7 @@ class MixtureOfFactorAnalysers:
             }
         )
 
-    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+    def local_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """Components and factors of ``rows``, and the sums of their regressions."""
         part = np.ones(len(rows)) if weights is None else np.asarray(to_numpy(weights), float)
         total: Values | None = None
@@ -141,7 +142,7 @@ class MixtureOfFactorAnalysers:
         """-ln(2 pi) / 2 for each entry that is not missing."""
         return self.analyser.log_base_measure(data)
 
-    def responsibilities(self, q: Any, data: Data) -> np.ndarray:
+    def responsibilities(self, q: FamilyOrPoint, data: Data) -> np.ndarray:
         """q(s_n = k), (N, K)."""
         x = self.check(data)
         found = np.empty((len(x), self.mixing.n_components))
@@ -149,7 +150,7 @@ class MixtureOfFactorAnalysers:
             found[one.members] = softmax(one.joint, axis=1)
         return found
 
-    def transform(self, q: Any, data: Data) -> np.ndarray:
+    def transform(self, q: FamilyOrPoint, data: Data) -> np.ndarray:
         """E[z_n | s_n = k] under ``q``, (N, K, Q)."""
         x = self.check(data)
         scores = np.empty((len(x), self.mixing.n_components, self.analyser.n_factors))

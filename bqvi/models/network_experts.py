@@ -25,6 +25,7 @@ from torch import nn
 from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, PointMass
+from bqvi.families.family import FamilyOrPoint
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.experts import empirical_scale, normal_log_densities, require_binary
 from bqvi.models.networks import Network
@@ -132,7 +133,7 @@ class NetworkExperts:
             each = [self._outputs(torch.as_tensor(w), torch.as_tensor(x)).numpy() for w in weights]
         return np.stack(each, axis=1)
 
-    def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def log_densities(self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """ln p(y_n | x_n, w_k, v_k) of rows ``x``, ``y``, with ln(2 pi) / 2 left for ``log_base_measure``."""
         constant = 0.5 * LOG_2PI if self._normal else 0.0
         return self.log_likelihoods(self.parameters(q), x, y) + constant

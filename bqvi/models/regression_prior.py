@@ -15,6 +15,7 @@ import numpy as np
 from bqvi.arrays import Values
 from bqvi.checks import require_above, require_boolean, require_positive
 from bqvi.families import Flat, MatrixNormalInverseWishart, PointMass
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import as_numbers
 from bqvi.models.gaussian_components import EMPIRICAL
 from gp.arrays import shown
@@ -111,7 +112,7 @@ class RegressionExpectations(NamedTuple):
     """E[ln lambda], (...)."""
 
 
-def expectations(q: Any) -> RegressionExpectations:
+def expectations(q: FamilyOrPoint) -> RegressionExpectations:
     """Under ``q``, or at the point that it is."""
     linear, halved, half_precision, half_log = q.expected_statistics
     return RegressionExpectations(

@@ -27,9 +27,10 @@ import torch
 
 from bqvi.checks import require_above, require_finite, require_integer
 from bqvi.families import Gaussian
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint, initial_gaussian
-from gp.arrays import to_numpy
+from gp.arrays import Array, to_numpy
 from gp.low_discrepancy import normal_sobol
 
 Tensor = torch.Tensor
@@ -111,7 +112,7 @@ class SoftmaxMixture:
     def _noise(self) -> np.ndarray:
         return normal_sobol(self.n_components - 1, _POINTS, 0)
 
-    def at(self, q: Any) -> LogJoint:
+    def at(self, q: FamilyOrPoint) -> LogJoint:
         """The log joint f_r, with r of the E step under q."""
         found = self.step(q)
         counts, sums = torch.from_numpy(found.counts), torch.from_numpy(found.sums)
@@ -152,11 +153,11 @@ class SoftmaxMixture:
         value: Tensor = dirichlet - 0.5 * scaled.square().sum(1) - scaled.shape[1] * normal
         return value
 
-    def log_prior(self, theta: Any) -> Any:
+    def log_prior(self, theta: Array) -> Any:
         """Raises TypeError at every theta, as q is not known here; see `at` and `summed_out`."""
         raise TypeError("a SoftmaxMixture has a log joint only at a q; use at(q) or summed_out()")
 
-    def log_likelihood_terms(self, theta: Any, rows: Data) -> Any:
+    def log_likelihood_terms(self, theta: Array, rows: Data) -> Any:
         """No terms, (L, 0), at any theta: the log prior is the whole log joint."""
         del rows
         return theta.new_zeros((theta.shape[0], 0))

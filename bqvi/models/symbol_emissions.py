@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from bqvi.arrays import Values
 from bqvi.checks import positive_vector, require_integer
 from bqvi.families import Dirichlet
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.compiled import worth_compiling
 from bqvi.models.emissions import Likelihoods, finite_or_missing, known_values
 from bqvi.models.forward_backward import FLOOR
@@ -73,7 +74,7 @@ class CategoricalEmissions:
         """Symbols (c, C) as integers, V for a missing one."""
         return np.where(shown & ~np.isnan(values), values, self.n_symbols).astype(np.intp)
 
-    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+    def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray) -> Likelihoods:
         """From a table of V + 1 symbols."""
         table = _with_missing(q.expected_statistics[0])
         top = table.max(axis=0)
@@ -81,7 +82,7 @@ class CategoricalEmissions:
         taken = _taken(relative, arranged)
         return Likelihoods(taken, np.take(top, arranged).sum(axis=0), table - top < FLOOR)
 
-    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+    def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray) -> np.ndarray:
         """E ln of each symbol's probability."""
         return np.take(_with_missing(q.expected_statistics[0]), arranged, axis=1).transpose(1, 0, 2)
 
@@ -104,7 +105,7 @@ class CategoricalEmissions:
         states = range(posterior.shape[1])
         return np.stack([np.bincount(flat, posterior[:, k].ravel(), minlength=size) for k in states])
 
-    def statistics(self, q: Any, arranged: np.ndarray, visits: np.ndarray) -> Values:
+    def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """Without the missing ones."""
         del q, arranged
         return (visits[:, :-1],)

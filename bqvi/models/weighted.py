@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from bqvi.checks import require_finite, require_shape
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
 from bqvi.models.sequences import Sequences
@@ -49,7 +50,7 @@ class WeighableModel(Protocol):
     def log_base_measures(self, data: Data) -> np.ndarray:
         """ln h(x_n), (N,)."""
 
-    def log_likelihood(self, data: Data, theta: Any) -> float:
+    def log_likelihood(self, data: Data, theta: Array) -> float:
         """ln p(X | theta)."""
 
 
@@ -99,7 +100,7 @@ class Weighted:
             rows, own = _distinct(rows, own)
         return self.model.initial(rows, how, rng, own)
 
-    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+    def local_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """The model's, with both weights."""
         x, own = rows
         step: LocalStep = self.model.local_step(q, x, own if weights is None else own * weights)
@@ -110,7 +111,7 @@ class Weighted:
         x, weights = data
         return float(weights @ self.model.log_base_measures(x))
 
-    def log_likelihood(self, data: Data, theta: Any) -> float:
+    def log_likelihood(self, data: Data, theta: Array) -> float:
         """ln p(X | theta) of the rows X of ``data``, without their weights."""
         return float(self.model.log_likelihood(data[0], theta))
 
@@ -123,19 +124,19 @@ class WeightedRefinable(Weighted):
         """The model's."""
         return int(self.model.local_size)
 
-    def refined_step(self, q: Any, rows: Data, local: np.ndarray) -> LocalStep:
+    def refined_step(self, q: FamilyOrPoint, rows: Data, local: np.ndarray) -> LocalStep:
         """The model's."""
         x, own = rows
         step: LocalStep = self.model.refined_step(q, x, local, own)
         return step
 
-    def own_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+    def own_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """The model's, with both weights."""
         x, own = rows
         step: LocalStep = self.model.own_step(q, x, own if weights is None else own * weights)
         return step
 
-    def shared_step(self, q: Any, statistics: Any) -> LocalStep:
+    def shared_step(self, q: FamilyOrPoint, statistics: Any) -> LocalStep:
         """The model's."""
         step: LocalStep = self.model.shared_step(q, statistics)
         return step

@@ -36,7 +36,7 @@ from bqvi.checks import require_integer, require_seed
 from bqvi.files import write_arrays
 from bqvi.posterior.chart_moments import mixture_quantiles, moments
 from bqvi.posterior.weighted_draws import WeightedDraws, weighted_quantiles
-from gp.arrays import to_numpy
+from gp.arrays import Array, to_numpy
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 
@@ -173,7 +173,7 @@ class Posterior:
             return dict(zip(self.names, draws.T, strict=True))
         return self.model.constrain(draws)
 
-    def log_prob(self, theta: Any) -> np.ndarray:
+    def log_prob(self, theta: Array) -> np.ndarray:
         """Log density of q (n,) at theta (n, P), or a number at (P,), with the Jacobian.
 
         It is the density of the free parameters: -inf outside of the bounds and off a fixed value.

@@ -185,37 +185,39 @@ def integrate(
     measure, log_volume = integrated_against(measure, lower, upper)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
     watch, inside = Watch(callback, progress, checkpoint), in_kind_of(measure, np.zeros(1))
-    weight = None if log_density is None else _log_ratio(log_density, measure)
-    noise = noise_sd if callable(noise_sd) else None
-    values = _LOGARITHMS if log else VALUES if method in _UNWARPED else _WARPED
-    like = measure.parameters()[0]
     function = Function(
-        f, gradient, vectorised, noise, log_weight=weight, like=like, range=values, errors=errors
-    )
+        f, gradient, vectorised, noise_sd if callable(noise_sd) else None,
+        log_weight=None if log_density is None else _log_ratio(log_density, measure),
+        like=measure.parameters()[0], range=_range(method, log), errors=errors,
+    )  # fmt: skip
     integrand = Caller(function, executor=executor, n_jobs=n_jobs)
     busy = None if workers is None else Workers(integrand, workers)
-    number = whole_seed(seed)
-    known = made_before(evaluations)
+    number, known = whole_seed(seed), made_before(evaluations)
     if method in SAMPLING:
         _require_none(known, method)
         replicates = require_integer("replicates", replicates, LEAST_REPLICATES)
         sampled = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
         last = None if resume is None else _last(resume, sampled.checkpoint(sampled.init()).settings)
         return Run(sampled, last, watch, busy, verify)
-    first = _initial(initial, budget, inside)
-    each = None if batch is None else require_integer("batch", batch, 1)
-    model = Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m")
     problem = IntegrationProblem(
-        integrand, inside, standardised(inside), number, first, budget, each, acquisition, noise_sd,
-        model=model, log_volume=log_volume,
+        integrand, inside, standardised(inside), number, _initial(initial, budget, inside), budget,
+        None if batch is None else require_integer("batch", batch, 1), acquisition, noise_sd,
+        model=Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m"), log_volume=log_volume,
     )  # fmt: skip
     # raises an error where there is no embedding
     embed(SquaredExponential(), problem.standard.measure).double()
     engine = BayesianRun(problem, method, IntegrationStop(tolerance, max_seconds))
+    state = None if known is None else with_known(problem, known)
     if resume is not None:
         state = engine.resumed(_last(resume, {"method": method, "log_volume": log_volume}))
-        return Run(engine, state, watch, busy, verify)
-    return Run(engine, None if known is None else with_known(problem, known), watch, busy, verify)
+    return Run(engine, state, watch, busy, verify)
+
+
+def _range(method: str, log: bool) -> Range:
+    """What the integrand may return."""
+    if log:
+        return _LOGARITHMS
+    return VALUES if method in _UNWARPED else _WARPED
 
 
 def _last(resume: Any, settings: Mapping[str, Any]) -> Any:

@@ -7,7 +7,7 @@ All arguments are checked here, before the first evaluation. The engine is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -145,17 +145,11 @@ def evidence_bounds(
     True
     """
     _check(log_joint, method, confidence, seed)
-    if isinstance(noise_sd, str):
-        raise ValueError(f"noise_sd is {noise_sd!r}; it must be a number or a function of theta")
-    if noise_sd is not None and isinstance(transitions, str) and transitions == "hmc":
-        raise ValueError(
-            'noise_sd was given with transitions="hmc", which takes exact values; use "random-walk"'
-        )
+    _check_noise(noise_sd, transitions)
     budget = require_integer("budget", budget, 1)
     particles = None if particles is None else require_integer("particles", particles, 1)
     temperatures = None if temperatures is None else require_integer("temperatures", temperatures, 1)
     watch = Watch(callback, progress, checkpoint)
-    number = whole_seed(seed)
     proposals, coordinates, like = _proposals(proposal)
     if isinstance(log_joint, TargetModel):
         require_alone(log_joint, gradient=gradient)
@@ -166,31 +160,44 @@ def evidence_bounds(
     transition = TRANSITIONS[name] if name else None
     if name != "hmc":
         like, gradient = _kind_without_gradient(like, gradient), None
-    replicates = require_integer("replicates", replicates, 2)
-    rng = np.random.default_rng([number, 3])
-    draws, exact = _draws(posterior, proposals, coordinates, replicates, rng)
-    conditional = 0 if draws is None else draws.shape[1]
-    systems = Systems(len(proposals), replicates, conditional)
+    replicates, number = require_integer("replicates", replicates, 2), whole_seed(seed)
+    draws, exact = _draws(posterior, proposals, coordinates, replicates, np.random.default_rng([number, 3]))
+    systems = Systems(len(proposals), replicates, 0 if draws is None else draws.shape[1])
     choices = Choices(
         method, name, systems, particles, temperatures, budget, float(confidence), number, draws, exact
     )
     _require_room(choices, transition)
-    numbered = len(proposals) > 1
     function = Function(
-        _Numbered(log_joint) if numbered else log_joint,
-        _NumberedGradient(gradient) if numbered and callable(gradient) else gradient,
-        noise_sd=_Numbered(noise_sd) if numbered and callable(noise_sd) else noise_sd,
-        vectorised=vectorised,
-        like=like,
-        errors=errors,
+        log_joint, gradient, noise_sd=noise_sd, vectorised=vectorised, like=like, errors=errors,
         names=() if coordinates is None else coordinates.names,
-    )
+    )  # fmt: skip
+    function = _numbered(function) if len(proposals) > 1 else function
     caller = Caller(function, coordinates, executor, n_jobs)
     engine = BoundsRun(caller, proposals, coordinates, transition, choices)
     if resume is None:
         return Run(engine, None, watch, verify=verify)
     before = resumed(resume, DOOR, RECORDS, engine.checkpoint(engine.init()).settings)
     return Run(engine, engine.resumed(before), watch, verify=verify)
+
+
+def _check_noise(noise_sd: Any, transitions: str | None) -> None:
+    if isinstance(noise_sd, str):
+        raise ValueError(f"noise_sd is {noise_sd!r}; it must be a number or a function of theta")
+    if noise_sd is not None and isinstance(transitions, str) and transitions == "hmc":
+        raise ValueError(
+            'noise_sd was given with transitions="hmc", which takes exact values; use "random-walk"'
+        )
+
+
+def _numbered(function: Function) -> Function:
+    """A function of several problems as one of points with the problem's number in the last column."""
+    gradient, noise_sd = function.gradient, function.noise_sd
+    return replace(
+        function,
+        value=_Numbered(function.value),
+        gradient=_NumberedGradient(gradient) if callable(gradient) else gradient,
+        noise_sd=_Numbered(noise_sd) if callable(noise_sd) else noise_sd,
+    )
 
 
 def _check(log_joint: Any, method: str, confidence: float, seed: Any) -> None:

@@ -14,6 +14,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -28,6 +29,7 @@ from bqvi.models.predictive import log_predictive
 from bqvi.models.weighted import Weighted
 from bqvi.sklearn.shared import (
     SHAPES,
+    RandomState,
     StreamState,
     first_seen,
     gaussian_draws,
@@ -49,7 +51,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     n_init: int = 1
     init_params: str = "k-means++"
     total_samples: float | None = None
-    random_state: Any = None
+    random_state: RandomState = None
     verbose: bool | int = False
 
     _family: ClassVar[str] = "full"
@@ -61,13 +63,15 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         return tags
 
-    def _weighted(self, X: Any, sample_weight: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _weighted(
+        self, X: Any, sample_weight: ArrayLike | None, reset: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         require_settings(self)
         require_one_of("covariance_type", self.covariance_type, SHAPES)
         return X, _check_sample_weight(sample_weight, X, dtype=np.float64)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to X (N, D).
 
         Parameters
@@ -93,7 +97,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(StreamState(found.problem.model.model, found.q, 0, float(data[1].sum())))
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """A natural-gradient step on the rows X (S, D), a sample of ``total_samples``.
 
         The first batch must have at least K rows: the start, and the prior where it depends on data, are
@@ -147,25 +151,27 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         return np.asarray(self.model_.check(X))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Responsibilities, (N, K)."""
         X = self._checked(X)
         return np.asarray(self.model_.responsibilities(self.posterior_, X))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The component with the largest responsibility for each row, (N,)."""
         return np.asarray(self.predict_proba(X).argmax(1))
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+    def fit_predict(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> np.ndarray:
         """Fit to X, and return ``predict(X)``."""
         return self.fit(X, y, sample_weight).predict(X)
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: ArrayLike) -> np.ndarray:
         """ln of the posterior predictive density (of the density, for a point estimate), (N,)."""
         X = self._checked(X)
         return log_predictive(self.model_, self.posterior_, X)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of ``score_samples``."""
         del y
         return float(self.score_samples(X).mean())

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -19,6 +20,7 @@ from bqvi.models.symbol_emissions import CategoricalEmissions
 from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
     SHAPES,
+    RandomState,
     StreamState,
     first_seen,
     gaussian_draws,
@@ -62,7 +64,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     n_init: int = 1
     init_params: str = "k-means++"
     total_samples: float | None = None
-    random_state: Any = None
+    random_state: RandomState = None
     verbose: bool | int = False
 
     def __sklearn_tags__(self) -> Any:
@@ -70,7 +72,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         return tags
 
-    def _sequences(self, X: Any, lengths: Any, reset: bool) -> Sequences:
+    def _sequences(self, X: Any, lengths: ArrayLike | None, reset: bool) -> Sequences:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         values = X[:, 0] if self.emissions == "categorical" and X.shape[1] == 1 else X
         return Sequences(values, None if lengths is None else np.asarray(lengths))  # type: ignore[arg-type]
@@ -89,7 +91,13 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         require_one_of("covariance_type", self.covariance_type, SHAPES)
         return gaussian_emissions(SHAPES[self.covariance_type])
 
-    def fit(self, X: Any, y: Any = None, lengths: Any = None, sequence_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        lengths: ArrayLike | None = None,
+        sequence_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit to X (T, D), whose rows are sequences of ``lengths``, one after the other; y is ignored.
 
         Parameters
@@ -123,7 +131,13 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         self._keep(StreamState(found.problem.model.model, found.q, 0, float(np.sum(weights))))
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, lengths: Any = None, sequence_weight: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        lengths: ArrayLike | None = None,
+        sequence_weight: ArrayLike | None = None,
+    ) -> Self:
         """A natural-gradient step on the sequences in X, a sample of ``total_samples``.
 
         The prior, where it is taken from data, the number of symbols and the start are those of the first
@@ -161,26 +175,26 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         self.startprob_ = np.asarray(seen.q["initial"].mean)
         self.transmat_ = np.asarray(seen.q["transitions"].mean)
 
-    def _checked(self, X: Any, lengths: Any) -> Sequences:
+    def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
         check_is_fitted(self)
         return self._sequences(X, lengths, reset=False)
 
-    def predict(self, X: Any, lengths: Any = None) -> np.ndarray:
+    def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The likeliest path (Viterbi), (T,), of X with ``lengths``."""
         rows = self._checked(X, lengths)
         return np.concatenate(self.model_.viterbi(self.posterior_, rows))
 
-    def predict_proba(self, X: Any, lengths: Any = None) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """q(z_t = k), (T, K), of X with ``lengths``."""
         rows = self._checked(X, lengths)
         return np.concatenate(self.model_.posteriors(self.posterior_, rows))
 
-    def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
+    def score(self, X: ArrayLike, y: object = None, lengths: ArrayLike | None = None) -> float:
         """The sum of ``score_samples`` (X, lengths), nats; y is ignored."""
         del y
         return float(self.score_samples(X, lengths).sum())
 
-    def score_samples(self, X: Any, lengths: Any = None) -> np.ndarray:
+    def score_samples(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """Log likelihood of each sequence, (N,), nats: a sample is a sequence, not a row.
 
         For a point estimate ln p(x_n | theta), summed over paths; for a Bayesian fit ln sum_z exp E_q[ln

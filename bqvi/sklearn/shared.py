@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -21,8 +21,11 @@ from bqvi.models.weighted import Weighted
 SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
 """scikit-learn's names of covariances, and those of `bqvi.models`."""
 
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+"""Where random numbers come from; None for other numbers each time."""
 
-def generator_of(random_state: Any) -> np.random.Generator:
+
+def generator_of(random_state: RandomState) -> np.random.Generator:
     """A generator from what scikit-learn takes for ``random_state``; None for other numbers each time."""
     if random_state is None or isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state)

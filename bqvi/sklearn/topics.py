@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -14,6 +15,7 @@ from bqvi.inference.fit import fit
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation as Model
 from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
+    RandomState,
     StreamState,
     first_seen,
     generator_of,
@@ -63,7 +65,7 @@ class LatentDirichletAllocation(
     tol: float = 1e-2
     n_init: int = 1
     init_params: str = "k-means++"
-    random_state: Any = None
+    random_state: RandomState = None
     verbose: bool | int = False
 
     def __sklearn_tags__(self) -> Any:
@@ -89,7 +91,7 @@ class LatentDirichletAllocation(
             fractional=True,
         )
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to documents.
 
         Parameters
@@ -125,7 +127,7 @@ class LatentDirichletAllocation(
         self._keep(StreamState(found.problem.model.model, found.q, 0, float(weights.sum())))
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """A natural-gradient step on the documents X (S, V), a sample of ``total_samples``.
 
         Parameters
@@ -159,7 +161,7 @@ class LatentDirichletAllocation(
         check_is_fitted(self)
         return np.asarray(self.model_.transform(self.posterior_, self._counts(X, reset=False)))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: object = None) -> float:
         """A lower bound on ln p(X | E[topics]), nats; y is ignored."""
         del y
         check_is_fitted(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from bqvi.variational_bmc.state import Settings, State, begun
 from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
 from gp.arrays import Array
+
+Bounds: TypeAlias = tuple[Bound, Bound, Bound, Bound]
+"""Lower, upper, plausible lower and plausible upper ones."""
 
 
 @door(VBMCResult)
@@ -150,43 +153,60 @@ def vbmc(
     1.84 True
     """
     start, evaluations = _start(start), made_before(evaluations)
+    bounds = (lower, upper, plausible_lower, plausible_upper)
     if isinstance(log_joint, TargetModel):
-        own = {"lower": lower, "upper": upper, "gradient": gradient, "noise_sd": noise_sd}
-        require_alone(log_joint, **own, periodic=periodic, names=names)
-        names = log_joint.names
-        start = _start(log_joint.start) if start is None else start
-        plausible_lower, plausible_upper = log_joint.box(plausible_lower, plausible_upper)
-        function = log_joint.function(errors)
+        require_alone(log_joint, gradient=gradient, noise_sd=noise_sd, names=names)
+        function, names = log_joint.function(errors), log_joint.names
+        start, bounds = _of_model(log_joint, start, bounds, periodic)
     else:
         function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors)
-        if all(x is None for x in (lower, upper, plausible_lower, plausible_upper)):
-            plausible_lower, plausible_upper = _first_box(start, resume)
-    coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
-    function = replace(function, names=coordinates.names)
-    target = Caller(function, coordinates, executor, n_jobs)
+        bounds = _with_first_box(bounds, start, resume)
+    coordinates = _coordinates(bounds, start, periodic, names)
+    target = Caller(replace(function, names=coordinates.names), coordinates, executor, n_jobs)
     watch = Watch(callback, progress, checkpoint)
     limits = _limits("budget", target, budget, tolerance, max_seconds)
     settings = _settings(target, batch, acquisition)
     require_seed("seed", seed)
-    number = whole_seed(seed)
-    usual = 3 if target.has_gradient else first_count(target.dimension)
-    if cheap is not None:
-        usual = min(usual, target.dimension + CHEAP.beyond)
-    count = usual if initial is None else require_integer("initial", initial, 2)
-    first = _design(target, coordinates, start, initial, count, limits.budget, number, evaluations)
-    dear = VBMCRun(target, coordinates, first, settings, limits, number)
-    begins: Any = dear if cheap is None else _cheap_first(cheap, cheap_budget, errors, dear, start)
+    count = _first_count(target, initial, cheap is not None)
+    first = _design(target, coordinates, start, initial, count, limits.budget, whole_seed(seed), evaluations)
+    dear = VBMCRun(target, coordinates, first, settings, limits, whole_seed(seed))
+    engine, state = _begun(dear, cheap, cheap_budget, errors, start, resume)
+    busy = None if workers is None else Workers(target, workers)
+    return Run(engine, state, watch, busy, verify)
+
+
+def _of_model(
+    model: TargetModel, start: np.ndarray | None, bounds: Bounds, periodic: Any
+) -> tuple[np.ndarray | None, Bounds]:
+    """Start and bounds of a model, which has no bounds but those of its plausible box."""
+    lower, upper, low, high = bounds
+    require_alone(model, lower=lower, upper=upper, periodic=periodic)
+    low, high = model.box(low, high)
+    return _start(model.start) if start is None else start, (None, None, low, high)
+
+
+def _begun(
+    dear: VBMCRun, cheap: Any, cheap_budget: int | None, errors: Any, start: np.ndarray | None, resume: Any
+) -> tuple[Any, Any]:
+    """The engine, with a first phase where there is a cheap model, and the state to go on from, or None."""
     if cheap is None and cheap_budget is not None:
         raise ValueError(
             f"cheap_budget is {cheap_budget}, and there is no cheap model: give cheap, or leave it out"
         )
+    begins: Any = dear if cheap is None else _cheap_first(cheap, cheap_budget, errors, dear, start)
     before = None if resume is None else resumed(resume, DOOR, {**RECORDS, **named(OnCheap)}).state
     if cheap is None and isinstance(before, OnCheap):
         raise ValueError("the run to resume ended on its cheap model: give cheap")
     state = None if before is None else begins.resumed(before)
-    busy = None if workers is None else Workers(target, workers)
-    engine: Any = begins if cheap is None else TwoPhases(begins, OnCheap)
-    return Run(engine, state, watch, busy, verify)
+    return dear if cheap is None else TwoPhases(begins, OnCheap), state
+
+
+def _first_count(target: Caller, initial: int | None, beside_cheap: bool) -> int:
+    """Evaluations of the first design."""
+    if initial is not None:
+        return require_integer("initial", initial, 2)
+    usual = 3 if target.has_gradient else first_count(target.dimension)
+    return min(usual, target.dimension + CHEAP.beyond) if beside_cheap else usual
 
 
 def _start(start: Any) -> np.ndarray | None:
@@ -199,28 +219,24 @@ def _start(start: Any) -> np.ndarray | None:
     return points
 
 
-def _first_box(start: np.ndarray | None, resume: Any) -> tuple[Bound, Bound]:
-    """The plausible box where no bounds are given."""
+def _with_first_box(bounds: Bounds, start: np.ndarray | None, resume: Any) -> Bounds:
+    """The bounds, with a plausible box around the start where none are given."""
+    if any(bound is not None for bound in bounds):
+        return bounds
     if start is not None:
-        return box_around(start)
+        return (None, None, *box_around(start))
     if resume is None:
         raise ValueError(
             "log_joint is given without start or bounds; give plausible_lower and plausible_upper, (P,) "
             "each, likely to hold most of the posterior, or start, (P,)"
         )
-    return None, None
+    return bounds
 
 
-def _coordinates(
-    bounds: tuple[Bound, Bound, Bound, Bound], start: np.ndarray | None, periodic: Any, names: Any
-) -> Coordinates:
-    dimension = None
-    if start is not None:
-        dimension = start.shape[1]
-    lower, upper, low, high = bounds
-    if start is not None and all(_is_one(bound) for bound in bounds):
-        return make_coordinates(lower, upper, low, high, periodic=periodic, names=names, dimension=dimension)
-    return make_coordinates(lower, upper, low, high, periodic=periodic, names=names)
+def _coordinates(bounds: Bounds, start: np.ndarray | None, periodic: Any, names: Any) -> Coordinates:
+    alone = start is not None and all(_is_one(bound) for bound in bounds)
+    dimension = start.shape[1] if start is not None and alone else None
+    return make_coordinates(*bounds, periodic=periodic, names=names, dimension=dimension)
 
 
 def _is_one(bound: Bound) -> bool:
@@ -262,8 +278,8 @@ def _cheap_first(
     limits = _limits("cheap_budget", target, budget, None, None)
     if dear.limits.seconds is not None:
         limits = replace(limits, seconds=CHEAP.seconds * dear.limits.seconds)
-    usual = 3 if target.has_gradient else first_count(target.dimension)
-    first = _design(target, coordinates, start, None, usual, limits.budget, dear.seed, None)
+    count = _first_count(target, None, False)
+    first = _design(target, coordinates, start, None, count, limits.budget, dear.seed, None)
     run = VBMCRun(target, coordinates, first, _settings(target, None, "imiqr"), limits, dear.seed)
     return CheapFirst(run, dear, 0 if start is None else min(len(start), len(dear.first.pending)))
 

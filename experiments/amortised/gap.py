@@ -68,7 +68,8 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def _image(log_joint: Any, encoder: DiagonalGaussian, chosen: Any, seed: int) -> dict[str, float]:
     """Bounds of one image by each way."""
     tested = normal_points(chosen["latent"], chosen["tested"], [seed, 2])
-    starts = {"diagonal": encoder, "full": Gaussian(encoder.mean, encoder.covariance)}
+    full = Gaussian(encoder.mean, encoder.covariance)
+    starts: dict[str, DiagonalGaussian | Gaussian] = {"diagonal": encoder, "full": full}
     found: dict[str, float] = {"encoder": _elbo(log_joint, encoder, tested)}
     for name, family in FAMILIES.items():
         fit = bqvi.fit(

@@ -14,7 +14,6 @@ in that of w, dp = p sum_d u_d, dg_d = g_d (1 - u_d), dc_d = c_d (1 - u_d), less
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ def _of_values(x: np.ndarray) -> Gram:
     pairs = Pairs.of(x)
     squares = pairs.gaps**2
 
-    def gram(kernel: Anova) -> tuple[Any, Pullback]:
+    def gram(kernel: Anova) -> tuple[np.ndarray, Pullback]:
         precision = kernel.lengthscale**-2.0
         varying = np.exp((-0.5 * precision)[:, None] * squares)
         varying *= kernel.interaction

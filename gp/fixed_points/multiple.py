@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gp.fixed_points.gram import Changes, Gram, gram_of
@@ -27,7 +25,7 @@ def multiple_gram(kernel: Multiple, observed: Functional) -> Gram:
     g = np.concatenate(rows)
     whole = np.outer(g, g)
 
-    def gram(changed: Multiple) -> tuple[Any, Pullback]:
+    def gram(changed: Multiple) -> tuple[np.ndarray, Pullback]:
         variance = float(changed.variance)
         return variance * whole, Changes(
             lambda weights: np.array([variance * (g @ weights @ g)]),

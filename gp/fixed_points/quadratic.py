@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gp.fixed_points.gram import Changes, Gram, gradients_alone, gram_of, slopes_at, without_values
@@ -25,7 +23,7 @@ def quadratic_gram(kernel: QuadraticTrend, observed: Functional) -> Gram:
     linear, quadratic = _products(x, m)
     both = linear + quadratic
 
-    def gram(changed: QuadraticTrend) -> tuple[Any, Pullback]:
+    def gram(changed: QuadraticTrend) -> tuple[np.ndarray, Pullback]:
         b1, b2 = changed.linear, changed.quadratic
         matrix = b1 * both if b1 == b2 else b1 * linear + b2 * quadratic
 

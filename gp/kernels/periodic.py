@@ -117,7 +117,7 @@ class Periodic(Algebra):
         return DiagonalDerivatives(k=diagonal, k_x=zero, k_y=zero, k_xy=k_xy)
 
 
-def _contract_winding(weights: Any, x: Any, wound: Any) -> Any:
+def _contract_winding(weights: Array, x: Array, wound: Array) -> Any:
     """sum_ij W_ij (x_id - x_jd) sin(2 pi (x_id - x_jd) / period_d) / lengthscale_d^2, (D,).
 
     By the addition theorem of the sine and the symmetry of W, without an (n, n, D) array. Half the
