@@ -17,12 +17,20 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.measures.mixture_density import MixtureDensity
 from gp.triangular import cholesky
 
-__all__ = ["Proposal", "effective_size", "normalised", "resampled"]
+__all__ = ["ADAPTATION", "AdaptationSettings", "Proposal", "effective_size", "normalised", "resampled"]
 
-_LEAST_MASS = 2e-3
-"""Share of the weights below which an adapted component is dropped."""
-_LEAST_VARIANCE = 1e-8
-"""Added to the covariance of an adapted component, in the units of the draws."""
+
+@dataclass(frozen=True)
+class AdaptationSettings:
+    """The adaptation of a proposal to weighted draws; not studied."""
+
+    least_mass: float = 2e-3
+    """Share of the weights below which a component is dropped."""
+    least_variance: float = 1e-8
+    """Added to the covariance of a component, in the units of the draws."""
+
+
+ADAPTATION = AdaptationSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +81,7 @@ class Proposal:
         """
         parts = np.exp(logs - logs.max(0))
         shares = parts / parts.sum(0) * weights
-        kept = shares.sum(1) > _LEAST_MASS
+        kept = shares.sum(1) > ADAPTATION.least_mass
         shares, old = shares[kept], self.factors[kept]
         mass = shares.sum(1)
         means, factors = shares @ u / mass[:, None], np.empty_like(old)
@@ -82,7 +90,7 @@ class Proposal:
             covariance = (centred.T * (shares[k] / mass[k])) @ centred
             keep = min(1.0, u.shape[1] / float(mass[k] ** 2 / (shares[k] @ shares[k])))
             covariance = (1.0 - keep) * covariance + keep * old[k] @ old[k].T
-            factors[k] = cholesky(covariance + _LEAST_VARIANCE * np.eye(u.shape[1]))
+            factors[k] = cholesky(covariance + ADAPTATION.least_variance * np.eye(u.shape[1]))
         return Proposal(mass / mass.sum(), means, factors)
 
 

@@ -39,14 +39,13 @@ from bqvi.checks import require_integer
 from bqvi.families.family import FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memoised_moves import Moves, born_memory, losses, merged_memory, require_movable, unpacked
+from bqvi.gradients.settings import STOCHASTIC
 from bqvi.models.conjugate import LocalStep, update_target
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array
 
 ORDER = 0
 """Seed of the shuffle that makes the batches, so that a resumed run has the same."""
-DELAY, FORGETTING = 10.0, 0.7
-"""Of the steps of stochastic passes: those of method 'sngd'."""
 LEAST = -1e30
 """What an expected statistic of minus infinity counts as: 0 times it is 0."""
 
@@ -234,7 +233,7 @@ def _stochastic(
     rows: tuple[int, int],
 ) -> Gradient:
     """A step of W towards what the statistics ``found`` of a batch are for all data; ``rows`` of both."""
-    rho = (known.visits + DELAY) ** -FORGETTING
+    rho = (known.visits + STOCHASTIC.delay) ** -STOCHASTIC.power
     before = known.running if known.running.size else _row(subtract(q.natural, model.prior.natural))
     running = (1.0 - rho) * before + rho * (rows[1] / rows[0]) * _row(found)
     total = unpacked(running, q.natural)

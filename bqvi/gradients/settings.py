@@ -258,6 +258,16 @@ class EvidenceSettings:
         return float(np.interp(shape, self.heavy, (self.share, self.heavy_share)))
 
 
+@dataclass(frozen=True)
+class StochasticSettings:
+    """The rate (t + delay)^-power of stochastic natural gradients, and of stochastic passes (`memoised`)."""
+
+    delay: float = 10.0
+    """No comparison was kept of it, or of the next."""
+    power: float = 0.7
+
+
+STOCHASTIC = StochasticSettings()
 NOISE = NoiseSettings()
 SEARCH = SearchSettings()
 CACHE = CacheSettings()

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bqvi.gradients.settings import STOCHASTIC
+
 __all__ = ["ASCENT", "DEFAULTS", "FLAT"]
 
 
@@ -28,9 +30,9 @@ class DefaultSettings:
     """Of Adam where parameters are those of networks."""
     tolerance: float = 1e-6
     """Change of an exact ELBO between two records that counts as none, nats."""
-    power: float = 0.7
+    power: float = STOCHASTIC.power
     """kappa of the rate (t + tau)^-kappa of stochastic natural gradients (`RobbinsMonro`),"""
-    delay: float = 10.0
+    delay: float = STOCHASTIC.delay
     """and its tau."""
 
 

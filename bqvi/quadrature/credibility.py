@@ -164,7 +164,7 @@ class Judgement:
             f"is predicted, and the evidence over noise is {self.gain:.1f} nats"
         )
         tail = ""
-        if self.inflation > 1.5:
+        if self.inflation > CREDIBILITY.inflated:
             tail = (
                 "; earlier estimates and nodes left out were further off than their standard deviations, so "
                 f"its standard deviation is multiplied by {self.inflation:.1f}"

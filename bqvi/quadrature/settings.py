@@ -150,6 +150,8 @@ class CredibilitySettings:
 
     explained: float = 0.5
     """Share of the variance at the Sobol nodes that has to be predicted from the other nodes."""
+    inflated: float = 1.5
+    """Factor of the standard deviation from which on the reason names it; for words only."""
     chooses: float = 0.7
     """The same from which a surrogate chooses the nodes; 1 - 1 / D if that is more. On eleven integrands with
     seeds 20 to 23, .5 and .9 have errors 1.1 (1.0 to 1.2) and 1.2 (1.1 to 1.4) times as large at n = 20, and

@@ -110,7 +110,8 @@ class Allotment:
 
     def _suited(self, distance: float, resampled: bool) -> int:
         """The number of temperatures of the module's docstring."""
-        t = np.arange(1.0, 16.0 + 4.0 * distance * (1.0 if resampled else 1.0 + distance))
+        least, each = SETTINGS.looked_at
+        t = np.arange(1.0, least + each * distance * (1.0 if resampled else 1.0 + distance))
         with np.errstate(over="ignore"):
             variance = t * np.expm1((distance / t) ** 2) if resampled else np.expm1(distance**2 / t)
         paid = variance * (1.0 + (t - 1.0) * self.each)

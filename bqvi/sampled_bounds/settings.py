@@ -27,6 +27,9 @@ class BoundsSettings:
     On a Gaussian (D = 10), a banana (2) and a funnel (5), at 60,000 evaluations: the standard deviation of a
     log estimate with 1, 2, 4 and 8 of them differs by no more than it varies between seeds.
     """
+    looked_at: tuple[float, float] = (16.0, 4.0)
+    """Numbers of temperatures that are compared: up to the first, and the second times the length of the path
+    (its square and more without resampling). Not studied."""
     least_particles: int = 8
     """Particles that the number of temperatures must leave room for."""
     resampling: float = 0.5
