@@ -24,39 +24,30 @@ class Mean(Protocol):
 
     def __call__(self, x: Array) -> Array:
         """Return m(x_i), (n,), for points x (n, D)."""
-        ...
 
     def gradient(self, x: Array) -> Array:
         """Return dm/dx at x_i, (n, D)."""
-        ...
 
     def basis(self, x: Array) -> Array:
         """Return the functions that enter linearly, (n, p); p may be 0."""
-        ...
 
     def with_coefficients(self, coefficients: Array) -> Mean:
         """Return a copy whose linear coefficients are (p,)."""
-        ...
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Return the other parameters."""
-        ...
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
         """Return a copy with other values of those."""
-        ...
 
     def pullback(self, x: Array, weights: Array) -> Array:
         """Return the gradient of sum_i w_i m(x_i) in the parameters (log if positive). NumPy."""
-        ...
 
     def expectation(self, location: Array, covariance: Array) -> Array:
         """Return the expectation under a measure with this mean (D,) and covariance (D, D)."""
-        ...
 
     def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
         """Return its gradients in the measure's mean, (D,), and covariance, (D, D), symmetric."""
-        ...
 
 
 class _WithoutParameters:

@@ -31,19 +31,15 @@ class Functional(Protocol):
     @property
     def x(self) -> Array:
         """Points they belong to; their kind, dtype and device are those of what is computed."""
-        ...
 
     def __len__(self) -> int:
         """Return their number n."""
-        ...
 
     def apply(self, function: Differentiable) -> Array:
         """Return their values for a known function, (n,)."""
-        ...
 
     def variance(self, kernel: Kernel) -> Array:
         """Return their prior variances under the kernel, (n,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,7 +84,6 @@ class UpperConfidence(Greedy):
 
     def estimate(self, state: ConfidenceState, selection: Selection, gradients: np.ndarray) -> np.ndarray:
         """sum_i w_i g_i."""
-        del state
         return np.asarray(selection.weights @ gradients)
 
     def observe(self, state: ConfidenceState, selection: Selection, gradients: np.ndarray) -> ConfidenceState:

@@ -65,12 +65,10 @@ class Grab:
 
     def estimate(self, state: GrabState, selection: Selection, gradients: np.ndarray) -> np.ndarray:
         """sum_i w_i g_i."""
-        del state
         return np.asarray(selection.weights @ gradients)
 
     def observe(self, state: GrabState, selection: Selection, gradients: np.ndarray) -> GrabState:
         """Give each datum of the mini-batch its sign."""
-        del selection
         running = state.running.copy() if len(state.running) else np.zeros(gradients.shape[1])
         total = state.total if len(state.total) else np.zeros(gradients.shape[1])
         mean = state.mean if len(state.mean) else gradients.mean(axis=0)

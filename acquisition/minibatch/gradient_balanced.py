@@ -78,7 +78,6 @@ class GradientBalanced:
         self, state: GradientBalancedState, selection: Selection, gradients: np.ndarray
     ) -> np.ndarray:
         """sum_i w_i g_i."""
-        del state
         return np.asarray(selection.weights @ gradients)
 
     def observe(

@@ -159,7 +159,6 @@ class GradientNorms:
 
     def estimate(self, state: NormsState, selection: Selection, gradients: np.ndarray) -> np.ndarray:
         """sum_i w_i g_i."""
-        del state
         return np.asarray(selection.weights @ gradients)
 
     def observe(self, state: NormsState, selection: Selection, gradients: np.ndarray) -> NormsState:

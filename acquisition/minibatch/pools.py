@@ -59,7 +59,6 @@ class Greedy(Featured):
 
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
         """State before the first draw."""
-        del rng
         self.require_fit(n)
         return UniformState(n)
 

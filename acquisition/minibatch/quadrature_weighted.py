@@ -52,7 +52,6 @@ class QuadratureWeighted(Featured):
 
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
         """State before the first draw."""
-        del rng
         self.require_fit(n)
         return UniformState(n)
 

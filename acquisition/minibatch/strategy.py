@@ -96,7 +96,6 @@ class Unlearning:
 
     def observe(self, state: Any, selection: Selection, gradients: np.ndarray) -> Any:
         """Nothing is learnt."""
-        del selection, gradients
         return state
 
 

@@ -77,7 +77,6 @@ class Svrg(Correcting):
 
     def observe(self, state: SvrgState, selection: Selection, gradients: np.ndarray) -> SvrgState:
         """Keep a snapshot's gradients."""
-        del selection
         if state.drawn >= 0:
             return state
         return replace(state, snapshot=gradients.ravel(), total=gradients.sum(axis=0), drawn=0)

@@ -36,7 +36,6 @@ class Uniform(Unlearning):
 
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
         """State before the first draw."""
-        del rng
         require_size(self.size, n)
         return UniformState(n)
 

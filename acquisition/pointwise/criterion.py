@@ -34,27 +34,22 @@ class Moments(Protocol):
     @property
     def mean(self) -> Array:
         """Posterior mean, (m,)."""
-        ...
 
     @property
     def variance(self) -> Array:
         """Posterior variance of f, (m,); positive: at least what rounding leaves of it."""
-        ...
 
     @property
     def predictive_variance(self) -> Array:
         """Variance of the next observation, noise included, (m,)."""
-        ...
 
     @property
     def signals(self) -> Array:
         """Covariances of f(x) with r combinations of the targets, (m, r)."""
-        ...
 
     @property
     def log_density(self) -> Array:
         """log p(x), (m,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +76,12 @@ class Criterion(Protocol):
     @property
     def logarithmic(self) -> bool:
         """Whether the score is the logarithm of the criterion."""
-        ...
 
     def score(self, at: Moments) -> Array:
         """Return the criterion or its logarithm, (m,), from the moments ``at`` m points."""
-        ...
 
     def partials(self, at: Moments) -> Partials:
         """Return the derivatives of the score in the moments, for those ``at`` m points."""
-        ...
 
 
 class Targets(Protocol):
@@ -97,17 +89,14 @@ class Targets(Protocol):
 
     def __len__(self) -> int:
         """Return J."""
-        ...
 
     @property
     def covariance(self) -> Array:
         """Their posterior covariance, (J, J)."""
-        ...
 
     @property
     def like(self) -> Array:
         """An array of the kind, dtype and device that is computed in."""
-        ...
 
 
 @runtime_checkable
@@ -117,13 +106,10 @@ class Informative(Criterion, Protocol):
     @property
     def targets(self) -> Functional | None:
         """The targets; ``None`` for the integral against the measure."""
-        ...
 
     @property
     def relative(self) -> bool:
         """Whether R R^T is the inverse of the targets' covariance, which each observation changes."""
-        ...
 
     def combination(self, targets: Targets) -> Array:
         """Return R, (J, r): the signals are the covariances of f(x) with R^T targets."""
-        ...

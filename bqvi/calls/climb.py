@@ -27,11 +27,9 @@ class Evaluating(Protocol):
     @property
     def made(self) -> Evaluations:
         """All evaluations so far, n rows."""
-        ...
 
     def evaluate(self, points: np.ndarray) -> bool:
         """Evaluate at further points (m, D); False where there is no room for all of them."""
-        ...
 
 
 class AsksError(Exception):

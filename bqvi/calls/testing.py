@@ -33,7 +33,6 @@ def _value(x: np.ndarray) -> float:
 
 def _random(x: np.ndarray) -> float:
     """Another value at each call, in any process."""
-    del x
     return float(int.from_bytes(os.urandom(6), "big"))
 
 

@@ -106,7 +106,6 @@ class Concentration:
 
     def sample(self, n: int, seed: Seed) -> Array:
         """``n`` copies of alpha."""
-        del seed
         return np.broadcast_to(self.mode, (n, *self.mode.shape)).copy()
 
     @property

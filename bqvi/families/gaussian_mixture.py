@@ -156,7 +156,6 @@ class GaussianMixture:
         TypeError
             Always.
         """
-        del n, seed
         raise TypeError(
             "a GaussianMixture has no reparameterised draws: which component a draw is of does not move with "
             "the weights. Use Pathwise, which draws within every component; Score; or MixtureQuadrature"

@@ -62,7 +62,6 @@ class Point:
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` copies of the place, (n, ...), which carry gradients to it; the seed is not used."""
-        del seed
         return namespace(self.place).broadcast_to(self.place, (n, *self.place.shape))
 
     def log_prob(self, theta: Array) -> Array:

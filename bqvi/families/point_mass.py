@@ -95,14 +95,12 @@ class PointMass:
 
     def sample(self, n: int, seed: Seed) -> Array:
         """``n`` copies of the mode."""
-        del seed
         if is_torch(self.mode):
             return self.mode.expand(n, *self.mode.shape).clone()
         return np.broadcast_to(self.mode, (n, *self.mode.shape)).copy()
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` copies of the mode, which carry gradients to it."""
-        del seed
         return self.mode + self.mode.new_zeros((n, *self.mode.shape))
 
     def log_prob(self, theta: Array) -> Array:

@@ -29,7 +29,6 @@ class Conjugate:
         self, model: LocalModel, q: FamilyOrPoint, batch: Batch, rng: np.random.Generator
     ) -> Gradient:
         """The natural gradient at q."""
-        del rng
         local = local_step(model, q, batch)
         values = subtract(update_target(model, local), q.natural)
         everything = local if batch.weights is None else None

@@ -109,7 +109,6 @@ class Independent:
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D)."""
-        del process
         return rng.standard_normal((n, dimension))
 
 
@@ -121,7 +120,6 @@ class Sobol:
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D): the first n of the next power of two."""
-        del process
         # SciPy would spawn children of rng, and a saved run does not keep how many rng has had
         return normal_sobol(dimension, n, np.random.default_rng(rng.integers(2**63)))
 
@@ -137,7 +135,6 @@ class AntitheticOrthogonal:
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D); of an odd n the last has no mirror."""
-        del process
         return normal_frames(n, dimension, rng)
 
 
@@ -169,7 +166,6 @@ class Optimised:
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D)."""
-        del process
         fixed = _minimum_variance(n, dimension, self.lengthscale * np.sqrt(dimension))
         nodes: np.ndarray = fixed @ random_rotation(dimension, rng)
         return nodes + self.blur * rng.standard_normal((n, dimension))

@@ -133,7 +133,6 @@ class Pathwise:
 
     def local_bound(self, model: AmortisedModel) -> LocalBound:
         """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
-        del model
         require_plain(self, noise=self.noise, errors=self.errors)
         return partial(pathwise_terms, entropy=self.entropy)
 

@@ -61,7 +61,6 @@ class RefinedConjugate:
         memory: LocalMemory | None = None,
     ) -> Gradient:
         """The natural gradient at q."""
-        del rng
         local = model.local_step(q, batch.rows, batch.weights)
         divergence = float(q.kl(model.prior))
         if memory is not None and len(memory.local) and local.bound - divergence < memory.elbo:

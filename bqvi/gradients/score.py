@@ -117,7 +117,6 @@ class Score:
 
     def local_bound(self, model: AmortisedModel) -> LocalBound:
         """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
-        del model
         require_plain(self, errors=self.errors)
         if self._baseline == "optimal":
             raise ValueError(

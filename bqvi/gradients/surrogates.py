@@ -84,7 +84,6 @@ class OnGradients:
         self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
         """y = L^T grad f + u, (m, D)."""
-        del values
         y: np.ndarray = gradients @ frame.scale + whitened
         return y
 

@@ -171,7 +171,6 @@ def jitter_multiple(points: np.ndarray) -> np.ndarray:
 
 def distance_noise(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """The noise over s^2 of what one function shows at (m, D) points, (m,)."""
-    del targets
     return JITTER * jitter_multiple(points)
 
 

@@ -84,7 +84,6 @@ class Natural(_NaturalParameters):
 
     def direction(self, q: Distribution, gradient: Gradient) -> Values:
         """The natural gradient itself."""
-        del q
         return gradient.values
 
 

@@ -54,7 +54,6 @@ class StepSizes:
 
     def start(self, like: Values) -> None:
         """No state."""
-        del like
 
     def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
         """rho_t times the direction."""
@@ -74,7 +73,6 @@ class Constant(StepSizes):
 
     def __call__(self, t: int) -> float:
         """rho_t."""
-        del t
         return self.scale
 
 

@@ -88,7 +88,6 @@ class PoissonEmissions:
         weights: np.ndarray | None = None,
     ) -> Gamma:
         """The rates of K = ``n_states`` windows of the data, in a random order."""
-        del how
         known, part = known_values(values, weights)
         known = filled(known)
         prior = self.prior(n_states)
@@ -116,17 +115,14 @@ class PoissonEmissions:
 
     def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
         """Of rates (K, D)."""
-        del n_states
         return np.asarray(_rate_weights(np.log(np.maximum(theta, 1e-300)), -theta) @ arranged)
 
     def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
         """The posterior itself."""
-        del arranged
         return posterior
 
     def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """sum r x, and sum r for each column."""
-        del q
         sums = _weighted_sums(visits, arranged)
         columns = sums.shape[1] // 2
         return sums[:, :columns], sums[:, columns:]
@@ -232,7 +228,6 @@ class ComponentEmissions:
 
     def visits(self, arranged: np.ndarray | _IncompleteRows, posterior: np.ndarray) -> np.ndarray:
         """The posterior itself."""
-        del arranged
         return posterior
 
     def _affine(self, q: FamilyOrPoint) -> AffineLogJoint:

@@ -143,7 +143,6 @@ class VariationalAutoencoder:
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """The networks' weights as they were given; for ``how`` = 'random' drawn anew by ``rng``."""
-        del data
         new = rng if how == "random" else None
         decoder, prior = self._decoder.start(new), self.weights
         factors: dict[str, Any] = {name: Point(p) for name, p in self._encoder.start(new).items()}

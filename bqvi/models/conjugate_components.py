@@ -70,7 +70,6 @@ class ConjugateComponents:
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """With a prior that is a function of the data settled: of the rows, whatever their weights."""
-        del weights
         require_observed_columns(data)
         if not callable(self.component_prior):
             return self
@@ -152,7 +151,6 @@ class ConjugateComponents:
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """sum r T(x), in the shapes of the prior's natural parameters."""
-        del shift
         found, start = [], 0
         for eta in self._prior.natural:
             stop = start + int(np.size(eta))
@@ -162,7 +160,6 @@ class ConjugateComponents:
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Whether components of these ``counts`` and ``sums`` exist: any sums in range do."""
-        del counts
         return sums
 
     def log_base_measure(self, data: Data) -> np.ndarray:

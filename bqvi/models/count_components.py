@@ -46,7 +46,6 @@ class Multinomial:
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """Nothing is taken from data."""
-        del data, weights
         return self
 
     def check(self, data: Data) -> Data:
@@ -84,12 +83,10 @@ class Multinomial:
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """sum r x."""
-        del counts, shift
         return (sums,)
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Any sums in range will do."""
-        del counts
         return sums
 
     def log_base_measure(self, data: Data) -> np.ndarray:
@@ -103,7 +100,6 @@ class Multinomial:
 
     def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
         """<x_n, ln beta_k>, (L, S, K), of ``theta``, ln beta (L, K, V), and ``rows`` (S, V)."""
-        del prior
         return (rows.to(theta.dtype) if is_torch(rows) else rows) @ transpose(theta)
 
     def representation(self, data: Data) -> np.ndarray:

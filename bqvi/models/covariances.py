@@ -313,7 +313,6 @@ class Diagonal:
 
     def dof(self, dimension: int) -> float:
         """3."""
-        del dimension
         return 3.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
@@ -345,7 +344,6 @@ class Diagonal:
         self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
         """Nothing for the other columns."""
-        del expected
         found = self.statistics(counts, sums, int(shown.sum()))
         filled = tuple(np.zeros((len(counts), len(shown), *part.shape[2:])) for part in found)
         for all_columns, part in zip(filled, found, strict=True):
@@ -373,7 +371,6 @@ class Spherical:
 
     def dof(self, dimension: int) -> float:
         """3."""
-        del dimension
         return 3.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:

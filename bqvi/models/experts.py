@@ -105,7 +105,6 @@ class LinearExperts:
 
     def start(self, prior: ExponentialFamily, rng: np.random.Generator) -> FamilyOrPoint:
         """The prior."""
-        del rng
         return prior
 
     def log_densities(self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -118,7 +117,6 @@ class LinearExperts:
         self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: ExponentialFamily
     ) -> Values:
         """sum r (y x^T, x x^T, y^2, 1)."""
-        del q, prior
         return statistics((r * y[:, None]).T[:, None, :] @ x, _seconds(r, x), r.T @ (y * y), r.sum(0))
 
     def log_base_measure(self, y: np.ndarray) -> float:
@@ -151,7 +149,6 @@ class LogisticExperts:
 
     def for_data(self, y: np.ndarray) -> Self:
         """Nothing is taken from data."""
-        del y
         return self
 
     def check(self, y: np.ndarray) -> None:
@@ -164,7 +161,6 @@ class LogisticExperts:
 
     def start(self, prior: ExponentialFamily, rng: np.random.Generator) -> FamilyOrPoint:
         """The prior."""
-        del rng
         return prior
 
     def _logits(self, q: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -185,14 +181,12 @@ class LogisticExperts:
         self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: ExponentialFamily
     ) -> Values:
         """sum r ((y - 1/2) x, -l x x^T)."""
-        del prior
         logits, variances = self._logits(q, x)
         xi = np.maximum(np.hypot(logits, np.sqrt(variances)), 1e-8)
         return (r * (y - 0.5)[:, None]).T @ x, -_seconds(r * np.tanh(0.5 * xi) / (4.0 * xi), x)
 
     def log_base_measure(self, y: np.ndarray) -> float:
         """0."""
-        del y
         return 0.0
 
     def parameters(self, q: Any) -> dict[str, np.ndarray]:

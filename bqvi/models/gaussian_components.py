@@ -175,7 +175,6 @@ class GaussianComponents:
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """About the prior's origin, which ``shift`` is."""
-        del shift
         return self.covariance.statistics(counts, sums, len(self._prior.mean))
 
     def completed(

@@ -80,7 +80,6 @@ class KnownCovariance:
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """Nothing is taken from data; there is a value in each column."""
-        del weights
         require_observed_columns(data)
         return self
 
@@ -137,7 +136,6 @@ class KnownCovariance:
         shift: np.ndarray | None,
     ) -> Values:
         """``statistics`` of rows with the columns ``shown`` (D,): nothing for the others."""
-        del expected
         linear, precision = self._of_columns(shown).statistics(counts, sums, shift)
         found = np.zeros((len(counts), len(shown))), np.zeros((len(counts), len(shown), len(shown)))
         found[0][:, shown] = linear
@@ -170,7 +168,6 @@ class KnownCovariance:
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Any sums in range will do."""
-        del counts
         return sums
 
     def log_base_measure(self, data: Data) -> np.ndarray:
@@ -190,7 +187,6 @@ class KnownCovariance:
 
     def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
         """(L, S, K), of draws (L, K, D) of the means."""
-        del prior
         slope, squares = self._slope(theta, self.prior_mean)
         shifted = rows - _like(self.prior_mean, rows)
         return shifted @ transpose(slope) - 0.5 * squares[:, None, :]

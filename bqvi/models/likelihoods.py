@@ -66,7 +66,6 @@ class BernoulliLikelihood:
 
     def log_prob(self, output: Tensor, x: Tensor, own: Mapping[str, Tensor]) -> Tensor:
         """x ln p + (1 - x) ln(1 - p) of ``x`` at the logits ``output``; ``own`` is empty."""
-        del own
         return -binary_cross_entropy_with_logits(output, x.expand_as(output), reduction="none")
 
     def mean(self, output: Tensor) -> Tensor:
@@ -75,7 +74,6 @@ class BernoulliLikelihood:
 
     def sample(self, output: Tensor, own: Mapping[str, Tensor], rng: np.random.Generator) -> np.ndarray:
         """Zeros and ones at the logits ``output`` by numbers of ``rng``; ``own`` is empty."""
-        del own
         p = to_numpy(self.mean(output))
         return np.asarray(rng.random(p.shape) < p, float)
 
@@ -162,7 +160,6 @@ class CategoricalLikelihood:
 
     def log_prob(self, output: Tensor, x: Tensor, own: Mapping[str, Tensor]) -> Tensor:
         """Log probability of the classes ``x`` at the logits ``output``; ``own`` is empty."""
-        del own
         classes = x.long().expand(output.shape[:-1])[..., None]
         return output.log_softmax(-1).gather(-1, classes)[..., 0]
 
@@ -172,7 +169,6 @@ class CategoricalLikelihood:
 
     def sample(self, output: Tensor, own: Mapping[str, Tensor], rng: np.random.Generator) -> np.ndarray:
         """Classes at the logits ``output`` by numbers of ``rng``; ``own`` is empty."""
-        del own
         logits = to_numpy(output)
         return np.asarray((logits + rng.gumbel(size=logits.shape)).argmax(-1), float)
 

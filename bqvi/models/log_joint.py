@@ -165,7 +165,6 @@ class LogJoint:
         With coordinates both at half the scale: the plausible box [-1, 1]^D is then two standard deviations
         to either side.
         """
-        del data
         found = initial_gaussian(self.dimension, how, rng)
         if self.coordinates is None:
             return found
@@ -211,7 +210,6 @@ class LogJoint:
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
         """None: (L, 0)."""
-        del rows
         return theta.new_zeros((theta.shape[0], 0))
 
 

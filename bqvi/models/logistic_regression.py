@@ -64,7 +64,6 @@ class LogisticRegression:
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Gaussian:
         """N(0, I), or for 'random' a mean drawn from it."""
-        del data
         return initial_gaussian(self.dimension, how, rng)
 
     def log_prior(self, theta: Array) -> Array:
@@ -107,11 +106,9 @@ class LogisticRegression:
 
     def term_limits(self, data: Data) -> None:
         """Curvatures are negative semi-definite for all data."""
-        del data
 
     def local_total(self, total: np.ndarray, bound: float, limits: None) -> LocalStep:
         """The local step whose terms sum to ``total``, the curvature's positive eigenvalues set to 0."""
-        del limits
         second = np.zeros((self.dimension, self.dimension))
         second[self._triangle] = total[self.dimension :]
         values, vectors = np.linalg.eigh(second)  # eigh reads the lower triangle only

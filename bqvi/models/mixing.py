@@ -107,12 +107,10 @@ class DirichletWeights:
 
     def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
         """N_k."""
-        del q
         return (counts,)
 
     def bound(self, q: FamilyOrPoint) -> float:
         """0: no term of the bound is left to add for ``q``."""
-        del q
         return 0.0
 
     def start(self, shares: np.ndarray) -> Dirichlet:
@@ -140,7 +138,6 @@ class UniformWeights:
 
     def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
         """-ln K, (K,)."""
-        del q
         return np.full(self.n_components, -np.log(self.n_components))
 
     def log_weights_at(self, theta: Array) -> Array:
@@ -149,17 +146,14 @@ class UniformWeights:
 
     def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
         """Nothing."""
-        del q, counts
         return ()
 
     def bound(self, q: FamilyOrPoint) -> float:
         """0: no term of the bound is left to add for ``q``."""
-        del q
         return 0.0
 
     def start(self, shares: np.ndarray) -> None:
         """Nothing to start."""
-        del shares
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,6 @@ class ProbabilisticLatentSemanticAnalysis:
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """All factors at the data's own frequencies; those of the words times noise."""
-        del how
         by_word = np.asarray(data.sum(axis=0)) / self.n_topics
         by_document = np.asarray(data.sum(axis=1)) / self.n_topics
         noise = rng.standard_exponential((self.n_topics, self.n_words)) + 0.5

@@ -143,7 +143,6 @@ class Sequences:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """All values, one sequence after the other."""
-        del copy
         return self.values.astype(dtype) if dtype is not None else self.values
 
     def __getitem__(self, indices: Any) -> Sequences:

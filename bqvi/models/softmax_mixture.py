@@ -89,7 +89,6 @@ class SoftmaxMixture:
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Gaussian:
         """N(0, I), or for 'random' a mean drawn from it."""
-        del data
         return initial_gaussian(self.dimension, how, rng)
 
     def step(self, q: Any) -> Step:
@@ -159,5 +158,4 @@ class SoftmaxMixture:
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Any:
         """No terms, (L, 0), at any theta: the log prior is the whole log joint."""
-        del rows
         return theta.new_zeros((theta.shape[0], 0))

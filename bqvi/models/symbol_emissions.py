@@ -48,7 +48,6 @@ class CategoricalEmissions:
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """Nothing is taken from data."""
-        del values, weights
         return self
 
     def prior(self, n_states: int) -> Dirichlet:
@@ -64,7 +63,6 @@ class CategoricalEmissions:
         weights: np.ndarray | None = None,
     ) -> Dirichlet:
         """The frequencies of all symbols, times noise, for K = ``n_states``."""
-        del how
         known, part = known_values(values, weights)
         counts = np.bincount(known.astype(np.intp), part, self.n_symbols) / n_states
         noise = rng.standard_exponential((n_states, self.n_symbols))
@@ -88,7 +86,6 @@ class CategoricalEmissions:
 
     def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
         """Of probabilities (K, V)."""
-        del n_states
         log_symbols = np.log(np.maximum(theta, 1e-300))
         return np.take(_with_missing(log_symbols), arranged, axis=1).transpose(1, 0, 2)
 
@@ -107,7 +104,6 @@ class CategoricalEmissions:
 
     def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """Without the missing ones."""
-        del q, arranged
         return (visits[:, :-1],)
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:

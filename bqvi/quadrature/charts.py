@@ -36,19 +36,15 @@ class MeasureChart(Protocol):
     @property
     def measure(self) -> Measure:
         """The measure of v."""
-        ...
 
     def forward(self, u: np.ndarray) -> np.ndarray:
         """Return v (n, D) for u (n, D)."""
-        ...
 
     def backward(self, v: np.ndarray) -> np.ndarray:
         """Return u (n, D) for v (n, D)."""
-        ...
 
     def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Return df/dv (n, D) for df/du (n, D) at u."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

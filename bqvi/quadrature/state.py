@@ -47,19 +47,15 @@ class Model(Protocol):
         self, problem: IntegrationProblem, state: IntegrationState, values: np.ndarray, shift: float
     ) -> tuple[StandardData, np.ndarray, np.ndarray]:
         """Return the data of the process for values (n, o) of f e^-shift, and centre and unit, (o,)."""
-        ...
 
     def moments(self, member: CandidateProcess) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (o,) and covariance (o, o) of the integral of f in these units."""
-        ...
 
     def weights(self, member: CandidateProcess) -> np.ndarray:
         """Return the derivatives of that mean in the m observations of the process, (m,)."""
-        ...
 
     def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
         """Return a variance, (o,), for what the mean is by the prior alone and not by the data."""
-        ...
 
     def choose(
         self, member: CandidateProcess, candidates: np.ndarray, count: int, given: int = 0, before: int = 0
@@ -69,7 +65,6 @@ class Model(Protocol):
         The first ``given`` of the candidates will be evaluated anyway, and are not counted; ``before`` were
         chosen before these, where nodes are chosen one at a time.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,9 @@ class Door(Protocol[P, S, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run to the end."""
-        ...
 
     def steps(self, *args: P.args, **kwargs: P.kwargs) -> Run[S, R]:
         """The run, with its input checked and nothing evaluated yet: iterate over its states."""
-        ...
 
 
 def door(result: type[R]) -> Callable[[Callable[P, Run[S, R]]], Door[P, S, R]]:

@@ -52,40 +52,31 @@ class Engine(Protocol[S, R_co]):
     @property
     def ledger(self) -> Ledger:
         """Where its evaluations are entered."""
-        ...
 
     @property
     def small(self) -> bool:
         """Whether its linear algebra is on small matrices, which one thread does faster than several."""
-        ...
 
     def init(self) -> S:
         """The state before the first evaluation."""
-        ...
 
     def step(self, state: S) -> S:
         """Evaluate the user's function, within the budget, and learn from it."""
-        ...
 
     def finished(self, state: S) -> str | None:
         """Why there is no further step, or None."""
-        ...
 
     def result(self, state: S, reason: str) -> R_co:
         """The result of a run that ends at ``state`` for a ``reason``; ValueError on too few evaluations."""
-        ...
 
     def with_evaluations(self, state: S, evaluations: Evaluations) -> S:
         """The state with the evaluations that the step after it had made when it was cut short."""
-        ...
 
     def checkpoint(self, state: S) -> Checkpoint:
         """The state with all that is needed to save the run and to go on from there."""
-        ...
 
     def standing(self, state: S) -> Standing:
         """How far it has come."""
-        ...
 
 
 class Keeping(Engine[S, R_co], Protocol[S, R_co]):
@@ -94,23 +85,18 @@ class Keeping(Engine[S, R_co], Protocol[S, R_co]):
     @property
     def caller(self) -> Caller:
         """What evaluates the user's function."""
-        ...
 
     def budget_of(self, state: S) -> Budget:
         """What may be spent from ``state`` on."""
-        ...
 
     def kept(self, state: S) -> Evaluations | None:
         """Those of ``state`` that have values to compare; None for none."""
-        ...
 
     def require_consistent(self, before: S, after: S) -> None:
         """An error where evaluations show that given gradients are not those of the values."""
-        ...
 
     def again(self, state: S, points: np.ndarray) -> Evaluations:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
-        ...
 
 
 class Asked(Engine[S, R_co], Protocol[S, R_co]):
@@ -119,18 +105,15 @@ class Asked(Engine[S, R_co], Protocol[S, R_co]):
     @property
     def caller(self) -> Caller:
         """What evaluates the user's function."""
-        ...
 
     def budget_of(self, state: S) -> Budget:
         """What may be spent from ``state`` on."""
-        ...
 
     def pending(self, state: S) -> np.ndarray:
         """Points (m, D) that were chosen and have no values yet.
 
         TypeError or ValueError where the choices of the run do not allow it to be asked.
         """
-        ...
 
     def with_more(self, state: S, count: int) -> S:
         """The state with ``count`` further pending points, given that the pending ones will have values.
@@ -138,4 +121,3 @@ class Asked(Engine[S, R_co], Protocol[S, R_co]):
         Where a step is due, the run first learns from the points that have values. There are fewer points, or
         none, where the run has finished.
         """
-        ...

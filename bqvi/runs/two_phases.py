@@ -36,15 +36,12 @@ class First(Protocol):
 
     def init(self) -> Any:
         """The state before the first evaluation."""
-        ...
 
     def handed_over(self, state: Any) -> Any:
         """The first state of the second phase, given one of the first."""
-        ...
 
     def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
         """A checkpoint of the second phase with what a resumed run needs of the first."""
-        ...
 
 
 class TwoPhases:

@@ -57,16 +57,13 @@ class Transition(Protocol):
     @property
     def cost(self) -> int:
         """Evaluations of the log joint in a move."""
-        ...
 
     @property
     def acceptance(self) -> float:
         """The rate of acceptance that step sizes are adapted to."""
-        ...
 
     def first_step(self, dimension: int) -> float:
         """The step size with which adaptation begins, where D is ``dimension``."""
-        ...
 
     def __call__(
         self,
@@ -85,7 +82,6 @@ class Transition(Protocol):
         frame : units of the M problems. target : evaluates. rng : draws numbers for all G L particles.
         movable : (G, L), which particles are moved.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,6 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         y : ignored
         sample_weight : (N,) nonnegative: a row counts as so many copies of it; default 1
         """
-        del y
         data = self._weighted(X, sample_weight, reset=True)
         model: Any = Weighted(self._model(len(data[0])), "sample_weight")
         found = self._run(model, data, starts=self.n_init, seed=generator_of(self.random_state))
@@ -109,7 +108,6 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         y : ignored
         sample_weight : (S,) nonnegative: a row counts as so many copies of it; default 1
         """
-        del y
         first = not hasattr(self, "_seen")
         data = self._weighted(X, sample_weight, reset=first)
         if first:
@@ -173,7 +171,6 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of ``score_samples``."""
-        del y
         return float(self.score_samples(X).mean())
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -275,5 +272,4 @@ class DirichletProcessMixture(_Mixture):
     merge: bool = True
 
     def _model(self, n: int) -> Mixture:
-        del n
         return ProcessModel(SHAPES[self.covariance_type], self.n_components, concentration=self.concentration)

@@ -107,7 +107,6 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         lengths : (N,), summing to T; default one sequence
         sequence_weight : (N,), nonnegative; a sequence enters as so many copies of itself; default 1
         """
-        del y
         rows = self._sequences(X, lengths, reset=True)
         require_settings(self)
         require_enough(self.n_components, len(rows.values))
@@ -150,7 +149,6 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         lengths : (S,), summing to T; default one sequence
         sequence_weight : (S,), as of ``fit``
         """
-        del y
         first = not hasattr(self, "_seen")
         rows = self._sequences(X, lengths, reset=first)
         require_settings(self)
@@ -191,7 +189,6 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: ArrayLike, y: object = None, lengths: ArrayLike | None = None) -> float:
         """The sum of ``score_samples`` (X, lengths), nats; y is ignored."""
-        del y
         return float(self.score_samples(X, lengths).sum())
 
     def score_samples(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:

@@ -100,7 +100,6 @@ class LatentDirichletAllocation(
         y : ignored
         sample_weight : (N,) nonnegative: a document counts as so many copies of it; default 1
         """
-        del y
         X = self._counts(X, reset=True)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         require_one_of("method", self.method, _METHODS)
@@ -136,7 +135,6 @@ class LatentDirichletAllocation(
         y : ignored
         sample_weight : (S,) nonnegative: a document counts as so many copies of it; default 1
         """
-        del y
         first = not hasattr(self, "_seen")
         X = self._counts(X, reset=first)
         data = X, _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -163,7 +161,6 @@ class LatentDirichletAllocation(
 
     def score(self, X: Any, y: object = None) -> float:
         """A lower bound on ln p(X | E[topics]), nats; y is ignored."""
-        del y
         check_is_fitted(self)
         X = self._counts(X, reset=False)
         return float(self.model_.log_likelihood(X, {"topics": self.posterior_["topics"].mean}))

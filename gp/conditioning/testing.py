@@ -51,7 +51,6 @@ def check_block_kernel(
         targets = targets + _LEVEL * basis.reshape(len(x), -1)
 
     def noise_of(places: np.ndarray, values: np.ndarray) -> np.ndarray:
-        del values
         return np.full(len(places), noise)
 
     whole = Conditioned.of(kernel, x, targets, noise_of)

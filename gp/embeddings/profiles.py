@@ -40,19 +40,15 @@ class Profile(Protocol):
 
     def interval(self, x: Array, a: Array, b: Array) -> tuple[Array, Array]:
         """Return the average over [a, b] of k(x - y), and its derivative in x."""
-        ...
 
     def gaussian(self, x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
         """Return E k(x - Y), Y ~ N(mean, sd^2), and its derivative in x."""
-        ...
 
     def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
         """Return the average of k(x - y) over x in [a, b] and y in [c, d]."""
-        ...
 
     def gaussian_interval(self, mean: Array, sd: Array, a: Array, b: Array) -> Array:
         """Return the average over x in [a, b] of E k(x - Y), Y ~ N(mean, sd^2)."""
-        ...
 
 
 def column_lengthscale(kernel: Stationary, like: Array) -> Array:

@@ -98,11 +98,9 @@ class Differentiable(Protocol):
 
     def __call__(self, x: Array, /) -> Array:
         """Return f(x_i), (n,)."""
-        ...
 
     def gradient(self, x: Array, /) -> Array:
         """Return df/dx at x_i, (n, D)."""
-        ...
 
 
 @runtime_checkable
@@ -111,19 +109,15 @@ class Kernel(Protocol):
 
     def __call__(self, x: Array, y: Array) -> Array:
         """Return k(x_i, y_j), (n, m), for points x (n, D) and y (m, D)."""
-        ...
 
     def diagonal(self, x: Array) -> Array:
         """Return k(x_i, x_i) at points x (n, D), (n,)."""
-        ...
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Return the hyperparameters in a fixed order."""
-        ...
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
         """Return a copy with other values, in the order and the shapes of :meth:`parameters`."""
-        ...
 
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
         """Return k(x, x), (n, n), and its pull-back.
@@ -132,7 +126,6 @@ class Kernel(Protocol):
         sum_ij W_ij k(x_i, x_j) in the P entries of all parameters, those that are positive taken
         on the log scale. NumPy only.
         """
-        ...
 
 
 @runtime_checkable
@@ -141,11 +134,9 @@ class DifferentiableKernel(Kernel, Protocol):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         """Return k and its first derivatives in both arguments between x (n, D) and y (m, D)."""
-        ...
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
         """Return the same at the pairs (x_i, x_i) of points x (n, D)."""
-        ...
 
 
 def differentiable(kernel: Kernel) -> DifferentiableKernel:

@@ -16,11 +16,9 @@ class Parametrised(Protocol):
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Return the parameters in a fixed order."""
-        ...
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
         """Return a copy with other values."""
-        ...
 
 
 P = TypeVar("P", bound=Parametrised)

@@ -90,42 +90,32 @@ class Measure(Protocol):
     @property
     def dimension(self) -> int:
         """The number D of columns of its points."""
-        ...
 
     @property
     def mean(self) -> Array:
         """The measure's mean, (D,)."""
-        ...
 
     @property
     def covariance(self) -> Array:
         """The measure's covariance, (D, D)."""
-        ...
 
     def parameters(self) -> tuple[Array, ...]:
         """Return its parameters as a named tuple, in the order of its constructor."""
-        ...
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
         """Return a copy with other parameters, in the order and shapes of :meth:`parameters`."""
-        ...
 
     def sample(self, n: int, seed: Seed) -> Array:
         """Return n independent points, (n, D); for a seed the same numbers for NumPy and torch."""
-        ...
 
     def log_density(self, x: Array) -> Array:
         """Return its log density at x (n, D), (n,); raises TypeError where there is none."""
-        ...
 
     def from_unit_cube(self, u: Array) -> Array:
         """Return points (n, D) that follow the measure where u (n, D) is uniform on [0, 1]^D."""
-        ...
 
     def marginal(self, columns: Sequence[int]) -> Measure:
         """Return the measure of the columns ``columns``."""
-        ...
 
     def standardise(self) -> Standardised:
         """Return the measure in coordinates where its mean is 0 and its covariance I."""
-        ...
