@@ -10,16 +10,20 @@ ledger, so that they are kept however the run ends, and it can be resumed.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 
-from bqvi.calls import Ledger
+from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.runs.checkpoint import Checkpoint
-from bqvi.runs.engine import Standing
+from bqvi.runs.engine import Asked, Keeping, Standing
+
+A = TypeVar("A")
+B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
 
 
-class First(Protocol):
+class First(Protocol[A, B_co]):
     """The first phase: :class:`bqvi.runs.engine.Keeping` without an end and a result, and the following.
 
     Attributes
@@ -34,17 +38,17 @@ class First(Protocol):
     alone: bool
     advice: str
 
-    def init(self) -> Any:
+    def init(self) -> A:
         """The state before the first evaluation."""
 
-    def handed_over(self, state: Any) -> Any:
+    def handed_over(self, state: A) -> B_co:
         """The first state of the second phase, given one of the first."""
 
     def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
         """A checkpoint of the second phase with what a resumed run needs of the first."""
 
 
-class TwoPhases:
+class TwoPhases(Generic[A, B]):
     """The engine of such a run (:class:`bqvi.runs.Engine`).
 
     Parameters
@@ -54,81 +58,84 @@ class TwoPhases:
 
     small = True
 
-    def __init__(self, first: First, states: type) -> None:
-        self._first: Any = first
+    def __init__(self, first: First[A, B], states: type[A]) -> None:
+        self._first = first
         self._states = states
         self.ledger = first.ledger
         self.init = first.init
 
-    def _begun(self, state: Any) -> bool:
+    def _begun(self, state: A | B) -> bool:
         """Whether the second phase has begun."""
         return not isinstance(state, self._states)
 
-    def _of(self, state: Any) -> Any:
+    def _of(self, state: A | B) -> Keeping[A | B, Any]:
         """The engine of a state."""
-        return self._first.second if self._begun(state) else self._first
+        return cast(Keeping[A | B, Any], self._first.second if self._begun(state) else self._first)
 
     @property
-    def caller(self) -> Any:
+    def caller(self) -> Caller:
         """What evaluates the log joint."""
-        return self._first.caller
+        return cast(Keeping[A | B, Any], self._first).caller
 
-    def step(self, state: Any) -> Any:
+    def step(self, state: A | B) -> A | B:
         """A step of the phase that has been reached."""
         return self._of(state).step(state)
 
-    def finished(self, state: Any) -> Any:
+    def finished(self, state: A | B) -> str | None:
         """Why the second phase has no further step, or None."""
-        return self._first.second.finished(state) if self._begun(state) else None
+        return self._of(state).finished(state) if self._begun(state) else None
 
-    def result(self, state: Any, reason: str) -> Any:
+    def result(self, state: A | B, reason: str) -> Any:
         """The second phase's result, with `First.recorded`; ValueError where that phase has not begun."""
         if not self._begun(state):
             raise ValueError(f"the run ended {self.standing(state).place}: {self._first.advice}")
         found = self._first.second.result(state, reason)
         return replace(found, checkpoint=self._first.recorded(found.checkpoint))
 
-    def with_evaluations(self, state: Any, evaluations: Any) -> Any:
+    def with_evaluations(self, state: A | B, evaluations: Evaluations) -> A | B:
         """The state with those of a step that was cut short."""
         return self._of(state).with_evaluations(state, evaluations)
 
-    def checkpoint(self, state: Any) -> Checkpoint:
+    def checkpoint(self, state: A | B) -> Checkpoint:
         """The state; in the second phase with `First.recorded`."""
-        found: Checkpoint = self._of(state).checkpoint(state)
+        found = self._of(state).checkpoint(state)
         return self._first.recorded(found) if self._begun(state) else found
 
-    def standing(self, state: Any) -> Standing:
+    def standing(self, state: A | B) -> Standing:
         """How far the phase has come."""
-        found: Standing = self._of(state).standing(state)
-        return found
+        return self._of(state).standing(state)
 
-    def budget_of(self, state: Any) -> Any:
+    def budget_of(self, state: A | B) -> Budget:
         """What may be spent from ``state`` on."""
         return self._of(state).budget_of(state)
 
-    def kept(self, state: Any) -> Any:
+    def kept(self, state: A | B) -> Evaluations | None:
         """The evaluations that have values to compare."""
         return self._of(state).kept(state)
 
-    def require_consistent(self, before: Any, after: Any) -> None:
+    def require_consistent(self, before: A | B, after: A | B) -> None:
         """EvaluationError where given gradients are not those of the values, asked within a phase."""
         if self._begun(before) == self._begun(after):
             self._of(after).require_consistent(before, after)
 
-    def again(self, state: Any, points: np.ndarray) -> Any:
+    def again(self, state: A | B, points: np.ndarray) -> Evaluations:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
         return self._of(state).again(state, points)
 
-    def alone(self, state: Any) -> bool:
+    def alone(self, state: A | B) -> bool:
         """Whether steps have to be made before the run can be asked for points."""
         return self._first.alone and not self._begun(state)
 
-    def pending(self, state: Any) -> Any:
+    def pending(self, state: A | B) -> np.ndarray:
         """Points that were chosen and have no values yet, (m, D): none in the first phase."""
-        begun = self._begun(state)
-        return self._first.second.pending(state) if begun else np.zeros((0, self.caller.dimension))
+        return self._asked.pending(state) if self._begun(state) else np.zeros((0, self.caller.dimension))
 
-    def with_more(self, state: Any, count: int) -> Any:
+    def with_more(self, state: A | B, count: int) -> A | B:
         """The state with further pending points, which are of the second phase."""
-        state = state if self._begun(state) else self._first.handed_over(state)
-        return self._first.second.with_more(state, count)
+        state = state if self._begun(state) else self._first.handed_over(cast(A, state))
+        return self._asked.with_more(state, count)
+
+    @property
+    def _asked(self) -> Asked[A | B, Any]:
+        """The second engine, where the run is asked for points."""
+        return cast(Asked[A | B, Any], self._first.second)
