@@ -90,7 +90,7 @@ def test_what_is_not_installed_is_named_with_its_extra(monkeypatch, module, use,
     for name in list(sys.modules):  # the modules that need it are imported anew
         if name.startswith(("gp.interop.", "bqvi.posterior.plots", "bqvi.sklearn", f"{module}.")):
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, module, None)  # as Python has it where an import is forbidden
+    monkeypatch.setitem(sys.modules, module, None)  # None forbids the import of a module
     remedy = re.escape(f'this needs {module}, which is not installed: pip install "bqvi[{extra}]"')
     with pytest.raises(ImportError, match=f"^{remedy}$"):
         use()

@@ -37,7 +37,7 @@ def is_waited_for(module: Module) -> bool:
 def astray(module: Module) -> list[str]:
     """Names that the module defines without an underscore and does not export."""
     defined = [name for name, bound in module.defined.items() if not isinstance(bound, str)]
-    if module.path.name == "__init__.py":  # its submodules and what it imports are told by its docstring
+    if module.path.name == "__init__.py":  # the docstring of a package lists its submodules and imports
         defined = [name for name in defined if isinstance(module.defined[name], ast.ClassDef)]
     return [name for name in defined if not name.startswith("_") and name not in module.exported]
 

@@ -123,7 +123,7 @@ def test_partitions_are_disjoint(n, size):
 
 def test_batches_of_a_partition_are_closer_to_the_data_than_random_ones():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(6000, 2))  # more than one block
+    x = rng.normal(size=(6000, 2))  # more rows than one block
     features = Features.of(x, rank=40)
 
     def discrepancy(batches):
@@ -199,7 +199,7 @@ def test_gradients_affine_in_labels_are_linear_in_the_features_of_the_affine_ker
     times = np.array([1.0, 2.0])
     curve = np.exp(-x * times)
     y = curve + 0.1 * rate
-    slope = -times * x * curve  # of curve in the log of a common rate
+    slope = -times * x * curve  # the derivative of the curve in the logarithm of a common rate
     gradient = np.sum(slope * (y - curve), axis=1)
     features = Features.of(*affine_in_labels(x, y), rank=60)
     design = np.column_stack([np.ones(1200), features.phi])

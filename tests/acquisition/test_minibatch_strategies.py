@@ -294,7 +294,7 @@ def test_partitions_use_each_datum_once_an_epoch(name, n, size):
             used.extend(selection.indices)
         assert len(set(used)) == len(used) == n - n % size
         left_out |= set(range(n)) - set(used)
-    assert (len(left_out) > n % size) == bool(n % size)  # others each time
+    assert (len(left_out) > n % size) == bool(n % size)  # the rows left out differ from epoch to epoch
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -167,7 +167,7 @@ def test_information_about_several_targets_is_the_fall_of_their_entropy():
     ]
     np.testing.assert_allclose(bound.value(X), 0.5 * (before - np.array(after)), rtol=1e-7)
     one = aq.bind(aq.MutualInformation(), process, measures[0])
-    assert np.all(bound.value(X) >= one.value(X) * (1 - 1e-10))  # more targets, more to be told
+    assert np.all(bound.value(X) >= one.value(X) * (1 - 1e-10))  # further targets only add information
 
 
 def test_uncertainty_is_the_variance_of_the_integrand():

@@ -97,7 +97,7 @@ def test_a_regression_and_its_evidence():
 
 
 def test_a_simplex_a_covariance_and_a_potential():
-    with warnings.catch_warnings():  # of the LKJ normaliser, where PyMC has it with the wrong sign
+    with warnings.catch_warnings():  # PyMC's warning about the sign of the LKJ normaliser
         warnings.simplefilter("ignore", UserWarning)
         model = bqvi.adapters.from_pymc(shares_model())
     assert model.dimension == 8

@@ -134,7 +134,7 @@ def test_no_log_density(returned, message):
 
     with pytest.raises(EvaluationError, match=message) as caught:
         target(function, box()).evaluate(POINTS)
-    assert len(calls) == 3  # nothing more was spent
+    assert len(calls) == 3  # no further evaluation was spent
     assert len(caught.value.evaluations) == 2
     assert "x0 = " in str(caught.value)
 

@@ -60,7 +60,7 @@ def test_round_trip_of_any_bounds(kind, low, width, inside, u):
     p, q = (low + s * width for s in inside)
     made = make_coordinates([a], [b], [p], [q], periodic=[0] if kind == "periodic" else ())
     theta = made.to_user(np.array([[u]]))
-    rounding = 1e-15 * (abs(low) + width) / width  # of theta, in plausible widths
+    rounding = 1e-15 * (abs(low) + width) / width  # rounding of theta, in plausible widths
     # Beside a bound the chart is steep: a rounding of theta is magnified by du / dtheta.
     slope = math.exp(made.log_jacobian(np.array([[u]]))[0]) / width
     assert abs(made.from_user(theta)[0, 0] - u) < 1e-9 + 20 * rounding / slope

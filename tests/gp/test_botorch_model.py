@@ -236,7 +236,8 @@ def test_fantasies_where_everything_is_known_already():
     x = posterior.x[:2]
     fantasies = model.fantasize(x, SobolQMCNormalSampler(torch.Size([4]), seed=0))
     at = points(5)
-    # what is known already changes nothing, up to the jitter: 2e-14 of the variance, amplified
+    # an observation at a point already observed changes nothing, up to the jitter: 2e-14 of the variance,
+    # amplified
     torch.testing.assert_close(
         fantasies.posterior(at).variance[0], model.posterior(at).variance, rtol=0, atol=1e-6
     )
@@ -448,7 +449,7 @@ def test_data_are_constants():
         torch.autograd.grad(acquisition(at).sum(), at)
 
 
-# what is refused
+# inputs that are refused
 
 
 def test_bad_input_is_refused(model):

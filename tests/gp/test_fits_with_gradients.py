@@ -184,7 +184,7 @@ def test_learnt_noise_is_that_of_the_values():
 def test_many_points_are_screened_on_some(monkeypatch):
     x, y = drawn(7, 24)
     whole = gp.fit(x, y, noise=1e-6, n_starts=2)
-    fewer = replace(gp.screening.FIT, screening_rows=48)  # of 72 observations
+    fewer = replace(gp.screening.FIT, screening_rows=48)  # there are 72 observations
     monkeypatch.setattr(gp.screening, "FIT", fewer)
     posterior = gp.fit(x, y, noise=1e-6, n_starts=2)
     found = posterior.hyperparameters

@@ -289,7 +289,7 @@ def test_a_gpytorch_model_of_one_column():
     torch.testing.assert_close(integral.mean, weights @ theirs.mean, rtol=0, atol=1e-8)
 
 
-# what is refused
+# inputs that are refused
 
 
 class Doubling(ExactGP):
@@ -364,7 +364,7 @@ REFUSED = {
 def test_what_cannot_be_taken_is_refused(name):
     model, error, message = REFUSED[name]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what BoTorch thinks of these models
+        warnings.simplefilter("ignore")  # warnings of BoTorch about these models
         made = model()
         with pytest.raises(error, match=message):
             gp.from_botorch(made)

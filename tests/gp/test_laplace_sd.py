@@ -32,5 +32,5 @@ def test_sd_of_lengthscales_is_that_of_a_posterior_on_a_grid(n, seed):
         marginal = weights.sum(axis=axis)
         assert max(marginal[0], marginal[-1]) < 1e-2 * marginal.max()  # the grid is wide enough
         sds.append(np.sqrt(marginal @ points**2 - (marginal @ points) ** 2))
-    assert min(sds) > 0.5  # and fine enough: its spacing is 2 / 3
+    assert min(sds) > 0.5  # the grid is fine enough: its spacing is 2 / 3
     np.testing.assert_allclose(found.sd[:2], step * sds, rtol=0.15)

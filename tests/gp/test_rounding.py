@@ -72,7 +72,8 @@ def test_rows_that_make_a_matrix_singular_are_not_added_in_silence(kind, added):
 def test_log_evidence_of_noise_free_gradients_is_no_matter_of_luck(n, seed):
     """Last digits of x moved it by 8, 140 and 6 nats when it sufficed that pivots be positive."""
     x, y = drawn(seed, n)
-    constant = len(y) / 2 * (np.log(2 * np.pi / len(y)) + 1)  # of a scale that is profiled out
+    # the constant of an evidence whose scale is profiled out
+    constant = len(y) / 2 * (np.log(2 * np.pi / len(y)) + 1)
     for repeat in range(3):
         moves = np.random.default_rng(repeat).integers(-1, 2, x.shape)
         moved = x * (1 + moves * EPS / 2)

@@ -83,7 +83,7 @@ def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
     noise_there = ObservationNoise.of(points, targets, KERNEL.directions)(points, targets)
     whole = KERNEL.between(points, points) + np.diag(noise_there)
     one = process.given.scale * (prior - between @ np.linalg.solve(whole, between.T))
-    outputs = np.kron(np.eye(2), one)  # of (output, functional)
+    outputs = np.kron(np.eye(2), one)  # indices (output, functional)
     carry = []
     for unit in np.eye(6):
         functional = q.scale.T @ unit.reshape(2, 3)

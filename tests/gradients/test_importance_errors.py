@@ -94,7 +94,7 @@ def test_of_one_draw_a_group_errors_are_those_of_quadrature(monkeypatch):
     exact = quadrature(model, q, BATCH, np.random.default_rng(2))
     bound = ImportanceQuadrature(1, quadrature, groups=2000, errors=True)
     found = bound(model, q, BATCH, np.random.default_rng(2))
-    # what Monte Carlo over groups adds: the spread of the estimate over groups
+    # the variance by Monte Carlo: the spread of the estimate over groups
     rest = np.array(
         [
             np.concatenate([v.ravel() for v in replace(bound, errors=False)(*again).values])

@@ -133,7 +133,7 @@ def test_the_jackknife_leaves_nodes_out(shown):
         without = of_function(SHOWN[shown], SHAPE, process.given.points[left], process.given.targets[left])
         change = moments(gradient) - moments(MixtureGradient(without, frame, start()))
         if shown == "derivatives":
-            change[::6] = gradient._changes[i, ::6]  # its constant is arbitrary
+            change[::6] = gradient._changes[i, ::6]  # derivatives do not determine the constants
         np.testing.assert_allclose(gradient._changes[i], change, rtol=1e-5, atol=1e-6)
 
 
@@ -249,7 +249,7 @@ def test_memory_off_is_the_one_shot_estimator():
 
 @pytest.mark.parametrize("full", [True, False])
 def test_two_modes_in_few_evaluations(full):
-    best = 2.4644  # of 20 runs of 2000 steps
+    best = 2.4644  # the best of 20 runs of 2000 steps
     found = bqvi.fit(MODEL, None, MixtureQuadrature(), start_from=start(full), steps=300, seed=0)
     assert found.state.evaluations <= 60
     assert exact(found.q)[0] > best - 0.05

@@ -83,7 +83,8 @@ def test_intervals_of_monte_carlo_hold_the_gradient(name):
     values, errors = repeated(estimator, target, 100)
     truth = TARGETS[target][1].gradient_to_unconstrained(exact(target))
     truth = np.concatenate([part.ravel() for part in truth])[DISTINCT if target == "banana" else slice(None)]
-    if isinstance(estimator, IWAE | DReG):  # of another bound; the mean is ten times as sure as a value
+    # these report another bound; their mean has a tenth of a value's error
+    if isinstance(estimator, IWAE | DReG):
         truth = values.mean(0)
     held = np.abs(values - truth) <= stats.t.ppf(0.975, freedom) * errors
     assert held.mean() >= bar

@@ -142,7 +142,8 @@ def test_intervals_of_the_optimised_design_hold_an_odd_gradient(seed):
 
     assert np.median(missed(Optimised())) < 1.96
     assert np.median(missed(MomentVarianceReduction())) < 1.96
-    assert np.median(missed(Optimised(blur=0.0))) > 20.0  # what the blur is for
+    # without the blur the optimised points miss far more
+    assert np.median(missed(Optimised(blur=0.0))) > 20.0
 
 
 @pytest.mark.parametrize("process", ["separable", "derivative", "joint"])

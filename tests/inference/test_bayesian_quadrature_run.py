@@ -103,7 +103,7 @@ def test_the_process_follows_the_cost_of_an_evaluation():
     assert kinds == [None, Shown(values=True, gradients=True), None]
     fit = bqvi.fit(model, method=BayesianQuadrature(seconds=2e-5), geometry=bqvi.TrustRegion(),
                    schedule=bqvi.Constant(1.0), steps=25, seed=0)  # fmt: skip
-    assert_allclose(fit.q.mean, CENTRE, atol=1e-6)  # it changes from one to the other on the way
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-6)  # the kind of process changes during the run
 
 
 def test_mean_field_on_a_quadratic():
@@ -145,7 +145,7 @@ def test_the_trust_region_is_never_left():
     divergences = [float(new.kl(old)) for old, new in path(bqvi.TrustRegion(growth=1.0), [6.0, -20.0])]
     assert len(divergences) >= 19
     assert max(divergences) <= 1.0 + 1e-9  # rounding of the natural parameters
-    assert max(divergences) > 0.9  # it was at work
+    assert max(divergences) > 0.9  # the bound of the region was reached
 
 
 def test_the_mean_goes_twice_as_far_as_before_and_no_further():

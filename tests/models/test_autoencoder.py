@@ -172,7 +172,7 @@ def test_at_the_optimum_of_principal_components_the_bound_is_the_evidence():
     rng = np.random.default_rng(0)
     landed = Pathwise(1, entropy="sticking-the-landing")(MODEL, q, Batch(X, N), rng)
     assert_allclose(landed.bound, evidence.sum(), rtol=1e-12)  # each draw's weight is the evidence
-    assert np.abs(flat(landed.values[:3])).max() < 1e-9  # of the encoder, at every draw
+    assert np.abs(flat(landed.values[:3])).max() < 1e-9  # the encoder's gradient is zero at every draw
     assert np.abs(exact_gradient(q, X)[1]).max() < 1e-9
     assert_allclose(MODEL.log_evidence(q, X, samples=1), evidence, rtol=1e-10)
 
@@ -257,7 +257,8 @@ def test_a_weight_that_two_layers_share_is_one_parameter():
     assert_allclose(found.detach(), expected.detach(), rtol=1e-12)
     slopes = [torch.autograd.grad(y.square().sum(), weight)[0] for y in (found, expected)]
     assert_allclose(slopes[0], slopes[1], rtol=1e-10)
-    assert shared.module[2].weight is shared.module[0].weight  # as before the call
+    # the weights are shared again, as before the call
+    assert shared.module[2].weight is shared.module[0].weight
     assert not shared.module[0].weight.requires_grad
 
 

@@ -100,7 +100,7 @@ def test_the_bound_is_below_the_evidence_by_enumeration(shape, k):
         )
 
     evidence = log_evidence(7, k, lambda counts: dirichlet_evidence(counts, np.full(k, 1.3)), cluster)
-    if k == 1:  # nothing is factorised that is not independent
+    if k == 1:  # with one component all factors of q are those of the posterior
         assert found.elbo == pytest.approx(evidence, abs=1e-8)
     else:
         assert evidence - 4.0 < found.elbo < evidence

@@ -349,7 +349,8 @@ def test_statistics_and_base_measure_are_scipys(kind):
     model = HiddenMarkovModel(2, emissions).for_data(x)
     q = bqvi.fit(model, x, family="point", steps=3).q
     if kind == "known":
-        q = bqvi.fit(model, x, family="full", steps=3).q  # its points are means, with q's covariance
+        # the points of this log joint are means, and q has a covariance
+        q = bqvi.fit(model, x, family="full", steps=3).q
     pi, a = (np.exp(q[name].expected_statistics[0]) for name in ("initial", "transitions"))
     rows = x[:5].reshape(5, -1)
     if kind == "Poisson":

@@ -39,7 +39,8 @@ def peer(kind, values):
     if kind == "categorical":
         other = hmm.CategoricalHMM(K, n_features=SYMBOLS, **settings)
     else:
-        # its default prior of covariances is another; without one it is maximum likelihood
+        # hmmlearn has another prior of covariances by default; without a prior its estimate is the maximum
+        # likelihood
         other = hmm.GaussianHMM(K, SHAPES[kind], covars_prior=0.0, covars_weight=0.0, **settings)
         values = {**values, "covars_": as_stored(kind, values["covars_"])}
     for name, value in values.items():

@@ -18,7 +18,7 @@ def test_ellipses_are_the_contours_of_the_gaussians():
     points = patch.get_patch_transform().transform(patch.get_path().vertices)
     gap = points - [1.0, -2.0]
     distance = np.sqrt(np.einsum("ni,ij,nj->n", gap, np.linalg.inv(covariance[0]), gap))
-    on_curve = distance[::3]  # the other vertices steer the curve
+    on_curve = distance[::3]  # the other vertices are control points, off the curve
     assert on_curve == pytest.approx(2.0, rel=1e-2)
 
 

@@ -61,7 +61,7 @@ def test_memory_holds_the_values_of_the_log_joint_of_now():
     assert found.evaluations == 6
     expected = MODEL.at(moved).log_prior(torch.tensor(found.memory.points))
     assert_allclose(found.memory.values, expected, rtol=1e-12)
-    assert np.abs(found.memory.values[:10] - memory.values).max() > 0.1  # it did move
+    assert np.abs(found.memory.values[:10] - memory.values).max() > 0.1  # the values have changed
 
 
 def test_runs_with_memory_reach_the_optimum_of_many_natural_steps():

@@ -227,7 +227,7 @@ def test_a_peak_between_the_nodes_is_in_the_standard_deviation(dimension, n, sd)
 
 def test_peaks_missed_by_nodes_are_within_two_standard_deviations():
     unit = Uniform(np.zeros(2), np.ones(2))
-    for seed in (4, 9, 12):  # of twenty those with the smallest largest values, .0024 and below
+    for seed in (4, 9, 12):  # among twenty seeds, those whose largest value is smallest, .0024 and below
         centre = np.random.default_rng(1000 + seed).uniform(0.15, 0.85, 2)
         found = bqvi.integrate(peak_at(centre, 0.02), unit, 60, seed=seed)
         assert not found.credible

@@ -58,7 +58,7 @@ def kills(doors: Sequence[str], times: int, rng: np.random.Generator, folder: Pa
         process = multiprocessing.get_context("fork").Process(target=_run, args=(door, path, log))
         process.start()
         time.sleep(float(rng.uniform(0.0, whole[door])))
-        assert process.pid is not None  # it has started
+        assert process.pid is not None  # a process that has started has a pid
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         returned = len(log.read_bytes()) if log.exists() else 0

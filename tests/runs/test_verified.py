@@ -28,7 +28,8 @@ def test_the_same_function_goes_on_and_another_is_told(name, tmp_path):
         case.run(other, resume=path, verify=3)
     assert other.count == 3
     assert caught.value.n_evaluations == case.budget - 8 + 3
-    assert len(case.known(caught.value.state)) == case.budget - 8  # none of the other function
+    # no evaluation of the other function is kept
+    assert len(case.known(caught.value.state)) == case.budget - 8
 
 
 @pytest.mark.parametrize("name", KEEPING)

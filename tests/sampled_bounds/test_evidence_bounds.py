@@ -61,7 +61,7 @@ def test_estimates_are_unbiased_both_ways(model, method, transitions):
         seed=2,
     )
     if method == "smc":
-        assert found.ess.min() < 2.5  # of 3: in some systems half are left, and they are resampled
+        assert found.ess.min() < 2.5  # out of 3: some systems lose half of it and are resampled
     for ratios in (
         np.exp(found.log_estimates - model.log_evidence),
         np.exp(model.log_evidence - found.upper_log_estimates),
@@ -338,7 +338,7 @@ def test_of_several_problems_each_is_verified_with_its_number(tmp_path):
         return -0.5 * ((theta - 3.0 * problems[:, None]) ** 2).sum(axis=1)
 
     prior = Gaussian(np.zeros(1), 2 * np.eye(1))
-    for steps in (1, 8):  # of the pilot run, and of the particles forwards
+    for steps in (1, 8):  # steps of the pilot run, and of the particles forwards
         run = bqvi.evidence_bounds.steps(log_joint, [prior] * 3, 20_000)
         for _ in range(steps):
             next(run)

@@ -32,7 +32,7 @@ def evaluations(points):
 def compared(length, draws, monkeypatch):
     """The state after a comparison with a surrogate whose ridge has another length; it knows ln Z = 0 too."""
     monkeypatch.setattr(comparison, "COMPARISON", replace(COMPARISON, draws=draws))
-    state = begun(np.zeros((0, 2)), Evaluations.none(2))  # its frame has the unit 1/2
+    state = begun(np.zeros((0, 2)), Evaluations.none(2))  # the unit of its frame is 1/2
     rng = np.random.default_rng(0)
     x = np.empty((40_000, 2))
     x[:, 0] = 1.5 * rng.standard_normal(len(x))
@@ -61,7 +61,7 @@ def test_share_of_the_mass_is_that_of_the_densities(length, monkeypatch):
 def test_no_share_before_all_draws_have_values(monkeypatch):
     asked, state = compared(0.6, 5, monkeypatch)
     assert draws_due(begun(np.zeros((0, 2)), Evaluations.none(2)))
-    assert not draws_due(asked)  # they wait
+    assert not draws_due(asked)  # draws are pending
     assert np.isnan(misplaced(evaluated(asked, evaluations(asked.pending[:4]))))
     assert not draws_due(state)
     assert draws_due(evaluated(state, evaluations(np.ones((1, 2)))))  # a fifth more

@@ -30,7 +30,7 @@ def test_same_as_arviz(n, scale):
     arviz = pytest.importorskip("arviz_stats.base")
     # at n where rounding the size of the tail up or down is the same
     logs = scale * np.random.default_rng(n).standard_normal(n)
-    weights, shape = arviz.array_stats.psislw(-logs)  # of log likelihoods left out
+    weights, shape = arviz.array_stats.psislw(-logs)  # psislw takes log likelihoods that are left out
     found = psis(logs)
     assert found.shape == pytest.approx(float(shape), abs=1e-6)
     np.testing.assert_allclose(found.log_weights, np.asarray(weights), atol=1e-6)
@@ -81,7 +81,7 @@ def test_check_of_good_and_narrow_posteriors():
     wide = check(target, gaussian(2, 1.5), 400)
     assert wide.believed
     assert abs(wide.log_evidence - truth) < 4 * wide.log_evidence_sd
-    # of N(0, 1) and N(0, 1.5^2) in the plane: where they are equal is a circle
+    # the densities of N(0, 1) and N(0, 1.5^2) in the plane are equal on a circle
     square = 2 * math.log(1.5**2) / (1 - 1 / 1.5**2)
     exact_variation = math.exp(-square / 2 / 1.5**2) - math.exp(-square / 2)
     assert wide.total_variation == pytest.approx(exact_variation, abs=0.05)

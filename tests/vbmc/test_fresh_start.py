@@ -29,8 +29,8 @@ def record_of(count):
 
 def test_a_fresh_start_leaves_out_what_is_higher_than_anything_since():
     state = begun_anew(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), np.array([[0.0, 1.0], [7.0, 7.0]]))
-    np.testing.assert_array_equal(state.pending, [[7.0, 7.0]])  # the other has been evaluated
-    assert len(state.usable) == 3  # nothing has been found since
+    np.testing.assert_array_equal(state.pending, [[7.0, 7.0]])  # the other pending point has been evaluated
+    assert len(state.usable) == 3  # no further evaluation has become usable
     later = begun_anew(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), np.zeros((0, 2)))
     object.__setattr__(later, "evaluations", made([1.0, 9.0, 2.0, 3.0, -np.inf]))
     np.testing.assert_array_equal(later.usable.values, [1.0, 2.0, 3.0])

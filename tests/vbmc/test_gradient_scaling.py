@@ -98,7 +98,7 @@ def test_many_regressions_at_once_are_those_of_lstsq():
     found = ridge_regressions(design, values, 1e-24)
     for one, a, b in zip(found, design, values, strict=True):
         np.testing.assert_allclose(one, np.linalg.lstsq(a, b, rcond=None)[0], rtol=1e-8)
-    # of equal columns the sum of the weights is determined
+    # with two equal columns only the sum of their weights is determined
     twice = np.repeat(design[:, :, :1], 2, axis=-1)
     found = ridge_regressions(twice, values, 1e-14)
     alone = ridge_regressions(design[:, :, :1], values, 1e-14)

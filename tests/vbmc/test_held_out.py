@@ -66,7 +66,8 @@ def test_rows_that_contradict_the_surrogate_are_told_and_nothing_converges(monke
     theta, values = rows()
     taken = selection.selected(record(theta, values)).points
     left = ~(theta[:, None] == taken).all(-1).any(1)
-    values[left] += 0.5 * theta[left, 0] - 4.0  # and less high, so that the same rows are taken
+    # the shift lowers these values, so that the same rows are taken
+    values[left] += 0.5 * theta[left, 0] - 4.0
     found = bqvi.vbmc(lambda theta: float(log_joint(theta)), **BOX, evaluations=(theta, values), budget=60)
     assert not found.converged
     assert any("contradict the surrogate" in warning for warning in found.warnings)
@@ -79,7 +80,7 @@ def test_rows_that_contradict_the_surrogate_are_told_and_nothing_converges(monke
 def test_residuals_below_the_tolerance_or_their_sds_contradict_nothing(residual, sd, contradicts):
     held = HeldOut(np.zeros((5, 1)), np.full(5, residual), np.full(5, sd))
     assert held.contradicts(0.05) == contradicts
-    assert "contradict" not in str(held)  # that is said by the run, which knows the tolerance
+    assert "contradict" not in str(held)  # the run says so, as it knows the tolerance
 
 
 def test_without_old_evaluations_there_is_nothing_held_out():

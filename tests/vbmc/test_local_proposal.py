@@ -69,7 +69,7 @@ def test_a_posterior_that_q_approximates_in_many_dimensions_is_covered():
     Gaussians at points in the tails have more mass by Laplace's approximation than there is.
     """
     rng, dimension = np.random.default_rng(3), 20
-    scale = np.sqrt(3.0) / np.pi  # of variance one
+    scale = np.sqrt(3.0) / np.pi  # a logistic variable of variance one
     x = np.concatenate([rng.logistic(0.0, scale, (60, dimension)), np.zeros((1, dimension))])
     values = scipy.stats.logistic.logpdf(x, scale=scale).sum(1)
     data = noise_shaped(x, values, -np.tanh(0.5 * x / scale) / scale, None, 200.0)

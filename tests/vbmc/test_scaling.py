@@ -54,7 +54,7 @@ def test_the_effects_of_a_centred_hierarchy_lie_about_their_mean():
     found = proposed(hard_posteriors.schools(True).sample(2000, 0))
     assert found.leading == 1
     assert (found.rates[2:] > 0.5).all()
-    np.testing.assert_allclose(found.slopes[2:, 0], 1.0, atol=0.1)  # of mu
+    np.testing.assert_allclose(found.slopes[2:, 0], 1.0, atol=0.1)  # the slopes of mu
 
 
 def test_maps_are_apart_by_the_scales_they_give():

@@ -79,7 +79,7 @@ def test_a_file_that_was_cut_off_is_named_without_a_traceback(folder, command, f
     path.write_bytes(path.read_bytes()[:100])
     done = bqvi(command, *(words if command == "run" else ()), "--results", folder)
     if command == "run" and file == "run.json":
-        assert done.exit_code == 0  # what was last asked for is written anew
+        assert done.exit_code == 0  # the damaged manifest is written anew
         return
     assert done.exit_code == 2
     assert isinstance(done.exception, SystemExit)

@@ -136,7 +136,7 @@ def test_mmtv_of_shifted_gaussians():
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 40_000, 2))
     y[:, 0] += 1.0
-    exact = 0.5 * (2 * scipy.stats.norm.cdf(0.5) - 1)  # the other marginal is the same
+    exact = 0.5 * (2 * scipy.stats.norm.cdf(0.5) - 1)  # the other marginal is the same distribution
     assert known_posteriors.mmtv(x, y) == pytest.approx(exact, abs=0.01)
     assert known_posteriors.mmtv(x, x) == 0.0
 
