@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -12,11 +13,15 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 APPLIED = "&ApplyFunction;</mo>"
 """After the name of a function, such as ln, browsers leave no space."""
+BARE_FRACTION = re.compile(r"\\[dt]?frac\s*[^{\s]")
+"""A fraction without braces, as frac12, of which the converter makes 12 over the sign that follows."""
 
 
 def converted(node: nodes.Element, block: bool) -> str:
     """A formula of a page in MathML; a formula that cannot be converted is a warning, and shown as it is."""
     tex = node.astext().strip()
+    if BARE_FRACTION.search(tex):
+        logger.warning("a fraction lacks its braces: %s", tex, location=node)
     lines = block and "\\\\" in tex and "\\begin" not in tex
     source = f"\\begin{{aligned}}{tex}\\end{{aligned}}" if lines else tex
     try:
