@@ -42,8 +42,9 @@ def from_numpyro(
     start : (P,), unconstrained; by default 0 or, where the central 95 % of the prior do not contain it, their
         middle; medians of the prior (``numpyro.infer.init_to_median``) where it cannot be drawn from.
     plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
-        of the prior, and 2 to either side of ``start`` where it cannot be drawn from. `bqvi.fit` with 'bq'
-        searches for a narrower box where they are not given.
+        of the prior, and 2 to either side of ``start`` where it cannot be drawn from. Where they are not
+        given, `bqvi.vbmc` begins 2 to either side of ``start``, and `bqvi.fit` with 'bq' and `bqvi.integrate`
+        search for a box.
     coords : dimension -> labels; NumPyro has none. dims : variable -> names of its dimensions; by default the
         plates that it is in.
     seed : of the draws.

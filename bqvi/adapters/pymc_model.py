@@ -45,8 +45,9 @@ def from_pymc(
         or, where the central 95 % of the prior do not contain it, their middle. PyMC's initial point where
         the prior cannot be drawn from (``Flat``).
     plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
-        of the prior, and 2 to either side of ``start`` where it cannot be drawn from. `bqvi.fit` with 'bq'
-        searches for a narrower box where they are not given.
+        of the prior, and 2 to either side of ``start`` where it cannot be drawn from. Where they are not
+        given, `bqvi.vbmc` begins 2 to either side of ``start``, and `bqvi.fit` with 'bq' and `bqvi.integrate`
+        search for a box.
     seed : of these draws.
 
     Returns

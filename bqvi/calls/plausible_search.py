@@ -128,10 +128,14 @@ class PlausibleBoxSearch:
 
     def _climbed(self, row: int) -> int:
         """The row of the best point of a climb from ``row``."""
-        by_slopes, dimension = self.made.gradients is not None, len(self._start)
-        gain = self._settings.gain if by_slopes else self._settings.gain_of_values
-        most = self._settings.visits * dimension + self._settings.visits_beside
-        rows = climb(self, self.made.points[row], Ends.by(by_slopes, dimension, gain, most)).rows
+        dimension, settings = len(self._start), self._settings
+        by_slopes = self.made.gradients is not None
+        most = settings.visits * dimension + settings.visits_beside
+        gain = settings.gain if by_slopes else settings.gain_of_values
+        ends = Ends.by(by_slopes, dimension, gain, most)
+        if by_slopes and settings.past_overshoots:
+            ends = Ends(most, gain)
+        rows = climb(self, self.made.points[row], ends).rows
         return rows[int(np.argmax(self.made.values[list(rows)]))]
 
     def _laplace(self, mode: int) -> tuple[np.ndarray, bool]:

@@ -6,9 +6,9 @@ package's own transforms, with their Jacobians in the log joint, stand between t
     theta (n, P)  --to_named-->  {"tau": (n,), "school": (n, 8), ...}       drawn, saved, plotted
                   --log_joint, log_joint_and_gradient-->  called by the engines
 
-The plausible box is where a run begins, and what VBMC explores. Where the user gives none it is that of the
-prior, if the package tells of it, else a guess around the start; `fit` with 'bq' then begins with a search
-for one around the start, which is the same in all packages.
+The plausible box is where a run begins, and what VBMC explores. Where the user gives none, `fit` with 'bq'
+and `integrate` begin with a search for one around the start, and `vbmc`, which searches by itself, in the box
+around the start: the same in all packages. Other methods take the prior's box, if the package tells of it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 
 from bqvi.calls.bounds import names_of, vector_of
 from bqvi.calls.function import Function, GradientWithValue
+from bqvi.calls.rounded import RoundedPair, RoundedValue
 from bqvi.calls.settings import INTERVALS
 from gp.arrays import Array, shown
 
@@ -196,12 +197,11 @@ class TargetModel:
         )
 
     def function(self, errors: str | None = None) -> Function:
-        """What the engines call; ``errors`` as of `bqvi.calls.Function`."""
+        """What the engines call, rounded (:mod:`rounded`); ``errors`` as of `bqvi.calls.Function`."""
         both = self.log_joint_and_gradient
-        gradient = None if both is None else GradientWithValue(both)
-        return Function(
-            self.log_joint, gradient, self.vectorised, errors=errors, names=self.names, model=self
-        )
+        gradient = None if both is None else GradientWithValue(RoundedPair(both))
+        value = RoundedValue(self.log_joint)
+        return Function(value, gradient, self.vectorised, errors=errors, names=self.names, model=self)
 
     def _points(self, theta: Array) -> tuple[np.ndarray, bool]:
         """Theta as (n, P), and whether it is one point (P,)."""

@@ -16,7 +16,7 @@ from acquisition.minibatch import Strategy
 from bqvi.arrays import Seed, generator
 from bqvi.calls import Executor, TargetModel
 from bqvi.calls.bounds import Bound
-from bqvi.calls.target_model import box_around, require_alone
+from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_integer, require_one_of, require_seed
 from bqvi.families.family import Distribution
@@ -261,9 +261,8 @@ def _located(model: TargetModel, said: Mapping[str, Any], choice: Method | None)
     if model.boxed or not (keeps and plain) or any(said[name] is not None for name in given):
         return None
     require_alone(model, **{name: said[name] for name in ("lower", "upper", "periodic", "names")})
-    start = np.asarray(model.start)
-    function, box = model.function(said["errors"]), box_around(start[None])
-    return located(DOOR, fit.steps, said, function, start, box, model.prior_box, classes)
+    function = model.function(said["errors"])
+    return located(DOOR, fit.steps, said, function, np.asarray(model.start), model.prior_box, classes)
 
 
 def _check_budget(records: Records) -> None:

@@ -105,10 +105,9 @@ class LogJoint:
     @classmethod
     def of(cls, model: TargetModel) -> LogJoint:
         """The log joint of a ``model`` that `bqvi.adapters` made, in its unconstrained parameters."""
-        found = cls(
-            model.log_joint, model.dimension, vectorised=model.vectorised, gradient=model.function().gradient
-        )
-        found.function = model.function()
+        function = model.function()
+        found = cls(function.value, model.dimension, vectorised=model.vectorised, gradient=function.gradient)
+        found.function = function
         return found
 
     @property

@@ -17,6 +17,7 @@ from bqvi.calls import Caller, Executor, Function, Range, TargetModel
 from bqvi.calls.faults import ERRORS
 from bqvi.calls.function import require_noise
 from bqvi.calls.given import made_before
+from bqvi.calls.settings import AT_THE_MODE
 from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of, require_seed
@@ -33,6 +34,7 @@ from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.state import IntegrationProblem
 from bqvi.quadrature.warped import Warped
 from bqvi.runs import Ended, Run, Watch, door, resumed
+from bqvi.runs.locating import located
 from gp.arrays import Array, shown, to_numpy
 from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
@@ -103,7 +105,8 @@ def integrate(
     measure : of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite; or 'lebesgue', for the
         integral over a box. ``mean``, ``sd``, ``tolerance`` and the trace are of that integral then;
         ``values`` and the surrogate are of f. For a `TargetModel` by default the Gaussian whose
-        two standard deviations to either side are its plausible box.
+        two standard deviations to either side are its plausible box. Where that box is only a guess, 'bq' and
+        'wsabi' begin with a search for one, as `fit` does; nodes are its evaluations within the box.
     budget : n, evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (scrambled Sobol in replicates), 'bq' (Bayesian
         quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f).
@@ -175,11 +178,15 @@ def integrate(
     >>> print(f"{integral.mean:.3f}", integral.credible)
     1.649 True
     """
+    said = dict(locals())
     if isinstance(f, TargetModel):
         require_alone(f, gradient=gradient, log_density=log_density)
+        if (run := _located(f, said)) is not None:
+            return run
         measure = _proposal(f) if measure is None else measure
         log_density = None if isinstance(measure, str) else _lebesgue
-        f, log, vectorised = f.value, True, True
+        called = f.function()
+        f, log, vectorised = called.value, True, called.vectorised
     _require_measure(measure, log_density)
     budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds, seed=seed)
     measure, log_volume = integrated_against(measure, lower, upper)
@@ -233,8 +240,32 @@ def _require_measure(measure: Any, log_density: Any) -> None:
 
 def _proposal(model: TargetModel) -> Gaussian:
     """The Gaussian whose two standard deviations to either side are the plausible box of the model."""
-    low, high = model.box(None, None)
+    return _within(*model.box(None, None))
+
+
+def _within(low: np.ndarray, high: np.ndarray) -> Gaussian:
+    """The Gaussian whose two standard deviations to either side are the box (P,), (P,)."""
     return Gaussian(0.5 * (low + high), np.diag((0.25 * (high - low)) ** 2))
+
+
+def _located(model: TargetModel, said: Mapping[str, Any]) -> Run[Any, Integral] | None:
+    """A run that begins with the search of a plausible box: of quadrature, in a box that was a guess."""
+    given = ("measure", "evaluations", "workers", "initial", "noise_sd")
+    sampled = said["method"] not in METHODS or said["method"] in SAMPLING
+    if model.boxed or sampled or any(said[name] is not None for name in given):
+        return None
+    function, start, prior = model.function(said["errors"]), np.asarray(model.start), model.prior_box
+    return located(DOOR, _in_box, said, function, start, prior, lambda _: bayesian_run.RECORDS, AT_THE_MODE)
+
+
+def _in_box(**said: Any) -> Run[Any, Integral]:
+    """The run in a plausible box, with those of the search's evaluations as nodes that lie in it."""
+    low, high = said.pop("plausible_lower"), said.pop("plausible_upper")
+    made = said["evaluations"]
+    if made is not None:
+        inside = ((made[0] >= low) & (made[0] <= high)).all(axis=1) & np.isfinite(made[1])
+        said["evaluations"] = (made[0][inside], made[1][inside]) if inside.any() else None
+    return integrate.steps(**{**said, "measure": _within(low, high)})
 
 
 def _lebesgue(x: Array) -> np.ndarray:

@@ -20,7 +20,8 @@ import numpy as np
 from bqvi.arrays import whole_seed
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Function, Ledger, make_coordinates
 from bqvi.calls.plausible_search import PlausibleBoxSearch
-from bqvi.calls.settings import PLAUSIBLE
+from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
+from bqvi.calls.target_model import box_around
 from bqvi.checks import require_seed
 from bqvi.runs.checkpoint import Checkpoint, resumed
 from bqvi.runs.engine import Standing
@@ -54,8 +55,9 @@ class Locating:
     Parameters
     ----------
     door : its name. steps : makes a run of it, of the arguments ``said`` by name.
-    caller : the log joint in coordinates without bounds, whose plausible box is the first one. start : (P,).
-    prior : the box of the prior (P,), (P,), where it is known.
+    caller : the log joint in coordinates without bounds, whose plausible box is the first one.
+    start : (m, P), of which the first is where the search begins.
+    prior : the box of the prior (P,), (P,), where it is known. settings : of the search.
     """
 
     alone = False
@@ -69,12 +71,14 @@ class Locating:
         caller: Caller,
         start: np.ndarray,
         prior: tuple[np.ndarray, np.ndarray] | None,
+        settings: PlausibleSearch = PLAUSIBLE,
     ) -> None:
         coordinates = caller.coordinates
         assert coordinates is not None  # `located` has coordinates
+        self._settings = settings
         self._door, self._steps, self._said, self._caller = door, steps, said, caller
         self._coordinates = coordinates
-        self._start = coordinates.from_user(np.atleast_2d(start))[0]
+        self._starts, self._start = start, coordinates.from_user(start)[0]
         self._prior = None if prior is None else coordinates.from_user(np.stack(prior))
         self.ledger = Ledger(caller.dimension)
         self._box: tuple[np.ndarray, np.ndarray] | None
@@ -101,29 +105,34 @@ class Locating:
     def step(self, state: Searching) -> Any:
         """Make the whole search, and return the first state of the door's own run."""
         began = time.monotonic()
-        most = PLAUSIBLE.most(self._said["budget"], self._caller.dimension)
+        settings = self._settings
+        most = settings.most(self._said["budget"], self._caller.dimension)
         budget = Budget(most, min(state.evaluations.n_evaluations, most))
         seconds = self._said["max_seconds"]
         first = bool(state.evaluations.failed.all())
 
         def evaluate(points: np.ndarray) -> Evaluations | None:
-            late = seconds is not None and time.monotonic() - began > PLAUSIBLE.of_budget * seconds
+            late = seconds is not None and time.monotonic() - began > settings.of_budget * seconds
             if late or budget.room(len(points)) < len(points):
                 return None
             self._caller.evaluate(points, self.ledger, budget, first and not len(self.ledger.entries()))
             return state.evaluations.joined(self.ledger.entries())
 
         search = PlausibleBoxSearch(
-            state.evaluations, evaluate, self._start, self._said["seed"], wide=self._prior
+            state.evaluations, evaluate, self._start, self._said["seed"], settings, self._prior
         )
         lower, upper = self._coordinates.to_user(np.stack(search.run()))
         spent = time.monotonic() - began
-        return self._begun(lower, upper, self._in_users_units(search.made), seconds=spent)
+        reached = self._begun(lower, upper, self._in_users_units(search.made), seconds=spent)
+        return self._counted(reached, search.made.n_evaluations)
 
     def handed_over(self, state: Searching) -> Any:
         """The first state of the door's own run in the first box: a run asked for points makes no search."""
-        made = self._in_users_units(state.evaluations) if len(state.evaluations) else None
-        return self._begun(self._coordinates.plausible_lower, self._coordinates.plausible_upper, made)
+        box = self._coordinates.plausible_lower, self._coordinates.plausible_upper
+        if not len(state.evaluations):
+            return self._begun(*box)
+        first = self._begun(*box, self._in_users_units(state.evaluations))
+        return self._counted(first, state.evaluations.n_evaluations)
 
     @property
     def caller(self) -> Caller:
@@ -178,13 +187,21 @@ class Locating:
         said = {**self._said, "plausible_lower": lower, "plausible_upper": upper, "resume": resume}
         said |= {"evaluations": made, "callback": None, "progress": False, "checkpoint": None}
         if made is not None and "start" in said:
-            said["start"] = made[0][0]
+            said["start"] = np.concatenate([made[0][:1], self._starts[1:]])
         if said["max_seconds"] is not None:
             said["max_seconds"] = max(said["max_seconds"] - seconds, 1e-3)
         run = self._steps(**said)
         self._box, self.second = (lower, upper), run.engine
         self.second.ledger = self.ledger
         return run.state
+
+    def _counted(self, state: Any, count: int) -> Any:
+        """The first state of the door's own run, where it took some of ``count`` evaluations: all count."""
+        missing = count - self.second.checkpoint(state).n_evaluations
+        if not missing:
+            return state
+        none = replace(Evaluations.none(self._caller.dimension), n_evaluations=missing)
+        return self.second.with_evaluations(state, none)
 
     def _in_users_units(self, made: Evaluations) -> tuple[Any, ...]:
         """Theta, values, gradients and noise sds, the highest value first, where a climb would begin."""
@@ -206,18 +223,18 @@ def located(
     said: Mapping[str, Any],
     function: Function,
     start: np.ndarray,
-    box: tuple[Any, Any],
     prior: tuple[np.ndarray, np.ndarray] | None,
     records: Callable[[Any], Mapping[str, type]],
+    settings: PlausibleSearch = PLAUSIBLE,
 ) -> Run[Any, Any] | None:
     """The run of a door that was given no plausible box; None where ``resume`` is of a run that had one.
 
     Parameters
     ----------
     door : its name. steps : makes a run of it, of the arguments ``said`` by name: those of the user.
-    function : the log joint over R^P. start : (P,). box : the first plausible box, (P,) and (P,).
+    function : the log joint over R^P. start : (P,) or (m, P), around which the first plausible box is.
     prior : the box of the prior, (P,) and (P,), where it is known.
-    records : of the first state of such a run, what its states are made of.
+    records : of the first state of such a run, what its states are made of. settings : of the search.
 
     Raises
     ------
@@ -227,11 +244,12 @@ def located(
     resume, seed = said["resume"], said["seed"]
     require_seed("seed", seed)
     number = whole_seed(seed)
-    names = function.names or None
-    coordinates = make_coordinates(None, None, *box, names=names, dimension=len(start))
+    names, start = function.names or None, np.atleast_2d(start)
+    box = box_around(start)
+    coordinates = make_coordinates(None, None, *box, names=names, dimension=start.shape[1])
     function = replace(function, names=coordinates.names)
     caller = Caller(function, coordinates, said["executor"], said["n_jobs"])
-    search = Locating(door, steps, {**said, "seed": number, "verify": 0}, caller, start, prior)
+    search = Locating(door, steps, {**said, "seed": number, "verify": 0}, caller, start, prior, settings)
     before = None if resume is None else resumed(resume, door, {**records(search.checked), **RECORDS})
     if before is not None and not isinstance(before.state, Searching) and _BOX[0] not in before.settings:
         return None

@@ -154,8 +154,8 @@ def evidence_bounds(
     if isinstance(log_joint, TargetModel):
         require_alone(log_joint, gradient=gradient)
         _require_of_model(log_joint, proposals)
-        gradient, vectorised = log_joint.function().gradient, log_joint.vectorised
-        log_joint = log_joint.log_joint
+        called = log_joint.function()
+        log_joint, gradient, vectorised = called.value, called.gradient, called.vectorised
     name = _transitions(method, transitions, None if noise_sd is not None else gradient, temperatures)
     transition = TRANSITIONS[name] if name else None
     if name != "hmc":

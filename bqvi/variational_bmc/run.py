@@ -80,7 +80,8 @@ def vbmc(
         beside it, unconstrained.
     lower, upper : (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter.
     plausible_lower, plausible_upper : (P,), likely to hold most of the posterior. Where no bounds at all are
-        given, 2 to either side of ``start``: the run leaves a box that is off, at the price of evaluations.
+        given, 2 to either side of ``start``. The run itself begins with the search for a better one (with
+        gradients a climb to the mode and the curvature there), and leaves a box that is off.
     start : (P,) or (m, P), evaluated first; by default the middle of the plausible box.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function (P,) -> (P,).
     noise_sd : of log_joint's values: None (exact), a number, a function of theta (P,), or "unknown". Values
@@ -181,8 +182,10 @@ def _of_model(
     """Start and bounds of a model, which has no bounds but those of its plausible box."""
     lower, upper, low, high = bounds
     require_alone(model, lower=lower, upper=upper, periodic=periodic)
-    low, high = model.box(low, high)
-    return _start(model.start) if start is None else start, (None, None, low, high)
+    start = np.atleast_2d(np.asarray(model.start)) if start is None else start
+    if low is None and high is None and not model.boxed:
+        low, high = box_around(start)
+    return start, (None, None, *model.box(low, high))
 
 
 def _begun(

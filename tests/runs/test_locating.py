@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 import bqvi
 from bqvi.adapters import from_function
@@ -9,6 +10,7 @@ from bqvi.calls import Caller, Evaluations, Function, make_coordinates
 from bqvi.calls.plausible_search import PlausibleBoxSearch
 from bqvi.calls.settings import PLAUSIBLE
 from bqvi.runs import RunError
+from gp.measures import Gaussian
 
 MEAN, SDS = np.array([12.0, -0.3]), np.array([5.0, 0.02])
 PRECISION = np.linalg.inv(np.diag(SDS) @ np.array([[1.0, 0.8], [0.8, 1.0]]) @ np.diag(SDS))
@@ -133,6 +135,61 @@ def test_every_evaluation_counts_and_a_search_that_failed_is_resumed(tmp_path):
     assert longer.n_evaluations <= 34
     settings = longer.checkpoint.settings
     assert settings["plausible_lower"] == whole.checkpoint.settings["plausible_lower"]
+
+
+def test_all_evaluations_of_a_search_count_where_the_run_takes_some():
+    """In twenty dimensions a run begins with 71 rows with gradients; the search makes more."""
+    calls, precision = [], np.logspace(0.0, 3.0, 20)
+
+    def both(theta):
+        calls.append(theta)
+        return -0.5 * float(precision @ (theta - 1.0) ** 2), -precision * (theta - 1.0)
+
+    model = from_function(lambda theta: both(theta)[0], 20, log_joint_and_gradient=both)
+    found = bqvi.fit(model, method="bq", budget=220, seed=0)
+    assert found.n_evaluations == len(calls) <= 220
+
+
+def counted_regression():
+    """A log joint with a normal likelihood of unknown scale, its gradient and evidence by a sum; calls."""
+    x, calls = np.linspace(-1.0, 1.0, 12), []
+    y = 0.7 + 1.3 * x + 0.3 * np.cos(7.0 * x)
+
+    def both(theta):
+        calls.append(theta.copy())
+        slope, log_scale = theta
+        residual = (y - slope * x) / np.exp(log_scale)
+        value = -0.5 * float(theta @ theta) - 0.5 * float(residual @ residual) - len(x) * log_scale
+        gradient = [float(residual @ x) / np.exp(log_scale), float(residual @ residual) - len(x)]
+        return value, np.array(gradient) - theta
+
+    model = from_function(lambda theta: both(theta)[0], 2, log_joint_and_gradient=both)
+    grid = np.linspace(-6.0, 6.0, 601)
+    values = np.array([[both(np.array([a, b]))[0] for b in grid[250:400]] for a in grid])
+    evidence = logsumexp(values) + 2.0 * np.log(grid[1] - grid[0])
+    calls.clear()
+    return model, evidence, calls
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+def test_quadrature_of_a_model_without_a_box_begins_with_the_search_of_one(gradient, tmp_path):
+    """The integral over the prior's box has an error of nats with as many evaluations."""
+    model, evidence, calls = counted_regression()
+    model = model if gradient else model.without_gradient()
+    found = bqvi.integrate(model, budget=90, seed=0)
+    assert found.n_evaluations == len(calls) == 90
+    assert abs(found.log_mean - evidence) < min(3.0 * found.log_sd, 0.3)
+    found.save(tmp_path / "run.npz")
+    longer = bqvi.integrate(model, budget=95, seed=0, resume=tmp_path / "run.npz")
+    assert longer.n_evaluations == len(calls) == 95
+    assert abs(longer.log_mean - evidence) < min(3.0 * longer.log_sd, 0.3)
+
+
+def test_quadrature_whose_measure_or_draws_were_chosen_searches_nothing():
+    model, _, _ = counted_regression()
+    for choices in ({"measure": Gaussian(np.zeros(2), np.eye(2))}, {"method": "qmc"}):
+        found = bqvi.integrate(model, budget=40, seed=0, **choices)
+        assert "plausible_lower" not in found.checkpoint.settings
 
 
 def test_a_wrong_gradient_ends_a_run_that_began_with_a_search():
