@@ -87,6 +87,18 @@ class Memory:
     def __len__(self) -> int:
         return len(self.points)
 
+    def earliest(self, count: int) -> Memory:
+        """The memory of the ``count`` evaluations that were made first, without the process."""
+        part = slice(count)
+        return replace(
+            self,
+            points=self.points[part],
+            values=self.values[part],
+            gradients=self.gradients[part],
+            noise=self.noise[part],
+            by_products=self.by_products[part],
+        ).without_process()
+
     def joined(self, found: Evaluations) -> Memory:
         """Return the memory with the evaluations of a round.
 

@@ -21,7 +21,9 @@ draws. The standard deviation is the root of the sum of the squares of
     the shrinkage, E_P[(1 - t) min(|m - c|, sqrt v)]
     the mass at the edge of what is feasible, E_P[1 - p]
     a share of the correction, ln Z - ELBO: the draws show only a part of the mass that q lacks in its
-    tails, a smaller part the heavier the weights' tail.
+    tails, a smaller part the heavier the weights' tail
+    what the latest fifth of the evaluations changed in ln Z under the same q: while q still moves, the
+    process is sure of where it has none.
 
 Where q misses mass, the log joint falls more slowly than ln q beyond the evaluations, and the process lies
 below it there: on such posteriors errors are mostly negative, by a tenth to a third of the
@@ -34,7 +36,7 @@ evaluation and no draw of q is missed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logsumexp
@@ -81,6 +83,17 @@ def remembered_evidence(
     memory : m evaluations of the log joint, with its gradients where it has them
     seed : of the draws of q, which cost no evaluation
     """
+    found = _of_all(q, memory, seed)
+    if found is None:
+        return None
+    earlier = _of_all(q, memory.earliest(int(EVIDENCE.earlier * len(memory))), seed)
+    if earlier is None or not np.isfinite(earlier.value):
+        return found
+    return replace(found, sd=float(np.hypot(found.sd, found.value - earlier.value)))
+
+
+def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> EvidenceEstimate | None:
+    """The same without what the latest evaluations changed."""
     found = process_near(q, memory)
     if found is None:
         return None

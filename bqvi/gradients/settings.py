@@ -252,6 +252,11 @@ class EvidenceSettings:
     """The share beyond. Centred schools, where q lacks the funnel and k is .5 to 1, miss .7 to 1 nats where
     the correction is .3 to .5: with a share of .5 throughout 12 of 18 runs are outside of two standard
     deviations, with this 2."""
+    earlier: float = 0.8
+    """Share of the evaluations without whose successors the evidence is estimated again. On a model with a
+    simplex and correlations in the box of its prior, at 40, 60 and 100 evaluations, of 8 seeds each .75, .8
+    and .85 were looked at; medians of the sd stay .029 on a regression and go from .252 to .253 on eight
+    schools."""
 
     def share_at(self, shape: float) -> float:
         """The share of the correction that is standard deviation where the weights have this Pareto k."""

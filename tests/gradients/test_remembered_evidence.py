@@ -83,6 +83,25 @@ def test_the_evidence_of_a_logistic_regression_beside_a_grid(with_gradients):
     assert remembered_evidence(q, memory, seed=1) != found
 
 
+def test_what_the_latest_evaluations_changed_is_in_the_standard_deviation():
+    """The first 24 of 30 evaluations are of a Gaussian alone, the latest show a second mode of equal mass."""
+    apart, q = torch.tensor([4.0, 0.0], dtype=torch.float64), Gaussian(np.zeros(2), np.eye(2))
+
+    def two(theta):
+        parts = -0.5 * theta.square().sum(1), -0.5 * (theta - apart).square().sum(1)
+        return torch.logaddexp(*parts) - math.log(2.0 * math.pi)
+
+    points = around(q, 30, 2, 1.0)
+    points[24:] += apart.numpy()
+    memory = memory_of(two, points, True)
+    found = remembered_evidence(q, memory)
+    before = remembered_evidence(q, memory.earliest(24))
+    assert len(memory.earliest(24)) == 24
+    change = abs(found.value - before.value)
+    assert change > 0.05
+    assert found.sd >= change
+
+
 def test_no_mass_is_invented_where_nothing_was_evaluated():
     """Non-centred eight schools from few evaluations, where the mean of the process has errors of 100 nats.
 
