@@ -123,16 +123,13 @@ class Locating:
         )
         lower, upper = self._coordinates.to_user(np.stack(search.run()))
         spent = time.monotonic() - began
-        reached = self._begun(lower, upper, self._in_users_units(search.made), seconds=spent)
-        return self._counted(reached, search.made.n_evaluations)
+        return self._begun_with(search.made, lower, upper, spent)
 
     def handed_over(self, state: Searching) -> Any:
         """The first state of the door's own run in the first box: a run asked for points makes no search."""
-        box = self._coordinates.plausible_lower, self._coordinates.plausible_upper
-        if not len(state.evaluations):
-            return self._begun(*box)
-        first = self._begun(*box, self._in_users_units(state.evaluations))
-        return self._counted(first, state.evaluations.n_evaluations)
+        coordinates = self._coordinates
+        lower, upper = coordinates.plausible_lower, coordinates.plausible_upper
+        return self._begun_with(state.evaluations, lower, upper, 0.0)
 
     @property
     def caller(self) -> Caller:
@@ -195,9 +192,12 @@ class Locating:
         self.second.ledger = self.ledger
         return run.state
 
-    def _counted(self, state: Any, count: int) -> Any:
-        """The first state of the door's own run, where it took some of ``count`` evaluations: all count."""
-        missing = count - self.second.checkpoint(state).n_evaluations
+    def _begun_with(self, made: Evaluations, lower: np.ndarray, upper: np.ndarray, seconds: float) -> Any:
+        """The first state of the door's own run, in which all evaluations count, even those not taken."""
+        if not len(made):
+            return self._begun(lower, upper, seconds=seconds)
+        state = self._begun(lower, upper, self._in_users_units(made), seconds=seconds)
+        missing = made.n_evaluations - self.second.checkpoint(state).n_evaluations
         if not missing:
             return state
         none = replace(Evaluations.none(self._caller.dimension), n_evaluations=missing)

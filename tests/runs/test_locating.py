@@ -1,5 +1,7 @@
 """Runs that begin with the search of a plausible box: closed-form boxes, counted calls, resumed searches."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -183,6 +185,13 @@ def test_quadrature_of_a_model_without_a_box_begins_with_the_search_of_one(gradi
     longer = bqvi.integrate(model, budget=95, seed=0, resume=tmp_path / "run.npz")
     assert longer.n_evaluations == len(calls) == 95
     assert abs(longer.log_mean - evidence) < min(3.0 * longer.log_sd, 0.3)
+
+
+def test_a_budget_without_room_for_a_search_is_spent_in_the_first_box():
+    model, _, calls = counted_regression()
+    for door in (bqvi.integrate, partial(bqvi.fit, method="bq")):
+        calls.clear()
+        assert door(model, budget=12, seed=0).n_evaluations == len(calls) <= 12
 
 
 def test_quadrature_whose_measure_or_draws_were_chosen_searches_nothing():
