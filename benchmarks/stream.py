@@ -22,7 +22,7 @@ import scipy.sparse
 from benchmarks.paired import Line
 from benchmarks.peak import peak
 
-DOCUMENTS, TOPICS, WORDS, LENGTH, BATCH, PART = 20_000, 20, 2000, 100, 250, 10_000
+DOCUMENTS, TOPICS, WORDS, LENGTH, PART = 20_000, 20, 2000, 100, 10_000
 METHODS = ("sngd", "memoised", "cavi")
 
 
@@ -91,9 +91,9 @@ def _measure(folder: Path, method: str) -> dict[str, Any]:
     counts = _read(folder)
     model = LatentDirichletAllocation(TOPICS, WORDS)
     n = counts.shape[0]
-    batches = -(-n // BATCH)
     if method == "sngd":
-        fit = bqvi.fit(model, counts, method, minibatch=BATCH, steps=2 * batches, record=[0])
+        batch = min(250, max(50, n // 400))  # two passes over few documents have few steps
+        fit = bqvi.fit(model, counts, method, minibatch=batch, steps=2 * -(-n // batch), record=[0])
     elif method == "memoised":
         memoised = Memoised(max(100, n // 200), shuffle=False, stochastic_passes=1)
         fit = bqvi.fit(model, counts, memoised, steps=2 * memoised.batches(n), record=[0])

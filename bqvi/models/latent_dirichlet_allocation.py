@@ -36,11 +36,16 @@ from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows, take
 from bqvi.models.document_step import DocumentSums, document_step
 from bqvi.models.documents import check_counts, log_multinomial_coefficients, split_words, word_totals
-from bqvi.models.starts import MOST_ROWS, sample_rows, starting_centres
+from bqvi.models.starts import MOST_ROWS, cluster_means, sample_rows, starting_centres
 from gp.arrays import Array
 
 START_ENTRIES = 1 << 22
 """Numbers of the table of documents that a start looks at: 32 MiB, of which there are a few copies."""
+LLOYD_STEPS = 4
+"""Of the clusters of documents at which topics start, beyond the first. Chosen on 20,000 simulated documents
+(20 topics, seeds 0 to 11): two passes of SVI with mini-batches of 50 end .26 to .81 % below batch, with
+clusters of frequencies and not of their roots .26 to 1.78 %; with one Lloyd step and mini-batches of 100 it
+was .20 to 1.84 %, as two topics often began as one. Seeds 20 to 29: .33 to 1.34 %, 8 of 10 below 1 %."""
 _LEARNT = ("symmetric", "asymmetric")
 
 
@@ -114,7 +119,7 @@ class LatentDirichletAllocation:
     def initial(
         self, data: Data, how: str, rng: np.random.Generator, weights: np.ndarray | None = None
     ) -> Product:
-        """q's topics at noise ('random'), or leaning towards the words of K documents ('k-means++').
+        """q's topics at noise ('random'), or leaning towards the words of K clusters ('k-means++').
 
         That is ``how``; ``rng`` makes the noise. Document n of ``data`` counts ``weights`` (N,), default 1.
         """
@@ -132,10 +137,21 @@ class LatentDirichletAllocation:
             smoothed = sampled + 10.0 * overall / overall.sum()
             frequencies = smoothed / smoothed.sum(1, keepdims=True)
             own = None if weights is None else weights[chosen]
-            centres = starting_centres(frequencies, self.n_topics, how, rng, own)
+            centres = self._clusters(frequencies, how, rng, own)
             lean = 0.5 * noise * (centres + overall / overall.sum())
         topics = Dirichlet(self.word_concentration + words * lean + 1e-3 * noise)
         return self._with_learnt(topics, float(part.sum()), float(self.n_topics))
+
+    def _clusters(
+        self, frequencies: np.ndarray, how: str, rng: np.random.Generator, weights: np.ndarray | None
+    ) -> np.ndarray:
+        """Mean ``frequencies`` (n, V) of K clusters of documents, (K, V), by square roots (Hellinger)."""
+        roots = np.sqrt(frequencies)
+        centres = starting_centres(roots, self.n_topics, how, rng, weights)
+        for _ in range(LLOYD_STEPS):
+            centres = cluster_means(roots, roots, centres, weights, centres)
+        every = np.broadcast_to(frequencies.mean(axis=0), centres.shape)
+        return cluster_means(frequencies, roots, centres, weights, every)
 
     def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
         """Proportions of topics of ``rows`` (S, V), and their statistics."""

@@ -37,18 +37,29 @@ def starting_centres(
     if how == "random":
         shares = None if weights is None else weights / weights.sum()
         return points[rng.choice(n, n_components, replace=False, p=shares)]
-    return _lloyd_step(points, _spread(points, n_components, rng, weights), weights)
+    spread = _spread(points, n_components, rng, weights)
+    return cluster_means(points, points, spread, weights, spread)
 
 
-def _lloyd_step(points: np.ndarray, centres: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Each centre at the mean of the points nearest to it; an empty one stays."""
+def cluster_means(
+    values: np.ndarray, points: np.ndarray, centres: np.ndarray, weights: np.ndarray | None, empty: np.ndarray
+) -> np.ndarray:
+    """(K, V) means of the rows of ``values`` (N, V) whose points are nearest to each of the ``centres``.
+
+    Parameters
+    ----------
+    points : (N, D)
+    centres : (K, D)
+    weights : (N,), positive; None for ones
+    empty : (K, V), what a centre has that is nearest to no point
+    """
     nearest = scipy.spatial.distance.cdist(points, centres, "sqeuclidean").argmin(1)
     member = (nearest[:, None] == np.arange(len(centres))).astype(float)
     if weights is not None:
         member *= weights[:, None]
     counts = member.sum(0)[:, None]
     return np.asarray(
-        np.where(counts > 0.0, (member.T @ points) / np.where(counts > 0.0, counts, 1.0), centres)
+        np.where(counts > 0.0, (member.T @ values) / np.where(counts > 0.0, counts, 1.0), empty)
     )
 
 
