@@ -24,11 +24,13 @@ def starting_centres(
     how: str,
     rng: np.random.Generator,
     weights: np.ndarray | None = None,
+    unit: bool = False,
 ) -> np.ndarray:
     """(K, D) centres among ``points`` (N, D); with fewer than K points each is one, and some repeat.
 
     'k-means++' (Arthur and Vassilvitskii 2007, and one Lloyd step) or 'random' rows. A row of ``weights``
-    (N,), positive, is drawn as often as so many copies of it.
+    (N,), positive, is drawn as often as so many copies of it. ``unit`` : whether points have length 1, which
+    matrix products are enough for.
     """
     require_one_of("start", how, STARTS)
     n = len(points)
@@ -37,12 +39,17 @@ def starting_centres(
     if how == "random":
         shares = None if weights is None else weights / weights.sum()
         return points[rng.choice(n, n_components, replace=False, p=shares)]
-    spread = _spread(points, n_components, rng, weights)
-    return cluster_means(points, points, spread, weights, spread)
+    spread = _spread(points, n_components, rng, weights, unit)
+    return cluster_means(points, points, spread, weights, spread, unit)
 
 
 def cluster_means(
-    values: np.ndarray, points: np.ndarray, centres: np.ndarray, weights: np.ndarray | None, empty: np.ndarray
+    values: np.ndarray,
+    points: np.ndarray,
+    centres: np.ndarray,
+    weights: np.ndarray | None,
+    empty: np.ndarray,
+    unit: bool = False,
 ) -> np.ndarray:
     """(K, V) means of the rows of ``values`` (N, V) whose points are nearest to each of the ``centres``.
 
@@ -52,8 +59,9 @@ def cluster_means(
     centres : (K, D)
     weights : (N,), positive; None for ones
     empty : (K, V), what a centre has that is nearest to no point
+    unit : whether points have length 1
     """
-    nearest = scipy.spatial.distance.cdist(points, centres, "sqeuclidean").argmin(1)
+    nearest = _squared_gaps(points, centres, unit).argmin(0)
     member = (nearest[:, None] == np.arange(len(centres))).astype(float)
     if weights is not None:
         member *= weights[:, None]
@@ -63,8 +71,14 @@ def cluster_means(
     )
 
 
+def scatter(points: np.ndarray, centres: np.ndarray, weights: np.ndarray | None, unit: bool) -> float:
+    """The sum of the squared distances of ``points`` to their nearest centres, with ``weights`` (N,)."""
+    nearest = _squared_gaps(points, centres, unit).min(axis=0)
+    return float(nearest.sum() if weights is None else nearest @ weights)
+
+
 def _spread(
-    points: np.ndarray, n_components: int, rng: np.random.Generator, weights: np.ndarray | None
+    points: np.ndarray, n_components: int, rng: np.random.Generator, weights: np.ndarray | None, unit: bool
 ) -> np.ndarray:
     """Rows drawn in turn with probabilities proportional to the squared distance to the nearest so far.
 
@@ -73,21 +87,24 @@ def _spread(
     """
     shares = None if weights is None else weights / weights.sum()
     chosen = [int(rng.integers(len(points)) if shares is None else rng.choice(len(points), p=shares))]
-    nearest = _squared_gaps(points, points[chosen])[0]
+    nearest = _squared_gaps(points, points[chosen], unit)[0]
     for _ in range(n_components - 1):
         odds = nearest if weights is None else nearest * weights
         total = odds.sum()
         # if every row is already a centre (repeated rows), a row is drawn uniformly
         drawn = rng.choice(len(points), CANDIDATES, p=odds / total if total > 0.0 else None)
-        gaps = np.minimum(nearest, _squared_gaps(points, points[drawn]))
+        gaps = np.minimum(nearest, _squared_gaps(points, points[drawn], unit))
         best = int((gaps.sum(1) if weights is None else gaps @ weights).argmin())
         chosen.append(int(drawn[best]))
         nearest = gaps[best]
     return points[chosen]
 
 
-def _squared_gaps(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """(C, N) squared distances."""
+def _squared_gaps(points: np.ndarray, centres: np.ndarray, unit: bool) -> np.ndarray:
+    """(C, N) squared distances; those of points of length 1 by a product, 0 where they are rounding."""
+    if unit:
+        gaps = (1.0 + (centres * centres).sum(axis=1))[:, None] - 2.0 * (centres @ points.T)
+        return np.asarray(np.where(gaps > 1e-12, gaps, 0.0))
     return np.asarray(scipy.spatial.distance.cdist(centres, points, "sqeuclidean"))
 
 
