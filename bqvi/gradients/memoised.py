@@ -143,6 +143,11 @@ class Memoised:
                 f"method is 'memoised', but this {type(model).__name__} has parameters for each datum, whose "
                 "statistics are no sum over batches; use 'cavi'"
             )
+        if getattr(model, "points_only", False):
+            raise ValueError(
+                f"method is 'memoised', but the maximisation step of this {type(model).__name__} is one of "
+                "gradient ascent, for which batches have no statistics to keep; use 'cavi' or 'sngd'"
+            )
         if self.moves is not None:
             require_movable(model, q)
         size = sum(int(np.size(eta)) for eta in q.natural)

@@ -229,6 +229,12 @@ def test_network_experts_climb_their_likelihood(flat):
     assert np.isfinite(stream.elbo)
 
 
+def test_network_experts_have_no_statistics_to_keep():
+    """The run settled after six steps at a bound of -1269 where coordinate ascent reaches 15."""
+    with pytest.raises(ValueError, match="one of gradient ascent"):
+        bqvi.fit(MixtureOfExperts(2, 2, NetworkExperts(CURVE)), BENT, "memoised", family="point")
+
+
 def test_network_experts_that_cannot_be_are_named():
     with pytest.raises(ValueError, match="point estimates only"):
         bqvi.fit(MixtureOfExperts(2, 2, NetworkExperts(LINE)), LINEAR)
