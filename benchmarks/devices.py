@@ -10,6 +10,7 @@ speed: what has to hold is that the device finds the CPU's values.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -107,7 +108,7 @@ def _line(what: str, work: Mapping[str, Callable[[], float]], tolerance: float) 
     """Median seconds of each device, and whether their first values agree."""
     values = [call() for call in work.values()]
     off = max(abs(value - values[0]) for value in values) / abs(values[0])
-    timed = paired(work)
+    timed = paired(work, now=time.perf_counter)
     told = ", ".join(f"{name} {1e3 * timed.median(name):.3g} ms" for name in work)
     for name in list(work)[1:]:
         told += f", {timed.ratio(HOST, name):.3g} times as fast"

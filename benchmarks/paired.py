@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
+from benchmarks.setting import clock
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,12 @@ class Paired:
         return float(np.median(self.seconds[slow] / self.seconds[fast]))
 
 
-def paired(candidates: Mapping[str, Callable[[], object]], rounds: int = 7, calls: int = 1) -> Paired:
+def paired(
+    candidates: Mapping[str, Callable[[], object]],
+    rounds: int = 7,
+    calls: int = 1,
+    now: Callable[[], float] = clock,
+) -> Paired:
     """Time each candidate in each round, after one call that is not counted.
 
     Parameters
@@ -33,16 +39,17 @@ def paired(candidates: Mapping[str, Callable[[], object]], rounds: int = 7, call
     candidates : name -> what to time
     rounds : turns each candidate takes
     calls : calls timed together in a turn; seconds are per call
+    now : the clock; a device's work takes no time of the processor, so that it needs that of the wall
     """
     for candidate in candidates.values():
         candidate()
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, candidate in candidates.items():
-            began = time.perf_counter()
+            began = now()
             for _ in range(calls):
                 candidate()
-            seconds[name].append((time.perf_counter() - began) / calls)
+            seconds[name].append((now() - began) / calls)
     return Paired({name: np.array(values) for name, values in seconds.items()})
 
 
