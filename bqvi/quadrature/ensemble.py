@@ -134,10 +134,11 @@ class Ensemble:
 def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[MeasureChart, Family]]:
     """Charts x families that a standardised measure has embeddings for, the turned axes left out.
 
-    Under a Gaussian rough functions are on the cube alone. With such a candidate on the axes too, a run to
-    60 nodes takes 1.3 times as long, and errors are 1.07 times as large (1.03 to 1.12, one standard error) on
-    29 integrands of `experiments.problems.unseen_integrands` (seeds 700 and 701), 1.00 (.98 to 1.01) on 23 of
-    `experiments.problems.integrands` (seeds 703 and 704).
+    Under a Gaussian rough functions are on the cube alone. With such a candidate on the axes too, errors at
+    60 nodes are 1.07 times as large (1.03 to 1.12, one standard error) on 29 integrands of
+    `experiments.problems.unseen_integrands` (seeds 700 and 701), 1.00 (.98 to 1.01) on 23 of
+    `experiments.problems.integrands` (seeds 703 and 704) and 1.01 (.98 to 1.04) on the first with seed 705,
+    where a run takes 1.1 times as long.
 
     Parameters
     ----------
