@@ -66,7 +66,9 @@ REPEATS, QUICK_REPEATS = 200, 4
 SIZE, LATENT, HIDDEN = 20, 10, 64
 TOLERATED = 0.1
 """Of a logarithm: a ratio that is on average lower by less than this has not fallen. Set after the changes of
-twenty seeds had been seen."""
+twenty seeds had been seen. On other seeds (20 to 44 and 60 to 69) the ratio in networks that as many draws
+have trained changes by 0.098 ± 0.087 from L = 1 to 50. In networks trained by five draws it changes by
+-0.076 ± 0.058 from L = 1 to 100 (seeds 0 to 43): it falls."""
 RATE, CLOSE = 0.5, 0.1
 """Power of L of the ratio for large L, and how far from it counts as that rate."""
 
