@@ -330,6 +330,14 @@ def test_degenerate_data_neither_crash_nor_go_nan(shape, name, family):
     assert np.isfinite(found.problem.model.responsibilities(found.q, DEGENERATE[name])).all()
 
 
+def test_a_weight_of_zero_is_no_warning():
+    """More components than rows, a point estimate: the surplus have no weight, and the bound rises."""
+    x = np.random.default_rng(0).standard_normal((3, 2))
+    fit = bqvi.fit(GaussianMixture(5, "full", concentration=1.0), x, family="point")
+    assert fit.q["weights"].mean.min() == 0.0
+    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+
+
 def test_a_tied_covariance_of_two_distinct_rows_is_told_to_have_collapsed():
     """Coordinate ascent has no step size that could be lowered."""
     x = np.repeat([[0.0, 0.0], [1.0, 1.0]], 10, axis=0)
