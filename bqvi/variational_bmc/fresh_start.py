@@ -39,8 +39,9 @@ def lost(state: State) -> bool:
 
 
 def _covered(state: State) -> bool:
-    """Whether the posterior hardly moves, and most draws of q carry weight."""
-    return settled(state) and state.rows[-1].effective > FRESH_START.covered
+    """Whether the posterior hardly moves, and most draws of q carried weight lately."""
+    shares = [row.effective for row in state.rows[-FRESH_START.following :]]
+    return settled(state) and max(shares) > FRESH_START.covered
 
 
 def begun_anew(state: State, points: np.ndarray) -> State:

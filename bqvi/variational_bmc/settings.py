@@ -236,14 +236,19 @@ class GradientScalingSettings:
     """Of it: with 1e-8, and 24 rates, slopes of the schools were off by 3e-4, with this by 6e-6."""
     spare: int = 2
     """Points beyond 2 D, at least."""
+    range: float = 2.0
+    """Logarithm by which the scales of each coordinate grow over the points, at least. It was 4.7 to 12 on
+    the first climbs on funnels and schools (boxes 23000 to 23005 of `experiments.vbmc.hard`)."""
     floor: float = 1e-3
     """Of the mean squared residual."""
     beside: float = 0.25
     """The gain of a coordinate, as a share of the largest by the same leading coordinate, to be scaled at
     first."""
-    each: float = 1.5
-    """Nats of misfit by which the map is better than none, for each coordinate that is scaled. It was 2.3 to
-    3.4 on the funnels and schools, on the other posteriors at most .84."""
+    each: float = 2.5
+    """Nats of misfit by which the map is better than none, for each coordinate that is scaled. It was 3.0 to
+    3.8 on the first climbs on funnels and schools in boxes 23000 to 23005 (2.5 in one case). Where several
+    modes have points, gradients become affine by a step between them: it was 1.6 to 2.5 on three Gaussians in
+    D = 4 and 6, layouts 0 to 19 and 23000 to 23005; on other posteriors .84 at most."""
     at_first: float = 0.3
     """The same, of the first set of coordinates, for others to be tried: .6 to 3 on funnels and schools."""
     better: float = 0.1
@@ -636,8 +641,8 @@ class ExplorationSettings:
 
     Attributes
     ----------
-    least, each : explored points are ``least + each D`` where one mode is known, and twice as many where
-        several are. Over 427 layouts of three Gaussians in D = 4, none of 16 points showed a mode that was
+    least, each, several : explored points are ``least + each D`` where one mode is known, and ``several``
+        times as many where several are. Over 427 layouts of three Gaussians in D = 4, none of 16 points showed a mode that was
         left out in 5 %, none of 32 in 1.4 %, about as often as the rule of succession has it.
     share, margin : a value is explained where it exceeds the known modes' density by less than this share of
         its depth and these nats. With a share of .3 a narrow mode beside a wide one was missed.
@@ -658,6 +663,7 @@ class ExplorationSettings:
 
     least: int = 8
     each: int = 2
+    several: int = 4
     share: float = 0.1
     margin: float = 3.0
     cosine: float = 0.9
@@ -671,7 +677,7 @@ class ExplorationSettings:
 
     def count(self, dimension: int, modes: int = 1) -> int:
         """Return how many points are explored where so many modes are known."""
-        return (self.least + self.each * dimension) * (1 if modes == 1 else 2)
+        return (self.least + self.each * dimension) * (1 if modes == 1 else self.several)
 
 
 @dataclass(frozen=True)
@@ -717,14 +723,15 @@ class FreshStartSettings:
     """Nats by which they have to be off, by the median of the latest. With three Gaussians in D = 4, layout
     300, the error was 17 of predictions that missed by hundredths: nearly exact ones do no harm."""
     covered: float = 0.5
-    """Effective share of the draws above which no run is lost that has settled (`state.settled`): predictions
-    may be bad where there is no mass. With three Gaussians in D = 6, layout 9500, and on tilted 20, box 9503,
-    the mean squared error was above 12 when the log evidence was right to .1; from values alone the log
-    evidence was off by .1 to .5 in the end."""
+    """Effective share of the draws, in one of the latest records, above which no run is lost that has settled
+    (`state.settled`): predictions may be bad where there is no mass. With three Gaussians in D = 6, layout
+    9500, and on tilted 20, box 9503, the mean squared error was above 12 when the log evidence was right to
+    .1; from values alone the log evidence was off by .1 to .5 in the end. By the last record alone, tilted
+    20, box 23002, began anew at a share of .43 after .63 to .68, and was .28 off in the end."""
     hardly: float = 0.02
     """Effective share of the draws below which hardly any carries weight."""
     following: int = 5
-    """Records in succession of which that is so in a run that is lost."""
+    """The latest records, in all of which that is so in a run that is lost."""
 
 
 @dataclass(frozen=True)

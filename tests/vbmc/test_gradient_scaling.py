@@ -75,6 +75,20 @@ def test_no_map_where_scales_do_not_depend_on_a_coordinate(problem):
         assert scaling_from_gradients(seen(problem, around(problem, seed, 40))) is None
 
 
+@pytest.mark.parametrize("layout", [5, 7, 14, 15])
+def test_no_map_that_is_a_step_between_modes(layout):
+    """Points around one of three Gaussians and some anywhere: no scale depends on a coordinate.
+
+    A step in a coordinate that tells the far points from the others makes gradients more affine.
+    """
+    problem = hard_posteriors.three_gaussians(4, layout)
+    one = np.random.default_rng([20261122, layout])
+    means, sds = one.uniform(-5.0, 5.0, (3, 4)), one.uniform(0.5, 1.0, (3, 4))
+    rng = np.random.default_rng(layout)
+    near, far = means[0] + 3.0 * sds[0] * rng.standard_normal((14, 4)), rng.uniform(-6.0, 6.0, (4, 4))
+    assert scaling_from_gradients(seen(problem, np.concatenate([near, far]))) is None
+
+
 def test_nothing_without_gradients_or_with_few_of_them():
     problem = hard_posteriors.funnel(5)
     made = seen(problem, around(problem, 0, 11))
