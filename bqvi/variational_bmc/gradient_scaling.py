@@ -65,6 +65,7 @@ class _Map:
     variances: np.ndarray
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # of maps that are then left out
 def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
     """The map by which gradients become affine; None without gradients, or where no map is clearly better."""
     if made.gradients is None:
@@ -236,6 +237,9 @@ def _misfit(scaling: Scaling | None, x: np.ndarray, gradients: np.ndarray) -> fl
 
 
 def _logs(losses: np.ndarray) -> np.ndarray:
-    """Half the logarithms of losses, with a floor, so that no exact fit outweighs all other coordinates."""
-    found: np.ndarray = 0.5 * np.log(np.minimum(losses, 2.0) + GRADIENT_SCALINGS.floor)
+    """Half the logarithms of losses, with a floor, so that no exact fit outweighs all other coordinates.
+
+    NaN, from a map that overflows, is the largest loss.
+    """
+    found: np.ndarray = 0.5 * np.log(np.fmin(losses, 2.0) + GRADIENT_SCALINGS.floor)
     return found
