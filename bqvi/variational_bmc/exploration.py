@@ -25,12 +25,14 @@ be expected to lead to further modes. The odds that the next point leads to an u
 
 For f = s = g = 0 this is Laplace's rule of succession. For large f it is the estimate of Good (1953), by
 which the unseen modes have the share f / n of all points. A point that leads nowhere is counted half as one
-of a known mode and half as one of an unseen mode. g is zero unless exploration ends because a climb has found
+of a known mode and half as one of an unseen mode. A mode that one climb leads to counts in f with the points
+for which that climb stands. g is zero unless exploration ends because a climb has found
 a mode; that mode is then one of the f.
 
 If an unseen mode has as much mass as the known ones with probability 1/2, and none otherwise, the log
-evidence is too low by log(2) / 2 times these odds on average (`left_open`). The evidence's standard deviation
-contains this.
+evidence is too low by log(2) / 2 times these odds on average. Where the odds are large, log(1 + odds) is
+less: it is the nats that are missing if points lead to modes in proportion to their mass. The smaller of the
+two (`left_open`) is in the evidence's standard deviation.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ import numpy as np
 from bqvi.calls import Evaluations
 from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb, rows_of
 from bqvi.variational_bmc.modes import Modes
-from bqvi.variational_bmc.settings import EXPLORATION
+from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Explored:
     unseen: float
 
 
-def left_open(count: float, once: int = 0, nowhere: float = 0.0, unknown: float = 0.0) -> float:
+def left_open(count: float, once: float = 0.0, nowhere: float = 0.0, unknown: float = 0.0) -> float:
     """Return the nats that unseen modes are expected to add to the log evidence.
 
     Parameters
@@ -68,7 +70,7 @@ def left_open(count: float, once: int = 0, nowhere: float = 0.0, unknown: float 
     nowhere : points that lead nowhere. unknown : points that lead to further modes not yet found.
     """
     odds = (once + 0.5 * nowhere + unknown + 1.0) / max(count + 2.0 - once, 1.0)
-    return 0.5 * float(np.log(2.0)) * odds
+    return min(0.5 * float(np.log(2.0)) * odds, float(np.log1p(odds)))
 
 
 UNEXPLORED = Explored(False, left_open(0))
@@ -81,21 +83,22 @@ def explore(
     sequence: np.ndarray,
     noise_sd: float = 0.0,
 ) -> Explored:
-    """Explore the plausible box, until a mode is found or the known ones explain all evaluations.
+    """Explore the plausible box, until a mode is found or few further ones are to be expected.
 
     Parameters
     ----------
     run : evaluates the log joint.
     modes : the known modes.
-    sequence : (M, D), points of the box in the order in which they are evaluated, M at least
-        `ExplorationSettings.count`.
+    sequence : (M, D), points of the box in the order in which they are evaluated. The first
+        `ExplorationSettings.count` of them are, and as many again, with further climbs, while unseen modes
+        are expected to add `ConvergenceSettings.unseen` nats or more.
     noise_sd : of values, nats.
     """
-    sequence = sequence[: EXPLORATION.count(sequence.shape[1], len(modes))]
+    each = asked = EXPLORATION.count(sequence.shape[1], len(modes))
     climbs: dict[int, ClimbResult] = {}
     most = EXPLORATION.in_vain + len(modes) - 1  # climbs to modes found earlier are repeated without calls
     while True:
-        rows = rows_of(run.made.points, sequence)
+        rows = rows_of(run.made.points, sequence[:asked])
         seen = rows[rows >= 0]
         unexplained = _unexplained(run, modes, seen, noise_sd)
         starts = [i for i in unexplained if i not in climbs]
@@ -106,11 +109,14 @@ def explore(
             ended = found or climbed.ended == "room"
             if not ended:
                 climbs[starts[0]] = climbed
-        elif len(seen) < len(sequence):
+        elif len(seen) < len(rows):
             missing = sequence[np.flatnonzero(rows < 0)[:4]]
             ended = not run.evaluate(missing)
         else:
-            return Explored(True, _unseen(run, modes, explained, list(climbs.values()), len(starts)))
+            unseen = _unseen(run, modes, explained, list(climbs.values()), len(starts))
+            if unseen < CONVERGENCE.unseen or asked >= len(sequence):
+                return Explored(True, unseen)
+            asked, most = asked + each, most + EXPLORATION.in_vain
         if ended:
             others = len(starts) - int(found)
             return Explored(False, _unseen(run, modes, explained, list(climbs.values()), others, int(found)))
@@ -135,14 +141,20 @@ def _unseen(
     """
     ends = [one.rows[-1] for one in climbs if one.ended == "within"]
     stuck = sum(_stuck(run.made, one) for one in climbs)
-    led = np.zeros(len(modes), int)
-    if rows := explained + ends:
-        nearest = modes.squares(run.made.points[rows]).argmin(1)
-        led = np.bincount(nearest, minlength=len(modes))
     each = others / max(len(ends) + stuck + found, 1)
+    by_explained, by_climbs = (_led(run, modes, rows) for rows in (explained, ends))
     count = len(explained) + len(ends) * (1.0 + each) + found
-    once = min(int((led < 2).sum()), len(rows))
+    # a mode to which one climb leads stands for as many as there are points for each climb
+    few = np.where(by_explained > 0, 1.0, 1.0 + each)[by_explained + by_climbs < 2].sum()
+    once = min(float(few), count - found)
     return left_open(count, once + found, stuck * (1.0 + each), found * each)
+
+
+def _led(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarray:
+    """How many of the rows are nearest to each mode, (R,)."""
+    if not rows:
+        return np.zeros(len(modes), int)
+    return np.bincount(modes.squares(run.made.points[rows]).argmin(1), minlength=len(modes))
 
 
 def _stuck(made: Evaluations, climbed: ClimbResult) -> bool:

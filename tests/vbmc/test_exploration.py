@@ -251,6 +251,20 @@ def test_values_that_do_not_follow_the_known_mode_are_climbed_from():
     assert found.unseen > 10.0 * left_open(EXPLORATION.count(2))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_climbs_that_lead_back_to_the_modes_they_had_found_do_not_end_a_search(seed):
+    """Nine equal basins, a climb from each point of which most lead where the climbs before led."""
+    run, known = Egg(EGGS, budget=2000, start=np.array([[-2.0, -2.0]])), [EGGS[0]]
+    points = 3.0 * (2.0 * qmc.Sobol(2, rng=np.random.default_rng(seed)).random(512) - 1.0)
+    for _ in range(40):
+        found = explore(run, modes_of(*((1.0 / len(known), mean, 0.01) for _, mean, _ in known)), points)
+        tops = [egg for egg in EGGS if np.abs(run.points - egg[1]).max(1).min() < 0.05 and egg not in known]
+        if found.complete:
+            break
+        known += tops
+    assert len(known) >= 8  # of five and six a search that counts such climbs for all points had enough
+
+
 def test_a_search_that_the_budget_ends_at_once_leaves_open_what_it_did():
     run = Run([FIRST], budget=1)
     assert explore(run, modes_of(FIRST), sequence(3)).unseen == left_open(0)
