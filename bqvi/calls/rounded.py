@@ -1,10 +1,10 @@
 """The log joint of a package's model to 34 binary digits, so that all packages give the same numbers.
 
-PyMC, NumPyro and Stan sum the same terms in different orders, and their last digits differ. A run that
-chooses where to evaluate next makes much of them: two runs of VBMC on the eight schools part after some forty
-evaluations. Values are rounded in units of 2^-34 of the power of two above them, or of 1 where that is more,
-gradients in those of their largest entry. At 34 binary digits the last digits of two packages are alike but
-in about one number of 100,000, and a log joint of -1e6 is still known to 6e-5 nats.
+PyMC, NumPyro and Stan sum the same terms in different orders, and their last digits differ. Where to evaluate
+next is chosen by comparisons, which amplify such differences: two runs of VBMC on the eight schools end at
+different evaluations. Values are rounded in units of 2^-34 of the power of two above them, or of 1 where that
+is more, gradients in those of their largest entry. At 34 binary digits the numbers of two packages are equal
+but for about one in 100,000, and a log joint of -1e6 is still known to 6e-5 nats.
 """
 
 from __future__ import annotations
