@@ -94,7 +94,7 @@ def explore(
         are expected to add `ConvergenceSettings.unseen` nats or more.
     noise_sd : of values, nats.
     """
-    each = asked = EXPLORATION.count(sequence.shape[1], len(modes))
+    each = asked = min(EXPLORATION.count(sequence.shape[1], len(modes)), len(sequence))
     climbs: dict[int, ClimbResult] = {}
     most = EXPLORATION.in_vain + len(modes) - 1  # climbs to modes found earlier are repeated without calls
     while True:

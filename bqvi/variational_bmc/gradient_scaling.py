@@ -139,7 +139,7 @@ def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) 
     if least > none - GRADIENT_SCALINGS.at_first * len(scaled):
         return None
     others = np.setdiff1d(np.arange(x.shape[1]), k)
-    while True:
+    for _ in others:
         sets = [one for one in (np.setxor1d(scaled, j) for j in others) if len(one)]
         found = [_map(x, gradients, k, one) for one in sets]
         i = int(np.argmin([misfit for _, misfit in found])) if found else -1

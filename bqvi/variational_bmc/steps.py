@@ -19,7 +19,7 @@ from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.laplace import ascended
 from bqvi.variational_bmc.next_points import next_points
-from bqvi.variational_bmc.settings import NODES, TRUST
+from bqvi.variational_bmc.settings import NODES, PREDICTIONS, TRUST
 from bqvi.variational_bmc.state import (
     Estimate,
     Row,
@@ -138,7 +138,8 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     if not settled(before):
         sd = float(np.hypot(sd, found.claimed_above(estimate.surrogate.data.top)))
     beyond = estimate.pool.left_open(found.log_evidence, estimate.surrogate.data.top)
-    sd = float(np.hypot(sd, beyond))
+    divergence = _divergence(before, state)
+    sd = float(np.hypot(sd, np.hypot(beyond, _untested(before, found.log_evidence + volume, divergence))))
     wrong = 0.0 if observation_noise(state, estimate) > 0.0 else misplaced(state)
     beside = float(np.hypot(state.explored.unseen, np.nan_to_num(wrong)))
     return Row(
@@ -151,7 +152,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         effective=found.effective / len(found.u),
         shape=found.shape,
         components=estimate.q.count,
-        divergence=_divergence(before, state),
+        divergence=divergence,
         prediction_error=prediction_error(state),
         divergence_floor=0.5 * (before.floor + state.floor),
         explored=state.explored.complete,
@@ -161,6 +162,18 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         beyond=beyond,
         missed=missed(state),
     )
+
+
+def _untested(before: State, log_evidence: float, divergence: float) -> float:
+    """Nats by which an estimate may be off because no prediction of its surrogate has been tested.
+
+    Of a posterior that has moved, the change of the log evidence since the last record.
+    """
+    if not before.rows:
+        return PREDICTIONS.untested
+    if divergence < PREDICTIONS.unsettled:
+        return 0.0
+    return abs(log_evidence - before.rows[-1].log_evidence)
 
 
 def _divergence(before: State, state: State) -> float:

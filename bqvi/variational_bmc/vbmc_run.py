@@ -254,7 +254,8 @@ class VBMCRun:
         dimension, volume = self.target.dimension, fitted.frame.log_volume
         modes = Modes.of(estimate.surrogate, estimate.q, fitted.frame, estimate.found.log_evidence + volume)
         run = _Exploring(self, state, before)
-        sequence = design(dimension, EXPLORATION.most(dimension, len(modes)), self.seed)
+        most = EXPLORATION.most(dimension, len(modes), self.limits.budget - before.n_evaluations)
+        sequence = design(dimension, most, self.seed)
         found = explore(run, modes, sequence, math.sqrt(observation_noise(before, estimate)))
         return replace(run.reached, explored=found)
 

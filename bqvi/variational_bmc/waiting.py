@@ -108,7 +108,8 @@ def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
     """The state with the points that exploration proposes; ``explored`` where it proposes none."""
     dimension, frame = run.target.dimension, state.frame
     modes = Modes.of(estimate.surrogate, estimate.q, frame, estimate.found.log_evidence + frame.log_volume)
-    sequence = design(dimension, EXPLORATION.most(dimension, len(modes)), run.seed)
+    most = EXPLORATION.most(dimension, len(modes), run.limits.budget - state.n_evaluations)
+    sequence = design(dimension, most, run.seed)
     try:
         found = explore(
             Asking(state.evaluations), modes, sequence, math.sqrt(observation_noise(state, estimate))

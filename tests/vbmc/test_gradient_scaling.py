@@ -1,5 +1,7 @@
 """Scales that depend on a coordinate, from gradients: against models whose conditional scales are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -87,6 +89,14 @@ def test_no_map_that_is_a_step_between_modes(layout):
     rng = np.random.default_rng(layout)
     near, far = means[0] + 3.0 * sds[0] * rng.standard_normal((14, 4)), rng.uniform(-6.0, 6.0, (4, 4))
     assert scaling_from_gradients(seen(problem, np.concatenate([near, far]))) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_gradients_that_overflow_give_no_map_and_no_warning():
+    problem = hard_posteriors.funnel(5)
+    made = seen(problem, around(problem, 0, 20))
+    for size in (1e160, 1e300):
+        assert scaling_from_gradients(replace(made, gradients=size * made.gradients)) is None
 
 
 def test_nothing_without_gradients_or_with_few_of_them():
