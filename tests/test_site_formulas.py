@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("sphinx", reason="needs the extra docs")
+for package in ("sphinx", "docutils"):
+    pytest.importorskip(package, reason="needs the extra docs")
 DOCS = Path(__file__).parents[1] / "docs"
 
 

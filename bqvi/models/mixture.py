@@ -199,7 +199,7 @@ class _RowBlock:
     def __init__(self, affine: AffineLogJoint, dtype: np.dtype, dimension: int, n: int) -> None:
         n_components, width = affine.slope.shape
         # the offset is the weight of a column of ones, whose sums are N_k; a product warns of minus infinity
-        offset = np.maximum(affine.offset, -1e30)
+        offset = np.where(np.isneginf(affine.offset), -0.1 * np.finfo(dtype).max, affine.offset)
         self.slope = np.column_stack([affine.slope, offset]).astype(dtype, copy=False)
         self.shift = None if affine.shift is None else affine.shift.astype(dtype, copy=False)[:, None]
         self.lift = affine.lift
