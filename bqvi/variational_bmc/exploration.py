@@ -13,7 +13,8 @@ would otherwise have converged therefore explores first:
    the climb enters a known mode or gains no more.
 
 A climb that ends elsewhere has found a mode. With its evaluations q gets components there, and the run goes
-on.
+on. Where no mode is found, exploration ends once few further modes are to be expected; until then it goes on
+with more points and climbs (`ExplorationSettings.most`).
 
 Every other point is counted by where it leads. A point that is explained leads to the nearest known mode. A
 point whose climb enters a known mode leads there. A point from which a climb hardly rises leads nowhere.
@@ -25,9 +26,9 @@ be expected to lead to further modes. The odds that the next point leads to an u
 
 For f = s = g = 0 this is Laplace's rule of succession. For large f it is the estimate of Good (1953), by
 which the unseen modes have the share f / n of all points. A point that leads nowhere is counted half as one
-of a known mode and half as one of an unseen mode. A mode that one climb leads to counts in f with the points
-for which that climb stands. g is zero unless exploration ends because a climb has found
-a mode; that mode is then one of the f.
+of a known mode and half as one of an unseen mode. A mode that is reached by a single climb counts in f as
+often as there are points for each climb. g is zero unless exploration ends because a climb has found a mode;
+that mode is then one of the f.
 
 If an unseen mode has as much mass as the known ones with probability 1/2, and none otherwise, the log
 evidence is too low by log(2) / 2 times these odds on average. Where the odds are large, log(1 + odds) is
