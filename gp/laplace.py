@@ -12,10 +12,11 @@ The mode itself is found by `gp.search`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["curvature", "root", "spectrum"]
+__all__ = ["Bowl", "curvature", "root", "spectrum"]
 
 
 def curvature(gradients: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float) -> np.ndarray:
@@ -45,3 +46,36 @@ def root(curvature: np.ndarray, least: float) -> np.ndarray:
     values, vectors = spectrum(curvature, least)
     found: np.ndarray = vectors / np.sqrt(values)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Bowl:
+    """The Gaussian N(mode, H^-1), by the eigenvalues and eigenvectors of H; nothing is factorised again.
+
+    Attributes
+    ----------
+    curvatures : (P,), > 0. axes : (P, P), a column each.
+    """
+
+    curvatures: np.ndarray
+    axes: np.ndarray
+
+    @classmethod
+    def of(cls, curvature: np.ndarray, flat: float, instead: float) -> tuple[Bowl, bool]:
+        """From a curvature (P, P), and whether it exceeds ``flat`` >= 0 everywhere; elsewhere ``instead``."""
+        values, axes = np.linalg.eigh(0.5 * (curvature + curvature.T))
+        return cls(np.where(values > flat, values, instead), axes), bool(values.min() > flat)
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """H^-1, (P, P)."""
+        return np.asarray((self.axes / self.curvatures) @ self.axes.T)
+
+    @property
+    def log_volume(self) -> float:
+        """Half the logarithm of the determinant of 2 pi H^-1: that of the integral of exp(-depth)."""
+        return 0.5 * float(np.log(2.0 * np.pi / self.curvatures).sum())
+
+    def depths(self, gaps: np.ndarray) -> np.ndarray:
+        """g^T H g / 2 of ``gaps`` g (m, P) to the mode, (m,)."""
+        return np.asarray(0.5 * np.square(gaps @ self.axes) @ self.curvatures)

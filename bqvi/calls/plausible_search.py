@@ -25,6 +25,7 @@ import numpy as np
 from bqvi.calls.climb import Ends, climb, rows_of
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
+from gp.laplace import Bowl
 from gp.low_discrepancy import scrambled_sobol
 
 
@@ -56,7 +57,7 @@ class PlausibleBoxSearch:
         self.made, self._evaluate, self._start, self._seed = made, evaluate, start, seed
         self._settings = settings
         self._wide = wide
-        self._covariance = np.eye(len(start)) / settings.reach**2
+        self._bowl = Bowl(np.full(len(start), settings.reach**2), np.eye(len(start)))
         self._modes: list[int] = []
         self._curved = False
         self._design = np.zeros(0, int)
@@ -74,7 +75,7 @@ class PlausibleBoxSearch:
         if not len(good):
             return (low, high) if self._wide is None else (self._wide[0], self._wide[1])
         modes = self._modes or [int(good[np.argmax(self.made.values[good])])]
-        half = self._settings.reach * np.sqrt(np.diag(self._covariance))
+        half = self._settings.reach * np.sqrt(np.diag(self._bowl.covariance))
         centres = self.made.points[modes]
         lower, upper = (centres - half).min(0), (centres + half).max(0)
         if not self._curved:
@@ -100,7 +101,7 @@ class PlausibleBoxSearch:
     def _search(self) -> None:
         self._look_around()
         self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
-        self._covariance, self._curved = self._laplace(self._modes[0])
+        self._bowl, self._curved = self._laplace(self._modes[0])
         self._newton()
         for _ in range(self._settings.climbs):
             row = self._unexplained()
@@ -138,14 +139,11 @@ class PlausibleBoxSearch:
         rows = climb(self, self.made.points[row], ends).rows
         return rows[int(np.argmax(self.made.values[list(rows)]))]
 
-    def _laplace(self, mode: int) -> tuple[np.ndarray, bool]:
-        """Covariance (D, D) of Laplace's Gaussian, and whether all directions curve downwards."""
+    def _laplace(self, mode: int) -> tuple[Bowl, bool]:
+        """Laplace's Gaussian, and whether all directions curve downwards."""
         along = self._along if self.made.gradients is None else self._along_gradient
         rows = np.array([along(mode, i) for i in range(len(self._start))])
-        values, vectors = np.linalg.eigh(0.5 * (rows + rows.T))
-        curved = bool(values.min() > self._settings.flat)
-        bowl = np.where(values > self._settings.flat, values, self._settings.reach**2)
-        return (vectors / bowl) @ vectors.T, curved
+        return Bowl.of(rows, self._settings.flat, self._settings.reach**2)
 
     def _newton(self) -> None:
         """Newton steps with that curvature, where they gain more than a climb's last steps had to."""
@@ -153,7 +151,7 @@ class PlausibleBoxSearch:
             slopes, mode = self.made.gradients, self._modes[0]
             if slopes is None or not self._curved:
                 return
-            step = self._covariance @ slopes[mode]
+            step = self._bowl.covariance @ slopes[mode]
             if not 0.5 * float(step @ slopes[mode]) > self._settings.gain:
                 return
             row = int(self.rows((self.made.points[mode] + step)[None])[0])
@@ -217,8 +215,7 @@ class PlausibleBoxSearch:
         good = good[((made.points[good] < lower) | (made.points[good] > upper)).any(1)]
         if not len(good):
             return None
-        gaps = made.points[good] - made.points[mode]
-        depth = 0.5 * (gaps * np.linalg.solve(self._covariance, gaps.T).T).sum(1)
+        depth = self._bowl.depths(made.points[good] - made.points[mode])
         excess = made.values[good] - made.values[mode] + (1.0 - self._settings.share) * depth
         at = int(np.argmax(excess))
         return int(good[at]) if excess[at] > self._settings.margin else None
@@ -227,9 +224,8 @@ class PlausibleBoxSearch:
         """Points (m, D) outside of a box by which simple Monte Carlo over the first box finds mass there."""
         made, mode, dimension = self.made, self._modes[0], len(self._start)
         points, values = made.points[self._design[1:]], made.values[self._design[1:]]
-        spread = 0.5 * np.linalg.slogdet(2.0 * np.pi * self._covariance)[1]
         mass = values + dimension * np.log(2.0) - np.log(len(points))
-        found = mass > made.values[mode] + spread - self._settings.elsewhere
+        found = mass > made.values[mode] + self._bowl.log_volume - self._settings.elsewhere
         found &= ((points < lower) | (points > upper)).any(1) & (np.abs(points) <= 1.0).all(1)
         chosen: np.ndarray = points[found]
         return chosen

@@ -17,6 +17,7 @@ from bqvi.inference.starting import in_family
 from bqvi.models.conjugate import settled, update_target
 from bqvi.models.starts import STARTS
 from bqvi.models.weighted import Weighted
+from gp.linear_maps import cholesky
 
 SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
 """scikit-learn's names of covariances, and those of `bqvi.models`."""
@@ -41,9 +42,8 @@ def gaussian_draws(
 ) -> np.ndarray:
     """For each of ``labels`` (n,) a draw (D,) of its Gaussian, of means (K, D) and covariances (K, D, D)."""
     noise = rng.standard_normal((len(labels), means.shape[1]))
-    found: np.ndarray = means[labels] + np.einsum(
-        "nij,nj->ni", np.linalg.cholesky(covariances)[labels], noise
-    )
+    roots = cholesky("covariances", covariances)
+    found: np.ndarray = means[labels] + np.einsum("nij,nj->ni", roots[labels], noise)
     return found
 
 
