@@ -39,6 +39,21 @@ def test_the_tests_that_derivations_cite_exist():
     assert not missing
 
 
+def test_each_derivation_names_its_function_and_its_test():
+    pages = [page for page in PAGES if page.parent.name == "derivations" and page.stem != "corrections"]
+    sections = [
+        (title(page), section)
+        for page in pages
+        for section in re.split(r"^## ", page.read_text(), flags=re.MULTILINE)[1:]
+    ]
+    assert len(sections) > 30
+    for page, section in sections:
+        if "$$" in section:
+            what = f"{page}: {section.splitlines()[0]}"
+            assert re.search(r"Function: .*?\{py:\w+\}`", section, re.DOTALL), what
+            assert re.search(r"Test:\s.*?\btest_\w+`", section, re.DOTALL), what
+
+
 def test_the_names_that_pages_cite_exist():
     for page in [*PAGES, *TUTORIALS]:
         for target in re.findall(r"\{py:\w+\}`([\w.]+)`", page.read_text()):
