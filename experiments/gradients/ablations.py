@@ -104,6 +104,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     for ax in axes[-1]:
         ax.set_xlabel("evaluations")
         drawing.label_budgets(ax, (20, 50, LAST))
+    drawing.mark_ends(axes.flat, LEAST, WORST)
     drawing.legend_below(figure, axes, columns=5)
     caption = f"ELBO gap with one part changed at a time. {drawing.band_caption(results)}"
     return [Drawing("gaps", figure, caption)]

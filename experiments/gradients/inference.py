@@ -85,12 +85,15 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
     shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=LEAST))
-    figure, axes, panels = drawing.panels(shown)
+    figure, axes, panels = drawing.panels(shown, sharey=True)
     for ax, rows in panels:
         drawing.curves(
             ax, rows, cost, "elbo_gap", by="method", lines=STROKES, steps=False,
-            x_scale="log", y_scale="log", x_label=label, y_label="ELBO gap (nats)",
+            x_scale="log", y_scale="log", x_label=label, y_label="",
         )  # fmt: skip
+    for ax in axes[:, 0]:
+        ax.set_ylabel("ELBO gap (nats)")
+    drawing.mark_ends(axes.flat, LEAST)
     drawing.legend_below(figure, axes, columns=3)
     caption = (
         f"Gap to the best Gaussian against {label}; recording is not in the time. Natural gradients and Adam "
@@ -101,9 +104,14 @@ def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
 
 
 def gap_panels(
-    shown: pd.DataFrame, strokes: Mapping[Hashable, drawing.Stroke], columns: int, size: tuple[float, float]
+    results: pd.DataFrame,
+    strokes: Mapping[Hashable, drawing.Stroke],
+    columns: int,
+    size: tuple[float, float],
+    worst: float,
 ) -> Figure:
-    """Draw gaps against evaluations at a few budgets, a panel for each target."""
+    """Draw gaps from `LEAST` to ``worst`` nats against evaluations, a panel for each target."""
+    shown = results.assign(elbo_gap=results["elbo_gap"].clip(LEAST, worst))
     figure, axes, panels = drawing.panels(shown, columns=columns, size=size)
     for ax, rows in panels:
         drawing.curves(
@@ -111,6 +119,7 @@ def gap_panels(
             x_scale="log", y_scale="log", x_label="evaluations", y_label="ELBO gap (nats)",
         )  # fmt: skip
         drawing.label_budgets(ax, shown["budget"].dropna().astype(int))
+    drawing.mark_ends(axes.flat, LEAST, worst)
     drawing.legend_below(figure, axes)
     return figure
 

@@ -175,6 +175,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         )  # fmt: skip
         if y == "elbo_gap":
             ax.axhline(results["inside_gap"].iloc[0], color="grey", linewidth=0.8)
+    drawing.mark_ends(axes.flat, LEAST)
     drawing.legend_below(figure, axes, columns=3)
     caption = (
         "Left and middle: the ELBO with z summed out of the q(theta) of each run, below that of the best "

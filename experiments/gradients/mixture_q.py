@@ -248,6 +248,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         posed = problem(name)
         ax.set_title(f"{name}: K = {posed.components}, D = {posed.target.dimension}")
     axes[0][0].set_ylabel("ELBO gap (nats)")
+    drawing.mark_ends(axes.flat, LEAST)
     drawing.legend_below(figure, axes)
     caption = (
         "q a mixture of K Gaussians, from the same start for all methods of a seed. Gap to ln Z of two and "

@@ -49,6 +49,8 @@ PERIOD = 10.0
 NODES = 10
 ROUNDS = 12
 LEVEL = 0.1
+LEAST = 1e-4
+"""Gaps are drawn from here up, nats."""
 DRAWS = 5
 """Of natural gradient, a step."""
 SIZES: Mapping[str, Mapping[int, float]] = {
@@ -160,7 +162,7 @@ def _table(fit: Any) -> pd.DataFrame:
 
 def _with_gap(results: pd.DataFrame) -> pd.DataFrame:
     best = results.groupby("target")["elbo"].transform("max")
-    return results.assign(elbo_gap=(best - results["elbo"]).clip(lower=1e-4))
+    return results.assign(elbo_gap=(best - results["elbo"]).clip(lower=LEAST))
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
@@ -177,9 +179,10 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
                 y_scale="log", x_label=label, y_label="ELBO below the best run (nats)",
             )  # fmt: skip
             ax.set_title(name)
+    drawing.mark_ends(axes.flat, LEAST)
     drawing.legend_below(figure, axes)
     caption = (
-        "ELBO below that of the best of all runs, drawn as 1e-4 where it is less. Natural gradient has "
+        f"ELBO below that of the best of all runs, drawn as {LEAST:g} where it is less. Natural gradient has "
         f"a run and a tuned step size for each budget. {drawing.band_caption(results)}"
     )
     return [Drawing("gap", figure, caption)]

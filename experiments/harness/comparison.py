@@ -47,6 +47,8 @@ def figure(
             panel(ax, results, cost, measure, by, chosen)
             if ax is not row[0]:
                 ax.set_ylabel("")
+        if measure == "elbo_gap":
+            drawing.mark_ends(row, LEAST_GAP)
     drawing.legend_below(made, axes)
     return made, axes
 
@@ -105,8 +107,8 @@ def how_to_read(results: pd.DataFrame) -> str:
     note = f" Diverged, and above the axes from there on: {gone} seeds." if gone else ""
     return (
         "The error's axis is linear within 10 nats of 0 and logarithmic beyond; below 0 the fit is likelier "
-        "than the truth. The ELBO gap is to the best run on the same data. Recording is not in the time. "
-        f"{drawing.band_caption(results)}{note}"
+        f"than the truth. The ELBO gap is to the best run on the same data; gaps below {LEAST_GAP:g} are "
+        f"drawn as that. Recording is not in the time. {drawing.band_caption(results)}{note}"
     )
 
 

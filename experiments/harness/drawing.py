@@ -252,6 +252,27 @@ def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float
         ticks.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0) if high < 4.0 * low else (2.0, 5.0)))
 
 
+def mark_ends(axes: Iterable[Axes], least: float | None = None, most: float | None = None) -> None:
+    """Mark the levels of y at which all smaller and all larger values are drawn, where an axis reaches them.
+
+    Parameters
+    ----------
+    axes : iterable of Axes
+        All panels of a figure, after their curves.
+    least, most : float or None
+        The levels to which values were clipped; None where they were not.
+    """
+    for ax in axes:
+        low, high = ax.get_ylim()
+        for level, words, side in ((least, "or less", "bottom"), (most, "or more", "top")):
+            if level is not None and low < level < high:
+                ax.axhline(level, color="0.6", linewidth=0.8, linestyle=(0, (1, 2)))
+                ax.text(
+                    0.99, level, f"{level:g} {words}", transform=ax.get_yaxis_transform(),
+                    horizontalalignment="right", verticalalignment=side, fontsize=6.5, color="0.35",
+                )  # fmt: skip
+
+
 def legend_below(made: Figure, axes: Panels, columns: int = 4) -> None:
     """Put one legend for all panels under the figure, each label once, in as many columns as fit into it."""
     entries: dict[str, Any] = {}

@@ -223,6 +223,7 @@ def panels(results: pd.DataFrame, problem: str, name: str, levels: Sequence[floa
             ax.axhline(level, color="#000000", linewidth=0.5, linestyle=":")
     low, high = axes.flat[0].get_ylim()
     axes.flat[0].set_ylim(low, min(high, HIGHEST * max(levels)))
+    drawing.mark_ends(axes.flat, SMALLEST)
     drawing.legend_below(made, axes)
     size = int(part["size"].iloc[0])
     caption = (

@@ -32,6 +32,8 @@ from experiments.thesis import settings as thesis
 NARROW, WIDE = "C_0 = I (thesis)", "C_0 = 100 I"
 SHOWN_SEED = 0
 MOST = 1000
+LEAST_GAP = 1e-6
+"""ELBO gaps are drawn from here up, nats."""
 MOST_FRAMES = 20
 
 
@@ -143,7 +145,7 @@ def _mixture(ax: Axes, components: pd.DataFrame, x: np.ndarray) -> None:
 
 def _traces(results: pd.DataFrame) -> Figure:
     rows = evidence.with_gap(_by_iteration(results), ("case", "seed"))
-    rows = rows.assign(elbo_gap=rows["elbo_gap"].clip(lower=1e-6))
+    rows = rows.assign(elbo_gap=rows["elbo_gap"].clip(lower=LEAST_GAP))
     made, axes = drawing.figure(1, 2)
     drawing.curves(
         axes[0, 0], rows, "iteration", "log_likelihood_error", x_scale="symlog", y_scale="symlog",
@@ -153,6 +155,7 @@ def _traces(results: pd.DataFrame) -> Figure:
         axes[0, 1], rows, "iteration", "elbo_gap", x_scale="symlog", y_scale="log",
         y_label="ELBO gap (nats)", linthresh=10.0,
     )  # fmt: skip
+    drawing.mark_ends(axes[0, 1:], LEAST_GAP)
     drawing.legend_below(made, axes)
     return made
 

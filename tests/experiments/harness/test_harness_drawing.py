@@ -204,3 +204,16 @@ def test_a_panel_for_each_value_and_none_besides(n, columns, shape):
     for ax, (found, rows), i in zip(axes.flat, filled, range(n), strict=False):
         assert found is ax
         assert list(rows["y"]) == [i, n + i]
+
+
+def test_the_ends_of_an_axis_are_marked_where_it_reaches_them():
+    _, axes = drawing.figure(1, 2)
+    for ax, y in zip(axes.flat, ([1e-3, 1e4], [0.1, 1.0]), strict=True):
+        ax.plot([0, 1], y)
+        ax.set_yscale("log")
+    drawing.mark_ends(axes.flat, 1e-3, 1e4)
+    said = [[text.get_text() for text in ax.texts] for ax in axes.flat]
+    assert said == [["0.001 or less", "10000 or more"], []]
+    levels = [line.get_ydata()[0] for line in axes[0, 0].lines[1:]]
+    np.testing.assert_allclose(levels, [1e-3, 1e4])
+    assert len(axes[0, 1].lines) == 1
