@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from bqvi.arrays import Seed, generator, like
-from bqvi.checks import require_at_least, require_integer, require_shape
+from bqvi.checks import require_above, require_integer, require_shape
 from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.models.data import Data, as_numbers, n_rows
 from bqvi.models.likelihoods import NAMED, Likelihood
@@ -59,12 +59,14 @@ class VariationalAutoencoder:
     dtype : torch.float32 or torch.float64
 
     Modules are copied. A run starts at the weights that they have; with ``start_from="random"`` the weights
-    of each layer are drawn anew. Data may be a memory map, which is read block by block.
+    of each layer are drawn anew. Parameters with ``requires_grad=False`` keep their values. Data may be a
+    memory map, which is read block by block.
 
     Raises
     ------
     ValueError, TypeError
         An argument is not as described, ``dimension`` is needed and not given, or the device does not exist.
+        Or encoder and decoder share parameters, which the copies would not.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class VariationalAutoencoder:
             decoder = _decoder(self.latent, outputs, hidden, self.likelihood) if decoder is None else decoder
         self._encoder = Network(ENCODER, encoder, self.reference.device, dtype)
         self._decoder = Network(DECODER, decoder, self.reference.device, dtype)
+        _require_apart(encoder, decoder)
         self._random = None if weights is None else RandomNetwork(self._decoder, weights)
         hyper = None if weights is None else weights.network
         self._hyper = None if hyper is None else NetworkPosterior(hyper, self._decoder, self.reference)
@@ -158,7 +161,8 @@ class VariationalAutoencoder:
         values: Tensor = data
         if not is_torch(data):
             rows = np.asarray(data)
-            values = torch.from_numpy(rows if rows.flags.writeable else rows.copy())
+            taken = rows.flags.writeable and min(rows.strides, default=0) >= 0
+            values = torch.from_numpy(rows if taken else rows.copy())  # torch takes no other arrays
         return values.to(device=self.reference.device, dtype=self.reference.dtype)
 
     def local_posterior(self, q: Product, rows: Array) -> DiagonalGaussian:
@@ -194,7 +198,11 @@ class VariationalAutoencoder:
         return found if found or self._hyper is None else self._hyper(_places(q, WEIGHTS))
 
     def encode(self, q: Product, x: Data) -> DiagonalGaussian:
-        """q(z | x) of rows ``x`` (N, ...), a batch of N, as arrays; ``q`` is that of a fit."""
+        """q(z | x) of rows ``x`` (N, ...), a batch of N, as arrays; ``q`` is that of a fit.
+
+        ValueError where ``x`` is no data of this model, as of `check`.
+        """
+        x = self.check(x)
         with torch.no_grad():
             found = [self.local_posterior(q, rows).unconstrained for rows in self._blocks(x)]
         mean, log_scale = (np.concatenate([to_numpy(u[i]) for u in found]) for i in range(2))
@@ -233,7 +241,13 @@ class VariationalAutoencoder:
         samples : L of the importance-weighted bound, whose mean rises to ln p(x_n) with L.
         seed : or a generator.
         weight_draws : of random weights: the predictive density p(x_n | data) is the mean over them.
+
+        Raises
+        ------
+        ValueError
+            ``x`` is no data of this model, as of `check`.
         """
+        x = self.check(x)
         draws = require_integer("weight_draws", weight_draws, 1)
         require_integer("samples", samples, 1)
         rng = generator(seed)
@@ -257,10 +271,11 @@ class VariationalAutoencoder:
     def log_joint(self, q: Product, row: Array) -> LogJoint:
         """Ln p(x, z) of one datum ``row`` (...) as a function of z, with the decoder of ``q`` held fixed.
 
-        Random weights are at their means. For `bqvi.fit` with ``method="bq"``, or `bqvi.vbmc`: the evidence
-        of one datum, and what the encoder loses against the best Gaussian q(z).
+        Random weights are at their means. For `bqvi.fit` with ``method="bq"``, `bqvi.vbmc`,
+        `bqvi.evidence_bounds` or `bqvi.integrate`: the evidence of one datum, and what the encoder loses
+        against the best Gaussian q(z). ValueError where ``row`` is no datum of this model, as of `check`.
         """
-        rows = self.rows(np.asarray(to_numpy(row))[None])
+        rows = self.rows(self.check(np.asarray(to_numpy(row))[None]))
 
         def log_density(z: Tensor) -> Tensor:
             own = z.to(rows.dtype)
@@ -335,20 +350,34 @@ def _likelihood(given: str | Likelihood) -> Likelihood:
     return given
 
 
+def _require_apart(encoder: nn.Module, decoder: nn.Module) -> None:
+    """ValueError where the two share a parameter that is trained: each would have a copy of its own."""
+    names = {id(p): name for name, p in encoder.named_parameters() if p.requires_grad}
+    for name, p in decoder.named_parameters():
+        if id(p) in names:
+            raise ValueError(
+                f"encoder and decoder share a parameter ({names[id(p)]} and {name}); both are copied, so "
+                "that it would be two: give each its own"
+            )
+
+
 def _empty(device: str | torch.device, dtype: torch.dtype) -> Tensor:
-    """An empty tensor on ``device``; ValueError where this build of torch has no such device."""
+    """An empty tensor on ``device``; ValueError where this build of torch cannot compute there."""
     try:
-        return torch.empty(0, device=torch.device(device), dtype=dtype)
+        found = torch.empty(0, device=torch.device(device), dtype=dtype)
     except (AssertionError, RuntimeError, TypeError) as error:
         raise ValueError(f"device is {device!r}, which torch cannot use here: {error}") from error
+    if found.is_meta:
+        raise ValueError(f"device is {device!r}, whose tensors have no numbers; it must be one that computes")
+    return found
 
 
 def _positive(name: str, value: float) -> float:
-    require_at_least(name, value, 0.0)
     if value == 0.0:
         raise ValueError(
             f"{name} is 0; it must be above 0: without the divergence q(z | x) shrinks to a point"
         )
+    require_above(name, value, 0.0)
     return float(value)
 
 

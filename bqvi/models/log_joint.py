@@ -56,7 +56,7 @@ def is_moving(model: object) -> bool:
 
 
 class LogJoint:
-    """A log joint density given as a function.
+    """A log joint density given as a function; and a function itself, of NumPy arrays or tensors.
 
     Parameters
     ----------
@@ -168,6 +168,18 @@ class LogJoint:
         if self.coordinates is None:
             return found
         return Gaussian(0.5 * np.asarray(found.mean), 0.25 * np.eye(self.dimension))
+
+    def __call__(self, theta: Array) -> Array:
+        """The log joint at theta (n, D), (n,), or at (D,), a number: for doors that take a function.
+
+        Arrays are of the kind of ``theta``; with tensors the values can be differentiated.
+        """
+        if is_torch(theta):
+            return self.log_prior(theta) if theta.ndim == 2 else self.log_prior(theta[None])[0]
+        import torch
+
+        found: np.ndarray = self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
+        return found
 
     def log_prior(self, theta: Array) -> Array:
         """The whole log joint, (L, D) -> (L,)."""

@@ -24,31 +24,31 @@ class Network:
     module : any `torch.nn.Module` whose output depends on its parameters and its input alone
     device, dtype : where and in what it computes
 
+    Attributes
+    ----------
+    frozen : names in the module of the parameters that were given with ``requires_grad=False``: they keep
+        their values, and are no parameters of the network
+
     Raises
     ------
     TypeError
         It is no module.
     ValueError
         It keeps running statistics (batch normalisation), or draws random numbers of torch's global
-        generator (dropout): a run could not be resumed to the same numbers.
+        generator (dropout): a run could not be resumed to the same numbers. Or it cannot be copied.
     """
 
     def __init__(self, name: str, module: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
         if not isinstance(module, nn.Module):
             raise TypeError(f"{name} is {module!r:.100}; it must be a torch.nn.Module, or None")
-        for part in module.modules():
-            if isinstance(part, _WITH_STATE) and part.track_running_stats:
-                raise ValueError(
-                    f"{name} has a {type(part).__name__}, whose running statistics are no parameters; use "
-                    "torch.nn.LayerNorm or GroupNorm, or track_running_stats=False"
-                )
-            if isinstance(part, _RANDOM) and part.p > 0.0:
-                raise ValueError(
-                    f"{name} has a {type(part).__name__}, which draws from torch's global generator; leave "
-                    "it out"
-                )
+        _require_parameters_alone(name, module)
         self.name = name
-        self.hold(copy.deepcopy(module).to(device=device, dtype=dtype).requires_grad_(False))
+        self.frozen = frozenset(own for own, p in module.named_parameters() if not p.requires_grad)
+        try:
+            copied = copy.deepcopy(module).to(device=device, dtype=dtype).requires_grad_(False)
+        except RuntimeError as error:
+            raise ValueError(f"{name} cannot be copied: {error}") from error
+        self.hold(copied)
 
     def hold(self, module: nn.Module) -> None:
         """Compute with ``module`` from now on, which belongs to the network."""
@@ -58,7 +58,7 @@ class Network:
             (f"{self.name}.{names[id(p)]}", part._parameters, own)
             for part in module.modules()
             for own, p in part._parameters.items()
-            if p is not None
+            if p is not None and names[id(p)] not in self.frozen
         ]
 
     def start(self, rng: np.random.Generator | None = None) -> dict[str, Tensor]:
@@ -66,7 +66,8 @@ class Network:
         module = self.module
         if rng is not None:
             module = redrawn(module, int(rng.integers(2**62)))
-        return {f"{self.name}.{name}": p.detach().clone() for name, p in module.named_parameters()}
+        named = module.named_parameters()
+        return {f"{self.name}.{name}": p.detach().clone() for name, p in named if name not in self.frozen}
 
     def __call__(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """The output for ``x`` (S, ...) at the values of its ``parameters``, named as by `start`."""
@@ -84,7 +85,7 @@ class Network:
     def shaped(
         self, parameters: Mapping[str, Tensor], x: Tensor, given: str, shape: tuple[int, ...], what: str
     ) -> None:
-        """ValueError unless the output for ``x`` has ``shape``.
+        """ValueError unless the output for ``x`` has ``shape``, and a second call is the same.
 
         Parameters
         ----------
@@ -92,13 +93,45 @@ class Network:
         given, what : input and output in words.
         """
         try:
-            found = self(parameters, x)
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            with _own_generator(0):
+                found, before = self(parameters, x), self._written()
+                again, after = self(parameters, x), self._written()
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"{self.name} fails for {given} of shape {tuple(x.shape)}: {error}") from error
         if not isinstance(found, Tensor) or tuple(found.shape) != shape:
             told = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
             raise ValueError(
                 f"{self.name} gives {told} for {given} of shape {tuple(x.shape)}; it must be {shape}: {what}"
+            )
+        if before != after or not torch.equal(found.nan_to_num(), again.nan_to_num()):
+            raise ValueError(
+                f"{self.name} does not do the same in two calls with the same {given}: it draws from torch's "
+                "global generator (dropout), or writes to a buffer (spectral normalisation); its output must "
+                "depend on its parameters and its input alone"
+            )
+
+    def _written(self) -> list[tuple[int, int]]:
+        """What differs once a buffer has been written to."""
+        return [(id(buffer), buffer._version) for buffer in self.module.buffers()]
+
+
+def _require_parameters_alone(name: str, module: nn.Module) -> None:
+    """ValueError where a layer of ``module`` is known to depend on more than parameters and input."""
+    for part in module.modules():
+        if isinstance(part, _WITH_STATE) and part.track_running_stats:
+            raise ValueError(
+                f"{name} has a {type(part).__name__}, whose running statistics are no parameters; use "
+                "torch.nn.LayerNorm or GroupNorm, or track_running_stats=False"
+            )
+        if isinstance(part, _RANDOM) and part.p > 0.0:
+            raise ValueError(
+                f"{name} has a {type(part).__name__}, which draws from torch's global generator; leave it out"
+            )
+    for own, p in module.named_parameters():
+        if isinstance(p, nn.parameter.UninitializedParameter):
+            raise ValueError(
+                f"{name} has the parameter {own}, whose shape is not known yet; call the module on a batch "
+                "of data first"
             )
 
 

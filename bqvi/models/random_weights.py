@@ -81,7 +81,8 @@ class RandomNetwork:
     Raises
     ------
     ValueError
-        The reparameterisation is local, and the network has parameters outside of linear layers.
+        The reparameterisation is local, and the network has parameters outside of linear layers, or a layer
+        of which some parameters are frozen and others not.
     """
 
     def __init__(self, network: Network, prior: WeightPrior) -> None:
@@ -131,18 +132,19 @@ def _with_random_outputs(network: Network) -> tuple[nn.Module, list[_RandomLinea
             f"{network.name} is a Linear layer by itself; put it into a torch.nn.Sequential for "
             "reparameterisation='local'"
         )
+    frozen = {id(p) for name, p in module.named_parameters() if name in network.frozen}
     layers = []
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Linear):
+            if isinstance(child, nn.Linear) and not frozen.intersection(map(id, child.parameters())):
                 layer = _RandomLinear(child)
                 setattr(parent, name, layer)
                 layers.append(layer)
-    random = {id(p) for layer in layers for p in layer.parameters()}
-    others = [name for name, p in module.named_parameters() if id(p) not in random]
+    known = frozen.union(id(p) for layer in layers for p in layer.parameters())
+    others = [name for name, p in module.named_parameters() if id(p) not in known]
     if others:
         raise ValueError(
-            f"{network.name} has parameters outside of Linear layers ({', '.join(others[:3])}); use "
-            "reparameterisation='global'"
+            f"{network.name} has parameters outside of Linear layers, or of layers of which others are "
+            f"frozen ({', '.join(others[:3])}); use reparameterisation='global'"
         )
     return module, layers

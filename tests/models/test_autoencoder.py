@@ -339,6 +339,60 @@ def test_networks_of_ones_own_and_other_shapes(data):
     assert model.encode(fit.q, x).mean.shape == (30, 2)
 
 
+class Recurrent(nn.Module):
+    """Rows of nine as three steps of three."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.cell = nn.LSTM(3, 5, num_layers=2, batch_first=True, dropout=dropout)
+        self.map = nn.Linear(5, 4)
+
+    def forward(self, x):
+        return self.map(self.cell(x.unflatten(1, (3, 3)))[0][:, -1])
+
+
+def test_a_recurrent_network_is_the_function_that_torch_says_it_is():
+    """A recurrent layer keeps its weights in a list of its own: against torch's call with other weights."""
+    module = Recurrent().double()
+    network = Network("encoder", module, torch.device("cpu"), torch.float64)
+    own = {name: (p + 0.3).requires_grad_() for name, p in network.start().items()}
+    x = torch.tensor(images(3)).double()
+    values = {name.partition(".")[2]: p for name, p in own.items()}
+    found, known = network(own, x), torch.func.functional_call(module, values, (x,))
+    assert_allclose(found.detach(), known.detach(), rtol=1e-12)
+    slopes = [torch.autograd.grad(y.square().sum(), list(own.values())) for y in (found, known)]
+    for a, b in zip(*slopes, strict=True):
+        assert_allclose(a, b, rtol=1e-10)
+
+
+@pytest.mark.parametrize("weights", [None, WeightPrior(), WeightPrior(reparameterisation="global")])
+def test_frozen_parameters_keep_their_values(weights):
+    encoder = nn.Sequential(nn.Linear(9, 6).requires_grad_(False), nn.Tanh(), nn.Linear(6, 4))
+    decoder = nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 9).requires_grad_(False))
+    model = VariationalAutoencoder(encoder, decoder, latent=2, weights=weights)
+    fit = bqvi.fit(model, images(), "pathwise", steps=3, start_from="random")
+    trained = {"encoder.2.weight", "encoder.2.bias", "decoder.0.weight", "decoder.0.bias"}
+    assert set(fit.q.factors) == trained
+    z = torch.tensor([[0.3, -0.7]])
+    first = nn.functional.linear(z, *(fit.q[f"decoder.0.{name}"].mean for name in ("weight", "bias")))
+    last = torch.tanh(first) @ decoder[2].weight.T + decoder[2].bias
+    if weights is None:
+        assert_allclose(model.decode(fit.q, z), torch.sigmoid(last).detach(), rtol=1e-5)
+    means = {name: fit.q[f"decoder.{name}"].mean for name in ("0.weight", "0.bias")}
+    output = model._decoder({f"decoder.{name}": p for name, p in means.items()}, z)
+    assert_allclose(output, last.detach(), rtol=1e-5)
+
+
+def test_rows_in_reverse_are_those_of_a_copy():
+    """A view with negative strides, which torch does not take."""
+    x, model = images(), small()
+    found, known = (
+        bqvi.fit(model, rows, "pathwise", minibatch=8, steps=3) for rows in (x[::-1], x[::-1].copy())
+    )
+    assert found.elbo == known.elbo
+    assert_allclose(model.encode(found.q, x[::-1]).mean, model.encode(found.q, x).mean[::-1], rtol=1e-5)
+
+
 @pytest.mark.parametrize("way", ["local", "global"])
 def test_random_weights_have_the_expectations_of_their_gaussian(way):
     """A linear decoder: E and the spread of the output, from which the Gaussian term follows."""
@@ -427,6 +481,25 @@ def test_the_log_joint_of_one_datum_integrates_to_its_evidence():
     assert_allclose(model.log_evidence(fit.q, x[:1], 20_000)[0], evidence, atol=0.01)
 
 
+def test_the_log_joint_of_one_datum_is_a_function_that_doors_take():
+    """Against quadrature on a grid; five standard errors of the bounds, whose means lie below ln p(x)."""
+    model, x = small(), images()
+    fit = bqvi.fit(model, x, "pathwise", steps=100)
+    log_joint = model.log_joint(fit.q, x[0])
+    axis = np.linspace(-7.0, 7.0, 141)
+    grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    values = log_joint(grid)
+    assert_allclose(values[7], log_joint(grid[7]))
+    assert_allclose(values[:5], log_joint(torch.tensor(grid[:5])).numpy())
+    evidence = np.log(np.exp(values).sum() * (axis[1] - axis[0]) ** 2)
+    prior = DiagonalGaussian(np.zeros(2), np.ones(2))
+    for gradient in (None, "autodiff"):
+        found = bqvi.evidence_bounds(log_joint, prior, 10_000, gradient=gradient, seed=0)
+        assert abs(found.log_evidence - evidence) < SIGMAS * found.log_evidence_sd
+    found = bqvi.vbmc(log_joint, plausible_lower=[-2, -2], plausible_upper=[2, 2], budget=60, seed=0)
+    assert abs(found.log_evidence - evidence) < SIGMAS * found.log_evidence_sd
+
+
 def test_memory_does_not_grow_with_a_memory_map(tmp_path):
     peaks = []
     for n in (5_000, 40_000):
@@ -456,6 +529,36 @@ def trained(model, x, method="pathwise", **kwargs):
     return bqvi.fit(model, x, method, **kwargs)
 
 
+class Noisy(nn.Module):
+    """A network that draws numbers where no layer tells of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(9, 4)
+
+    def forward(self, x):
+        return nn.functional.dropout(self.map(x))
+
+
+def tied():
+    encoder = nn.Sequential(nn.Linear(9, 2), nn.Linear(2, 4))
+    second = nn.Linear(2, 4)
+    second.weight = encoder[1].weight
+    return encoder, nn.Sequential(second, nn.Linear(4, 9))
+
+
+def with_a_graph():
+    layer = nn.Linear(9, 4)
+    layer.doubled = 2.0 * layer.weight
+    return layer
+
+
+def partly_frozen():
+    layers = nn.Sequential(nn.Linear(2, 9))
+    layers[0].bias.requires_grad_(False)
+    return layers
+
+
 def two(**kwargs):
     return VariationalAutoencoder(
         **{"encoder": nn.Linear(9, 4), "decoder": nn.Linear(2, 9), "latent": 2} | kwargs
@@ -477,6 +580,21 @@ def two(**kwargs):
         (lambda: two(encoder="mlp"), "encoder is 'mlp'"),
         (lambda: two(encoder=nn.Sequential(nn.Linear(9, 4), nn.BatchNorm1d(4))), "encoder has a BatchNorm1d"),
         (lambda: two(decoder=nn.Sequential(nn.Linear(2, 9), nn.Dropout())), "decoder has a Dropout"),
+        (lambda: trained(two(encoder=Noisy()), images()), "encoder does not do the same.*dropout"),
+        (lambda: trained(two(encoder=Recurrent(0.5)), images()), "encoder does not do the same"),
+        (
+            lambda: trained(two(encoder=nn.utils.parametrizations.spectral_norm(nn.Linear(9, 4))), images()),
+            "writes to a buffer",
+        ),
+        (lambda: two(encoder=nn.LazyLinear(4)), "encoder has the parameter weight.*batch of data first"),
+        (lambda: two(encoder=with_a_graph()), "encoder cannot be copied.*deepcopy"),
+        (lambda: VariationalAutoencoder(*tied(), latent=2), r"share a parameter \(1.weight and 0.weight\)"),
+        (lambda: small(device="meta"), "device is 'meta'"),
+        (lambda: small(beta=np.inf), "beta is inf.*above 0"),
+        (
+            lambda: two(decoder=partly_frozen(), weights=WeightPrior()),
+            r"of layers of which others are frozen \(0.weight\).*'global'",
+        ),
         (
             lambda: two(decoder=nn.Sequential(nn.Linear(2, 9), nn.LayerNorm(9)), weights=WeightPrior()),
             "parameters outside of Linear layers",
@@ -507,3 +625,19 @@ def test_bad_input_is_said_before_any_work(make, message):
     with pytest.raises((ValueError, TypeError), match=message) as caught:
         make()
     assert not isinstance(caught.value, RunError)
+
+
+@pytest.mark.parametrize("method", ["encode", "reconstruct", "log_evidence", "log_joint"])
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (images(4, 8), r"data has shape \(\d, 8\).*dimension is 9"),
+        (255 * images(4), r"data is 255.0 in row 0.*\[0, 1\]"),
+        (np.full((4, 9), np.nan), "data is nan in row 0"),
+    ],
+)
+def test_data_that_do_not_fit_a_trained_model_are_named(method, x, message):
+    model = small()
+    q = model.initial(images(), "k-means++", np.random.default_rng(0))
+    with pytest.raises(ValueError, match=message):
+        getattr(model, method)(q, x[0] if method == "log_joint" else x)
