@@ -57,6 +57,21 @@ def sequential_batch(
     seed : of the searches.
     search : how each is searched.
     starts : (m, D), points to score beside the candidates.
+
+    Examples
+    --------
+    Where an integral under N(0, 1) becomes known best, given f at 0: on either side.
+
+    >>> import acquisition
+    >>> import gp
+    >>> import numpy as np
+    >>> process = gp.GaussianProcess(gp.kernels.SquaredExponential(1.0))
+    >>> posterior = process.condition(np.zeros((1, 1)), np.ones(1))
+    >>> criterion = acquisition.IntegralVarianceReduction()
+    >>> measure = gp.measures.Gaussian(np.zeros(1), np.eye(1))
+    >>> batch = acquisition.sequential_batch(acquisition.bind(criterion, posterior, measure), 2, seed=0)
+    >>> bool(batch.x[0, 0] * batch.x[1, 0] < 0)
+    True
     """
     require_count("q", q)
     search = ContinuousSearch() if search is None else search

@@ -31,6 +31,16 @@ class GaussianProcess:
     noise : the *variance* of the noise, in squared output units: ``None`` or 0 for none, a number
         for all observed values (derivatives are then exact), or an array (n,), one for each
         observation that will be conditioned on.
+
+    Examples
+    --------
+    >>> import gp
+    >>> import numpy as np
+    >>> process = gp.GaussianProcess(gp.kernels.SquaredExponential(1.0), noise=1e-6)
+    >>> x = np.linspace(-2, 2, 9)[:, None]
+    >>> posterior = process.condition(x, np.sin(x[:, 0]))
+    >>> print(posterior.mean(np.array([[0.3]])).round(3), round(np.sin(0.3), 3))
+    [0.296] 0.296
     """
 
     kernel: Kernel

@@ -8,12 +8,16 @@ leave it to its class, or to the protocol of its package that asks for it.
 import ast
 import doctest
 import functools
+import inspect
 import re
 
 import pytest
 from source_index import Function, Module, modules
 
+import acquisition
 import bqvi
+import bqvi.adapters
+import bqvi.sklearn
 import gp
 
 
@@ -124,7 +128,23 @@ def test_the_check_sees_an_argument_without_a_word():
     assert undocumented("gp", node) == ["scale"]
 
 
-DOORS = (bqvi.fit, bqvi.integrate, bqvi.vbmc, bqvi.evidence_bounds, gp.fit)
+DOORS = (
+    bqvi.fit,
+    bqvi.integrate,
+    bqvi.vbmc,
+    bqvi.evidence_bounds,
+    bqvi.adapters.from_function,
+    bqvi.adapters.from_torch,
+    gp.fit,
+    gp.GaussianProcess,
+    gp.expectation.expectation,
+    acquisition.sequential_batch,
+    *(
+        getattr(bqvi.sklearn, name)
+        for name in bqvi.sklearn.__all__
+        if inspect.isclass(getattr(bqvi.sklearn, name))
+    ),
+)
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: f"{door.__module__}.{door.__name__}")

@@ -53,6 +53,16 @@ def from_function(
     ------
     TypeError, ValueError
         An argument is not as described; the message names it.
+
+    Examples
+    --------
+    >>> import bqvi
+    >>> def log_joint(theta):  # (2,) -> a number
+    ...     return -0.5 * theta @ theta
+    >>> model = bqvi.adapters.from_function(log_joint, 2, gradient=lambda theta: -theta)
+    >>> fit = bqvi.fit(model, method="bq", budget=20, seed=0)
+    >>> print(f"{fit.log_evidence:.2f}")  # exactly ln 2 pi = 1.84
+    1.84
     """
     count = require_integer("dimension", dimension, 1)
     if gradient is not None and log_joint_and_gradient is not None:

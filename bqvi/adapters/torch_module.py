@@ -41,6 +41,21 @@ def from_torch(
     ------
     TypeError, ValueError
         ``module`` is no module, has no free parameters, or is not in float64.
+
+    Examples
+    --------
+    >>> import bqvi
+    >>> import torch
+    >>> class Normal(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.theta = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    ...
+    ...     def forward(self, centre):
+    ...         return -0.5 * ((self.theta - centre) ** 2).sum()
+    >>> fit = bqvi.fit(bqvi.adapters.from_torch(Normal(), 1.0), method="bq", budget=20, seed=0)
+    >>> print(fit.posterior.mean.round(2))
+    [1. 1.]
     """
     import torch
 

@@ -199,6 +199,15 @@ class GaussianMixture(_Mixture):
     random_state : an integer or a generator; None for other numbers each time, without NumPy's global
         generator
     verbose : whether ``fit`` shows iterations and the bound on a line
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bqvi.sklearn import GaussianMixture
+    >>> x = np.random.default_rng(0).standard_normal((200, 1)) + np.repeat([[-4.0], [4.0]], 100, axis=0)
+    >>> estimator = GaussianMixture(2, random_state=0).fit(x)
+    >>> sorted(estimator.means_[:, 0].round().tolist())
+    [-4.0, 4.0]
     """
 
     _family = "point"
@@ -228,6 +237,17 @@ class BayesianGaussianMixture(_Mixture):
     merge : whether components that share one cluster are joined, where that raises the bound, and iterations
         are left; not of a tied covariance with missing values
     max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as of `GaussianMixture`
+
+    Examples
+    --------
+    Of six components two keep their weight:
+
+    >>> import numpy as np
+    >>> from bqvi.sklearn import BayesianGaussianMixture
+    >>> x = np.random.default_rng(0).standard_normal((200, 1)) + np.repeat([[-4.0], [4.0]], 100, axis=0)
+    >>> estimator = BayesianGaussianMixture(6, random_state=0).fit(x)
+    >>> int((estimator.weights_ > 0.05).sum())
+    2
     """
 
     n_components: int = 1
@@ -264,6 +284,15 @@ class DirichletProcessMixture(_Mixture):
     merge : whether components that share one cluster are joined, where that raises the bound, and iterations
         are left; not of a tied covariance with missing values
     max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as of `GaussianMixture`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bqvi.sklearn import DirichletProcessMixture
+    >>> x = np.random.default_rng(0).standard_normal((200, 1)) + np.repeat([[-4.0], [4.0]], 100, axis=0)
+    >>> estimator = DirichletProcessMixture(random_state=0).fit(x)
+    >>> int((estimator.weights_ > 0.05).sum())
+    2
     """
 
     n_components: int = 20

@@ -51,6 +51,15 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     bayesian : True for variational Bayes; False for a point, maximum a posteriori
     max_iter, tol, n_init, init_params, random_state, verbose : as of `GaussianMixture`
     total_samples : sequences that there are in all, for ``partial_fit``; default those of all calls so far
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bqvi.sklearn import HiddenMarkovModel
+    >>> x = np.random.default_rng(0).standard_normal((100, 1)) + np.repeat([[-4.0], [4.0]], 50, axis=0)
+    >>> states = HiddenMarkovModel(2, random_state=0).fit(x).predict(x)
+    >>> int((states == states[0]).sum())
+    50
     """
 
     n_components: int = 2

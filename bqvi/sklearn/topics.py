@@ -50,6 +50,17 @@ class LatentDirichletAllocation(
     n_init : starts, of which the best is kept
     init_params : 'k-means++' or 'random'
     random_state, verbose : as of `GaussianMixture`
+
+    Examples
+    --------
+    Documents of two sets of words, which no document mixes:
+
+    >>> import numpy as np
+    >>> from bqvi.sklearn import LatentDirichletAllocation
+    >>> x = np.kron(np.eye(2, dtype=int), np.full((20, 3), 5))
+    >>> proportions = LatentDirichletAllocation(2, random_state=0).fit_transform(x)
+    >>> bool((proportions[:20].argmax(axis=1) != proportions[20:].argmax(axis=1)).all())
+    True
     """
 
     n_components: int = 10

@@ -84,6 +84,19 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
         where kernel and measure have no embedding.
     ValueError
         where q is a measure on another space.
+
+    Examples
+    --------
+    The expectation of x^2 under N(m, s) is m^2 + s, with the derivatives 2 m and 1:
+
+    >>> import gp
+    >>> import numpy as np
+    >>> x = np.linspace(-4, 4, 17)[:, None]
+    >>> process = gp.GaussianProcess(gp.kernels.SquaredExponential(2.0, 100.0), noise=1e-6)
+    >>> posterior = process.condition(x, x[:, 0] ** 2)
+    >>> found = gp.expectation.expectation(posterior, gp.measures.Gaussian(np.ones(1), 0.25 * np.eye(1)))
+    >>> print(f"{found.mean:.2f} {found.gradient.mean[0]:.2f} {found.gradient.covariance[0, 0]:.2f}")
+    1.25 2.00 1.00
     """
     mean = posterior.kernel_sum
     if mean is None or type(q) not in (Gaussian, GaussianMixture) or type(q.mean) is not np.ndarray:
