@@ -36,8 +36,8 @@ class Fit:
     """What `fit` found, and what it took."""
 
     q: Any
-    """The variational posterior. Where bounds, a plausible box or a model of another package were given, it is
-    in the coordinates of the run; ``posterior`` is the same in the user's units."""
+    """The variational posterior. Where bounds, a plausible box or a model of another package were given, it
+    is in the coordinates of the run; ``posterior`` is the same in the user's units."""
     elbo: float
     """Its ELBO, nats."""
     trace: Trace
