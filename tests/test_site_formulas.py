@@ -1,6 +1,7 @@
 """Formulas of the site: what the converter would show wrongly is named."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,32 @@ def test_the_converter_takes_the_sign_after_a_fraction_without_braces():
 def test_no_page_has_such_a_fraction():
     bare = mathml().BARE_FRACTION
     assert not [page.name for page in DOCS.rglob("*.md") if bare.search(page.read_text(encoding="utf-8"))]
+
+
+def formulas(text):
+    """The formulas of a page, displayed and inline, without its code."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+    shown = re.findall(r"\$\$(.*?)\$\$", text, re.DOTALL)
+    return shown + re.findall(
+        r"(?<![\\$])\$([^$\s][^$]*?)\$(?!\$)", re.sub(r"\$\$.*?\$\$", "", text, flags=re.DOTALL)
+    )
+
+
+def test_every_formula_of_the_pages_can_be_converted():
+    from docutils.utils.math import latex2mathml
+
+    found = [
+        (page.name, tex.strip())
+        for folder in ("", "derivations", "how-to", "tutorials")
+        for page in sorted((DOCS / folder).glob("*.md"))
+        for tex in formulas(page.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 150
+    for page, tex in found:
+        lines = "\\\\" in tex and "\\begin" not in tex
+        try:
+            latex2mathml.tex2mathml(
+                f"\\begin{{aligned}}{tex}\\end{{aligned}}" if lines else tex, as_block=True
+            )
+        except Exception as error:
+            pytest.fail(f"{page}: {tex}: {error}")
