@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import types
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ def test_the_converter_takes_the_sign_after_a_fraction_without_braces():
     from docutils.utils.math import latex2mathml
 
     assert "<mn>12</mn>" in str(latex2mathml.tex2mathml(r"\frac12 (a)", as_block=False))
+
+
+@pytest.mark.parametrize("tex", [r"\bar x_k", r"\hat{\alpha}_{nk}", r"\sum_{i=1}^n \bar x_k"])
+def test_the_index_of_a_letter_with_an_accent_is_beside_it(tex):
+    node = types.SimpleNamespace(astext=lambda: tex)
+    found = mathml().converted(node, block=False)
+    assert re.search(r'<msub><mover accent="true"><mi>[xα]</mi><mo stretchy="false">.</mo></mover>', found)
+    assert len(re.findall("<munderover>|<msubsup>", found)) == tex.count("sum")
 
 
 def test_no_page_has_such_a_fraction():

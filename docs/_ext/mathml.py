@@ -16,6 +16,13 @@ APPLIED = "&ApplyFunction;</mo>"
 BARE_FRACTION = re.compile(r"\\[dt]?frac\s*[^{\s]")
 """A fraction without braces, as frac12, of which the converter makes 12 over the sign that follows."""
 
+ACCENTED = re.compile(
+    r"<munderover>\s*(<(m[ino])>[^<]*</\2>)((?:(?!</munderover>).)*?)"
+    r'(<mo stretchy="false">[ˉˆ˜˙→]</mo>)\s*</munderover>',
+    re.DOTALL,
+)
+"""A letter with an accent and an index, as bar x_k, whose index the converter writes below the letter."""
+
 
 def converted(node: nodes.Element, block: bool) -> str:
     """A formula of a page in MathML; a formula that cannot be converted is a warning, and shown as it is."""
@@ -26,6 +33,7 @@ def converted(node: nodes.Element, block: bool) -> str:
     source = f"\\begin{{aligned}}{tex}\\end{{aligned}}" if lines else tex
     try:
         found = str(latex2mathml.tex2mathml(source, as_block=block))
+        found = ACCENTED.sub(r'<msub><mover accent="true">\1\4</mover>\3</msub>', found)
         return found.replace(APPLIED, f'{APPLIED}<mspace width="0.17em"></mspace>')
     except Exception as error:  # docutils raises several kinds of errors
         logger.warning("formula cannot be converted (%s): %s", error, tex, location=node)
