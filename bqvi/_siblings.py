@@ -1,4 +1,4 @@
-"""A check before any import that the packages that come with this one are those that Python finds.
+"""A check before any other import: Python finds ``gp`` and ``acquisition`` of this project and no others.
 
 ``gp`` and ``acquisition`` are common names. A file ``gp.py`` beside a user's script comes before the
 installed package of that name, and the error that follows ("'gp' is not a package") does not name the cause.

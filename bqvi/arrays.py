@@ -1,8 +1,8 @@
 """Parameters as tuples of arrays, and the small linear algebra and special functions of families.
 
-Formulas are written once for NumPy arrays and torch tensors, as in `gp.arrays`. NumPy arrays are served
-by NumPy itself (version 2 is an array-API namespace, and skipping the look-up saves microseconds in the
-loops).
+Formulas are written once for NumPy arrays and torch tensors, as in `gp.arrays`. For NumPy arrays the
+namespace is NumPy itself: version 2 is an array-API namespace, and leaving out the look-up saves microseconds
+in the loops.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Seed: TypeAlias = int | np.random.Generator
 
 
 def namespace(x: Array) -> Any:
-    """Array-API namespace of ``x``; NumPy's own where it serves, for speed."""
+    """Array-API namespace of ``x``; for NumPy arrays NumPy itself, for speed."""
     return np if isinstance(x, np.ndarray | np.generic | float | int) else shared_namespace(x)
 
 

@@ -1,8 +1,8 @@
-"""Figures of matplotlib, and what pictures of runs share.
+"""Figures of matplotlib, and the parts that plots of runs have in common.
 
 Functions for programs draw in figures that belong to no window (`new_figure`, `new_axes`). The ``plot``
-methods of results are for users at a prompt: theirs are pyplot's (`shown_figure`), which a notebook displays
-and ``plt.show()`` opens. Nothing else touches pyplot or its state.
+methods of results are for interactive use: they draw in figures of pyplot (`shown_figure`), which a notebook
+displays and ``plt.show()`` opens. No other function uses pyplot or changes its state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ with needing("plot"):
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
-"""Okabe and Ito's, told apart by every kind of colour vision; without their yellow, too faint for a line."""
+"""Colours of Okabe and Ito, distinct for every colour vision; without yellow, which is too faint for lines."""
 
 _MOST_SPREADS = 60.0
 """What a picture shows beyond the last estimates, in the larger of their error and their range."""
@@ -50,7 +50,7 @@ def estimates(ax: Axes, n: np.ndarray, middle: np.ndarray, sd: np.ndarray, colou
 
 
 def keep_end_legible(ax: Axes, middle: np.ndarray, sd: np.ndarray) -> None:
-    """Cut the view of estimates (R, o) where the first are far off, in the last standard deviations."""
+    """Limit the vertical axis of estimates (R, o) to the last where the first are many sds away from them."""
     last = sd[-1][np.isfinite(sd[-1])]
     spread = max(float(last.max(initial=0.0)), float(np.ptp(middle[-1])) / 4)
     if not 0 < spread < np.inf:

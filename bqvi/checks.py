@@ -1,4 +1,4 @@
-"""Checks of what the user gave: each names the argument, what was given and what is allowed."""
+"""Checks of arguments: each error names the argument, what was given and what is allowed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import scipy.sparse
 from gp.arrays import Array, is_torch, shown, to_numpy
 
 _LARGE = 1e140
-"""Squares of larger entries, summed over data, come near the largest number that there is."""
+"""Sums over data of the squares of larger entries come near the largest floating-point number."""
 
 
 def require_finite(name: str, x: Array) -> None:
-    """Every entry finite; the error names the first row that is not."""
+    """Every entry is finite; the error names the first row that is not."""
     if scipy.sparse.issparse(x):
         _require_finite_sparse(name, x)
         return
@@ -30,7 +30,7 @@ def require_finite(name: str, x: Array) -> None:
 
 
 def require_summable(name: str, x: Array, row: int = 0) -> None:
-    """Every entry of finite ``x``, which begins with row ``row``, small enough for sums of squares."""
+    """Every entry of finite ``x`` is small enough for sums of squares; its first row has number ``row``."""
     if 0 in tuple(x.shape) or max(-float(x.min()), float(x.max())) < _LARGE:
         return
     where = np.argwhere(np.abs(to_numpy(x)) >= _LARGE)[0]
@@ -71,7 +71,7 @@ def require_positive(name: str, x: Array) -> None:
 
 
 def positive_vector(name: str, value: Array, length: int) -> np.ndarray:
-    """(``length``,) of a positive number, or of as many."""
+    """Return an array (``length``,) from one positive number or from as many as its entries."""
     try:
         vector = np.asarray(value, float)
     except (TypeError, ValueError):

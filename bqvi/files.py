@@ -1,4 +1,4 @@
-"""Files of arrays with a JSON header: what every saved run and posterior is, and no pickles."""
+"""Files of arrays with a JSON header, without pickles: the format of every saved run and posterior."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Importance sampling: a mixture of Gaussians as the proposal, drawn from a Sobol set.
 
-A proposal that was fitted from inside a density, as q is by the ELBO, has tails that are too thin for it:
+A proposal that was fitted by the ELBO, as q is, has thinner tails than the density that it approximates:
 `Proposal.widened` therefore adds a share of the same components with larger scales. `Proposal.adapted` is one
 step of population Monte Carlo (Cappe et al. 2008): expectation maximisation towards weighted draws.
 """
@@ -56,7 +56,7 @@ class Proposal:
         return self.joined(Proposal(self.weights, self.means, factor * self.factors), share)
 
     def joined(self, other: Proposal, share: float) -> Proposal:
-        """(1 - share) self + share other."""
+        """The mixture (1 - share) self + share other."""
         return Proposal(
             np.concatenate([(1.0 - share) * self.weights, share * other.weights]),
             np.concatenate([self.means, other.means]),

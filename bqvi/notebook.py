@@ -1,4 +1,4 @@
-"""A result as a table, which notebooks show in the place of its `repr`."""
+"""Results as tables, which notebooks show instead of their `repr`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The tail of importance weights, or of any positive values: generalised Pareto fits, and smoothing by them.
 
 Beyond a high threshold t values are distributed nearly as P(y - t > z) = (1 + k z / sigma)^(-1/k), whose
-moments of order 1/k and above are infinite. k is the posterior mean of Zhang and Stephens (2009), drawn to
-1/2 as if by ten more draws (Vehtari et al. 2024, "Pareto smoothed importance sampling"). `psis` replaces the
-largest weights by the expected order statistics of the fitted tail.
+moments of order 1/k and above are infinite. The shape k is the posterior mean of Zhang and Stephens (2009),
+shrunk towards 1/2 by a prior that counts as ten draws (Vehtari et al. 2024, "Pareto smoothed importance
+sampling"). `psis` replaces the largest weights by the expected order statistics of the fitted tail.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class ParetoSettings:
     unusable: float = 0.7
     """Shape above which an average is not to be used."""
     least_tail: int = 5
-    """Values that a tail is fitted to, at least."""
+    """The smallest number of values to which a tail is fitted."""
     prior_draws: int = 10
-    """Draws as if by which a shape is drawn to ``prior_shape``."""
+    """The number of draws as which the prior on the shape counts."""
     prior_shape: float = 0.5
-    """The shape that few values are drawn to."""
+    """The shape towards which that of few values is shrunk."""
 
 
 PARETO = ParetoSettings()
 
 
 def pareto_shape(values: Any) -> float:
-    """Return k of the largest of values (n,) >= 0, or -inf where fewer than five exceed the threshold.
+    """Return the shape k of the tail of values (n,) >= 0, or -inf where fewer than five exceed the threshold.
 
-    The tail are the largest min(n / 5, 3 sqrt n) values, at least five.
+    The tail consists of the largest min(n / 5, 3 sqrt n) values, at least five.
     """
     ordered = np.sort(np.asarray(values, dtype=float))
     n = len(ordered)
@@ -75,8 +75,8 @@ class Smoothed:
     Attributes
     ----------
     log_weights : (n,), normalised: their exponentials sum to one.
-    shape : k of the tail, before smoothing; -inf where the tail has no spread, inf where fewer than 21
-        weights are too few to tell.
+    shape : k of the tail before smoothing; -inf where all values of the tail are equal, inf for fewer than 21
+        weights, which are too few for a fit.
     """
 
     log_weights: np.ndarray
@@ -98,7 +98,7 @@ def psis(log_weights: np.ndarray) -> Smoothed:
     Raises
     ------
     ValueError
-        It is no vector, or has NaN or +inf, or every weight is zero.
+        ``log_weights`` is no vector, or has NaN or +inf, or every weight is zero.
     """
     given = np.asarray(log_weights, float)
     if given.ndim != 1 or len(given) == 0:

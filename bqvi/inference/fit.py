@@ -1,4 +1,4 @@
-"""`fit`: the variational posterior of a model and data, by the method of a name.
+"""`fit`: the variational posterior of a model and data, by the method that is named.
 
 All arguments are checked here, before any work. The engine is :mod:`fit_run`, on :mod:`loop`.
 """
@@ -90,72 +90,77 @@ def fit(
     Parameters
     ----------
     model : a `ConjugateModel`, a `LogJointModel` or an `AmortisedModel` (a `VariationalAutoencoder`); or a
-        `TargetModel` of `bqvi.adapters`, which stands for a `LogJoint` with its names and plausible box.
-        Where that box is only a guess and none is given here, 'bq' begins with a search for one, by at most
-        two fifths of the budget: a climb to the mode and the curvature there, whose evaluations are kept
-    data : what the model takes, N rows; None for a `LogJoint`
+        `TargetModel` of `bqvi.adapters`, which is used as a `LogJoint` with the model's names and plausible
+        box. Where that box is only a guess and none is given here, 'bq' begins with a search for one, by at
+        most two fifths of the budget: a climb to the mode and the curvature there, whose evaluations are kept
+    data : N rows of the kind that the model takes; None for a `LogJoint`
     method : 'cavi', 'memoised', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae',
         'dreg' (any model; for an `AmortisedModel` these four), 'bq' (a `LogJointModel` with a Gaussian q: the
-        fewest evaluations), or an estimator such as ``Pathwise(5, entropy="sticking-the-landing")``, with
-        'pathwise's geometry, schedule and steps by default; a ``BayesianQuadrature`` has those of 'bq'
-    minibatch : strategy of `acquisition.minibatch`; or S, for uniform without replacement; or 'balanced':
-        batches that each look like the data, S = min(100, N). That one is the safest choice on an unknown
-        problem: it is unbiased, has positive weights and nothing to tune, and is random reshuffling where
-        its kernel explains nothing. It takes about 40 microseconds a datum once
-        (``trace['setup_seconds']``), little beside many epochs, or where a datum is expensive. The
-        stochastic methods default to random reshuffling with S = min(100, N), which takes none. 'memoised'
-        takes S alone, and visits each batch in turn; default a tenth of the data, at least 100
-    schedule : step sizes; default by method (`methods`)
+        fewest evaluations), or an estimator such as ``Pathwise(5, entropy="sticking-the-landing")``. The
+        defaults of geometry, schedule and steps for an estimator are those of 'pathwise', and for a
+        ``BayesianQuadrature`` those of 'bq'
+    minibatch : a strategy of `acquisition.minibatch`; or S, for uniform draws without replacement; or
+        'balanced': batches that each resemble the data, S = min(100, N). 'balanced' is recommended on an
+        unknown problem: it is unbiased, has positive weights and no settings, and where its kernel explains
+        no variance it is random reshuffling. Its set-up takes about 40 microseconds a datum once
+        (``trace['setup_seconds']``), little compared with many epochs or with expensive data. The stochastic
+        methods default to random reshuffling with S = min(100, N), which has no set-up. 'memoised' takes S
+        alone, and visits each batch in turn; its default is a tenth of the data, at least 100
+    schedule : the step sizes; default by method (`methods`)
     geometry : `Natural`, `Riemannian`, `Euclidean` or `TrustRegion`; default by method
-    samples : L, draws of theta a step, for the sampling methods; new evaluations a step, for 'bq'
+    samples : L, draws of theta in each step, for the sampling methods; new evaluations in each step, for 'bq'
     family : of a Gaussian q: 'full', 'mean-field', or 'point' for MAP (EM, for a conjugate model)
     start_from : 'k-means++', 'random', or a distribution to start at: for q a mixture of Gaussians over R^D a
         `families.GaussianMixture`, with 'pathwise', 'score' or a `MixtureQuadrature`
     starts : number of starts; the fit with the best ELBO is returned
-    steps : most iterations in all; default by method, unless evaluations or seconds are limited
+    steps : the largest number of iterations; default by method, unless evaluations or seconds are limited
     tolerance : change of the ELBO between two records that ends the run, nats; by default 1e-6 for
         the exact full-batch methods and none for the others
-    budget : most evaluations in all, never exceeded: of the log joint, or per datum for a model with data;
-        those of records and of all starts are among them. What the closing record takes is set aside, and
-        the last step is cut to what is left, or left out
+    budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
+        with data. Evaluations for records and in all starts count. The evaluations of the last record are
+        reserved, and the last step is shortened to those that remain, or left out
     max_seconds : the first step that ends later than this is the last
-    record : record every so many iterations, or at these, and at the end; default 1 for full-batch conjugate
-        methods (their ELBO comes with the gradient), for estimators with memory the end only, else a
-        hundredth of the steps
-    metrics : name -> function of q, recorded beside the ELBO
+    record : the number of iterations from one record to the next, or the iterations that are recorded; the
+        end always is. Default 1 for full-batch conjugate methods (their ELBO comes with the gradient), the
+        end alone for estimators with memory, else a hundredth of the steps
+    metrics : name -> function of q, recorded with the ELBO
     elbo_samples : fresh draws for each recorded ELBO that has no closed form, at least 2; each is an
         evaluation, counted in ``trace['record_evaluations']`` and in the budget. None: the ELBO takes no
-        further evaluation. It comes from those that the method has kept ('bq'), with the standard deviation
-        of its surrogate, or else from what the latest tenth of the steps have drawn, with its standard error
-    lower, upper : of the P parameters of a `LogJoint`, for 'bq' and other estimators that keep evaluations:
-        (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter. q is then over the
-        coordinates of the free ones, and ``Fit.posterior`` over the parameters
-    plausible_lower, plausible_upper : (P,), likely to hold most of the posterior, where parameters have fewer
-        than two bounds; q starts with two standard deviations to either side
-    periodic : indices or booleans; the period is upper - lower
-    names : of the parameters
-    errors : how an exception of the log joint is treated, for such an estimator, as in `bqvi.vbmc`; by
-        default that of the `LogJoint`
-    executor, n_jobs : the evaluations of a step of such an estimator are made through ``executor.submit``, or
-        else ``executor.map``; or by so many processes of joblib
-    workers : for 'bq', with an executor that has ``submit``: so many evaluations are kept under way, each
-        taken as it returns; there is a step of q whenever as many have returned as a step evaluates, and
-        points are chosen given those that have not. None: the evaluations of a step are waited for
-    noise_sd : standard deviation of the noise of a `LogJoint`'s values, for 'bq': a number, or a function of
-        theta as ``log_prob`` is one. None: they are exact, or ``log_prob`` returns (value, deviation)
-    gradient_noise_sd : the same of its gradient's entries, where it has one: a number or (P,), 0 if they are
-        exact. Noise is taken to be independent from one evaluation to the next
-    evaluations : of a `LogJoint`, for such an estimator: (theta (n, P), values (n,)) made before, then
-        gradients (n, P) if it has any. They count in the budget, and stand in the place of the first step's
-        design. Of thousands some hundreds are taken (`calls.selection`), and these count
-    progress : show evaluations, or steps, and the ELBO on a line
-    callback : told of the state after each step
+        further evaluations. For methods that keep evaluations ('bq') it is estimated from these, with the
+        standard deviation of the surrogate; for others from the draws of the latest tenth of the steps, with
+        a standard error
+    lower, upper : bounds of the P parameters of a `LogJoint`, for 'bq' and other estimators that keep
+        evaluations: (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter. q is then
+        over the unbounded coordinates of the free parameters, and ``Fit.posterior`` over the parameters
+    plausible_lower, plausible_upper : (P,), corners of a box that is likely to contain most of the posterior,
+        where parameters have fewer than two bounds; two standard deviations to either side of the first q's
+        mean are the box
+    periodic : indices or booleans of periodic parameters, whose period is upper - lower
+    names : names of the parameters, P of them
+    errors : for estimators that keep evaluations: how an exception of the log joint is treated, as in
+        `bqvi.vbmc`; by default as the `LogJoint` states
+    executor, n_jobs : for estimators that keep evaluations: those of a step are made through
+        ``executor.submit``, or else ``executor.map``; or by ``n_jobs`` processes of joblib
+    workers : for 'bq', with an executor that has ``submit``: the number of evaluations that are kept under
+        way. Each is used as it returns; q takes a step whenever as many have returned as a step evaluates,
+        and further points are chosen given those under way. None: a step waits for its evaluations
+    noise_sd : for 'bq': standard deviation of the noise of a `LogJoint`'s values, nats: a number, or a
+        function of theta with the arguments of ``log_prob``. None: values are exact, or ``log_prob`` returns
+        (value, deviation)
+    gradient_noise_sd : standard deviation of the noise of the entries of a `LogJoint`'s gradient: a number or
+        (P,), 0 if they are exact. Noise is taken to be independent from one evaluation to the next
+    evaluations : for estimators that keep evaluations, of a `LogJoint`: (theta (n, P), values (n,)) made
+        before, then gradients (n, P) if the `LogJoint` has any. They count in the budget, and replace the
+        design of the first step. Of thousands some hundreds are used (`calls.selection`), and only these
+        count
+    progress : whether to show evaluations, or steps, and the ELBO on a line
+    callback : a function that is called with the state after each step
     checkpoint : path of a file that is written as evaluations return, and every few seconds, for ``resume``
-    seed : or a generator; the same seed gives the same result
-    resume : a `Fit`, a saved one's path, or the exception that ended a run: go on from there, with the same
-        model, data and choices; the result is that of an uninterrupted run
-    verify : with ``resume`` of a `LogJoint`'s run whose estimator keeps evaluations: so many of these are
-        made again before the first step, within the budget, and it is an error if one differs. 0: that the
+    seed : an integer or a generator; the same seed gives the same result
+    resume : a `Fit`, the path of a saved one, or the exception that ended a run: the run continues from
+        there, with the same model, data and choices; the result is that of an uninterrupted run
+    verify : with ``resume`` of a run of a `LogJoint` whose estimator keeps evaluations: the number of these
+        that are repeated before the first step, within the budget; a difference is an error. 0: whether the
         function is the same is not checked
 
     Returns
@@ -168,12 +173,12 @@ def fit(
         Bad input, before any work.
     RunError
         The run failed (a log joint that raised or was not finite). RunInterrupted : Ctrl-C. RunExit :
-        SystemExit. However a run ends, its exception has every evaluation of 'bq' and other estimators with
-        memory that returned, those of the step that was cut short among them: resumed, that step takes them
-        in the place of calls. A log joint that takes minutes should take one point a call
-        (``vectorised=False``), so that each has returned by itself.
+        SystemExit. For 'bq' and other estimators that keep evaluations, each of these exceptions has every
+        evaluation that returned, also those of the step that was cut short, which are not made again when the
+        run is resumed. A log joint that takes minutes should take one point in a call (``vectorised=False``),
+        so that evaluations return one by one.
 
-    ``fit.steps``, with the same arguments, gives the run itself: iterate over its states.
+    ``fit.steps``, with the same arguments, returns the run itself, an iterator over its states.
 
     Examples
     --------
@@ -227,7 +232,7 @@ def fit(
 
 
 def _before(resume: Any, first: LoopState, starts: int, settings: Mapping[str, Any]) -> Checkpoint:
-    """Where an earlier run with the same settings stood; of several starts, if one is asked for, the best."""
+    """The state of an earlier run with the same settings; the best of several starts, if one is asked for."""
     before = resumed(resume, DOOR, classes(first) | named(Starts), settings)
     if starts == 1 and isinstance(before.state, Starts):
         return replace(before, state=before.state.states[before.state.best])
@@ -235,7 +240,7 @@ def _before(resume: Any, first: LoopState, starts: int, settings: Mapping[str, A
 
 
 def _require_drawn(starts: int, start_from: Any, evaluations: Any, workers: int | None) -> None:
-    """An error where something was given that only one start can take."""
+    """Raise an error where an argument was given that is possible with a single start only."""
     if evaluations is not None:
         raise ValueError(f"starts is {starts}, and evaluations was given, which one start can take")
     if workers is not None:
@@ -245,7 +250,7 @@ def _require_drawn(starts: int, start_from: Any, evaluations: Any, workers: int 
 
 
 def _busy(run: FitRun, count: int) -> Workers:
-    """The workers, of a fit whose points others can evaluate."""
+    """The workers for a fit whose points can be evaluated outside of it."""
     require_asked(run.problem, run.records.monitor)
     return Workers(run.caller, count)
 
@@ -266,7 +271,7 @@ def _located(model: TargetModel, said: Mapping[str, Any], choice: Method | None)
 
 
 def _check_budget(records: Records) -> None:
-    """Fresh draws that were asked for leave evaluations for a step."""
+    """Raise an error unless the fresh draws of the records leave evaluations for a step."""
     monitor, budget = records.monitor, records.stop.budget
     if budget is not None and not monitor.exact and 0 < budget <= monitor.cost:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What `bqvi.fit` returns."""
+"""The result of `bqvi.fit`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Fit:
-    """What `fit` found, and what it took."""
+    """The variational posterior that `fit` found, its ELBO, and the record of the run."""
 
     q: Any
     """The variational posterior. Where bounds, a plausible box or a model of another package were given, it
@@ -41,15 +41,15 @@ class Fit:
     elbo: float
     """Its ELBO, nats."""
     trace: Trace
-    """Iterations, seconds, evaluations, samples, ELBO and metrics along the way."""
+    """Iterations, seconds, evaluations, samples, ELBO and metrics at each record."""
     stopped: str
     """Why it ended: 'tolerance', 'steps', 'budget', 'seconds', 'failed', 'interrupted' or 'unfinished'."""
     checkpoint: Checkpoint
-    """Where the run stands; pass the fit as ``resume`` to go on from here."""
+    """The state of the run; pass the fit as ``resume`` to continue from it."""
     problem: LoopProblem
-    """What was run."""
+    """Model, data, estimator and the other choices of the run."""
     state: LoopState
-    """Where q stands: that of the checkpoint, or of its best start."""
+    """The state with ``q``: that of the checkpoint, or of its best start."""
     starts: tuple[float, ...] = ()
     """Final ELBO of each start, where there were several."""
 
@@ -68,7 +68,7 @@ class Fit:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to look at, and what to do: where a given gradient is wrong, or q runs away."""
+        """Warnings with advice: a given gradient is wrong, or q moves away without end."""
         memory = getattr(self.state.memory, "known", self.state.memory)
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
@@ -89,13 +89,13 @@ class Fit:
             return []
         return [
             f"{failed} evaluations failed, in a region that holds about {self._evidence.infeasible:.0%} of "
-            "q. The log evidence is without that region; the ELBO and the posterior are those of q as it is. "
+            "q. The log evidence leaves that region out; the ELBO and the posterior include it. "
             "State the feasible region by bounds if it is a box, or use bqvi.vbmc."
         ]
 
     @property
     def settings(self) -> dict[str, str]:
-        """The choices, in words."""
+        """The choices of the run, in words."""
         return dict(self.checkpoint.settings)
 
     @property
@@ -110,21 +110,22 @@ class Fit:
 
     @property
     def log_evidence(self) -> float:
-        """The log evidence past q, nats, from the evaluations that the run kept: NaN where it keeps none.
+        """The log evidence, nats, from the evaluations that the run kept: NaN where it keeps none.
 
-        Of ``method="bq"`` with a Gaussian q. It costs no evaluation; the first call takes some seconds where
-        D is 10 or more. See `bqvi.gradients.remembered_evidence`.
+        Unlike the ELBO it does not contain the gap KL(q || p). It is available for ``method="bq"`` with a
+        Gaussian q and takes no evaluation; the first call takes some seconds where D is 10 or more. See
+        `bqvi.gradients.remembered_evidence`.
         """
         return math.nan if self._evidence is None else self._evidence.value + self._base
 
     @property
     def log_evidence_sd(self) -> float:
-        """Its standard deviation, which includes what q misses; infinite where there is no log evidence."""
+        """Standard deviation of `log_evidence`, mass that q lacks included; infinite where there is none."""
         return math.inf if self._evidence is None else self._evidence.sd
 
     @property
     def pareto_k(self) -> float:
-        """Of the importance weights behind the log evidence: above .7 it is not to be relied on."""
+        """Pareto k of the importance weights in the log evidence, which is unreliable where k exceeds .7."""
         return math.nan if self._evidence is None else self._evidence.pareto_k
 
     @cached_property
@@ -169,7 +170,7 @@ class Fit:
         return trace(self, ax, truth)
 
     def save(self, path: str | Path) -> None:
-        """Write the run to an .npz file that ``bqvi.fit(..., resume=path)`` goes on from."""
+        """Write the run to an .npz file from which ``bqvi.fit(..., resume=path)`` continues."""
         self.checkpoint.save(path)
 
     def __repr__(self) -> str:
@@ -192,7 +193,7 @@ class Fit:
 
 
 def _runs_away(q: Distribution, made: Evaluations | None) -> tuple[str, ...]:
-    """What to tell of a Gaussian q that runs away, from the latest evaluations where none are kept."""
+    """Warnings of a Gaussian q that moves away without end, by the latest evaluations where none are kept."""
     if made is None or not isinstance(q, Gaussian | DiagonalGaussian):
         return ()
     return tuple(flat.said(q, made.points, made.values, None))

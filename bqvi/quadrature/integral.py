@@ -19,7 +19,7 @@ __all__ = ["EstimateRow", "Integral", "log_moments"]
 
 
 _SHOWN = 4
-"""Outputs in a short description."""
+"""The number of outputs that a short description shows."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class EstimateRow:
     n_evaluations: int
     """Evaluations of the integrand so far."""
     seconds: float
-    """Time so far, the integrand's own included."""
+    """Time so far, that of the integrand included."""
     mean: Array
     """Estimate, a number or (o,)."""
     sd: Array
@@ -43,22 +43,22 @@ class Integral:
     Attributes
     ----------
     mean : the estimate: a number, or (o,) for a vector-valued integrand.
-    sd : its standard deviation, likewise; hyperparameter uncertainty is in it, and what a peak that the nodes
-        missed could hold.
+    sd : its standard deviation, of the same shape. It contains the uncertainty of the hyperparameters and the
+        integral of a peak that the nodes may have missed.
     n_evaluations : n, of the integrand.
     nodes : (n, D), of the measure's kind of array. values : (n,) or (n, o), as returned by f.
-    trace : the estimate along the way.
-    method : what was used. stopped : 'budget', 'tolerance', 'seconds' or 'exhausted' (a finite measure).
+    trace : the estimates after each step.
+    method : the method used. stopped : 'budget', 'tolerance', 'seconds' or 'exhausted' (a finite measure).
     covariance : (o, o), of the outputs; ``None`` for a number.
-    credible : whether mean and sd can be relied on. With a surrogate: whether its own estimate is given as
-        it is; sampling methods: whether no point carries most of the sum, and the largest values have no
-        Pareto tail of a shape above .7.
+    credible : whether the checks passed. With a surrogate: whether mean and sd are the surrogate's own. For
+        sampling methods: whether no single point has most of the sum, and the largest values have no Pareto
+        tail with a shape above .7.
     reason : the result of the checks, a sentence.
-    effective_sample_size : of importance weights; ``None`` without.
-    tail_shape : of the Pareto tail of |f| at draws from the measure; -inf where there is none.
-    log_mean, log_sd : ln of the mean, and the standard deviation of the ln, where f was given as its
-        logarithm or is a non-negative one of WSABI; they hold where the mean itself underflows.
-    checkpoint : where the run stands; ``resume`` takes the whole result.
+    effective_sample_size : effective sample size of the importance weights; ``None`` without weights.
+    tail_shape : shape of the Pareto tail of |f| at draws from the measure; -inf where there is none.
+    log_mean, log_sd : ln of the mean and the standard deviation of the ln, where f was given as its logarithm
+        or the method is WSABI; they are finite where the mean itself underflows.
+    checkpoint : the state of the run; ``resume`` takes the whole result.
     surrogate : the fitted surrogate, with ``expectation(measure)`` for other measures; or ``None``.
     """
 
@@ -82,11 +82,11 @@ class Integral:
 
     @property
     def state(self) -> Any:
-        """Where the run stands."""
+        """The state of the run."""
         return None if self.checkpoint is None else self.checkpoint.state
 
     def save(self, path: str | Path) -> None:
-        """Write the run to an .npz file that ``bqvi.integrate(..., resume=path)`` goes on from."""
+        """Write the run to an .npz file from which ``bqvi.integrate(..., resume=path)`` continues."""
         if self.checkpoint is None:
             raise ValueError("this integral was put together by hand: it has no run to save")
         self.checkpoint.save(path)
@@ -157,8 +157,9 @@ def _short(values: Array) -> str:
 def log_moments(mean: float, sd: float, shift: float = 0.0) -> tuple[float, float]:
     """Return ln of a positive mean times e^shift and the standard deviation of the ln.
 
-    That of the log-normal distribution with these moments, sqrt(ln(1 + (sd/mean)^2)), which is sd/mean
-    where that is small. A mean that is not positive has no logarithm: -inf and inf.
+    The standard deviation is that of the log-normal distribution with these moments,
+    sqrt(ln(1 + (sd/mean)^2)), which is near sd/mean where that is small. For a mean that is not positive the
+    two are -inf and inf.
     """
     if not mean > 0:
         return -np.inf, np.inf

@@ -1,4 +1,4 @@
-"""`integrate`: the integral of a function against a measure, by the method of a name.
+"""`integrate`: the integral of a function against a measure, by the method that is named.
 
 All arguments are checked here, before any work. The engines are :mod:`bayesian_run` and :mod:`sampling`.
 """
@@ -56,7 +56,7 @@ _WARPED = Range(
     outputs=True,
     non_negative="WSABI models a square, so it has to be non-negative; use method 'bq'",
 )
-"""What an integrand may return: as it is, as its logarithm, and for WSABI."""
+"""The values that an integrand may return: those of f, those of ln f, and those of f for WSABI."""
 
 
 @door(Integral)
@@ -98,21 +98,22 @@ def integrate(
 
     Parameters
     ----------
-    f : points (n, D) to values (n,), or (n, o) for o outputs that share nodes and weights. Points are
-        arrays of the measure's kind (NumPy or torch). Or a `TargetModel` of `bqvi.adapters`: then the
-        integral is its evidence, by its logarithm (``log_mean``), and ``measure`` is only where points are
-        proposed.
-    measure : of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite; or 'lebesgue', for the
-        integral over a box. ``mean``, ``sd``, ``tolerance`` and the trace are of that integral then;
-        ``values`` and the surrogate are of f. For a `TargetModel` by default the Gaussian whose
-        two standard deviations to either side are its plausible box. Where that box is only a guess, 'bq' and
-        'wsabi' begin with a search for one, as `fit` does; nodes are its evaluations within the box.
-    budget : n, evaluations of f.
+    f : a function of points (n, D) that returns values (n,), or (n, o) for o outputs that share nodes and
+        weights. Points are arrays of the measure's kind (NumPy or torch). Or a `TargetModel` of
+        `bqvi.adapters`: the integral is then its evidence, returned as a logarithm (``log_mean``), and
+        ``measure`` only proposes points.
+    measure : a measure of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite; or 'lebesgue',
+        for the integral over a box. With 'lebesgue', ``mean``, ``sd``, ``tolerance`` and the trace refer to
+        int f(x) dx, and ``values`` and the surrogate to f. The default for a `TargetModel` is the Gaussian
+        whose mean plus and minus two standard deviations are the sides of its plausible box. Where that box
+        is only a guess, 'bq' and 'wsabi' begin with a search for one, as `fit` does; the evaluations of the
+        search that lie within the box found are nodes.
+    budget : n, the number of evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (scrambled Sobol in replicates), 'bq' (Bayesian
         quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f).
-    lower, upper : corners of the box, (D,), finite; a number is that of each coordinate, two numbers are an
-        interval of one dimension. For 'lebesgue' only.
-    log : f returns its logarithm, which may be -inf, and has no least value. The result then has
+    lower, upper : corners of the box, (D,), finite; a number applies to each coordinate, and two numbers are
+        an interval in one dimension. For 'lebesgue' only.
+    log : whether f returns ln f, which may be -inf and need not be bounded below. The result then has
         ``log_mean`` and ``log_sd``.
     vectorised : ``False`` if f takes one point (D,) at a time and returns a number or (o,).
     gradient : derivatives of f, used as observations by 'bq': a function from points (n, D) to (n, D)
@@ -120,35 +121,37 @@ def integrate(
     noise_sd : standard deviation of the noise in f's values: ``None`` (exact), a number, "unknown", or a
         function from points (n, D) to numbers (n,), called once at each node; it takes one point (D,) where f
         does. For 'bq'.
-    log_density : logarithm of a density p, normalised, points (n, D) to (n,): then the integral is
-        int f p, and ``measure`` is only where points are proposed (importance re-weighting, 7.11).
+    log_density : a function from points (n, D) to ln p (n,), with p a normalised density: the integral is
+        then int f p, and ``measure`` only proposes points (importance re-weighting, 7.11).
     errors : how a point is treated at which f raises or returns a value that is not finite. 'raise': the
         run stops, with every evaluation that returned. 'infeasible': f counts as zero there (its logarithm
         as -inf), as where it is outside of its domain; not with ``gradient``.
     initial : nodes of the initial design; by default 2 D + 4, and at least 8.
-    batch : nodes a step; by default 30 % of those there are. 1 is one at a time.
+    batch : nodes that are added in each step; by default 30 % of the nodes so far.
     acquisition : a criterion of :mod:`acquisition.pointwise` that chooses nodes; by default the
         reduction of the integral's variance (7.17).
     tolerance : stop when the standard deviation is at most this.
     max_seconds : stop after a step that ends later than this.
-    replicates : of 'qmc'.
-    executor, n_jobs : nodes are evaluated through ``executor.submit``, or else ``executor.map``; or by so
-        many processes of joblib.
-    workers : with an executor that has ``submit``: so many evaluations are kept under way, each taken as it
-        returns, and points are chosen given those that have not. None: batches, each waited for.
-    evaluations : (x (n, D), values (n,) or (n, o)) made before, of f as it returns them, then gradients and
-        noise sds (n,) where the run has them; for 'bq' and 'wsabi'. They count in the budget, and are nodes
-        beside the initial design. Of thousands some hundreds are taken (`calls.selection`), and these count.
-    progress : show evaluations and the estimate on a line.
-    callback : told of each state.
+    replicates : the number of randomised Sobol sets of 'qmc'.
+    executor, n_jobs : nodes are evaluated through ``executor.submit``, or else ``executor.map``; or by
+        ``n_jobs`` processes of joblib.
+    workers : for an executor that has ``submit``: the number of evaluations that are kept under way. Each is
+        used as it returns, and further nodes are chosen given those under way. None: a step waits for all
+        evaluations of its batch.
+    evaluations : (x (n, D), values (n,) or (n, o)) made before, with values as f returns them, then gradients
+        and noise sds (n,) where the run has them; for 'bq' and 'wsabi'. They count in the budget, and are
+        nodes beside the initial design. Of thousands some hundreds are used (`calls.selection`), and only
+        these count.
+    progress : whether to show evaluations and the estimate on a line.
+    callback : a function that is called with each state.
     checkpoint : path of a file that is written each time that f returns, for ``resume``.
-    seed : or a generator; the same seed gives the same result.
-    resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the
-        same f, measure and choices, to a budget that may be larger for 'bq' and 'wsabi'; ``evaluations`` is
-        then not used.
-    verify : with ``resume``, for 'bq' and 'wsabi': so many of its evaluations are made again before the first
-        step, within the budget, and it is an error if one differs by more than its noise. 0: that f is the
-        same is not checked.
+    seed : an integer or a generator; the same seed gives the same result.
+    resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
+        there, with the same f, measure and choices. For 'bq' and 'wsabi' the budget may be larger.
+        ``evaluations`` is then not used.
+    verify : with ``resume``, for 'bq' and 'wsabi': the number of its evaluations that are repeated before the
+        first step, within the budget; a difference of more than the noise is an error. 0: whether f is the
+        same function is not checked.
 
     Returns
     -------
@@ -162,9 +165,9 @@ def integrate(
         The measure has no embedding of the kernels used, before any work.
     RunError
         f failed: the error's cause, an `EvaluationError`, names the point. RunInterrupted : Ctrl-C. RunExit :
-        SystemExit. Each holds every evaluation that returned.
+        SystemExit. Each of these exceptions has every evaluation that returned.
 
-    ``integrate.steps``, with the same arguments, gives the run itself: iterate over its states.
+    ``integrate.steps``, with the same arguments, returns the run itself, an iterator over its states.
 
     Examples
     --------
@@ -221,7 +224,7 @@ def integrate(
 
 
 def _range(method: str, log: bool) -> Range:
-    """What the integrand may return."""
+    """The range of the values that the integrand may return."""
     if log:
         return _LOGARITHMS
     return VALUES if method in _UNWARPED else _WARPED
@@ -249,7 +252,7 @@ def _within(low: np.ndarray, high: np.ndarray) -> Gaussian:
 
 
 def _located(model: TargetModel, said: Mapping[str, Any]) -> Run[Any, Integral] | None:
-    """A run that begins with the search of a plausible box: of quadrature, in a box that was a guess."""
+    """A run of quadrature that begins with the search of a plausible box; None where the box is no guess."""
     given = ("measure", "evaluations", "workers", "initial", "noise_sd")
     sampled = said["method"] not in METHODS or said["method"] in SAMPLING
     if model.boxed or sampled or any(said[name] is not None for name in given):
@@ -259,7 +262,7 @@ def _located(model: TargetModel, said: Mapping[str, Any]) -> Run[Any, Integral] 
 
 
 def _in_box(**said: Any) -> Run[Any, Integral]:
-    """The run in a plausible box, with those of the search's evaluations as nodes that lie in it."""
+    """The run in a plausible box; those evaluations of the search that lie in the box are nodes."""
     low, high = said.pop("plausible_lower"), said.pop("plausible_upper")
     made = said["evaluations"]
     if made is not None:

@@ -1,4 +1,4 @@
-"""`evidence_bounds`: bounds on the log evidence of a log joint, from below and from above, with a proposal.
+"""`evidence_bounds`: a lower and an upper bound on the log evidence of a log joint, given a proposal.
 
 All arguments are checked here, before the first evaluation. The engine is
 :mod:`bqvi.sampled_bounds.bounds_run`.
@@ -63,53 +63,56 @@ def evidence_bounds(
     """Bounds on the log evidence by annealed importance sampling or sequential Monte Carlo.
 
     The logarithm of an unbiased, positive estimate of the evidence Z is in expectation a lower bound on ln Z
-    (Jensen). The same from draws of the posterior backwards gives an upper bound, so that ln Z lies between
-    (bidirectional Monte Carlo; Grosse, Ghahramani and Adams 2015).
+    (Jensen's inequality). The same estimate from chains that begin at draws of the posterior and are annealed
+    backwards gives an upper bound, so that ln Z lies between the two (bidirectional Monte Carlo; Grosse,
+    Ghahramani and Adams 2015).
 
     Parameters
     ----------
-    log_joint : points theta (n, P) to the logs of prior times likelihood (n,), with all constants; -inf where
-        it vanishes. With M proposals: (theta (n, P), problems (n,)), the second the index 0 to
-        M - 1 of the problem that each row belongs to. Or a `TargetModel` of `bqvi.adapters`, with its
-        gradient if it has one.
-    proposal : q, where particles begin: a Gaussian or a mixture of Gaussians of `gp.measures` or
-        `bqvi.families` over R^P, or a `bqvi.Posterior`, whose bounds are then those of the parameters. The
-        nearer to the posterior the better, and it should not be narrower; it may be the prior. Or a sequence
-        of M Gaussians or mixtures, for M problems at once.
+    log_joint : a function of points theta (n, P) that returns the log of prior times likelihood (n,), with
+        all constants, -inf where that is zero. With M proposals its arguments are (theta (n, P), problems
+        (n,)), the second the index 0 to M - 1 of the problem of each row. Or a `TargetModel` of
+        `bqvi.adapters`, with its gradient if it has one.
+    proposal : q, from which the first particles are drawn: a Gaussian or a mixture of Gaussians of
+        `gp.measures` or `bqvi.families` over R^P, or a `bqvi.Posterior`, whose bounds are then those of the
+        parameters. Bounds are tighter the closer the proposal is to the posterior; it should not be narrower,
+        and may be the prior. Or a sequence of M Gaussians or mixtures, for M problems at once.
     budget : evaluations of log_joint in all, of which the pilot run takes at most a fifth. An evaluation is
         a value, with its gradient for "hmc".
     method : "smc", sequential Monte Carlo with systematic resampling; "ais", annealed importance sampling,
-        the same without resampling; "importance", one temperature: the bound of importance-weighted
-        autoencoders.
+        which has no resampling; "importance", importance sampling with one temperature, the bound of
+        importance-weighted autoencoders.
     posterior : independent draws theta (n, P) of the posterior, for the upper bound; of M problems (M, n, P).
-        The parameters from which data were simulated are one such draw. R of them are used, chosen at
-        random. Or a `bqvi.Posterior`: its draws are approximate, and so is then the upper bound.
+        The parameters from which data were simulated are one such draw. R of the draws are used, chosen at
+        random. Or a `bqvi.Posterior`, whose draws are approximate, and then so is the upper bound.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function of the arguments of
         log_joint that returns (n, P).
     noise_sd : standard deviation of the noise of log_joint's values: a number, or a function of the arguments
         of log_joint. None: they are exact, or log_joint returns (value, deviation). Noise is taken to be
         Gaussian and independent from one evaluation to the next; the bounds then hold for noise of that kind.
     transitions : "hmc", by default where there is a gradient and values are exact, or "random-walk".
-    particles : L of each estimate.
-    replicates : R, independent estimates.
-    temperatures : T, their number; the pilot run determines their values. By default the pilot run also
-    divides
-        the budget between particles and temperatures; where one of the two is given, the other uses the rest.
-    confidence : of ``interval``. Logs of few estimates are skewed: of 150 intervals of 95 % from ten of each
-        kind, on posteriors whose evidence is known, 138 held it, and so the default asks for more.
+    particles : L, the number of particles in each estimate.
+    replicates : R, the number of independent estimates.
+    temperatures : T, their number; the pilot run determines their values. By default the pilot run
+        also divides the budget between particles and temperatures; where one of the two is given, the other
+        uses the rest.
+    confidence : the probability that ``interval`` contains ln Z. Log estimates are skewed: of 150 intervals
+        of 95 %, each from ten lower and ten upper estimates on posteriors whose evidence is known, 138
+        contained it, so the default is higher.
     vectorised : ``False`` if log_joint takes one point (P,) at a time.
     errors : how an exception of log_joint is treated, as in `bqvi.vbmc`.
-    executor, n_jobs : evaluations are made through ``executor.submit``, or else ``executor.map``; or by so
-        many processes of joblib.
-    progress : show evaluations and the phase on a line.
-    callback : told of each state.
+    executor, n_jobs : evaluations are made through ``executor.submit``, or else ``executor.map``; or by
+        ``n_jobs`` processes of joblib.
+    progress : whether to show evaluations and the phase on a line.
+    callback : a function that is called with each state.
     checkpoint : path of a file that is written as log_joint returns, for ``resume``.
-    seed : or a generator; the same seed gives the same result.
-    resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the same
-        arguments; the budget may be larger, which lengthens no run whose pilot run has ended.
-    verify : with ``resume``, and exact values: so many evaluations are made again before the first step, as
-        far as the budget has room beside what the run has yet to make, and it is an error if one differs.
-        0: that the function is the same is not checked.
+    seed : an integer or a generator; the same seed gives the same result.
+    resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
+        there, with the same arguments. The budget may be larger, which has no effect once the pilot run has
+        ended.
+    verify : with ``resume``, and exact values: the number of evaluations that are repeated before the first
+        step, as far as the budget exceeds the evaluations that the run has yet to make; a difference is an
+        error. 0: whether the function is the same is not checked.
 
     Returns
     -------
@@ -122,12 +125,13 @@ def evidence_bounds(
     RunError
         log_joint failed, or is noisy and "hmc" moves the particles, or is -inf at each draw of the proposal
         or at one of ``posterior``, or the gradient is not that of the values.
-        RunInterrupted : Ctrl-C. RunExit : SystemExit. Each holds every evaluation that returned.
+        RunInterrupted : Ctrl-C. RunExit : SystemExit. Each of these exceptions has every evaluation that
+        returned.
 
-    What is adapted: temperatures, units and step sizes of the moves, in a pilot run whose particles no
-    estimate uses. They are then fixed, so that both bounds hold in expectation.
+    Temperatures, units and step sizes of the moves are adapted in a pilot run whose particles no estimate
+    uses. They are then fixed, so that both bounds hold in expectation.
 
-    ``evidence_bounds.steps``, with the same arguments, gives the run itself: iterate over its states.
+    ``evidence_bounds.steps``, with the same arguments, returns the run itself, an iterator over its states.
 
     Examples
     --------
@@ -190,7 +194,7 @@ def _check_noise(noise_sd: Any, transitions: str | None) -> None:
 
 
 def _numbered(function: Function) -> Function:
-    """A function of several problems as one of points with the problem's number in the last column."""
+    """A function of points and problem numbers, as one of points with the number in the last column."""
     gradient, noise_sd = function.gradient, function.noise_sd
     return replace(
         function,
@@ -302,7 +306,7 @@ def _draws(
     replicates: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray | None, bool]:
-    """Draws of the posteriors (M, R', D) in the coordinates, or None; and whether they are as given."""
+    """Draws of the posteriors (M, R', D) in the coordinates, or None; and whether they were given as draws."""
     if posterior is None:
         return None, True
     count = len(proposals)

@@ -1,4 +1,4 @@
-"""The result of a run of bounds: the bracket around the log evidence, and whether it is credible."""
+"""The result of `bqvi.evidence_bounds`: an interval for the log evidence, and whether it is credible."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class EvidenceBounds:
     Attributes
     ----------
     lower : mean of the log estimates, nats: its expectation is at most ln Z.
-    upper : the same with a draw of the posterior in each estimate: its expectation is at least ln Z. None
-        without draws.
+    upper : mean of the log estimates that contain a draw of the posterior each: its expectation is at least
+        ln Z. None without draws.
     lower_se, upper_se : standard errors of the two over replicates, nats; infinite for one replicate.
-    interval : (2,) or (M, 2): ``lower`` less and ``upper`` plus so many standard errors that, were the means
-        Student-t distributed, ln Z lies between with probability ``confidence`` at least; infinite above
-        without ``upper``.
-    confidence : see ``interval``.
+    interval : (2,) or (M, 2): ``lower`` less, and ``upper`` plus, a multiple of their standard errors. If the
+        means are Student-t distributed, ln Z lies between the ends with probability ``confidence`` at least.
+        The upper end is infinite without ``upper``.
+    confidence : the probability for ``interval``.
     log_evidence : ln of the mean of the estimates of all replicates, which is unbiased for Z itself.
     log_evidence_sd : its standard deviation to first order, nats.
     log_estimates : (R,) or (M, R), of which ``lower`` is the mean. upper_log_estimates : likewise, or None.
@@ -53,11 +53,11 @@ class EvidenceBounds:
     acceptance : (T - 1,), mean rate of the moves at the temperatures between.
     n_evaluations : of the log joint, the pilot run's among them.
     method : "smc", "ais" or "importance".
-    stopped : "complete", as the particles have arrived at temperature 1.
-    credible : whether no check speaks against the bounds; reason : the result of the checks, a sentence.
+    stopped : "complete", as the particles have reached temperature 1.
+    credible : whether all checks passed. reason : the result of the checks, a sentence.
     draws : (R L, P) or (M, R L, P), particles at temperature 1, in the user's parameters.
-    log_weights : (R L,) or (M, R L), theirs, of sum 1 once exponentiated.
-    checkpoint : where the run stands; ``resume`` takes the whole result.
+    log_weights : (R L,) or (M, R L), log weights of the draws; the weights sum to 1.
+    checkpoint : the state of the run; ``resume`` takes the whole result.
     """
 
     lower: Array
@@ -84,7 +84,7 @@ class EvidenceBounds:
 
     @property
     def state(self) -> BoundsState:
-        """Where the run stands."""
+        """The state of the run."""
         state: BoundsState = self.checkpoint.state
         return state
 
@@ -93,7 +93,7 @@ class EvidenceBounds:
         self.checkpoint.save(path)
 
     def sample(self, n: int, seed: Seed) -> np.ndarray:
-        """Draws (n, P) or (M, n, P) of the posterior: the particles at temperature 1, by their weights.
+        """Draws (n, P) or (M, n, P) of the posterior: particles at temperature 1, resampled by their weights.
 
         Parameters
         ----------
@@ -210,12 +210,12 @@ def bounds_of(
 
 
 def _first(values: Any) -> Any:
-    """That of the one problem, of (1,) a number."""
+    """The entry of the only problem: from (1,) a number."""
     return None if values is None else float(values[0]) if values.ndim == 1 else values[0]
 
 
 def _as_it_is(values: Any) -> Any:
-    """Those of all problems."""
+    """The entries of all problems, unchanged."""
     return values
 
 
@@ -239,7 +239,7 @@ def _mean(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _quantile(confidence: float, count: int) -> float:
-    """Standard errors to one side, of a mean of ``count``: half of what is left of 1 on either side."""
+    """Student-t quantile for a mean of ``count``, with probability (1 - confidence) / 2 beyond it."""
     return float(stdtrit(max(count - 1, 1), 0.5 + 0.5 * confidence))
 
 

@@ -30,19 +30,20 @@ class VBMCResult:
     Attributes
     ----------
     posterior : :class:`bqvi.posterior.Posterior`, in the user's units.
-    elbo, elbo_sd : of q under the surrogate, nats; the sd is the surrogate's uncertainty.
-    log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty,
-        scaled by its prediction errors, and that of the draws.
+    elbo, elbo_sd : the ELBO of q under the surrogate, nats; the sd is the surrogate's uncertainty.
+    log_evidence, log_evidence_sd : of the surrogate, nats, by importance weighting with q as the proposal.
+        The sd contains the surrogate's uncertainty, scaled by its prediction errors, and that of the draws.
     converged : whether all conditions of :mod:`bqvi.variational_bmc.stopping` hold.
     stopped : 'converged', 'budget' or 'seconds'.
-    reasons : why it has not converged; empty if it has.
-    warnings : what to look at, and what to do.
-    n_evaluations : how many the result is made of, those handed in included.
-    evaluations : all of them, in the coordinates. theta : (n, P), the same points in the user's units.
-    trace : one record a step.
-    checkpoint : where the run stands; ``resume`` takes the whole result.
-    estimate, frame : the last surrogate, mixture and weights, in the frame that they are stated in.
-    held_out : what the surrogate predicts at evaluations that were given and not taken
+    reasons : the conditions of convergence that do not hold; empty where the run has converged.
+    warnings : findings about the result, each with advice.
+    n_evaluations : the number of evaluations that were used, given ones included.
+    evaluations : these evaluations, in unbounded coordinates. theta : (n, P), their points in the user's
+        units.
+    trace : one record for each step.
+    checkpoint : the state of the run; ``resume`` takes the whole result.
+    estimate, frame : the last surrogate, mixture and weights, and the frame of their coordinates.
+    held_out : predictions of the surrogate at evaluations that were given and not used
         (:class:`bqvi.variational_bmc.held_out.HeldOut`); None where there are none.
     """
 
@@ -83,13 +84,13 @@ class VBMCResult:
 
     @property
     def state(self) -> State:
-        """Where the run stands."""
+        """The state of the run."""
         state: State = self.checkpoint.state
         return state
 
     @property
     def values(self) -> np.ndarray:
-        """What the log joint returned, (n,): with `theta` what another run takes as ``evaluations``."""
+        """Values of the log joint (n,): (`theta`, `values`) may be ``evaluations`` of another run."""
         found: np.ndarray = self.evaluations.values - self.posterior.coordinates.log_jacobian(
             self.evaluations.points
         )
@@ -97,7 +98,7 @@ class VBMCResult:
 
     @property
     def n_cheap_evaluations(self) -> int:
-        """How many evaluations were made of the cheap model: they count apart."""
+        """The number of evaluations of the cheap model, which do not count in the budget."""
         cheap = self.state.cheap
         return 0 if cheap is None else cheap.evaluations.n_evaluations
 
@@ -105,7 +106,7 @@ class VBMCResult:
     def cheap_scale(self) -> tuple[float, float] | None:
         """Posterior mean and standard deviation of the cheap model's scale a; None without such a model.
 
-        Near 1 where the log joint follows the model, near 0 where it is of no use.
+        It is near 1 where the log joint resembles the cheap model, and near 0 where it does not.
         """
         return self.estimate.surrogate.cheap_scale
 
@@ -141,13 +142,13 @@ class VBMCResult:
         return ax
 
     def save(self, path: str | Path) -> None:
-        """Write the run to an .npz file that ``bqvi.vbmc(..., resume=path)`` goes on from."""
+        """Write the run to an .npz file from which ``bqvi.vbmc(..., resume=path)`` continues."""
         self.checkpoint.save(path)
 
     def surrogate_mean(self, theta: np.ndarray) -> np.ndarray:
-        """What the surrogate takes the log joint to be, (n,), at theta (n, P) inside the bounds.
+        """The surrogate's mean of the log joint, (n,), at theta (n, P) inside the bounds.
 
-        ValueError where its shape is another, or it lies outside.
+        Raises ValueError where ``theta`` has another shape or lies outside the bounds.
         """
         coordinates = self.posterior.coordinates
         given = np.asarray(theta, float)

@@ -1,6 +1,6 @@
 """`vbmc`: the evidence and the posterior of a log joint with bounds.
 
-Everything is checked here, before any work. The rest is the run of :mod:`bqvi.variational_bmc.vbmc_run`.
+All arguments are checked here, before any work. The engine is :mod:`bqvi.variational_bmc.vbmc_run`.
 """
 
 from __future__ import annotations
@@ -73,59 +73,68 @@ def vbmc(
 
     Parameters
     ----------
-    log_joint : theta (P,) to the log of prior times likelihood, -inf where that vanishes. It may
-        return (value, sd) where it is noisy, and a dict after these, of numbers, text and arrays: it is kept
-        with the row, in ``result.evaluations.by_products``, saved and resumed. Or a `TargetModel` of
-        `bqvi.adapters`, which brings its gradient, names, start and plausible box; the last two may be given
-        beside it, unconstrained.
-    lower, upper : (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter.
-    plausible_lower, plausible_upper : (P,), likely to hold most of the posterior. Where no bounds at all are
-        given, 2 to either side of ``start``. The run itself begins with the search for a better one (with
-        gradients a climb to the mode and the curvature there), and leaves a box that is off.
-    start : (P,) or (m, P), evaluated first; by default the middle of the plausible box.
+    log_joint : a function of theta (P,) that returns the log of prior times likelihood, -inf where that is
+        zero. It may return (value, sd) where values are noisy, and after these a dict of numbers, text and
+        arrays, which is kept with the evaluation in ``result.evaluations.by_products`` and in saved runs. Or
+        a `TargetModel` of `bqvi.adapters`, which has a gradient, names, a start and a plausible box of its
+        own; start and box may also be given here, in the model's unconstrained parameters.
+    lower, upper : bounds of the parameters, (P,) or a number; infinite or None: no bound. lower == upper
+        fixes a parameter.
+    plausible_lower, plausible_upper : (P,), corners of a box that is likely to contain most of the posterior.
+        Where no bounds at all are given, the box is 2 to either side of ``start``. The run begins with a
+        search for a better box (with gradients a climb to the mode and the curvature there), and leaves the
+        box where the posterior lies elsewhere.
+    start : (P,) or (m, P), points that are evaluated first; by default the middle of the plausible box.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function (P,) -> (P,).
-    noise_sd : of log_joint's values: None (exact), a number, a function of theta (P,), or "unknown". Values
-        that were declared exact and look noisy give a warning, and such a run never converges.
-    budget : evaluations in all; by default 50 (D + 2).
-    periodic : indices or booleans; the period is upper - lower.
-    names : of the parameters.
-    batch : evaluations a step, chosen together; by default 5 (3 with gradients), 2 (1) at first.
-    executor, n_jobs : batches are evaluated through ``executor.submit``, or else ``executor.map``; or by so
-        many processes of joblib.
-    workers : with an executor that has ``submit``: so many evaluations are kept under way, each taken as it
-        returns, and points are chosen given those that have not. None: batches, each waited for.
-    errors : how an exception of log_joint is treated. None: a numerical one (ArithmeticError, ValueError,
-        RuntimeError, LinAlgError) is an infeasible point, one of its code or of the system (NameError,
-        TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it, and values that are not
-        finite do; "infeasible": none does.
+    noise_sd : standard deviation of the noise of log_joint's values, nats: None (exact), a number, a function
+        of theta (P,), or "unknown". Where values were declared exact and appear noisy, the result has a
+        warning and the run does not count as converged.
+    budget : the number of evaluations in all; by default 50 (D + 2).
+    periodic : indices or booleans of periodic parameters, whose period is upper - lower.
+    names : names of the parameters, P of them.
+    batch : evaluations in each step, chosen together; by default 5 (3 with gradients), and 2 (1) in the first
+        steps.
+    executor, n_jobs : batches are evaluated through ``executor.submit``, or else ``executor.map``; or by
+        ``n_jobs`` processes of joblib.
+    workers : for an executor that has ``submit``: the number of evaluations that are kept under way. Each is
+        used as it returns, and further points are chosen given those under way. None: a step waits for all
+        evaluations of its batch.
+    errors : how an exception of log_joint is treated. None: a numerical error (ArithmeticError, ValueError,
+        RuntimeError, LinAlgError) makes the point infeasible; an error of its code or of the system
+        (NameError, TypeError, MemoryError, OSError, ...) stops the run. "raise": every exception stops the
+        run, and so does a value that is not finite. "infeasible": no exception stops the run.
     evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P) and noise sds (n,) if any.
-        They count in the budget, and in place of the first design. Of thousands some hundreds are taken
-        (`calls.selection`), and these count; at most 200 of the others are predicted at the end
+        They count in the budget and replace the first design. Of thousands some hundreds are used
+        (`calls.selection`), and only these count; at most 200 of the others are predicted at the end
         (``result.held_out``).
     initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
         before a climb to the mode.
-    acquisition : where to evaluate next, exact or noisy: where it leaves least of the density's interquantile
-        range, integrated against the surrogate, tempered ("imiqr"), or against the variational posterior
-        ("viqr"; Acerbi 2020, Eqs 7 and 8). The second chooses no points outside the current posterior.
-    tolerance : of the sd of the log evidence, nats: converged only where the part that is the surrogate's is
-        below it. The sd contains further what unseen modes may add, and the share of the mass (below a
-        tenth) in which draws of the posterior contradicted the surrogate. ``None``: use the whole budget.
-    max_seconds : of the whole run, calls of log_joint and the last, thorough estimate included: no step is
-        begun that would end later, by the time of the latest step. The first design is always evaluated.
-    progress : show evaluations, ELBO and sd.
-    callback : told of each state.
-    seed : or a generator; the same seed gives the same result.
+    acquisition : the criterion for the next points, for exact and noisy values: the interquantile range of
+        the density that would remain, integrated under the tempered surrogate ("imiqr") or under the
+        variational posterior ("viqr"; Acerbi 2020, Eqs 7 and 8). With "viqr" no points outside the current
+        posterior are chosen.
+    tolerance : nats; a run counts as converged only where the surrogate's part of the sd of the log evidence
+        is below it. The sd also contains the mass that unseen modes may have, and the share of the mass
+        (below a tenth) in which the log joint at draws of the posterior differed from the surrogate.
+        ``None``: use the whole budget.
+    max_seconds : seconds of the whole run, calls of log_joint and the thorough last estimate included: no
+        step is begun that would end later if it took as long as the latest one. The first design is always
+        evaluated.
+    progress : whether to show evaluations, ELBO and sd.
+    callback : a function that is called with each state.
+    seed : an integer or a generator; the same seed gives the same result.
     checkpoint : path of a file that is written each time that log_joint returns, for ``resume``.
-    resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the
-        same bounds; ``start``, ``initial`` and ``evaluations`` are then not used.
-    verify : with ``resume``: so many of its evaluations are made again before the first step, within the
-        budget, and it is an error if one differs by more than its noise. 0: that log_joint is the same is not
-        checked.
-    cheap : an approximate log joint of the same parameters that costs little: a coarser solver, fewer data.
-        It is run on first, in this process; its posterior is where the log joint is evaluated first, and its
-        surrogate, times a scale that is learnt, is in the prior mean of the log joint's (Kennedy and O'Hagan
-        2000). Exact values; a `TargetModel` may bring its gradient.
-    cheap_budget : evaluations of ``cheap``, all of which are made; they count apart
+    resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
+        there, with the same bounds; ``start``, ``initial`` and ``evaluations`` are then not used.
+    verify : with ``resume``: the number of its evaluations that are repeated before the first step, within
+        the budget; a difference of more than the noise is an error. 0: whether log_joint is the same function
+        is not checked.
+    cheap : an approximate log joint of the same parameters that costs little, for example with a coarser
+        solver or fewer data. VBMC runs on it first, in this process. The log joint is evaluated first where
+        the posterior of ``cheap`` has mass, and the prior mean of its surrogate contains the surrogate of
+        ``cheap`` times a scale that is fitted (Kennedy and O'Hagan 2000). Its values are exact; a
+        `TargetModel` may have a gradient.
+    cheap_budget : evaluations of ``cheap``, all of which are made. They do not count in ``budget``
         (``result.n_cheap_evaluations``). By default 50 (D + 2).
 
     Returns
@@ -139,9 +148,9 @@ def vbmc(
     RunError
         log_joint is no log density, has an error in its code, or is not finite where the run begins (the
         cause is an `EvaluationError`), or the run failed. RunInterrupted : Ctrl-C. RunExit : SystemExit. Each
-        holds every evaluation that returned.
+        of these exceptions has every evaluation that returned.
 
-    ``vbmc.steps``, with the same arguments, gives the run itself: iterate over its states.
+    ``vbmc.steps``, with the same arguments, returns the run itself, an iterator over its states.
 
     Examples
     --------
@@ -213,7 +222,7 @@ def _first_count(target: Caller, initial: int | None, beside_cheap: bool) -> int
 
 
 def _start(start: Any) -> np.ndarray | None:
-    """(m, P) of what the user gave."""
+    """The points (m, P) that the user gave as ``start``."""
     if start is None:
         return None
     points = np.atleast_2d(numbers("start", start))
