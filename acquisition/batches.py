@@ -54,7 +54,7 @@ def sequential_batch(
     ----------
     acquisition : the function that each point maximises, given those before it.
     q : how many points.
-    seed : of the searches.
+    seed : seed of the searches.
     search : how each is searched.
     starts : (m, D), points to score beside the candidates.
 

@@ -89,7 +89,7 @@ def minimum_variance(
     Parameters
     ----------
     kernel : of the prior; in the units of the measure's points.
-    seed : of the candidates.
+    seed : seed of the candidates.
     candidates : how many points are chosen from at first; at least n.
     max_iterations : of the joint descent; 0 keeps the greedy nodes.
     """

@@ -54,7 +54,7 @@ def plan(
     ----------
     acquisition : bound with a criterion of targets, such as integral-variance reduction.
     n : how many evaluations are still to come.
-    seed : of the scrambled Sobol points that the descent starts from.
+    seed : seed of the scrambled Sobol points that the descent starts from.
     starts : (m, D), to start from instead as far as they go: what is left of an earlier plan.
     radius : the box, in standard deviations of the measure.
     max_iterations : of the descent.

@@ -111,7 +111,7 @@ def kernel_recombination(
     posterior : whose covariance is the remaining uncertainty of f.
     measure : that is stood for.
     q : number of points; q - 1 eigenfunctions and the constant are integrated exactly.
-    seed : of candidates and landmarks.
+    seed : seed of candidates and landmarks.
     candidates : how many are drawn from the measure (all points of an empirical one are taken), or
         points (N, D).
     weights : (N,), of the candidates, not negative; by default equal. They need not be normalised.

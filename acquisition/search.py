@@ -153,7 +153,7 @@ class ContinuousSearch:
         Parameters
         ----------
         acquisition : what is maximised.
-        seed : of the candidates; the same seed gives the same point.
+        seed : seed of the candidates; the same seed gives the same point.
         starts : (m, D), points to score beside the candidates, such as ``SearchResult.others``.
         """
         rng, domain = np.random.default_rng(seed), domain_of(acquisition.measure, self.radius)

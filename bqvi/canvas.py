@@ -17,7 +17,7 @@ with needing("plot"):
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
-"""Colours of Okabe and Ito, distinct for every colour vision; without yellow, which is too faint for lines."""
+"""Colours of Okabe and Ito, distinct for every colour vision; without yellow, too faint for lines."""
 
 _MOST_SPREADS = 60.0
 """What a picture shows beyond the last estimates, in the larger of their error and their range."""

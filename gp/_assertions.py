@@ -1,4 +1,4 @@
-"""Assertions and differences that the contract tests share: `gp.testing`, `gp.testing_measures`."""
+"""Assertions and finite differences of the contract tests in `gp.testing` and `gp.testing_measures`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def partials(function: Callable[..., Array], points: np.ndarray, axis: int = 0) 
 
 
 def central_difference(function: Callable[..., Array], at: np.ndarray, index: Any) -> np.ndarray:
-    """Of fourth order, as the entry ``index`` moves; its error is about 1e-11 for functions of order 1."""
+    """Central difference of fourth order in entry ``index``; error about 1e-11 for functions of order 1."""
     step, move = 1e-3, np.zeros_like(at)
     move[index] = step
     near = np.asarray(function(at + move)) - np.asarray(function(at - move))

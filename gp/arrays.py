@@ -24,7 +24,7 @@ numpy_namespace: Namespace = np if hasattr(np, "unstack") else compatible_numpy
 """NumPy follows the standard itself from 2.1 on; a wrapper around it takes up to 20 microseconds a call."""
 
 _FEW, _LINE = 8, 120
-"""Numbers of an array, and characters, that an error message has room for."""
+"""The most numbers of an array, and the most characters, that an error message shows."""
 
 
 def namespace(*arrays: Array) -> Namespace:

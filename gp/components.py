@@ -1,8 +1,8 @@
 """The terms of a sum of kernels, and the contribution of each to a posterior.
 
-With a kernel k = k_1 + ... + k_T, f = m + f_1 + ... + f_T is a sum of independent functions, and
-f_t covaries with what was observed by k_t alone (Duvenaud 2014, "Automatic model construction with
-Gaussian processes", section 2.4.5; thesis Eqs 7.7 and 7.8 with k_t in the place of k_*):
+With a kernel k = k_1 + ... + k_T, f = m + f_1 + ... + f_T is a sum of independent functions, and the
+covariance of f_t with the observations is that of k_t alone (Duvenaud 2014, "Automatic model construction
+with Gaussian processes", section 2.4.5; thesis Eqs 7.7 and 7.8 with k_t in the place of k_*):
 
     mean        k_t* w,                    w = K^-1 (y - m)
     covariance  k_t** - V_t^T V_t,         V_t = C^-1 k_t*^T,   K = C C^T.
@@ -32,7 +32,7 @@ class Component:
 
     Attributes
     ----------
-    posterior : of the sum. kernel : of this term.
+    posterior : that of the sum. kernel : the kernel of this term.
     """
 
     posterior: Posterior

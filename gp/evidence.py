@@ -55,19 +55,19 @@ __all__ = ["Convention", "Evidence", "KnownNoise", "LogPosterior"]
 
 Convention: TypeAlias = Literal["profiled", "marginal", "known"]
 _TINY = 1e-300
-"""Least scale and pivot: their logarithm has to be a number."""
+"""The smallest scale and pivot, whose logarithms have to be finite."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The evidence of targets, and what is found in closed form.
+    """The evidence of targets, with scale, mean and weights, which are in closed form.
 
     Attributes
     ----------
     factor : C, of K with its noise, (n, n).
-    convention : of the scale and the mean.
+    convention : that of the scale and the mean, see the module.
     whitened_basis : Z, (n, p). coefficients : b, (p, O). residual : R, (n, O).
-    least_scale : the smallest s, for targets that the mean explains altogether.
+    least_scale : the smallest s, for targets that equal their mean.
     """
 
     factor: Factor
@@ -86,7 +86,7 @@ class Evidence:
         convention: Convention = "profiled",
         least_scale: float = _TINY,
     ) -> Evidence:
-        """Of targets Y (n, O) with basis H (n, p), or ``None`` for a mean of zero; O(n^2 (O + p)).
+        """The evidence of targets Y (n, O) with basis H (n, p), ``None`` for a mean of zero; O(n^2 (O + p)).
 
         Parameters
         ----------
@@ -118,13 +118,14 @@ class Evidence:
         convention: Convention = "profiled",
         least_scale: float = _TINY,
     ) -> Evidence:
-        """The same for K = ``matrix`` + diag(``noise``), whose factor is found here.
+        """The evidence of targets for K = ``matrix`` + diag(``noise``), which is factorised here.
 
         Parameters
         ----------
         matrix : (n, n); the noise is on its diagonal while it is factorised, and not afterwards
         noise : variances (n,), or one number
-        factorise : K to its factor, which may not overwrite it; LinAlgError where there is none
+        factorise : a function of K that returns its factor without overwriting K; LinAlgError where K has
+            none
         targets, basis, convention, least_scale : as of `of`
         """
         diagonal = np.einsum("ii->i", matrix)
@@ -233,18 +234,19 @@ class Evidence:
 
 @dataclass(frozen=True)
 class KnownNoise:
-    """Noise of known variance, where its share tau is found: ln(s tau) is normal about its logarithm.
+    """Noise of known variance where its share tau is fitted: ln(s tau) has a normal prior.
 
     Attributes
     ----------
-    variance : of the noise, in squared units of the targets. sd : of the logarithm of s tau about its own.
+    variance : variance of the noise, in squared units of the targets; its logarithm is the mean of the prior.
+    sd : standard deviation of the prior.
     """
 
     variance: float
     sd: float
 
     def excess(self, scale: float, log_share: float) -> float:
-        """By how many sds ln(s tau) exceeds what is known."""
+        """ln(s tau) less the logarithm of the known variance, in standard deviations of the prior."""
         return (log(scale) + log_share - log(self.variance)) / self.sd
 
 
@@ -258,13 +260,14 @@ class LogPosterior:
 
     Attributes
     ----------
-    gram : psi to K_0 (n, n) and its pull-back to psi (`gp.fixed_points`). Where the pull-back has the
-        derivatives as matrices (`gp.fixed_points.Changes`) there is a curvature, else none.
-    noise : (n,), added to the diagonal of K_0. targets : (n, O). prior : of psi.
-    basis : (n, p), of the mean; ``None`` for zero. convention : of scale and mean.
-    noise_fitted : the last entry of psi is ln tau: tau ``noise`` is added, and ``gram`` takes the others.
-    known : of the noise that is fitted, if its variance is known.
-    factor : of K, which it may overwrite; LinAlgError where there is none.
+    gram : a function of psi that returns K_0 (n, n) and its pull-back to psi (`gp.fixed_points`). There is a
+        curvature only where the pull-back has the derivatives as matrices (`gp.fixed_points.Changes`).
+    noise : (n,), added to the diagonal of K_0. targets : (n, O). prior : the prior of psi.
+    basis : H (n, p); ``None`` for a mean of zero. convention : that of scale and mean.
+    noise_fitted : whether the last entry of psi is ln tau, so that tau ``noise`` is added, and ``gram`` takes
+        the entries before it.
+    known : the prior of the fitted noise, if its variance is known.
+    factor : a function of K that returns its factor and may overwrite K; LinAlgError where K has none.
     """
 
     gram: Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
@@ -278,7 +281,7 @@ class LogPosterior:
     factor: Callable[[np.ndarray], Factor] = _factor
 
     def evidence(self, psi: np.ndarray) -> Evidence:
-        """That of the targets; LinAlgError where K is singular in floating point."""
+        """The evidence of the targets; LinAlgError where K is singular in floating point."""
         return self._evidence(self.gram(self._of_kernel(psi))[0], psi)
 
     def value(self, psi: np.ndarray) -> float:
@@ -286,12 +289,12 @@ class LogPosterior:
         return self.value_of(self.evidence(psi), psi)
 
     def value_of(self, found: Evidence, psi: np.ndarray) -> float:
-        """The log posterior, from the evidence ``found`` there, as of `evidence`."""
+        """The log posterior at psi, from the result ``found`` of `evidence` at psi."""
         value = found.value + self.prior.log_density(psi)[0]
         return value if self.known is None else value - 0.5 * self.known.excess(found.scale, psi[-1]) ** 2
 
     def expanded(self, psi: np.ndarray) -> Expansion:
-        """The same with its gradient and, if there is one, its curvature."""
+        """The log posterior with its gradient and, if there is one, its curvature."""
         matrix, pullback = self.gram(self._of_kernel(psi))
         found = self._evidence(matrix, psi)
         gradient = lambda: self._gradient(found, pullback, psi)  # noqa: E731
@@ -311,7 +314,7 @@ class LogPosterior:
         return Evidence.of_noisy(matrix, noise, self.factor, self.targets, self.basis, self.convention)
 
     def _gradient(self, found: Evidence, pullback: Pullback, psi: np.ndarray) -> np.ndarray:
-        """In psi, (P,)."""
+        """The gradient in psi, (P,)."""
         weights, slope = found.matrix_gradient(), 0.0
         if self.known is not None:
             slope = -self.known.excess(found.scale, psi[-1]) / self.known.sd

@@ -21,7 +21,7 @@ _PACKAGES = {
 
 @contextmanager
 def needing(extra: str) -> Iterator[None]:
-    """Import inside this context what belongs to an extra.
+    """A context for imports of packages that belong to an extra.
 
     Parameters
     ----------

@@ -1,14 +1,14 @@
-"""The covariance of observations and the prior mean of them, pulled back to their parameters.
+"""The covariance and the prior mean of observations, with their pull-backs to the parameters.
 
 For weights W (n, n) and w (n,), a fit needs the gradients of sum_ij W_ij K_ij in the kernel's
-parameters and of sum_i w_i m_i in the mean's (:mod:`gp.problem`). For values f(x_i) a kernel and a
-mean have them; for any linear functional the mean's basis follows by linearity. With derivatives
+parameters and of sum_i w_i m_i in the mean's (:mod:`gp.problem`). For values f(x_i) kernels and means have
+methods for these; for any linear functional the mean's basis follows by linearity. With derivatives
 observed through a squared exponential, D = (x - y) / l^2 and p = l^-2,
 
     cov(f, d_e f') = k D_e,     cov(d_d f, d_e f') = k ([d = e] p_d - D_d D_e),
 
-and d/dlog l_m is what the product rule makes of dk = k (x - y)_m^2 p_m, dD_m = -2 D_m, dp_m = -2 p_m.
-Any other kernel goes through torch's reverse mode: its covariances are written for torch as well.
+and d/dlog l_m follows by the product rule from dk = k (x - y)_m^2 p_m, dD_m = -2 D_m, dp_m = -2 p_m.
+For other kernels, whose covariances are written for torch as well, torch's reverse mode is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gp.observations import Functional, Gradients, Observations, Values, covaria
 
 
 def blocks_of(observed: Functional) -> tuple[Functional, ...]:
-    """Return the blocks of functionals, one if there are no several."""
+    """Return the blocks of functionals; a single functional is one block."""
     return observed.blocks if isinstance(observed, Observations) else (observed,)
 
 

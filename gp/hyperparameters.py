@@ -41,7 +41,7 @@ from gp.units import DataUnits, SearchCoordinates
 __all__ = ["Hyperparameters", "fit", "posterior_at"]
 
 _SMALLEST_SPREAD = 1e-120
-"""Spreads between this and one over it have squares that are numbers, with room for sums of them."""
+"""The smallest spread; it and its reciprocal have squares whose sums are floating-point numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,8 @@ class Hyperparameters:
     log_evidence, scale, coefficients : at the optimum; the overall scale and the mean's linear
         coefficients were found in closed form (the scale is 1 where the noise is known).
     jitter : added to the diagonal for the factorisation, as a fraction of each variance.
-    converged : whether the search ended at an optimum. message : that of the search.
-    n_evaluations : of the evidence, over all starts.
+    converged : whether the search ended at an optimum. message : the message of the search.
+    n_evaluations : the number of evaluations of the evidence, over all starts.
     """
 
     problem: EvidenceProblem
@@ -205,14 +205,14 @@ def fit(
     x : points (n, D), NumPy or torch, n >= 1. Their scale does not matter. Or values and gradients, as
         ``GaussianProcess.condition`` takes them: ``[gp.Values(x), gp.Gradients(x)]``.
     y : (n,), observed values; for several blocks a list with one array each, gradients (n, D).
-    kernel : what to fit; its present values are one of the starting points. By default a squared
-        exponential with one lengthscale per dimension. An array of lengthscales is fitted entry
-        by entry, a number as one for all dimensions.
+    kernel : the kernel whose parameters are fitted; their present values are one of the starting points. By
+        default a squared exponential with one lengthscale per dimension. An array of lengthscales is fitted
+        entry by entry, a number as one for all dimensions.
     mean : its linear coefficients are found in closed form. A constant by default; wrap it in
         ``gp.means.Fixed`` to leave it as it is.
-    noise : ``"learn"`` a common noise variance; ``None`` for none; or known variances, a number or
-        (n,). Known noise fixes the scale, which is then searched like the rest. A common noise is
-        that of values: gradients are exact, unless (n,) says how much noise they have.
+    noise : ``"learn"`` a common noise variance; ``None`` for none; or known variances, a number or (n,). With
+        known noise the overall scale has no closed form and is searched like the other parameters. A common
+        noise is that of values: gradients are exact, unless (n,) has variances for them.
     method : ``"map"`` maximises evidence times prior, ``"evidence"`` the evidence within the same
         bounds. They differ only outside the plateaus of the priors.
     priors : :class:`gp.priors.Priors`; weak by default.
@@ -220,13 +220,13 @@ def fit(
         observation of its own; such rows agree to the last digit, so the evidence is then highest where
         the noise is zero. ``"merge"`` keeps one of each, and the posterior is conditioned on those: for
         rows that are copies of one record, and for rounded targets. Squared errors are then smaller, and
-        so are the predictive densities at further copies.
+        the predictive densities at further copies are lower.
     n_starts : number of starting points from each of which a short climb is made; the best is continued. By
         default 3 up to five dimensions and 3 more for each further one, and at least 6 beyond 200
         points: the evidence has more optima with more inputs, and they lie further apart with more
         data.
-    max_iterations : of each search.
-    seed : of the random starting points.
+    max_iterations : the largest number of iterations of each search.
+    seed : seed of the random starting points, an integer or a generator.
 
     Returns
     -------
@@ -242,7 +242,7 @@ def fit(
     ------
     ValueError, TypeError
         For entries that are not finite, no data, a point with two values where there is no noise, or
-        arguments that are not among those above.
+        arguments of other kinds.
 
     Examples
     --------
@@ -304,7 +304,7 @@ def _searched(problem: EvidenceProblem, coordinates: SearchCoordinates, limits: 
 
 
 def _doubts(found: Hyperparameters) -> Iterator[str]:
-    """What a user is warned of."""
+    """The warnings about a fit."""
     if not found.converged:
         yield (
             f"the hyperparameters did not converge ({found.message}): raise max_iterations, or simplify the "
@@ -353,7 +353,7 @@ def _check_kinds(mean: object, priors: object) -> None:
 
 
 def _check_spread(name: str, spread: float) -> None:
-    """Raise ValueError where the variance of targets or inputs is no number any more."""
+    """Raise ValueError where the variance of targets or inputs over- or underflows."""
     if not _SMALLEST_SPREAD < spread < 1 / _SMALLEST_SPREAD:
         raise ValueError(
             f"{name} has a spread of {spread:.3g}, whose square is out of the range of floating-point "

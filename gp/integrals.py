@@ -133,8 +133,8 @@ def require_space(posterior: Posterior, measure: Measure) -> None:
 def without_rounding(matrix: Array, prior: Array, posterior: Posterior) -> Array:
     """Return the covariance, symmetric and with variances that rounding made negative set to zero.
 
-    What is subtracted from the prior variance carries rounding errors of the triangular solve, n
-    eps times the condition of the factor, which its pivots bound from below.
+    The term subtracted from the prior variance has rounding errors of the triangular solve: n eps times the
+    condition number of the factor, for which its pivots give a lower bound.
     """
     xp = namespace(matrix)
     variance, prior = xp.linalg.diagonal(matrix), xp.linalg.diagonal(prior)

@@ -24,8 +24,8 @@ def curvature(gradients: Callable[[np.ndarray], np.ndarray], at: np.ndarray, ste
 
     Parameters
     ----------
-    gradients : of the log density at points (m, P), (m, P).
-    at : the point (P,). step : to either side, in each coordinate.
+    gradients : a function of points (m, P) that returns gradients (m, P) of the log density.
+    at : the point (P,). step : the distance to either side, in each coordinate.
     """
     size = len(at)
     moves = step * np.eye(size)

@@ -1,7 +1,7 @@
-"""The linear algebra of a Gaussian process: a Cholesky factor, triangular solves, an extension.
+"""The linear algebra of a Gaussian process: Cholesky factors, triangular solves, extension by rows.
 
-A covariance matrix K = L L^T is factorised once and only ever used through triangular solves; new
-rows extend the factor in O(n^2):
+A covariance matrix K = L L^T is factorised once, and K^-1 is applied by triangular solves; new rows extend
+the factor in O(n^2):
 
     [K   C]   [L    0][L^T  B]
     [C^T S] = [B^T  M][0  M^T],   L B = C,   M M^T = S - B^T B.
@@ -28,17 +28,17 @@ from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is
 from gp.triangular import lapack, solve_lower
 
 _MOST_ROWS = 64
-"""Rows that are kept apart below a factor before both are joined, which copies the factor."""
+"""The most rows that are kept apart below a factor; then both are joined, which copies the factor."""
 _BLOCK = 64
-"""Rows that are mirrored at once."""
+"""The number of rows that are mirrored at once."""
 _SMALL = 512
-"""Rows of a matrix that is copied rather than mirrored block by block."""
+"""The most rows of a matrix that is copied rather than mirrored block by block."""
 FIRST_JITTER, LAST_JITTER = 1e2, 1e8
 """The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
 LARGEST_JITTER = 1e-2
-"""Where rounding errors are large: more would be another model."""
+"""The largest jitter where rounding errors are large (float32): a larger one would be another model."""
 LEAST_SCALE = 1e-24
-"""Of the largest variance: for rows without any, such as a linear kernel at its offset."""
+"""Fraction of the largest variance, for rows of variance zero, such as a linear kernel at its offset."""
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
@@ -122,8 +122,8 @@ def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> 
     matrix : (n, n), symmetric; left as it is.
     scale : (n,), variances that rounding errors and jitter are relative to, row by row (rows may
         have different units); by default the diagonal. Give the prior variances for a posterior
-        covariance, which may be all but 0.
-    jitter : the first that is tried.
+        covariance, whose diagonal may be nearly 0.
+    jitter : the first jitter that is tried.
 
     Raises
     ------
@@ -192,9 +192,9 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
 
 
 def _extended_by_one(factor: Factor, cross: np.ndarray, corner: float) -> Factor | None:
-    """Return the same for one row, cross (n,), whose pivot is a number; ``None`` if it needs jitter.
+    """Return `extend` for one row, cross (n,), whose pivot is a number; ``None`` if it needs jitter.
 
-    One row at a time is how designs grow, and n is small enough there for overheads to count.
+    Designs grow by one row at a time, with n so small that overheads matter.
     """
     n = cross.shape[0]
     row = np.empty((1, n + 1), dtype=cross.dtype)
@@ -282,13 +282,13 @@ def regression(design: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def ridge_regressions(design: np.ndarray, values: np.ndarray, ridge: float) -> np.ndarray:
-    """Weights (..., r) of least ||design w - values||^2 + ridge ||scaled w||^2, many regressions at once.
+    """Weights w (..., r) that minimise ||design w - values||^2 + ridge ||scaled w||^2, for many regressions.
 
     Parameters
     ----------
     design : (..., n, r). values : (..., n).
-    ridge : of the weights of columns scaled to a largest entry of one, over n. By orthogonal factors, so that
-        it may be near the square of a rounding error.
+    ridge : penalty, over n, on the weights of columns that are scaled to a largest entry of one. It may be
+        near the square of a rounding error, as orthogonal factors are used.
     """
     n, r = design.shape[-2:]
     sizes = np.maximum(np.abs(design).max(-2, keepdims=True), 1e-300)
@@ -300,7 +300,7 @@ def ridge_regressions(design: np.ndarray, values: np.ndarray, ridge: float) -> n
 
 
 def complement(rows: np.ndarray, least: float) -> np.ndarray:
-    """Return orthonormal directions (D - r, D) that rows (n, D) leave out.
+    """Return orthonormal directions (D - r, D) that are orthogonal to the span of rows (n, D).
 
     r is the number of singular values of the rows above ``least``.
     """

@@ -1,7 +1,7 @@
 """Small factorisations for NumPy and torch, with any leading batch dimensions.
 
-They are for the D x D matrices of measures and embeddings: they are differentiable in torch, and errors name
-the argument. The n x n matrices of a posterior are factorised in `gp.linalg`.
+They serve for the D x D matrices of measures and embeddings, are differentiable in torch, and name the
+argument in errors. The n x n matrices of a posterior are factorised in `gp.linalg`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def cholesky(name: str, matrices: Array) -> Array:
 
     Parameters
     ----------
-    name : what the matrix is called where it was given, for the error message.
+    name : the name of the argument, for the error message.
     """
     try:
         return namespace(matrices).linalg.cholesky(matrices)
@@ -76,7 +76,7 @@ def correlation_eigenvalues(covariance: np.ndarray) -> np.ndarray:
 def correlation_root(covariance: np.ndarray, least: float) -> np.ndarray:
     """Return R (D, D) with R R^T a covariance, by the symmetric root of its correlations.
 
-    Of all such R it turns the axes least. Eigenvalues of the correlations are raised to ``least``.
+    Of all such R it rotates the axes least. Eigenvalues of the correlations are raised to ``least``.
     """
     sd = np.sqrt(np.diag(covariance))
     values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))

@@ -1,4 +1,4 @@
-"""Sobol's sequence in the unit cube, scrambled or not, from which designs and candidates start.
+"""Sobol's sequence in the unit cube, scrambled or not, for designs and candidates.
 
 Owen's scrambling makes each point uniform and keeps the net: averages over the first 2^k points are unbiased
 with an error near 1/n for smooth integrands (Owen 1995, 1997).
@@ -31,7 +31,7 @@ def scrambled_sobol(dimension: int, n: int, seed: int | np.random.Generator) -> 
     ----------
     dimension : D.
     n : how many.
-    seed : of the scrambling, or a generator.
+    seed : seed of the scrambling, or a generator.
     """
     rng = np.random.default_rng(seed)
     if not _NUMBERS.exists():
@@ -70,7 +70,7 @@ def sobol(dimension: int, n: int) -> np.ndarray:
 
 
 def _of_scipy(dimension: int, n: int, rng: np.random.Generator | None) -> np.ndarray:
-    """The same by SciPy's generator, where its file is elsewhere; scrambled where there is a generator."""
+    """The points by SciPy's generator, where its file is not found; scrambled where ``rng`` is given."""
     from scipy.stats import qmc
 
     sequence = qmc.Sobol(dimension, scramble=rng is not None, rng=rng)
@@ -90,7 +90,7 @@ def _points(directions: np.ndarray, shift: np.ndarray, n: int) -> np.ndarray:
 
 
 def _numbers(digits: np.ndarray) -> np.ndarray:
-    """Of (D, 30, 30) binary digits, the highest first along the second axis, the numbers (D, 30)."""
+    """The numbers (D, 30) with binary digits (D, 30, 30), the highest first along the second axis."""
     powers = np.uint32(1) << np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
     found: np.ndarray = np.einsum("dpj,p->dj", digits.astype(np.uint32), powers)
     return found
@@ -98,9 +98,9 @@ def _numbers(digits: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _digits(dimension: int) -> np.ndarray:
-    """Binary digits of the direction numbers, (D, 30, 30): the highest first, then the numbers.
+    """Binary digits of the direction numbers, (D, 30, 30): digits, the highest first, by numbers.
 
-    By the recurrence of Bratley and Fox (1988) in the coefficients of a primitive polynomial a dimension.
+    They follow the recurrence of Bratley and Fox (1988), with a primitive polynomial for each dimension.
     """
     with np.load(_NUMBERS) as stored:
         polynomial, first = stored["poly"][:dimension], stored["vinit"][:dimension]

@@ -1,4 +1,4 @@
-"""A posterior that is marginalised over the hyperparameters: a small weighted set of them.
+"""A posterior marginalised over the hyperparameters by a small weighted set of them.
 
 Hyperparameters psi_j are drawn from a multivariate t about the optimum of a fit, shaped by its
 Laplace precision, at scrambled Sobol points, and weighted by
@@ -59,7 +59,7 @@ class MarginalPosterior:
         return self.mean_and_variance(x)[1]
 
     def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
-        """Return both at points x (m, D), (m,) and (m,)."""
+        """Return mean (m,) and variance (m,) at points x (m, D)."""
         moments = [posterior.mean_and_variance(x) for posterior in self.posteriors]
         mean = self._average([mean for mean, _ in moments])
         return mean, self._average([v + (m - mean) ** 2 for m, v in moments])
@@ -100,7 +100,7 @@ def marginalise(
     ----------
     posterior : from :func:`gp.fit`.
     n_points : size of the set; a power of 2 is best. Each costs a Cholesky factorisation.
-    seed : of the points' scrambling.
+    seed : seed of the points' scrambling.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Prior means: zero, constant, linear, and the negative quadratic of VBMC.
 
 A mean is m(x) = offset(x) + sum_j basis_j(x) coefficient_j. The coefficients enter linearly, so a
-fit finds them in closed form by generalised least squares; what else a mean has (the location and
-scale of a quadratic) are parameters like a kernel's. All of these means are polynomials of degree
-two at most, so their expectation under a measure needs that measure's mean and covariance only.
+fit finds them in closed form by generalised least squares. Its other quantities (the location and scale of a
+quadratic) are parameters like a kernel's. All of these means are polynomials of degree two at most, so their
+expectation under a measure is a function of that measure's mean and covariance only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Mean(Protocol):
         """Return the other parameters."""
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other values of those."""
+        """Return a copy with other values of these parameters."""
 
     def pullback(self, x: Array, weights: Array) -> Array:
         """Return the gradient of sum_i w_i m(x_i) in the parameters (log if positive). NumPy."""
@@ -163,7 +163,7 @@ class Linear(_WithoutParameters):
 
 @dataclass(frozen=True, eq=False)
 class NegativeQuadratic:
-    """m(x) = maximum - sum_d (x_d - location_d)^2 / (2 scale_d^2): falls off to all sides.
+    """m(x) = maximum - sum_d (x_d - location_d)^2 / (2 scale_d^2).
 
     The mean of VBMC's Gaussian process for a log joint (Acerbi 2018, Eq. 4), which makes the
     exponential of the surrogate integrable.

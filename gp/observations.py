@@ -3,10 +3,10 @@
     Values(x)                  f(x_i)
     Gradients(x, dimensions)   df/dx_d at x_i, for all dimensions or some
 
-A linear functional of a Gaussian process is a Gaussian variable, and the covariance of two is the
-kernel with one applied to each argument. Conditioning uses these covariances only, so the code of a
-posterior is the same for all functionals. :class:`Observations` puts several blocks one after the
-other. A further kind of functional is a class with these methods and its covariances, registered with
+A linear functional of a Gaussian process is a Gaussian variable, and the covariance of two functionals is the
+kernel with one of them applied to each argument. Conditioning uses these covariances only, so the code of a
+posterior is the same for all functionals. :class:`Observations` concatenates several blocks. A further kind
+of functional is a class with the methods of :class:`Functional`, whose covariances are registered with
 :func:`register_covariance`.
 """
 
@@ -30,13 +30,13 @@ class Functional(Protocol):
 
     @property
     def x(self) -> Array:
-        """Points they belong to; their kind, dtype and device are those of what is computed."""
+        """The points of the functionals; results have the kind, dtype and device of the points."""
 
     def __len__(self) -> int:
-        """Return their number n."""
+        """Return the number n of functionals."""
 
     def apply(self, function: Differentiable) -> Array:
-        """Return their values for a known function, (n,)."""
+        """Return the functionals' values for a known function, (n,)."""
 
     def variance(self, kernel: Kernel) -> Array:
         """Return their prior variances under the kernel, (n,)."""
@@ -65,12 +65,12 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """Partial derivatives df/dx_d at points x (n, D), point by point: n times d of them.
+    """Partial derivatives df/dx_d at points x (n, D), point by point, n d of them for d dimensions.
 
     Attributes
     ----------
     x : (n, D)
-    dimensions : which d, counted from 0; ``None`` for all. For different dimensions at different
+    dimensions : the d dimensions, counted from 0; ``None`` for all. For different dimensions at different
         points give several blocks.
     """
 
@@ -94,7 +94,7 @@ class Gradients:
         return int(self.x.shape[0]) * width
 
     def take(self, derivatives: Array, axis: int) -> Array:
-        """Return the entries of an axis of partial derivatives that are meant."""
+        """Return the entries of the chosen dimensions along an axis of partial derivatives."""
         if self.dimensions is None:
             return derivatives
         index: list[Any] = [slice(None)] * derivatives.ndim
@@ -102,7 +102,7 @@ class Gradients:
         return derivatives[tuple(index)]
 
     def spread(self, weights: Array) -> Array:
-        """Return the weights (n d,) of the derivatives that are meant as those of all, (n, D)."""
+        """Return weights (n d,) of the chosen derivatives as weights of all, (n, D), with zeros elsewhere."""
         columns = weights.reshape((self.x.shape[0], -1))
         if self.dimensions is None:
             return columns
@@ -127,7 +127,7 @@ _COVARIANCES: dict[tuple[type, type], Covariance] = {}
 
 
 def register_covariance(first: type, second: type, function: Covariance) -> None:
-    """Say how two kinds of functionals covary: ``function(kernel, a, b)`` returns (n, m)."""
+    """Register the covariance of two classes of functionals: ``function(kernel, a, b)`` returns (n, m)."""
     _COVARIANCES[first, second] = function
     if first is not second:
         _COVARIANCES[second, first] = lambda kernel, a, b: function(kernel, b, a).T
@@ -186,7 +186,7 @@ class Observations:
         return _concatenated([block.variance(kernel) for block in self.blocks], 0)
 
     def and_also(self, block: Functional) -> Observations:
-        """Return these and those of ``block`` after them."""
+        """Return these functionals followed by those of ``block``."""
         added = block.blocks if isinstance(block, Observations) else (block,)
         last = self.blocks[-1]
         if isinstance(last, Values) and isinstance(added[0], Values):

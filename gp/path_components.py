@@ -1,10 +1,10 @@
-"""The terms of a random function, according to the kernel from which it is drawn: known functions of points.
+"""The terms of a random function that is drawn from a kernel.
 
     Plane   a linear function, drawn exactly
     CosineSum   a sum of random cosines, each of which may be multiplied by random linear functions
     Noise   an independent value at each point, times a standard deviation that may depend on it
 
-All three can be evaluated anywhere, any number of times, and give the same value at the same point.
+All three can be evaluated at any points, any number of times, with the same value at the same point.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Noise:
 
     Attributes
     ----------
-    key : a whole number. columns : of x, by which points are told apart.
+    key : a whole number. columns : the columns of x of which e is a function.
     factors : kernels and their columns, whose product at (x, x) is sd^2.
     """
 
@@ -118,7 +118,7 @@ class Noise:
 
 
 def _standard_normal_of(x: Array, key: int) -> Any:
-    """Return a standard normal number for each point x (m, D), (m,): always the same for the same."""
+    """Return a standard normal number for each point x (m, D), (m,): equal points have equal numbers."""
     bits = (np.asarray(x, dtype=np.float64) + 0.0).view(np.uint64)  # adding 0 makes minus zero zero
     hashed = np.full(len(bits), key, dtype=np.uint64)
     for column in bits.T:
@@ -132,7 +132,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mixed(bits: Array) -> Any:
-    """Return 64 bits of which each depends on every bit that is given: a bijection."""
+    """Return a bijection of 64 bits in which each bit depends on every given bit."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Sample paths that are functions: a weighted sum of random features, then a pathwise update.
+"""Sample paths as functions: a weighted sum of random features, then a pathwise update.
 
 A stationary kernel is the Fourier transform of its spectral density (Bochner), so with frequencies
 w_j drawn from that density and phases from the uniform distribution,
@@ -12,13 +12,14 @@ A periodic kernel is exp(-z) exp(z cos phi) in each dimension, z = 1 / lengthsca
 period: the characteristic function in phi of the difference of two Poisson variables of mean z / 2
 (Skellam 1946), which therefore are its harmonics.
 
-The paths of a sum of kernels add, and products of sums are multiplied out; what is left are products
-of factors that each see some columns. In such a product
+The path of a sum of kernels is the sum of their paths, and products of sums are multiplied out. There remain
+products of factors, each a function of some columns. In such a product
 
 - the frequencies of stationary and periodic factors add;
 - a linear factor multiplies each wave by a linear function of its own, which is drawn from that
   factor: for independent h_j ~ GP(0, linear), E[a_j^2 h_j(x) h_j(y) cos cos] is the product;
-- a white factor leaves of all others their values at equal points, variances of independent values.
+- with a white factor the kernel vanishes between different points, so that the path has independent values,
+  whose variance is the product of the other factors at equal points.
 
 A linear or constant kernel alone needs no approximation.
 """
@@ -50,7 +51,7 @@ from gp.path_components import CosineSum, Noise, Plane, Planes
 __all__ = ["Factor", "Path", "draw_path"]
 
 Factor: TypeAlias = tuple[Kernel, tuple[int, ...]]
-"""A kernel that is not made of others, and the columns that it depends on."""
+"""A kernel that is not composite, and the columns of which it is a function."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,14 @@
 """A Gaussian process given linear functionals of f (thesis Eqs 7.5 to 7.8).
 
 With observations y = L f + e, prior mean m, kernel k, and noise e ~ N(0, Sigma), write
-K = L k L^T + Sigma = C C^T for the covariance of y, and k_* for that of what is predicted with L f:
+K = L k L^T + Sigma = C C^T for the covariance of y, and k_* for that of the predicted functionals with L f:
 
     mean        m_* + k_* w,                 w = K^-1 (y - L m) = C^-T z,   z = C^-1 (y - L m)
     covariance  k_** - V^T V,                V = C^-1 k_*^T
     evidence    log N(y; L m, K) = -|z|^2 / 2 - sum log C_ii - n/2 log 2 pi
 
-Everything is C, z and the covariances of functionals; more observations extend C and z by their
-rows. What is predicted may be values, or any other functional of f (:class:`gp.Gradients`).
+Predictions are computed from C, z and the covariances of functionals; more observations extend C and z by
+their rows. Values may be predicted, or any other functional of f (:class:`gp.Gradients`).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Posterior:
     def kernel_sum(self) -> KernelSum | None:
         """The posterior mean as a sum of squared exponentials, whose Gaussian integrals are fast.
 
-        ``None`` where it is none, or where the arrays are not NumPy's.
+        ``None`` where the posterior mean has no such form, or where the arrays are not NumPy's.
         """
         return kernel_sum(self)
 
@@ -130,7 +130,7 @@ class Posterior:
         return self.mean_and_variance(x)[1]
 
     def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
-        """Return both at points x (m, D), (m,) and (m,), for little more than the variance alone."""
+        """Return mean (m,) and variance (m,) at points x (m, D); the variance alone takes about as long."""
         at = self._predicted(x)
         cross = self._cross(at)
         mean = at.apply(self.mean_function) + cross @ self.weights
@@ -192,7 +192,7 @@ class Posterior:
         Raises
         ------
         gp.embeddings.UnknownPairError
-            where the kernel has no embedding against the measure; the message says what has one.
+            where the kernel has no embedding against the measure; the message lists the known pairs.
         """
         if isinstance(measure, Measure):
             joint = joint_integral(self, (measure,))
@@ -227,8 +227,8 @@ class Posterior:
     def extend(self, x: Array | Functional, y: Array, noise: Array | None = None) -> Posterior:
         """Return the posterior with m more observations, in O(n^2 m): equal to a refit.
 
-        Where the old factor cannot be extended, because all rows need more jitter than it has,
-        everything is factorised again, in O((n + m)^3): the result's ``jitter`` says what was added.
+        Where the old factor cannot be extended, because all rows need more jitter than it has, everything is
+        factorised again, in O((n + m)^3), and the result's ``jitter`` is that of the new factor.
 
         Parameters
         ----------
@@ -290,7 +290,7 @@ class Posterior:
         return at
 
     def _cross(self, at: Functional) -> Array:
-        """Prior covariance of what is predicted with what was observed, (m, n)."""
+        """Prior covariance of the predicted functionals with the observations, (m, n)."""
         return covariance(self.kernel, at, self.observations)
 
 
@@ -327,7 +327,7 @@ def with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
 
 
 def _corner(kernel: Kernel, added: Functional, noise: Array) -> Array:
-    """Return the covariance of new observations, (m, m); for one value, its variance will do."""
+    """Return the covariance of new observations, (m, m); for one value it is computed as a variance."""
     if isinstance(noise, float) and type(added) is Values and len(added) == 1:
         return (kernel.diagonal(added.x) + noise)[:, None]
     return with_noise(covariance(kernel, added, added), added, noise)
@@ -378,7 +378,7 @@ def _refuse_contradictions(posterior: Posterior) -> None:
 def refuse_contradictions(x: Array, y: Array, allowed: Array) -> None:
     """Raise ValueError where y (n,) has two values at one point of x (n, D) that differ by too much.
 
-    ``allowed`` (n,): the distances of the two from the truth that noise could explain.
+    ``allowed`` (n,): for each value, the largest deviation from f that its noise explains.
     """
     points, values, slack = to_numpy(x), to_numpy(y), to_numpy(allowed)
     _, inverse = np.unique(points, axis=0, return_inverse=True)

@@ -1,8 +1,8 @@
 """Weak priors of hyperparameters: flat over the plausible decades, falling off outside.
 
-Hyperparameters are counted in *units of the data*: a lengthscale in standard deviations of its
-input column, a variance in variances of the targets; no prior depends on the unit of anything.
-On the logarithm of that number the prior is flat between two values and Gaussian beyond them:
+Hyperparameters are stated in *units of the data*: a lengthscale in standard deviations of its
+input column, a variance in variances of the targets. Priors therefore do not depend on the units of inputs or
+targets. On the logarithm of such a number the prior is flat between two values and Gaussian beyond them:
 
     log p(t) = -(max(lower - t, 0, t - upper) / shoulder)^2 / 2 + constant.
 
@@ -23,7 +23,7 @@ from gp.kernels.base import Kind
 __all__ = ["Interval", "JointPrior", "Plateau", "Priors"]
 
 _WIDTH = 4.0
-"""Shoulders beyond a plateau that a search may go, where the prior has fallen by a factor of e^-8."""
+"""The bound of a search, in shoulders beyond a plateau: the prior has fallen by a factor of e^-8 there."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Plateau:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """How far a search goes, on the log scale."""
+        """The bounds of a search, on the log scale."""
         lower, upper = self.ends
         return lower - _WIDTH * self.shoulder, upper + _WIDTH * self.shoulder
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The same for a location, on the linear scale: symmetric about the centre of the inputs."""
+    """A plateau prior for a location, on the linear scale, symmetric about the centre of the inputs."""
 
     half_width: float
     shoulder: float = 1.0
@@ -70,7 +70,7 @@ class Interval:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """How far a search goes."""
+        """The bounds of a search."""
         reach = self.half_width + _WIDTH * self.shoulder
         return -reach, reach
 
@@ -86,9 +86,9 @@ class Priors:
     variance : of a part of the kernel, in variances of the targets. The overall scale of the kernel
         has a flat prior where it is found in closed form.
     noise : variance of the noise, in units of the overall scale of the kernel where that is found
-        in closed form, else in variances of the targets. It ends where a covariance of a few thousand
-        points has digits left; rows that repeat, targets and all, pull the noise there, and a fit warns
-        of them.
+        in closed form, else in variances of the targets. At its lower end a covariance of a few thousand
+        points is still accurate. Rows that repeat, with their targets, drive the noise to this end, and a fit
+        warns of them.
     period : in standard deviations of the input column.
     shape : without a unit: the mixing parameter of a rational quadratic, the lengthscale of a
         periodic kernel.
@@ -115,7 +115,7 @@ class JointPrior:
     Attributes
     ----------
     lower, upper : (P,), ends of the plateaus; shoulder : (P,).
-    bounds_lower, bounds_upper : (P,), how far a search goes.
+    bounds_lower, bounds_upper : (P,), bounds of a search.
     """
 
     lower: np.ndarray
@@ -134,18 +134,18 @@ class JointPrior:
 
     @staticmethod
     def normal(centre: np.ndarray, sd: np.ndarray, reach: tuple[float, float] = (4.0, 4.0)) -> JointPrior:
-        """Return normal priors: plateaus without width.
+        """Return normal priors, which are plateaus of width zero.
 
         Parameters
         ----------
-        centre, sd : of the parameters, (P,)
-        reach : how far a search goes below and above the centre, in standard deviations
+        centre, sd : means and standard deviations of the parameters, (P,)
+        reach : bounds of a search below and above the centre, in standard deviations
         """
         return JointPrior(centre, centre, sd, centre - reach[0] * sd, centre + reach[1] * sd)
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """How far a search goes, lower and upper ends."""
+        """Lower and upper bounds of a search."""
         return self.bounds_lower, self.bounds_upper
 
     def curvature(self, psi: np.ndarray) -> np.ndarray:
@@ -155,7 +155,7 @@ class JointPrior:
 
     @property
     def sd(self) -> np.ndarray:
-        """Standard deviations of the plateaus, (P,): what a parameter has without any data."""
+        """Standard deviations of the priors, (P,)."""
         found: np.ndarray = (self.upper - self.lower) / sqrt(12) + self.shoulder
         return found
 

@@ -1,10 +1,10 @@
 """The evidence of observations as a function of a model's parameters: kernel, mean and noise.
 
 y ~ N(o + H b, s K) with basis functions H (n, p) of the mean, offset o, covariance K = k(x, x) + noise, and
-overall scale s; where gradients are observed, all of these are of the values and the gradients. The scale
-and b are profiled (`gp.evidence`), and what is left to search is the vector of the other parameters: the
-derivative of the evidence in K is pulled back through the kernel, O(n^2) for all parameters together.
-The scale is fixed to 1 where the noise is known, since it would scale the noise as well.
+overall scale s; where gradients are observed, y has the values and the gradients. The scale and b are
+profiled (`gp.evidence`), and the search is over the vector of the other parameters. The derivative of the
+evidence in K is pulled back through the kernel, in O(n^2) for all parameters together. The scale is fixed to
+1 where the noise is known, since it would scale the noise as well.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["EvidenceProblem", "Solution", "fitted", "solve", "solve_with_gradien
 _Noise: TypeAlias = np.ndarray | float | None
 """Known variances, or ``None`` where a common one is learnt."""
 _SMALLEST_SCALE = 1e-8
-"""For targets that the mean explains altogether; in variances of the targets."""
+"""The smallest scale, for targets that equal their mean; in variances of the targets."""
 
 
 @dataclass(frozen=True, eq=False)
 class EvidenceProblem:
-    """What hyperparameters are sought for. NumPy only.
+    """Data and model whose hyperparameters are searched. NumPy only.
 
     Attributes
     ----------
@@ -45,8 +45,8 @@ class EvidenceProblem:
     noise : known noise variances, a number (of values; gradients are exact) or (n,); ``None`` if
         that number is learnt.
     profiled : whether the overall scale is found in closed form.
-    jitter : the least that is added, as a fraction of each variance: where it comes and goes with the
-        parameters, the evidence is not smooth in them.
+    jitter : the smallest jitter, as a fraction of each variance: a jitter that changes with the parameters
+        makes the evidence discontinuous in them.
     """
 
     x: Any
@@ -69,12 +69,12 @@ class EvidenceProblem:
 
     @cached_property
     def observed(self) -> Functional:
-        """What was observed: values, or blocks of values and gradients."""
+        """The observed functionals: values, or blocks of values and gradients."""
         return as_functional(self.x)
 
     @cached_property
     def gram(self) -> Gram:
-        """The covariance of what was observed as a function of the kernel."""
+        """The covariance of the observations as a function of the kernel."""
         return gram_of(self.kernel, self.observed)
 
     @cached_property
@@ -122,7 +122,7 @@ class EvidenceProblem:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What is found in closed form at given parameters.
+    """The evidence, and the quantities in closed form, at given parameters.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ def solve_with_gradient(problem: EvidenceProblem, vector: np.ndarray) -> tuple[S
 def fitted(
     problem: EvidenceProblem, vector: np.ndarray, factor: float = 1.0
 ) -> tuple[Kernel, Mean, np.ndarray | float]:
-    """Return kernel, mean and noise with what is found in closed form put in.
+    """Return kernel, mean and noise with the scale and the coefficients that are in closed form.
 
     ``factor`` multiplies the scale.
     """

@@ -65,14 +65,14 @@ class GaussianProcess:
         x : points (n, D), NumPy or torch; or functionals (:class:`gp.Gradients`); or a list of
             blocks of functionals, such as ``[Values(x), Gradients(x)]``. No points are allowed:
             the posterior is the prior then.
-        y : (n,), what was observed; for several blocks, a list with one array each. Gradients are
-            (n, D), or flat in that order.
+        y : (n,), the observations; for several blocks, a list with one array each. Gradients are
+            (n, D), or flattened in that order.
         noise : overrides the noise of the process for these observations.
 
         Raises
         ------
         ValueError, TypeError
-            For entries that are not finite, shapes that do not fit, arrays of different kinds,
+            For entries that are not finite, shapes that do not agree, arrays of different kinds,
             and for a point with two values but no noise.
         NotPositiveDefiniteError
             If no small jitter makes the covariance positive definite.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["LARGE_PIVOT", "SMALLEST_EIGENVALUE", "extension_is_sound", "is_sound", "smallest_eigenvalue"]
 
 SMALLEST_EIGENVALUE = 10.0
-"""In rounding errors of the variances: a covariance below it cannot be told from a singular one."""
+"""The smallest eigenvalue, in rounding errors of the variances, of a covariance that counts as regular."""
 LARGE_PIVOT = 1e9
 """In the same units: where all pivots are larger, the smallest eigenvalue is not estimated."""
 
@@ -37,7 +37,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def is_sound(lower: Array, scale: Array) -> bool:
-    """Tell whether the smallest eigenvalue of C C^T, relative to ``scale``, is more than rounding.
+    """Tell whether the smallest eigenvalue of C C^T, relative to ``scale``, exceeds rounding errors.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def is_sound(lower: Array, scale: Array) -> bool:
 
 
 def smallest_eigenvalue(lower: Array, scale: Array) -> float:
-    """Estimate that of D^-1/2 C C^T D^-1/2, for C = ``lower`` (n, n) and D = ``scale`` (n,), in O(n^2)."""
+    """Estimate the smallest eigenvalue of D^-1/2 C C^T D^-1/2, C = ``lower``, D = ``scale``, in O(n^2)."""
     xp = namespace(lower, scale)
     weights = xp.sqrt(scale)
     places = xp.arange(scale.shape[0], dtype=lower.dtype, device=lower.device)
@@ -66,7 +66,7 @@ def smallest_eigenvalue(lower: Array, scale: Array) -> float:
 
 
 def extension_is_sound(factor: Factor, new: Array, schur: Array, scale: Array) -> bool:
-    """Tell the same of a factor with rows [B^T M] added to it.
+    """Tell whether a factor is sound, as in `is_sound`, after rows [B^T M] are added to it.
 
     Parameters
     ----------

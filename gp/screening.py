@@ -1,8 +1,8 @@
-"""The starting points of a fit, the objective that is climbed from them, and its curvature.
+"""The starting points of a fit of hyperparameters, its objective, and the objective's curvature.
 
 From many starting points `gp.search.raced` makes short climbs with exact gradients on a subset of the data,
-where an evaluation is cheap; the best place climbs to the end on all data. All random choices come from the
-generator that is given.
+where an evaluation is cheap; the climb from the best point is continued to its end on all data. All random
+choices come from the given generator.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Screening:
 
     Attributes
     ----------
-    with_prior : whether the prior counts. n_starts, max_iterations : limits.
-    rng : of the random starting points and the screening's subset.
+    with_prior : whether the objective includes the prior. n_starts, max_iterations : limits.
+    rng : the generator for the random starting points and the subset of the data.
     """
 
     with_prior: bool
@@ -92,7 +92,7 @@ def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.
 def _smoothest(
     problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Return the Hessian with the least roughness, and that."""
+    """Return the Hessian with the least roughness, and this roughness."""
 
     def gradient(at: np.ndarray) -> np.ndarray:
         return log_posterior(problem, coordinates, at, with_prior=False)[1]
@@ -116,9 +116,9 @@ def _smoothest(
 def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Screening) -> list[np.ndarray]:
     """Return the starting points: the present values, the best of a grid, then random ones.
 
-    Half of them are from the grid, and not its best point alone, as the value before a climb says little
-    about where the climb ends. The random ones have short lengthscales, different in each dimension: from
-    there a climb finds which dimensions have an effect, whereas the gradient in a long lengthscale vanishes.
+    Half of them are from the grid, and not its best point alone, as the value before a climb predicts its end
+    badly. The random ones have short lengthscales, different in each dimension: from there a climb finds
+    which dimensions have an effect, whereas the gradient in a long lengthscale vanishes.
     """
 
     def ranked(places: list[np.ndarray]) -> list[np.ndarray]:
@@ -136,7 +136,7 @@ def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Scr
 
 
 def _present(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[np.ndarray]:
-    """Return the present values; with several noises, if there is no present value of it."""
+    """Return the present values; with each of several noises, if the noise has no present value."""
     psi = coordinates.psi(problem.pack())
     noise = np.array(coordinates.kinds) == "noise"
     smaller = (0.0, *FIT.smaller_noises) if problem.noise is None else (0.0,)

@@ -1,12 +1,12 @@
 """The search for the maximum of a smooth function of few variables, from several starting points.
 
-Log hyperparameters psi are found with it, the objective being a log evidence with a log prior
-(`gp.evidence.LogPosterior`). An objective says its value, its gradient and, if it has one, a positive
+It finds log hyperparameters psi, with a log evidence plus a log prior as the objective
+(`gp.evidence.LogPosterior`). An objective returns its value, its gradient and, if it has one, a positive
 semi-definite curvature:
 
-    with a curvature     Newton steps, no longer than a limit, halved until the value rises: some three
-                         evaluations from where an earlier fit ended. An entry at a bound beyond which the
-                         value rises stays there
+    with a curvature     Newton steps of limited length, halved until the value rises: about three evaluations
+                         from the optimum of an earlier fit. An entry at a bound beyond which the value rises
+                         stays there
     without              L-BFGS-B (SciPy), projected onto the bounds
 
 Climbs start from the best few of the starting points (`search`), or from the best point after rounds of short
@@ -31,9 +31,9 @@ from gp.triangular import lapack
 __all__ = ["Expansion", "Objective", "Optimum", "Race", "Search", "raced", "search"]
 
 _FAILED = 1e25
-"""Value of points without a finite objective: a number, as the line search of L-BFGS-B needs one."""
+"""Value of points without a finite objective, as the line search of L-BFGS-B needs a finite number."""
 _LEAST_BEND = 1e-3
-"""Least fall of the gradient along a step, over that by the curvature: below it there is no correction."""
+"""The least decrease of the gradient along a step, over that by the curvature, for a correction."""
 _STOPPED_BY_ROUNDING = 2
 """Status of SciPy's L-BFGS-B when its line search finds no lower value."""
 
@@ -42,9 +42,8 @@ _STOPPED_BY_ROUNDING = 2
 class Expansion:
     """An objective at one point: its value, gradient (P,), and curvature (P, P) or ``None``.
 
-    The curvature stands for minus the Hessian. It is positive semi-definite, not exact. Gradient and
-    curvature are computed by ``slope`` and ``bend`` when they are asked for: not at points that a search
-    leaves.
+    The curvature approximates minus the Hessian and is positive semi-definite. Gradient and curvature are
+    computed by ``slope`` and ``bend`` when they are first read, and so not at points that a search rejects.
     """
 
     value: float
@@ -53,12 +52,12 @@ class Expansion:
 
     @cached_property
     def gradient(self) -> np.ndarray:
-        """(P,)."""
+        """The gradient, (P,)."""
         return self.slope()
 
     @cached_property
     def curvature(self) -> np.ndarray:
-        """(P, P), where there is one."""
+        """The curvature, (P, P), where there is one."""
         assert self.bend is not None  # callers check `bend` first
         return self.bend()
 
@@ -76,21 +75,22 @@ class Search:
 
     Attributes
     ----------
-    climbs : from so many of the starting points, those of the highest values.
-    iterations : most of a climb. evaluations : most of a climb by L-BFGS-B.
+    climbs : the number of starting points, those of the highest values, from which climbs are made.
+    iterations : the most iterations of a climb. evaluations : the most evaluations of a climb by L-BFGS-B.
     value_tolerance : relative change of the value, and gradient_tolerance : the largest entry of the
         projected gradient, at which L-BFGS-B stops.
-    tempered : how far below its first value, in nats, an objective falls as it does; below it falls as a
-        logarithm. A first step may go as far as the bounds, where the value is 1e9 lower, and the cubic that
-        L-BFGS-B draws through both ends of a step has its maximum beside the start then.
+    tempered : nats below its first value from which on an objective is replaced by a logarithmic decrease. A
+        first step may go as far as the bounds, where the value is 1e9 lower, and the cubic that L-BFGS-B fits
+        to both ends of a step then has its maximum near the start.
     settled : a Newton step whose expected gain in nats is no more than this is not made.
-    gained : after a Newton step that gained less there is no other.
-    longest : the most that a Newton step changes an entry of psi. halvings : of a Newton step, at most.
-    damping : added to the diagonal of the curvature, in nats. Along an entry of psi on which the value hardly
-        depends a Newton step is short then, and does not shorten the others.
-    renewed : whether each Newton step has the curvature of where it starts. Otherwise that of the first point
-        is corrected by what gradients changed along each step (BFGS): better where the curvature is far from
-        exact or costs much.
+    gained : a Newton step that gained less, in nats, is the last.
+    longest : the largest change of an entry of psi in a Newton step. halvings : the most halvings of a Newton
+        step.
+    damping : added to the diagonal of the curvature, in nats. It shortens a Newton step along entries of psi
+        on which the value hardly depends, so that these do not reduce the step in the other entries.
+    renewed : whether the curvature is computed at the start of each Newton step. Otherwise the curvature of
+        the first point is corrected by the change of the gradient along each step (BFGS), which is better
+        where the curvature is far from exact or costs much.
     """
 
     climbs: int = 1
@@ -113,8 +113,8 @@ class Race:
 
     Attributes
     ----------
-    iterations : of each climb in the first round; twice as many in the next, and so on.
-    share : one in so many goes on to the next round.
+    iterations : iterations of each climb in the first round; twice as many in the next, and so on.
+    share : one in so many climbs is continued in the next round.
     """
 
     iterations: int = 15
@@ -123,7 +123,7 @@ class Race:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Where a search ended: psi (P,), the objective there, and how it went."""
+    """The end of a search: psi (P,), the objective there, and how the search stopped."""
 
     psi: np.ndarray
     value: float
@@ -172,7 +172,7 @@ def raced(
     Parameters
     ----------
     objective, starts, bounds, asked : as of `search`; the objective may be a cheaper one.
-    race : how long the climbs are, and how many go on.
+    race : the lengths of the climbs, and the share that is continued.
     """
     left, iterations, spent = list(starts), race.iterations, 0
     while len(left) > 1:
@@ -265,7 +265,7 @@ def _newton_step(
 
 
 def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return M^-1 b by LAPACK at once: of four equations `numpy.linalg.solve` takes eight times as long."""
+    """Return M^-1 b by a call of LAPACK; `numpy.linalg.solve` takes 8 times as long for 4 equations."""
     *_, solution, failed = lapack("gesv", matrix.dtype)(matrix, right)
     if failed:
         raise np.linalg.LinAlgError("singular matrix")
@@ -274,7 +274,7 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _corrected(curvature: np.ndarray, step: np.ndarray, fall: np.ndarray) -> np.ndarray:
-    """Return the curvature (P, P) with which the gradient falls by ``fall`` along ``step`` (BFGS)."""
+    """Return a curvature (P, P) by which the gradient decreases by ``fall`` along ``step`` (BFGS)."""
     bent, along = curvature @ step, float(fall @ step)
     expected = float(step @ bent)
     if not along > _LEAST_BEND * expected > 0:

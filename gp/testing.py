@@ -1,10 +1,10 @@
-"""Contract tests that anyone's new kernel can call.
+"""A contract test for kernels, yours included.
 
-A kernel that passes :func:`check_kernel` can be used everywhere in the package: its Gram matrices
-are symmetric and positive semi-definite, its diagonal is that of its Gram matrix, its parameters
-survive a round trip, its pull-back is the gradient of what it pulls back, and its derivatives (if
-it has any) are those of its values. The oracles are finite differences of the kernel's own values,
-which share nothing with the formulas under test.
+A kernel that passes :func:`check_kernel` can be used everywhere in the package: its Gram matrices are
+symmetric and positive semi-definite, its diagonal is that of its Gram matrix, `pack` and `unpack` of its
+parameters are inverse to each other, its pull-back is the gradient of sum W k, and its derivatives (if it has
+any) are those of its values. The oracles are finite differences of the kernel's own values, which share
+nothing with the formulas under test.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_kernel(kernel: Kernel, dimension: int = 2, *, differentiable: bool = T
     kernel : the kernel; its lengthscales should be of the order of 1.
     dimension : number of input columns D to try it on.
     differentiable : whether its derivatives are checked too.
-    seed : of the points it is tried on.
+    seed : seed of the points at which the kernel is evaluated.
     """
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(9, dimension)), rng.normal(size=(6, dimension))

@@ -1,15 +1,14 @@
-"""Contract tests that anyone's new measure or kernel embedding can call.
+"""Contract tests for measures and kernel embeddings, yours included.
 
-A measure that passes :func:`check_measure` can be used everywhere in the package: what it samples,
-what it carries from the unit cube, its moments, its density, its marginals and its standard
-coordinates all describe one and the same probability measure. An embedding that passes
-:func:`check_embedding` is the integral it says it is, with the derivatives it says it has.
+A measure that passes :func:`check_measure` can be used everywhere in the package: its samples, its map from
+the unit cube, its moments, its density, its marginals and its standard coordinates belong to one probability
+measure. An embedding that passes :func:`check_embedding` is the integral of the kernel, with the derivatives
+of that integral.
 
-The oracles share nothing with the formulas under test: averages over points that the measure itself
-carries from randomly shifted Sobol sets, with the spread between independent shifts as their error,
-and finite differences. A comparison allows ``_SIGMAS`` standard errors of the mean of
-``_REPLICATIONS`` shifts; of a thousand calls with right measures and different seeds, none was
-refused.
+The oracles share nothing with the formulas under test: averages over the measure's map of randomly shifted
+Sobol sets, with the spread between independent shifts as their error, and finite differences. A comparison
+allows ``_SIGMAS`` standard errors of the mean of ``_REPLICATIONS`` shifts; of a thousand calls with correct
+measures and different seeds, none was refused.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from gp.measures import Measure
 __all__ = ["check_embedding", "check_measure"]
 
 _SIGMAS = 6.0
-"""Standard errors that a comparison allows."""
+"""The number of standard errors that a comparison allows."""
 _REPLICATIONS = 64
-"""Shifts or samples that a standard error is read from."""
+"""The number of shifts or samples from which a standard error is estimated."""
 _POINTS = 2**8
-"""Points of each of them; a power of two, of which Sobol's sets are balanced."""
+"""Points for each shift or sample; a power of two, for which Sobol's sets are balanced."""
 
 
 def check_measure(measure: Measure, *, has_density: bool = True, seed: int = 0) -> None:
@@ -42,7 +41,7 @@ def check_measure(measure: Measure, *, has_density: bool = True, seed: int = 0) 
     ----------
     measure : the measure, with NumPy parameters; up to D = 6 or so.
     has_density : whether ``measure.log_density`` is checked; else it has to raise TypeError.
-    seed : of the points it is tried with.
+    seed : seed of the points it is tried with.
     """
     require(isinstance(measure, Measure), "it has to have all methods of gp.measures.Measure")
     _check_shapes(measure, seed)
@@ -62,7 +61,7 @@ def check_embedding(kernel: Kernel, measure: Measure, *, seed: int = 0) -> None:
     ----------
     kernel, measure : a pair with an embedding, NumPy parameters, up to D = 6 or so; lengths of the
         order of 1.
-    seed : of the points it is tried with.
+    seed : seed of the points it is tried with.
     """
     pair = embed(kernel, measure)
     x = measure.sample(3, seed) + np.random.default_rng(seed).normal(size=(3, measure.dimension))

@@ -1,14 +1,14 @@
 """How many threads linear algebra uses: one in the engines, the user's number in the user's functions.
 
-On matrices of some hundreds of rows the threads of BLAS, OpenMP and torch cost more than they bring.
-`single_threaded` limits them to one for the length of a block; `as_the_user_has_it` lifts the limit for a
-call of the user's function within. Either may stand inside the other. After the outermost block every
-number is what it was before, or what the user's function has set.
+On matrices of some hundreds of rows several threads of BLAS, OpenMP and torch are slower than one.
+`single_threaded` limits them to one within a block; `as_the_user_has_it` lifts the limit for a call of the
+user's function within it. Either may be nested in the other. After the outermost block every number is what
+it was before, or what the user's function has set.
 
 The numbers of OpenMP and torch belong to a thread; those of BLAS libraries belong, for the most part, to the
-process. The first thread that enters a limited block sets those of BLAS until it leaves its outermost one.
-What other threads do meanwhile limits and lifts only their own OpenMP and torch: they find BLAS as the first
-thread has it, and leave it so. Threads that the user's function starts have OpenMP's and torch's defaults.
+process. The first thread that enters a limited block sets the numbers of BLAS until it leaves its outermost
+block. Blocks of other threads limit and lift only their own OpenMP and torch in the meantime, and leave BLAS
+unchanged. Threads that the user's function starts have OpenMP's and torch's defaults.
 
 The libraries are found by threadpoolctl, and looked for again when modules have been imported since. A
 library that is loaded within a limited block is limited from the next one on.
@@ -27,14 +27,14 @@ __all__ = ["as_the_user_has_it", "single_threaded"]
 
 
 class _Libraries:
-    """Those of this process that have threads."""
+    """The libraries of this process that have threads."""
 
     def __init__(self) -> None:
         self._modules = -1
         self._found: list[Any] = []
 
     def limited(self, user_api: str | None) -> list[tuple[Any, int]]:
-        """One thread for "openmp", "blas" or, with None, both: what was changed, with its number before.
+        """Set "openmp", "blas" or, with None, both to one thread; return libraries and their earlier numbers.
 
         The libraries are asked one by one, and set only where they have several threads: a
         `ThreadpoolController.limit` takes ten times as long, around each call of the user's function.
@@ -51,7 +51,7 @@ class _Libraries:
 
 
 class _Thread(threading.local):
-    """The blocks that a thread is in, outermost first, and what restores its numbers."""
+    """The blocks that a thread is in, outermost first, and the numbers of threads to restore."""
 
     def __init__(self) -> None:
         self.blocks: list[bool] = []
@@ -60,7 +60,7 @@ class _Thread(threading.local):
         self.torch = 1
 
     def limit(self) -> None:
-        """One thread for everything that this thread may set."""
+        """Set every library that this thread may set to one thread."""
         self.sets_blas = self.sets_blas or _BLAS.acquire(blocking=False)
         # Torch first, as it sets OpenMP's number of threads too, and those of libraries linked into it.
         torch = sys.modules.get("torch")
@@ -70,7 +70,7 @@ class _Thread(threading.local):
         self.limited = _LIBRARIES.limited(None if self.sets_blas else "openmp")
 
     def lift(self) -> None:
-        """Restore what `limit` found."""
+        """Restore the numbers from before `limit`."""
         for library, count in self.limited:
             library.set_num_threads(count)
         if self.torch > 1:
@@ -84,7 +84,7 @@ class _Thread(threading.local):
 
 
 class _Block(ContextDecorator):
-    """A block that limits, or lifts; the same object may be entered again, also by other threads."""
+    """A block that limits threads, or lifts the limit; it may be entered again, also by other threads."""
 
     def __init__(self, limits: bool) -> None:
         self._limits = limits

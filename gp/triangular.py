@@ -1,7 +1,7 @@
-"""Triangular matrices: Cholesky factors as they come, solves, inverses; by LAPACK at once, or by torch.
+"""Triangular matrices: Cholesky factors without jitter, solves, inverses; by calls of LAPACK, or by torch.
 
-At n = 50 SciPy's and NumPy's wrappers cost more than the work, and a factor that is not in the order of
-columns is copied at each solve. Factors here have no jitter: `gp.linalg` adds it.
+At n = 50 SciPy's and NumPy's wrappers take longer than LAPACK itself, and a factor that is not in
+column-major order is copied at each solve. Jitter is added by `gp.linalg`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def cholesky_inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def lower_product(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
     """L R of a lower triangular L (m, m) in C's order and R (m, n) in either; R may be overwritten.
 
-    For many columns: of a few, or of small matrices, the general product is as fast.
+    It is for many columns: with few, or with small matrices, the general product is as fast.
     """
     if len(lower) <= _SMALL:
         product: np.ndarray = lower @ right
@@ -85,7 +85,7 @@ def lower_product(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
 def triangular_inverse(lower: np.ndarray) -> np.ndarray:
     """C^-1 of a lower triangular C, (m, m).
 
-    By halves: LAPACK's own routine takes three times as long from m = 100 on.
+    The inverse is computed by halves: LAPACK's own routine takes three times as long from m = 100 on.
     """
     m = len(lower)
     if m <= _SMALL:
@@ -120,7 +120,7 @@ def positive_solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def symmetric_eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues (D,), ascending, and eigenvectors (D, D) of a symmetric matrix, by LAPACK at once."""
+    """Eigenvalues (D,), ascending, and eigenvectors (D, D) of a symmetric matrix, by a call of LAPACK."""
     values, vectors, _ = scipy.linalg.lapack.dsyevd(matrix)
     return values, vectors
 

@@ -1,12 +1,12 @@
-"""Hyperparameters counted in units of the data.
+"""Hyperparameters in units of the data.
 
-psi, (P,), is what is searched: for a positive parameter the logarithm of its ratio to its unit,
+The search is over psi (P,): for a positive parameter the logarithm of its ratio to its unit,
 for a location its distance from the mean of the inputs in units. The unit of a parameter is
 
     (standard deviation of its input column)^input_power x (that of the targets)^output_power
 
-(for a parameter that several columns share, the geometric mean of theirs). Data in any unit then
-make the same problem, with the same priors and starting points.
+(for a parameter that several columns share, the geometric mean of theirs). The problem, its priors and its
+starting points are therefore independent of the units of the data.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from gp.problem import EvidenceProblem
 __all__ = ["DataUnits", "SearchCoordinates"]
 
 _CONSTANT = 1e-12
-"""Relative spread below which numbers are the same number, up to their rounding."""
+"""Relative spread below which numbers count as equal up to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class DataUnits:
-    """What the data are counted in.
+    """The units of the data.
 
     Attributes
     ----------
     centre : (D,), means of the input columns. inputs : (D,), their standard deviations.
     output : standard deviation of the targets. output_varies : whether they differ at all.
 
-    A column, or targets, without spread are counted in their own size, or in 1 if they are zero.
-    Where gradients are observed, the targets' spread is what the values or a function with these
-    gradients show, whichever is larger.
+    The unit of a column, or of targets, without spread is their size, or 1 if they are zero. Where gradients
+    are observed, the targets' spread is the larger of that of the values and that of a function with these
+    gradients.
     """
 
     centre: np.ndarray
@@ -87,13 +87,13 @@ class SearchCoordinates:
 
     Attributes
     ----------
-    names, kinds : of the P entries of psi.
-    free : (P,), their places among all entries of the model's vector.
-    reference : the place of the variance that stays at its unit, or ``None``.
-    origin, step : of all entries: vector = origin + step * psi.
+    names, kinds : names and kinds of the P entries of psi.
+    free : (P,), their indices among all entries of the model's vector.
+    reference : the index of the variance that stays at its unit, or ``None``.
+    origin, step : for all entries, vector = origin + step * psi.
     positive : (P,), whether psi is a logarithm.
-    scale_powers : (P,), powers of the root of the overall scale in them; 0 for the mean's.
-    prior : of psi.
+    scale_powers : (P,), powers of the root of the overall scale in the parameters; 0 for those of the mean.
+    prior : the prior of psi.
     """
 
     names: tuple[str, ...]

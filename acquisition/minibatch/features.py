@@ -76,7 +76,7 @@ class Features:
         x : (N, D), finite
         kernel : over rows; None: Matern 3/2 with half the median distance as its lengthscale
         rank : M >= 1; fewer where the kernel has a lower rank
-        seed : of the pivots, and of the rows whose median distance is taken
+        seed : seed of the pivots, and of the rows whose median distance is taken
 
         Raises
         ------

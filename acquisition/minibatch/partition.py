@@ -26,7 +26,7 @@ def by_assignment(phi: np.ndarray, size: int, rng: np.random.Generator) -> np.nd
     ----------
     phi : (N, M)
     size : S
-    rng : of the strata
+    rng : generator of the strata
 
     Returns
     -------

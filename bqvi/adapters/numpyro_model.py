@@ -47,7 +47,7 @@ def from_numpyro(
         search for a box.
     coords : dimension -> labels; NumPyro has none. dims : variable -> names of its dimensions; by default the
         plates that it is in.
-    seed : of the draws.
+    seed : seed of the draws.
 
     Returns
     -------

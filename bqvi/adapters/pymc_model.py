@@ -48,7 +48,7 @@ def from_pymc(
         of the prior, and 2 to either side of ``start`` where it cannot be drawn from. Where they are not
         given, `bqvi.vbmc` begins 2 to either side of ``start``, and `bqvi.fit` with 'bq' and `bqvi.integrate`
         search for a box.
-    seed : of these draws.
+    seed : seed of these draws.
 
     Returns
     -------

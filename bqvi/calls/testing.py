@@ -94,7 +94,7 @@ def check_target(
     model : the model.
     points : (n, P), n >= 2, where it is tried; by default three within its plausible box.
     tolerance : of gradients and of round trips, relative to the largest entry, or 1.
-    seed : of the default points.
+    seed : seed of the default points.
     """
     if points is None:
         share = np.random.default_rng(seed).uniform(0.25, 0.75, (3, model.dimension))

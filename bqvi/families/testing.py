@@ -40,7 +40,7 @@ def check_family(
     Parameters
     ----------
     q : the distribution, or a batch of them
-    seed : of tangents and draws
+    seed : seed of tangents and draws
     draws : for the clauses on draws
     reparameterised : False where ``rsample`` is a relaxation, whose gradients are biased
     rtol : of each identity, relative to the largest entry; raise it with the condition number of q

@@ -81,7 +81,7 @@ def remembered_evidence(
     ----------
     q : a `Gaussian` or `DiagonalGaussian` over R^D
     memory : m evaluations of the log joint, with its gradients where it has them
-    seed : of the draws of q, which cost no evaluation
+    seed : seed of the draws of q, which cost no evaluation
     """
     found = _of_all(q, memory, seed)
     if found is None:

@@ -239,7 +239,7 @@ class VariationalAutoencoder:
         q : that of a fit.
         x : (N, ...), training data or others.
         samples : L of the importance-weighted bound, whose mean rises to ln p(x_n) with L.
-        seed : or a generator.
+        seed : an integer or a generator.
         weight_draws : of random weights: the predictive density p(x_n | data) is the mean over them.
 
         Raises

@@ -43,7 +43,7 @@ def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int =
     model : a mixture, its prior settled; components that share parameters (a tied covariance) cannot be born
     q : a posterior of it, in the prior's family, with some components that have no data
     data : what ``q`` was fitted to, checked
-    seed : of the divisions
+    seed : seed of the divisions
     steps : of coordinate ascent after a birth, >= 1
 
     Returns

@@ -271,7 +271,7 @@ class LatentDirichletAllocation:
         ----------
         data : (N, V), documents that q has not seen
         share : of each document's words that is observed; the others are predicted
-        seed : of the choice of words
+        seed : seed of the choice of words
         """
         observed, held = split_words(self.check(data), share, seed)
         total = float(held.sum())

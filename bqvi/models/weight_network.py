@@ -82,7 +82,7 @@ class NetworkPosterior:
         ----------
         decoder : a place for each array of weights.
         sd : > 0.
-        rng : of the hidden layer; None takes the weights of seed 0.
+        rng : generator of the hidden layer; None takes the weights of seed 0.
         """
         gamma = self._network.start(rng)
         slopes, constants = list(gamma)[-2:]

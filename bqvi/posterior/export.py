@@ -92,7 +92,7 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
     Parameters
     ----------
     n : draws, at least 4; they are parted into four chains, as ArviZ expects chains.
-    seed : of the draws.
+    seed : seed of the draws.
     attributes : numbers and strings to be kept with the draws, such as log_evidence.
 
     Raises

@@ -74,7 +74,7 @@ class IntegrationProblem:
     Attributes
     ----------
     integrand, measure : NumPy inside. standard : the measure in standard coordinates.
-    seed : of nodes and draws. initial : number of nodes at first. budget : the most nodes.
+    seed : seed of nodes and draws. initial : number of nodes at first. budget : the most nodes.
     batch : nodes a step; ``None`` for 30 % of those there are.
     criterion : chooses nodes; ``None`` for greedy reduction of the integral's variance from a pool.
     noise_sd : of the values: ``None``, "unknown", a number, or a function of points giving numbers (n,).

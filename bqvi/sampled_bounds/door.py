@@ -306,7 +306,7 @@ def _draws(
     replicates: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray | None, bool]:
-    """Draws of the posteriors (M, R', D) in the coordinates, or None; and whether they were given as draws."""
+    """Draws of the posteriors (M, R', D) in the coordinates, or None; whether they were given as draws."""
     if posterior is None:
         return None, True
     count = len(proposals)

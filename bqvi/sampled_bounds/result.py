@@ -97,7 +97,7 @@ class EvidenceBounds:
 
         Parameters
         ----------
-        n : how many, with replacement. seed : or a generator.
+        n : how many, with replacement. seed : an integer or a generator.
         """
         require_integer("n", n, 1)
         rng = generator(seed)

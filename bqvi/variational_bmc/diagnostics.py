@@ -89,7 +89,7 @@ def check(
     log_joint : theta (P,) to a number; or a `Caller` with the posterior's coordinates, for batches.
     posterior : to be checked; its mixture is, whether or not it is corrected by weights.
     n : evaluations.
-    seed : of the draws.
+    seed : seed of the draws.
 
     Raises
     ------

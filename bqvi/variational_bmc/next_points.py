@@ -63,7 +63,7 @@ def next_points(
     surrogate : of the log joint.
     pool : its draws are the targets and the candidates.
     noise : variance of the next values.
-    seed : of the choice of targets and candidates.
+    seed : seed of the choice of targets and candidates.
     allowed : (M,), which of the draws may be evaluated.
     first : (D,), a point to begin the batch with.
     prediction_error : mean squared standardised error of the surrogate's recent predictions.

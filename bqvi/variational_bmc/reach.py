@@ -109,7 +109,7 @@ def pool_of(
     ----------
     surrogate : of the log joint. q : in its frame.
     found : with draws of `proposal_of` (q).
-    seed : of the further draws.
+    seed : seed of the further draws.
     feasible : the probability that the log joint can be evaluated at points.
     """
     top, count = surrogate.data.top, len(found.u)

@@ -20,7 +20,7 @@ class SimulatedWorkers:
     Parameters
     ----------
     count : W. log_sd : standard deviation of the logarithm of an evaluation's seconds, whose median is 1.
-    seed : of the durations.
+    seed : seed of the durations.
 
     Attributes
     ----------

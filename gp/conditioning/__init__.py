@@ -1,10 +1,11 @@
-"""Conditioning of a Gaussian process on values, gradients or both, at the speed of a hot loop; NumPy only.
+"""Conditioning of a Gaussian process on values, gradients or both, fast for few data; NumPy only.
 
-`conditioned` has the linear algebra, for any kernel between what points show: profiled scale and constant,
-extension by rows, nodes left out, integrals and their covariance. `function_process` is the process on one
-function with the kernel of `function_kernel`; `functionals` are its integrals under Gaussians.
-`directional` takes values and single derivatives of it, a row each.
-`observed_kernel` takes any other kernel. `student_process` is the process with scale and mean integrated out.
+`conditioned` has the linear algebra, for any kernel between the numbers observed at points: profiled scale
+and constant, extension by rows, nodes left out, integrals and their covariance. `function_process` is the
+process on one function with the kernel of `function_kernel`; `functionals` are its integrals under Gaussians.
+`directional` is the process given values and single derivatives of a function, each in a row of its own.
+`observed_kernel` admits any other kernel. `student_process` is the process with scale and mean integrated
+out.
 """
 
 from gp.conditioning.conditioned import Conditioned

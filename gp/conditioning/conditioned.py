@@ -1,4 +1,4 @@
-"""A Gaussian process given what was observed of it, its scale and its constant profiled out.
+"""A Gaussian process given its observations, with scale and constant at their most likely values.
 
 Observed are B numbers at each of m points, n = m B rows, of O outputs that share a kernel and are
 independent of one another: a function's values (B = 1, O = 1), its gradients (B = D, O = 1), both (B = 1 +
@@ -23,7 +23,7 @@ Without node i, hyperparameters and s^2 kept, the other nodes predict its number
     r_i = (P_ii)^-1 alpha_i                              (block i, B x B, B x O)
 
 and an integral with covariances k (n, F) with the rows, whose estimate is rules^T Y with rules = K^-1 k +
-K^-1 b (h - b^T K^-1 k) / (b^T K^-1 b), h what a constant of 1 adds to it, changes by
+K^-1 b (h - b^T K^-1 k) / (b^T K^-1 b), h the integral of a constant of 1, changes by
 
     delta_i = rules_i^T r_i.
 
@@ -57,10 +57,10 @@ Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class BlockKernel(Protocol):
-    """A kernel between what is observed at points."""
+    """A kernel between the numbers observed at points."""
 
     def at(self, points: np.ndarray) -> Places:
-        """What covariances need of (m, D) points."""
+        """The record of (m, D) points from which covariances are computed."""
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
         """K_0 between m and n points, (m B, n B), the numbers of a point next to each other."""
@@ -75,9 +75,9 @@ class Conditioned:
 
     Attributes
     ----------
-    kernel : K_0, of the numbers that points show.
-    noise : a function of points (m, D) and targets, to the diagonal of N.
-    places : what the kernel needs of the m points.
+    kernel : K_0, of the numbers observed at a point.
+    noise : a function of points (m, D) and targets that returns the diagonal of N.
+    places : the record of the m points from which the kernel computes covariances.
     """
 
     kernel: BlockKernel
@@ -140,7 +140,7 @@ class Conditioned:
     def extended(
         self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
     ) -> Conditioned:
-        """With (l, D) more points and ``targets``, O(n^2 l B). ``measured`` and LinAlgError as of `of`."""
+        """The process given (l, D) more points and ``targets``, O(n^2 l B); ``measured`` is as of `of`."""
         new, basis = self.kernel.at(points), self.kernel.constant(points)
         n, numbers = len(self.whitening), self.numbers
         cross = self.whitened_covariance(new)
@@ -222,19 +222,19 @@ class Conditioned:
 
     @property
     def log_evidence(self) -> float:
-        """Of the targets at the profiled scale and constant, up to a constant that depends on n O only."""
+        """Log evidence at the profiled scale and constant, up to a constant that depends on n O only."""
         volume = float(np.log(np.einsum("ii->i", self.whitening)).sum())
         outputs = self.residuals_whitened.shape[1]
         return float(outputs * volume - 0.5 * self.targets.size * np.log(self.scale + 1e-300))
 
     def whitened_covariance(self, places: Places) -> np.ndarray:
-        """W k of further ``places``, (n, l B): inner products of its columns are what is known of them."""
+        """W k of further ``places``, (n, l B); inner products of its columns reduce their covariance."""
         return lower_product(self.whitening, self.kernel.covariance(self.places, places))
 
     def left_out(self) -> np.ndarray:
-        """Residuals r_i at each node of the process given the others, in the shape of the targets.
+        """Residuals r_i at each node of the process given the other nodes, in the shape of the targets.
 
-        NaN where the others do not determine the constant, as where there are none.
+        NaN where the other nodes do not determine the constant, as where there are none.
         """
         if self.numbers == 1:
             variances = self._projected_precisions[:, 0, 0]
@@ -256,7 +256,7 @@ class Conditioned:
         Parameters
         ----------
         whitened : W k, of their covariances with the rows, (n, F)
-        level : h, what a constant of 1 adds to them, (F,)
+        level : h, the integrals of a constant of 1, (F,)
         """
         found: np.ndarray = self.whitening.T @ whitened
         if self.basis is None:
@@ -299,7 +299,7 @@ class Conditioned:
         ----------
         prior : their prior covariance over s^2, (F, F)
         whitened : W k, of their covariances with the rows, (n, F)
-        level : h, what a constant of 1 adds to them; None takes the constant for known
+        level : h, the integrals of a constant of 1, (F,); None where the constant is known
         """
         covariance = prior - whitened.T @ whitened
         if self.basis is not None and level is not None:

@@ -28,7 +28,7 @@ from gp.expectation import KernelSum
 from gp.fixed_points import Changes
 
 _IN_CACHE = 2**15
-"""Entries of a matrix that are worked on at once."""
+"""The number of entries of a matrix that are computed at once."""
 
 
 def value_rows(points: np.ndarray) -> np.ndarray:
@@ -67,7 +67,7 @@ class DirectionalKernel:
         return self.lengthscale**2 if self.slopes else 1.0
 
     def at(self, points: np.ndarray) -> Places:
-        """What is needed of (N, 2 D) rows."""
+        """The record of (N, 2 D) rows from which covariances are computed."""
         return Places.of(points, points / self.lengthscale)
 
     def constant(self, points: np.ndarray) -> np.ndarray:
@@ -92,14 +92,14 @@ class DirectionalKernel:
 
 @dataclass(frozen=True, eq=False)
 class DirectionalProcess:
-    """The process on phi, under its ``kernel``, ``given`` (N, 2 D) rows."""
+    """The process on phi with a ``kernel``, conditioned (``given``) on (N, 2 D) rows."""
 
     kernel: DirectionalKernel
     given: Conditioned
 
     @cached_property
     def posterior_mean(self) -> KernelSum:
-        """Of phi."""
+        """The posterior mean of phi."""
         x, w = np.hsplit(self.given.points, 2)
         weights = self.given.weights[:, 0]
         values, slopes = weights * _shows_value(self.given.points), weights[:, None] * w
@@ -131,7 +131,7 @@ def directional_gram(
 
 
 def _blocks(left: int, right: int) -> Iterator[slice]:
-    """So many rows ``left``, a few at a time: arrays of them with those ``right`` fit the cache."""
+    """Blocks of the rows ``left``, so small that arrays of them with all rows ``right`` fit the cache."""
     block = max(_IN_CACHE // max(right, 1), 1)
     return (slice(at, at + block) for at in range(0, left, block))
 
@@ -143,7 +143,7 @@ def _shows_value(rows: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows (N, 2 D), apart."""
+    """The parts x, w and v of rows (N, 2 D)."""
 
     x: np.ndarray
     """(N, D)."""
@@ -154,7 +154,7 @@ class _Rows:
 
     @classmethod
     def of(cls, rows: np.ndarray) -> _Rows:
-        """Those rows."""
+        """The parts of these rows."""
         half = rows.shape[1] // 2
         return cls(rows[:, :half], rows[:, half:], _shows_value(rows))
 
@@ -168,7 +168,7 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _RowPairs:
-    """What does not depend on the hyperparameters, (N, M) each."""
+    """The arrays (N, M) that do not depend on the hyperparameters."""
 
     squares: np.ndarray
     """|r|^2."""
@@ -181,13 +181,13 @@ class _RowPairs:
     shown: tuple[np.ndarray, np.ndarray]
     """v, (N, 1), and v', (M,)."""
     linear: np.ndarray
-    """What b1 multiplies."""
+    """The term that b1 multiplies."""
     quadratic: np.ndarray
-    """What b2 multiplies."""
+    """The term that b2 multiplies."""
 
     @classmethod
     def of(cls, left: _Rows, right: _Rows) -> _RowPairs:
-        """Between N and M rows."""
+        """The arrays of all pairs of N and M rows."""
         x, w, v = left.x, left.w, left.v[:, None]
         y, z, v_right = right.x, right.w, right.v
         inner, along, beside = x @ y.T, w @ y.T, x @ z.T

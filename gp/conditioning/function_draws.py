@@ -67,7 +67,7 @@ class FourierFeatures:
         return cls(points, frequencies, np.cos(angles), -np.sin(angles))
 
     def sum(self, heights: np.ndarray, slope: np.ndarray, curvature: np.ndarray) -> FunctionAt:
-        """With heights (F,), and slope . u + u^T curvature u / 2 for (D,) and a symmetric (D, D)."""
+        """The features' sum by heights (F,), plus slope . u + u^T curvature u / 2; curvature is symmetric."""
         bent = self.points @ curvature
         return FunctionAt(
             self.cosines @ heights + self.points @ slope + 0.5 * np.einsum("md,md->m", self.points, bent),

@@ -10,12 +10,12 @@ phi and of y = grad phi are
     cov(y_i(u), phi(u'))   = -(h / l^2) e r_i + t u'_i
     cov(y_i(u), y_j(u'))   = (h / l^2) e (delta_ij - r_i r_j / l^2) + t delta_ij + b2 u'_i u_j.
 
-s^2 is the variance that the squared exponential gives to what is observed: of a slope, h = l^2, where
-gradients are, and of a value, h = 1, where they are not.
+s^2 is the squared exponential's variance of a derivative (h = l^2) where gradients are observed, and of a
+value (h = 1) where they are not.
 
-A matrix has the numbers of a point next to each other; it is filled one pair of numbers at a time, over all
-pairs of points: (m, n) arrays that fit the cache, in place of one of (m, n, D, D). `gp.kernels` has the same
-covariances, which take 3 to 14 times as long for D = 2 to 10: hence this second form of them.
+In a matrix the numbers of a point are adjacent. It is filled one pair of numbers at a time, over all pairs of
+points: (m, n) arrays that fit the cache, instead of one of (m, n, D, D). `gp.kernels` has the same
+covariances, which take 3 to 14 times as long for D = 2 to 10; this is the reason for a second implementation.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gp.conditioning.places import Places
 
 @dataclass(frozen=True)
 class Shown:
-    """Which of the 1 + D numbers phi, d_1 phi, .., d_D phi a point shows.
+    """Which of the 1 + D numbers phi, d_1 phi, .., d_D phi are observed at a point.
 
     Parameters
     ----------
-    values : phi
-    gradients : all D derivatives
+    values : whether phi is observed
+    gradients : whether all D derivatives are
     """
 
     values: bool = True
@@ -46,23 +46,23 @@ class Shown:
 
     @property
     def numbers(self) -> slice:
-        """Those that are observed, among the 1 + D."""
+        """The positions of the observed numbers among the 1 + D."""
         return slice(int(not self.values), None if self.gradients else 1)
 
     def width(self, dimension: int) -> int:
-        """B, how many they are in this ``dimension`` D."""
+        """B, the number of observed numbers in ``dimension`` D."""
         return int(self.values) + dimension * int(self.gradients)
 
 
 @dataclass(frozen=True)
 class FunctionKernel:
-    """k between what points show.
+    """k between the numbers observed at points.
 
     Parameters
     ----------
     lengthscale : l > 0
     linear, quadratic : b1, b2 >= 0
-    shown : which numbers a point shows
+    shown : which numbers are observed at a point
     """
 
     lengthscale: float
@@ -76,11 +76,11 @@ class FunctionKernel:
         return self.lengthscale**2 if self.shown.gradients else 1.0
 
     def at(self, points: np.ndarray) -> Places:
-        """What is needed of (m, D) points."""
+        """The record of (m, D) points from which covariances are computed."""
         return Places.of(points, points / self.lengthscale)
 
     def constant(self, points: np.ndarray) -> np.ndarray | None:
-        """What a constant of 1 adds, (m B,): 1 to values, 0 to derivatives; None if no values are shown."""
+        """Observations of a constant of 1, (m B,): 1 for values, 0 for derivatives; None without values."""
         if not self.shown.values:
             return None
         basis = np.zeros((len(points), self.shown.width(points.shape[1])))
@@ -88,7 +88,7 @@ class FunctionKernel:
         return basis.reshape(-1)
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
-        """Return the covariances (m B, n B) over s^2 between what points ``left`` and ``right`` show."""
+        """Return the covariances (m B, n B) over s^2 between the numbers observed ``left`` and ``right``."""
         if self.shown.gradients:
             r, e = _bumps(left.points, right.points, self.lengthscale)
             return _filled(left.points, right.points, r, e, self)

@@ -1,9 +1,9 @@
 """A Gaussian process on one function, given its values, its gradients, or both.
 
-The kernel is that of `function_kernel`, and what it is conditioned on a `conditioned.Conditioned`. The
-posterior mean is a `KernelSum`, which integrates in closed form against any Gaussian and any mixture of
-them; integrals have a covariance, and a jackknife over the nodes, through their covariances with what is
-observed (`functionals`).
+The kernel is that of `function_kernel`, and the conditioning that of `conditioned.Conditioned`. The posterior
+mean is a `KernelSum`, whose integrals against Gaussians and mixtures of Gaussians are in closed form. The
+posterior covariance of integrals, and their jackknife over the nodes, follow from their covariances with the
+observations (`functionals`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class FunctionProcess:
 
     Attributes
     ----------
-    kernel : of phi and its derivatives.
-    given : the process of the numbers that the points show.
+    kernel : the kernel of phi and its derivatives.
+    given : the process of the numbers observed at the points.
     """
 
     kernel: FunctionKernel
@@ -64,11 +64,11 @@ class FunctionProcess:
 
     @cached_property
     def posterior_mean(self) -> KernelSum:
-        """Of phi; up to a constant where only derivatives are observed."""
+        """The posterior mean of phi; up to a constant where only derivatives are observed."""
         return self.function(self.given.weights, self.given.constant)
 
     def function(self, weights: np.ndarray, constant: float = 0.0) -> KernelSum:
-        """The function that ``weights`` (m, B) of the observations and a ``constant`` make."""
+        """The ``constant`` plus the kernel functions of the observations, weighted by ``weights`` (m, B)."""
         shown = self.kernel.shown
         alpha = weights[:, 0] if shown.values else None
         b = weights[:, int(shown.values) :] if shown.gradients else None
@@ -110,7 +110,7 @@ def kernel_sum(
     slopes: np.ndarray | None,
     constant: float,
 ) -> KernelSum:
-    """The function that weights of values (m,) and of gradients (m, D) at (m, D) points make."""
+    """The sum of kernel functions of values (m,) and gradients (m, D) at (m, D) points, and a constant."""
     d = points.shape[1]
     linear, curvature = np.zeros(d), np.zeros((d, d))
     if values is not None:

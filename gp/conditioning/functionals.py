@@ -77,14 +77,14 @@ class Functionals:
         return self._with(self, kernel, 2)
 
     def observed(self, points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
-        """Covariance / s^2 under a ``kernel`` with what (m, D) points show, (m B, K F)."""
+        """Covariance / s^2 under a ``kernel`` with the numbers observed at (m, D) points, (m B, K F)."""
         whole = self._with(Functionals.at(points), kernel, 1)
         chosen = whole.reshape(len(whole), len(points), -1)[:, :, kernel.shown.numbers]
         return np.ascontiguousarray(chosen.reshape(len(whole), -1).T)
 
     @property
     def level(self) -> np.ndarray:
-        """What a constant of 1 adds to each, (K F,)."""
+        """The functionals of a constant of 1, (K F,)."""
         k, d = self.means.shape
         level = np.zeros((k, 1 + d + d * (d + 1) // 2))
         level[:, 0] = 1.0
@@ -154,7 +154,7 @@ def _hermite(a: np.ndarray, p: np.ndarray, order: int) -> list[np.ndarray]:
 
 
 def standard_observed(points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
-    """Covariance / s^2 of what (m, D) points show with the slopes and Hessian under N(0, I), (m B, F - 1)."""
+    """Covariance / s^2 of observations at (m, D) points with slopes, Hessian under N(0, I), (m B, F - 1)."""
     m, d = points.shape
     rows, columns = np.tril_indices(d)
     h, b1, b2, parts = kernel.height, kernel.linear, kernel.quadratic, list[np.ndarray]()

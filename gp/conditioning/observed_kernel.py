@@ -21,7 +21,7 @@ from gp.observations import Functional, Gradients, Observations, Values, covaria
 
 @dataclass(frozen=True, eq=False)
 class ObservedKernel:
-    """A kernel between what is observed at points; no constant is fitted.
+    """A kernel between the numbers observed at points; no constant is fitted.
 
     Parameters
     ----------
@@ -33,14 +33,14 @@ class ObservedKernel:
     gradients: bool = False
 
     def at(self, points: np.ndarray) -> Places:
-        """What is needed of (m, D) points."""
+        """The record of (m, D) points from which covariances are computed."""
         return Places.of(points, points)
 
     def constant(self, points: np.ndarray) -> None:
-        """None: a kernel may contain one."""
+        """None, as no constant is fitted: a kernel may contain one."""
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
-        """Between the points of ``left`` (m) and ``right`` (n), (m B, n B)."""
+        """Covariances between the numbers of ``left`` (m points) and ``right`` (n), (m B, n B)."""
         first, second = self._observed(left.points), self._observed(right.points)
         if left is right:
             matrix, _ = gram_of(self.kernel, first)(self.kernel)
@@ -53,7 +53,7 @@ class ObservedKernel:
         return found
 
     def with_values(self, observed: Places, points: np.ndarray) -> np.ndarray:
-        """Of what is observed at n places with f at (m, D) points, (n B, m), in the order of columns."""
+        """Covariances of the observations at n places with f at (m, D) points, (n B, m), column-major."""
         found: np.ndarray = crossed(self.kernel, points, observed.points, self.gradients).T
         return found
 
@@ -62,7 +62,7 @@ class ObservedKernel:
 
 
 def _interleaved(points: np.ndarray) -> np.ndarray:
-    """Rows of values (n,) and then derivatives (n D,) in the order in which a point's are together."""
+    """Indices that reorder n values, then n D derivatives, so that the numbers of a point are adjacent."""
     n, dimension = points.shape
     derivatives = n + np.arange(n * dimension).reshape(n, dimension)
     return np.column_stack([np.arange(n), derivatives]).reshape(-1)

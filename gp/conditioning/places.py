@@ -1,4 +1,4 @@
-"""Points, and what a squared exponential needs of them."""
+"""Points, with the arrays from which a squared exponential is computed."""
 
 from __future__ import annotations
 

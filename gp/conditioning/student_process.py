@@ -2,8 +2,8 @@
 
 For kernel s k, mean H b with a flat prior on b, and 1/s as the prior of s, the evidence is the marginal one
 of `gp.evidence`, with K = C C^T, Z = C^-1 H, residuals R, weights W and nu degrees of freedom there. A
-functional with prior variance c over s, covariances z with the data, and h what the basis functions add to
-it, follows Student's t with
+functional with prior variance c over s, covariances z with the data, and values h at the basis functions
+follows Student's t with
 
     mean      h b + z^T W
     variance  nu / (nu - 2) s (c - z^T K^-1 z + t^T (Z^T Z)^-1 t),    t = h - Z^T C^-1 z.
@@ -12,7 +12,7 @@ Several outputs share k, the nodes and so the weights of the data in a functiona
 becomes the matrix S = R^T R / nu, so that they covary as S times the same number.
 
 Solves are by substitution with C, not by products with C^-1 as in `gp.conditioning.conditioned`: where K is
-all but singular, as for a smooth function at many nodes, products lose digits of the mean (3e-8 of the
+nearly singular, as for a smooth function at many nodes, products lose digits of the mean (3e-8 of the
 function's standard deviation for a polynomial of degree six at 40 nodes).
 """
 
@@ -28,18 +28,18 @@ from gp.evidence import Evidence
 __all__ = ["StudentProcess"]
 
 _TINY = 1e-300
-"""Least scale and precision: they are divided by."""
+"""The smallest scale and precision, as other quantities are divided by them."""
 _LEAST_DEGREES = 3.0
-"""Fewer degrees of freedom have no variance; the t distribution is cut there."""
+"""The smallest number of degrees of freedom: a t distribution with two or fewer has no variance."""
 
 
 @dataclass(frozen=True, eq=False)
 class StudentProcess:
-    """What is predicted with scale and mean integrated out.
+    """Predictions with scale and mean integrated out.
 
     Attributes
     ----------
-    evidence : the marginal one of the data, with at most one basis function.
+    evidence : the marginal evidence of the data, with at most one basis function.
     """
 
     evidence: Evidence
@@ -92,8 +92,8 @@ class StudentProcess:
 
         Parameters
         ----------
-        cross : its covariances z with the data, over s, (n,)
-        level : what the basis function adds to it, h
+        cross : covariances z of the functional with the data, over s, (n,)
+        level : h, the functional of the basis function
         """
         half, z = self.whitened(cross), self.evidence.whitened_basis
         if z.shape[1]:
@@ -109,7 +109,7 @@ class StudentProcess:
         Parameters
         ----------
         cross : covariances with the data, over s, (n, m)
-        level : what the basis function adds to each, (m,)
+        level : the functionals of the basis function, (m,)
         prior : their prior covariance, over s, (m, m)
         """
         half, z = self.whitened(cross), self.evidence.whitened_basis

@@ -17,7 +17,7 @@ from gp.conditioning.conditioned import BlockKernel, Conditioned
 __all__ = ["check_block_kernel"]
 
 _LEVEL = 1e3
-"""Added to values where the kernel fits a constant: the process has to keep its digits there."""
+"""Added to values where the kernel fits a constant: the process must lose no digits by it."""
 
 
 def check_block_kernel(
@@ -37,8 +37,9 @@ def check_block_kernel(
     dimension : columns D of the points that it is tried on.
     outputs : O, which share the kernel; above 1 only where B is 1 and no constant is fitted.
     noise : variance added to the diagonal of K, in units of s^2.
-    points : (9, D) to try it on where normal ones are none of the kernel's; ``dimension`` is then not used.
-    seed : of points and targets.
+    points : (9, D), for kernels that are not defined at standard normal points; ``dimension`` is then not
+        used.
+    seed : seed of points and targets.
     """
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((9, dimension)) if points is None else points
@@ -84,7 +85,7 @@ def _check_covariance(kernel: BlockKernel, x: np.ndarray) -> np.ndarray:
 def _check_given(
     given: Conditioned, covariance: np.ndarray, basis: np.ndarray | None, targets: np.ndarray
 ) -> None:
-    """Constant, weights, scale, evidence and covariances against the inverse of K."""
+    """Compare constant, weights, scale, evidence and covariances with those by the inverse of K."""
     inverse = np.linalg.inv(covariance)
     right = targets.reshape(len(covariance), -1)
     constant, projected = 0.0, inverse
@@ -117,7 +118,7 @@ def _check_given(
 
 
 def _check_left_out(given: Conditioned, noise: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
-    """Residuals at a node, and changes of an integral, against the process conditioned without it."""
+    """Compare residuals at a node, and changes of an integral, with the process without that node."""
     kernel, x, targets = given.kernel, given.points, given.targets
     places, left = given.places, given.left_out()
     numbers = given.numbers

@@ -1,7 +1,8 @@
 """Analysis of variance and quadratic kernels.
 
-Anova: under independent columns the expectation of prod_d (1 + w e_d) is the product of those of its factors,
-so with the profile z_d of a squared exponential of one column (:mod:`gp.embeddings.profiles`)
+Anova: under independent columns the expectation of prod_d (1 + w e_d) is the product of the expectations of
+its factors, so that with z_d the integral of a squared exponential of one column
+(:mod:`gp.embeddings.profiles`)
 
     z(x) = h (prod_d (1 + w z_d(x_d)) - 1),      C = h (prod_d (1 + w C_d) - 1).
 

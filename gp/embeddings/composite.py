@@ -2,9 +2,9 @@
 
 Sum        the integrals, and their derivatives, add up
 Columns    the integrals of the kernel against the marginal of the measure
-Product    where the factors look at columns that are independent under the measure, the product of
+Product    where the factors are functions of columns that are independent under the measure, the product of
            the factors' integrals; a squared exponential times another of the same columns is one
-           with 1/l^2 = 1/l1^2 + 1/l2^2, and a constant only scales
+           with 1/l^2 = 1/l1^2 + 1/l2^2, and a constant is a factor of the integral
 Constant   variance, for every probability measure
 Linear     variance (x - offset)(mean - offset): only the mean of the measure is needed
 White      zero, for every measure without point masses

@@ -1,4 +1,4 @@
-"""The embedding of a kernel against a measure, as it is used.
+"""The embedding of a kernel against a measure, completed from the formulas of the pair.
 
 :func:`embed` looks up the formulas of the pair and completes them: missing derivatives come from automatic
 differentiation, and double integrals between measures of different classes are reduced by identities that
@@ -178,7 +178,7 @@ def embed(kernel: Kernel, measure: Measure) -> KernelEmbedding:
     Raises
     ------
     UnknownPairError
-        when it is first used, where the pair has no formulas; the message lists what there is.
+        when the embedding is first used, where the pair has no formulas; the message lists the known pairs.
     """
     return KernelEmbedding(kernel, measure)
 

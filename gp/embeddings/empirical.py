@@ -16,7 +16,7 @@ from gp.kernels import Constant, Kernel, Linear, Product, Stationary, White
 from gp.measures import Empirical, GaussianMixture, MixtureParameters
 
 _BLOCK = 2**22
-"""Entries of a block of covariances between inputs and points: bounds the memory, 32 MiB in doubles."""
+"""The most entries of a block of covariances between inputs and points: 32 MiB in doubles."""
 
 
 @embedding(object, Empirical)

@@ -5,9 +5,9 @@ A product of two kernels is one of half the squared lengthscale, at the midpoint
     k(x, a) k(x, b) = exp(-|a - b|^2 / 4) k_(l/sqrt 2)(x, (a + b)/2)         |.| in lengthscales
     Q(a, b) = exp(-|a - b|^2 / 4) z_(l/sqrt 2)((a + b)/2)
 
-with z the kernel mean, for every measure that has one. Against a Gaussian N(m, S) the exponent of z is a
-quadratic form in a + b, and one matrix product gives it for all pairs; elsewhere the midpoints are listed.
-For the double integral
+with z the kernel mean, for every measure with an embedding. Against a Gaussian N(m, S) the exponent of z is a
+quadratic form in a + b, computed for all pairs by one matrix product; against other measures z is evaluated
+at all midpoints. For the double integral
 
     T(a, b) = int int k(x, a) k(x, x') k(x', b) pi(dx) pi(dx')
 
@@ -30,7 +30,7 @@ from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 __all__ = ["single", "square", "triple"]
 
 _RULE = 96
-"""Points in each coordinate of the Gauss-Legendre rule over a box; not studied."""
+"""Nodes of the Gauss-Legendre rule in each coordinate of a box; other numbers were not compared."""
 
 
 def square(lengths: np.ndarray, measure: Measure) -> float:

@@ -1,7 +1,7 @@
 """The Matern kernels of order 1/2, 3/2 and 5/2 in one dimension.
 
-k(t) = e^-tau c(tau),  tau = lambda |t|,  lambda = sqrt(2 nu) / lengthscale, c a polynomial. So are
-its descendants, each e^-tau times a polynomial:
+k(t) = e^-tau c(tau),  tau = lambda |t|,  lambda = sqrt(2 nu) / lengthscale, with c a polynomial. Its
+derivative and its repeated integrals have the same form, each e^-tau times a polynomial:
 
     |k'| = lambda e^-tau slope(tau)
     g(t) = int_t^inf k = e^-tau tail(tau) / lambda,        kappa = g(0)
@@ -63,7 +63,7 @@ class MaternProfile:
         self.value, self.slope, self.tail, self.second = value, slope, tail, second
 
     def interval(self, x: Array, a: Array, b: Array) -> tuple[Array, Array]:
-        """Return the average over [a, b], and its derivative: the right side's slope pulls up."""
+        """Return the average of k(x - y) over y in [a, b], and its derivative in x."""
         xp = namespace(x)
         zero, width = xp.zeros_like(x), b - a
 
@@ -86,7 +86,7 @@ class MaternProfile:
         return value / self.rate, slope
 
     def gaussian(self, x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
-        """Return E k(x - Y), and its derivative: the left side's slope pulls down."""
+        """Return E k(x - Y), and its derivative in x."""
         xp = namespace(x)
         sd = sd * xp.ones_like(x)
         right, left = self._moments(x - mean, sd), self._moments(mean - x, sd)

@@ -7,15 +7,15 @@ An embedding of a product over columns consists of these integrals for each colu
     two_intervals     average of k(x - y) over x in [a, b] and y in [c, d]
     gaussian_interval average over x in [a, b] of E k(x - Y)
 
-Two facts serve every stationary kernel. The difference of two independent Gaussians is Gaussian, so
-a double integral between Gaussians is ``gaussian`` with the variances added. And with K'' = k, the
+For every stationary kernel two identities are used. The difference of two independent Gaussians is Gaussian,
+so a double integral between Gaussians is ``gaussian`` with the variances added. And with K'' = k, the
 double integral over two intervals is the second difference K(b-c) - K(a-c) - K(b-d) + K(a-d);
 taking K(t) = kappa |t| + h(|t|) with kappa = int_0^inf k and h decaying, its first part is 2 kappa
 times the length of the overlap, and the rest is computed without cancellation of large numbers.
 
-A difference of primitives over a short interval loses digits. Intervals shorter than the
-lengthscale are therefore integrated by Gauss-Legendre rules, cut where the integrand has a kink; on
-such an interval 20 nodes are exact to rounding.
+A difference of primitives over a short interval loses digits. Intervals shorter than the lengthscale are
+therefore integrated by Gauss-Legendre rules, one for each part between kinks of the integrand; on such an
+interval 20 nodes are exact to rounding.
 """
 
 from __future__ import annotations

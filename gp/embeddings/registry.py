@@ -1,6 +1,7 @@
-"""Which integral belongs to which (kernel, measure) pair.
+"""The registry of integrals of kernels against measures, by (kernel, measure) pair.
 
-The embedding of a kernel k against a measure pi is what a Gaussian process needs to be integrated:
+The embedding of a kernel k against a measure pi consists of the integrals by which a Gaussian process is
+integrated:
 
     z(x)        = int k(x, x') pi(dx')               covariance of f(x) and pi[f]
     dz(x)/dx_j                                       covariance of df/dx_j at x and pi[f]
@@ -12,10 +13,11 @@ Each pair has its own formulas, and a new pair is one function:
     def my_embedding(kernel, measure):
         return Formulas(mean=..., cross=...)
 
-It is called with the measure in the kind of array that is computed in, and has to follow it, by the
-array API standard: then what it leaves out (the derivatives in x and in the measure's parameters)
-is found by automatic differentiation. The most special function is taken: kernel and measure are
-looked up by their classes from the most derived on, the kernel first; ``object`` stands for any.
+The function is called with a measure whose parameters are NumPy arrays or torch tensors, and has to compute
+with arrays of that kind, by the array API standard. The derivatives in x and in the measure's parameters, if
+left out, are then found by automatic differentiation. The most specific function is chosen: kernel and
+measure are looked up by their classes from the most derived on, the kernel first; ``object`` stands for any
+class.
 """
 
 from __future__ import annotations
@@ -39,18 +41,19 @@ class Formulas:
 
     Attributes
     ----------
-    mean : x (n, D) to z(x), (n,).
-    cross : another measure to C(measure, other), (). It raises :class:`UnknownPairError` for what
-        it does not know (see :func:`choose`); mixtures and empirical measures need not be known.
-    mean_gradient : x (n, D) to dz/dx, (n, D).
-    jacobian : x (n, D) to the gradients of z(x), (n, ...), and of dz/dx, (n, D, ...), in the
-        parameters of the measure.
-    pullback : x (n, D), weights (n,) and (n, D) to the gradient in the parameters of
-        sum_i weight_i z(x_i) + sum_ij weight_ij dz/dx_j (x_i).
-    cross_gradient : another measure to the gradient of C(measure, other) in the measure's
-        parameters, the other held fixed.
+    mean : a function of x (n, D) that returns z(x), (n,).
+    cross : a function of another measure that returns C(measure, other), (). It raises
+        :class:`UnknownPairError` for other classes (see :func:`choose`); mixtures and empirical measures may
+        be among these.
+    mean_gradient : a function of x (n, D) that returns dz/dx, (n, D).
+    jacobian : a function of x (n, D) that returns the gradients of z(x), (n, ...), and of dz/dx, (n, D, ...),
+        in the parameters of the measure.
+    pullback : a function of x (n, D), weights (n,) and weights (n, D) that returns the gradient in the
+        parameters of sum_i weight_i z(x_i) + sum_ij weight_ij dz/dx_j (x_i).
+    cross_gradient : a function of another measure that returns the gradient of C(measure, other) in the
+        measure's parameters, the other held fixed.
 
-    The last four are optional: automatic differentiation stands in.
+    The last four are optional: without them automatic differentiation is used.
     """
 
     mean: Callable[[Array], Array]
@@ -76,7 +79,7 @@ _FUNCTIONS: dict[tuple[type, type], PairFunction] = {}
 def embedding(kernel: type, measure: type) -> Callable[[PairFunction], PairFunction]:
     """Register a function for a pair of classes, a kernel's and a measure's.
 
-    Raises ValueError where the pair has one.
+    Raises ValueError where the pair is registered already.
     """
 
     def register(function: PairFunction) -> PairFunction:
@@ -91,7 +94,7 @@ def embedding(kernel: type, measure: type) -> Callable[[PairFunction], PairFunct
 def formulas(kernel: Kernel, measure: Measure) -> Formulas:
     """Return the integrals of a kernel against a measure.
 
-    Raises UnknownPairError, which says what there is.
+    Raises UnknownPairError, whose message lists the known pairs, where this one is not known.
     """
     for kernel_type in type(kernel).__mro__:
         for measure_type in type(measure).__mro__:

@@ -13,10 +13,10 @@ are expectations over u of those of the squared exponential with lengthscale sqr
 In t = log u the density is proportional to exp(a t - a e^t). It and the squared exponential's
 integrals are analytic for |Im t| < pi / 2 and vanish at both ends, so the trapezoidal rule of step
 h converges nearly like exp(-pi^2 / h): to 1e-13 at h = 1/4, for every lengthscale, measure and
-dimension (narrow densities, a > 4, need h of their width). What is cut off has probability 1e-14.
+dimension (narrow densities, a > 4, need h of their width). The tails that are cut off have probability 1e-14.
 
-A kernel is then a sum of squared exponentials, and its integrals cost as much as theirs: 66 for
-Matern 5/2, 100 for 3/2 and 270 for 1/2. In one column the closed forms are used.
+A kernel is then a sum of 66 squared exponentials for Matern 5/2, 100 for 3/2 and 270 for 1/2, and its
+integrals cost as much as theirs. In one column the closed forms are used.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def matern_box(kernel: Stationary, measure: Uniform) -> Formulas:
 @embedding(Matern32, Gaussian)
 @embedding(Matern52, Gaussian)
 def matern_gaussian(kernel: Stationary, measure: Gaussian) -> Formulas:
-    """Return the integrals of a Matern kernel against a Gaussian; the same of closed forms."""
+    """Return the integrals of a Matern kernel against a Gaussian, in closed form in one dimension."""
     if measure.dimension > 1:
         return radial(kernel, measure)
     return gaussian_by_column(kernel, matern_profile(kernel, measure.mean), measure)

@@ -40,7 +40,7 @@ from gp.measures import (
 
 @dataclass(frozen=True, eq=False)
 class Bumps:
-    """z(x) of N(means_k, covariances_k) for all k, and what its derivatives are made of.
+    """z(x) of N(means_k, covariances_k) for all k, and the arrays of its derivatives.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ def _pullback(bumps: Bumps, measure: Measure, x: Array, alpha: Array, beta: Arra
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """All pairs of components of two measures, as K K' bumps at single points."""
+    """All pairs of components of two measures, as integrals of K K' kernels at single points."""
 
     measure: Measure
     bumps: Bumps

@@ -2,8 +2,8 @@
 
     phi(u) = sum_n (alpha_n + B_n . d/du_n) k(u, u_n) + c + w . u + u^T M u / 2
 
-with k of :class:`gp.kernels.Anova`. Under N(m, diag v) coordinates are independent, so in the place of e_d in
-the product over coordinates stands its expectation
+with k of :class:`gp.kernels.Anova`. Under N(m, diag v) coordinates are independent, so that in the product
+over coordinates each e_d is replaced by its expectation
 
     z_d = l_d / sqrt(l_d^2 + v_d) exp(-(u_nd - m_d)^2 / (2 (l_d^2 + v_d))).
 
@@ -25,11 +25,12 @@ from gp.kernels.crossed import crossed
 
 @dataclass(frozen=True, eq=False)
 class DiagonalIntegrals:
-    """E under K diagonal Gaussians, with its gradients.
+    """Expectations under K diagonal Gaussians, with their gradients.
 
     Attributes
     ----------
-    values : (K,). means : (K, D), in the means. variances : (K, D), in the variances.
+    values : expectations (K,). means : their gradients (K, D) in the means. variances : gradients (K, D) in
+        the variances.
     """
 
     values: np.ndarray
@@ -102,7 +103,7 @@ class AnovaSum:
     def _kernel_integrals(
         self, means: np.ndarray, variances: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Without the polynomial: (K,), and gradients (K, D) in means and variances."""
+        """Integrals (K,) of phi less the polynomial, and gradients (K, D) in means and variances."""
         kernel = self.kernel
         spread = 1.0 / (variances.T + (kernel.lengthscale**2)[:, None])[:, :, None]  # (D, K, 1)
         gap = self.points.T[:, None, :] - means.T[:, :, None]  # (D, K, n)
@@ -130,11 +131,11 @@ class AnovaSum:
 
 @dataclass(frozen=True, eq=False)
 class AnovaSums:
-    """The sum of two such functions, of kernels of their own.
+    """The sum of two functions of this form with different kernels.
 
     Attributes
     ----------
-    first, second : the two.
+    first, second : the two functions.
     """
 
     first: AnovaSum

@@ -1,7 +1,7 @@
-"""Which posteriors have a mean that is a `KernelSum`, and what it is.
+"""The posterior mean as a `KernelSum`, where it is one.
 
-Those of NumPy arrays, given values and derivatives of f, with a squared exponential kernel and one of the
-means of `gp.means`, all of which are polynomials of degree two.
+It is one for posteriors of NumPy arrays, given values and derivatives of f, with a squared exponential kernel
+and one of the means of `gp.means`, which are polynomials of degree at most two.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def mean_gradient(posterior: Posterior, q: Measure) -> Parameters:
     """Return the gradient, in the parameters of a measure, of the posterior mean of q[f].
 
-    The posterior mean of f is m(x) + sum_i w_i k(x, x_i) + (derivatives likewise), so its integral
-    is a weighted sum of kernel means and their derivatives, pulled back in one pass.
+    The posterior mean of f is m(x) plus a weighted sum of k(x, x_i) and its derivatives in x_i, so its
+    integral is a weighted sum of kernel means and their derivatives, which is pulled back in one pass.
 
     Returns
     -------

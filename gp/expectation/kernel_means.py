@@ -6,7 +6,7 @@ P = A^-1 and a_n = P (u_n - m),
     z_n = |Lambda|^(1/2) |A|^(-1/2) exp(-(u_n - m)^T a_n / 2)
     dz_n/dm = z_n a_n,      dz_n/dS = z_n (a_n a_n^T - P) / 2.
 
-These are also the covariances of phi ~ GP(0, k) at u_n with E[phi], E[grad phi] and, twice the last,
+z_n, dz_n/dm and 2 dz_n/dS are also the covariances of phi(u_n), phi ~ GP(0, k), with E[phi], E[grad phi] and
 E[Hessian of phi] (Bonnet and Price: E[grad phi] = dE[phi]/dm, E[Hessian of phi] = 2 dE[phi]/dS).
 """
 
@@ -21,7 +21,7 @@ from gp.triangular import cholesky_inverse
 
 @dataclass(frozen=True, eq=False)
 class KernelMeans:
-    """Integrals of n squared exponentials of height 1 against N(m, S), and what their gradients are made of.
+    """Integrals of n squared exponentials of height 1 against N(m, S), and the arrays of their gradients.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class KernelMeans:
     def of(
         cls, points: np.ndarray, lengthscale: float | np.ndarray, mean: np.ndarray, covariance: np.ndarray
     ) -> KernelMeans:
-        """At (n, D) points, for one lengthscale or (D,), against N(``mean``, ``covariance``).
+        """The integrals at (n, D) points, for one lengthscale or (D,), against N(``mean``, ``covariance``).
 
-        LinAlgError if ``covariance`` is not positive definite.
+        Raises LinAlgError if ``covariance`` is not positive definite.
         """
         gap = points - mean
         spread = covariance.copy()
@@ -52,7 +52,7 @@ class KernelMeans:
     def of_several(
         cls, points: np.ndarray, lengthscale: float | np.ndarray, means: np.ndarray, covariances: np.ndarray
     ) -> KernelMeans:
-        """Against K Gaussians of ``means`` (K, D) and ``covariances`` (K, D, D); arrays have a leading K.
+        """Integrals against K Gaussians of ``means`` (K, D), ``covariances`` (K, D, D), with a leading K.
 
         ``points`` (n, D) and ``lengthscale`` are as of `of`.
         """
@@ -68,12 +68,11 @@ class KernelMeans:
 
 
 def value_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Under N(0, I), of squared exponentials of height 1: dz/dm (n, D), 2 dz/dS (n, D (D + 1) / 2).
+    """dz/dm (n, D) and 2 dz/dS (n, D (D + 1) / 2) under N(0, I), for squared exponentials of height 1.
 
-    ``points`` (n, D) are those of the kernels, ``lengthscale`` is theirs.
-
-    The second has the lower triangle, row by row. They are the prior covariances of phi(u_n) with
-    E[grad phi] and E[Hessian of phi].
+    The kernels have a common ``lengthscale`` and the ``points`` (n, D). The second array has the lower
+    triangle, row by row. The two are the prior covariances of phi(u_n) with E[grad phi] and E[Hessian of
+    phi].
     """
     z, a, p = _standard(points, lengthscale)
     rows, columns = np.tril_indices(points.shape[1])
@@ -96,11 +95,9 @@ def slope_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, 
 
 
 def jacobian_variance(dimension: int, lengthscale: float) -> tuple[float, float]:
-    """Prior variances under N(0, I), for a height of 1: of each E[d_i phi], of each E[d_i d_j phi], i != j.
+    """Prior variances of each E[d_i phi] and each E[d_i d_j phi], i != j, under N(0, I), for a height of 1.
 
-    ``dimension`` is D, ``lengthscale`` the kernel's.
-
-    Those with i = j have three times the second.
+    ``dimension`` is D, ``lengthscale`` the kernel's. For i = j the variance is three times the second.
     """
     l2 = lengthscale**2
     double = (l2 / (l2 + 2.0)) ** (dimension / 2)
@@ -108,7 +105,7 @@ def jacobian_variance(dimension: int, lengthscale: float) -> tuple[float, float]
 
 
 def _standard(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """The numbers z (n, 1), a (n, D) and P of N(0, I), where P is a number times the identity."""
+    """z (n, 1), a (n, D) and P of N(0, I); P is a multiple of the identity and returned as a number."""
     l2 = lengthscale**2
     p = 1.0 / (l2 + 1.0)
     squares = np.einsum("nd,nd->n", points, points)

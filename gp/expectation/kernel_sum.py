@@ -3,9 +3,9 @@
     phi(u) = v sum_n (alpha_n + B_n . d/du_n) k(u, u_n) + c + w . u + u^T M u / 2,
     k(u, u_n) = exp(-(u - u_n)^T Lambda^-1 (u - u_n) / 2),     Lambda = diag(l^2),
 
-is the posterior mean given values (weights alpha), derivatives (weights B) or both; the polynomial is the
-prior mean and what kernels of low order add. Against N(m, S), with z_n, a_n and P of `kernel_means` times v
-and c_n = B_n . a_n,
+is the posterior mean given values (weights alpha), derivatives (weights B) or both; the polynomial is the sum
+of the prior mean and of the kernel functions of constant and quadratic kernels. Against N(m, S), with a_n and
+P of `kernel_means`, z_n there times v, and c_n = B_n . a_n,
 
     E      = sum z (alpha - c)                         + c + w . m + (m^T M m + tr M S) / 2
     dE/dm  = sum z ((alpha - c) a + P B)               + w + M m
@@ -14,8 +14,8 @@ and c_n = B_n . a_n,
 and against a mixture sum_k w_k N(m_k, S_k): E = sum_k w_k E_k, dE/dw_k = E_k, dE/dm_k = w_k dE_k/dm_k and
 likewise in S_k. By Bonnet and Price dE/dm = E[grad phi] and 2 dE/dS = E[Hessian of phi].
 
-This is NumPy and O(n D^2), for what is integrated thousands of times; `gp.integrals` has any kernel, any
-measure, NumPy or torch, and tests hold the two together.
+This is an implementation in NumPy in O(n D^2), for integrals that are computed thousands of times.
+`gp.integrals` has any kernel and measure, in NumPy or torch; tests compare the two.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class KernelSum:
         return found
 
     def _terms(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What each of the n points adds at (M, D) points, and v k(u, u_n), (M, n) each."""
+        """The n terms of the sum at (M, D) points, and v k(u, u_n), (M, n) each."""
         scaled, points = u / self.lengthscale, self.points / self.lengthscale
         squares = np.square(scaled).sum(1)[:, None] + np.square(points).sum(1) - 2.0 * scaled @ points.T
         kernel = self.height * np.exp(-0.5 * np.maximum(squares, 0.0))
@@ -90,7 +90,7 @@ class KernelSum:
         return kernel * (weight + along), kernel
 
     def integrate(self, mean: np.ndarray, covariance: np.ndarray) -> Integrated:
-        """Against N(mean, covariance)."""
+        """E and its gradients under N(mean, covariance)."""
         means = KernelMeans.of(self.points, self.lengthscale, mean, covariance)
         z, a = self.height * means.z, means.a
         bent = self.trend.curvature @ mean

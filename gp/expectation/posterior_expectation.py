@@ -8,9 +8,9 @@ For f ~ GP(m, k) given observations, with z_q the kernel mean and C the double i
     dE   = d q[m] + w^T dz_q,           dvar = 2 C(dq, q) - 2 (K^-1 z_q)^T dz_q
 
 where d is the derivative in a parameter of q: for a Gaussian in its mean and covariance, for a mixture
-also in its weights. Values and derivatives of f may have been observed. All is analytic for a squared
-exponential kernel and Gaussians or mixtures of them: E and dE by `KernelSum`, var and dvar under a
-Gaussian by `variance_of`, the rest by :mod:`gp.embeddings`, which has other kernels and measures too.
+also in its weights. Values and derivatives of f may have been observed. For a squared exponential kernel and
+Gaussians or mixtures of them all of these are in closed form: E and dE by `KernelSum`, var and dvar under a
+Gaussian by `variance_of`, and the others by :mod:`gp.embeddings`, which has other kernels and measures too.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
 
     Parameters
     ----------
-    posterior : of values or derivatives of f. q : a measure with an embedding of its kernel.
+    posterior : a posterior given values or derivatives of f. q : a measure with an embedding of its kernel.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Polynomials of degree two, c + w . u + u^T M u / 2: prior means, and what some kernels add to them."""
+"""Polynomials of degree two, c + w . u + u^T M u / 2: prior means, and functions of some kernels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Quadratic:
     def of_kernel(
         cls, kernel: Kernel, points: np.ndarray, values: np.ndarray | None, slopes: np.ndarray | None
     ) -> Quadratic:
-        """What a quadratic trend or a constant adds to a posterior mean.
+        """The part of a posterior mean that belongs to a quadratic trend or a constant kernel.
 
         Parameters
         ----------

@@ -1,14 +1,14 @@
 """The Gram matrix of an analysis of variance kernel at fixed points, of values and of derivatives.
 
-In the notation of :mod:`gp.kernels.anova`, p and the D ratios u_d are all that values, derivatives and
-pull-backs need. Arrays (D, n, n) are kept coordinate first: sums over pairs are then matrix-vector products.
+In the notation of :mod:`gp.kernels.anova`, values, derivatives and pull-backs are functions of p and the D
+ratios u_d. Arrays (D, n, n) are kept coordinate first: sums over pairs are then matrix-vector products.
 
 With h_d = (x_d - y_d)^2 / l_d^2, g_d = u_d (x_d - y_d) / l_d^2 and c_d = u_d (1 - h_d) / l_d^2, covariances
 are p (of values, less a constant), p g_d, -p g_d g_e and p c_d, and in the logarithm of a lengthscale l_c
 
     dp = p u_c h_c,   dg_c = g_c ((1 - u_c) h_c - 2),   dc_c = c_c (1 - u_c) h_c + u_c (4 h_c - 2) / l_c^2,
 
-in that of w, dp = p sum_d u_d, dg_d = g_d (1 - u_d), dc_d = c_d (1 - u_d), less what the norm changes.
+in that of w, dp = p sum_d u_d, dg_d = g_d (1 - u_d), dc_d = c_d (1 - u_d), less the derivative of the norm.
 """
 
 from __future__ import annotations
@@ -121,11 +121,12 @@ class _FixedSlopes:
 
 @dataclass(frozen=True, eq=False)
 class _Pullback:
-    """From symmetric weights W (N, N) to the gradient of sum W K in the logarithms of (l, w, variance).
+    """The gradient of sum W K in the logarithms of (l, w, variance), given symmetric weights W (N, N).
 
     Attributes
     ----------
-    at : the points. kernel : with the parameters. matrix : K, (N, N). p : h p, (n, n). u : (D, n, n).
+    at : the points. kernel : the kernel at its parameters. matrix : K, (N, N). p : h p, (n, n). u : (D, n,
+        n).
     """
 
     at: _FixedSlopes
@@ -135,7 +136,7 @@ class _Pullback:
     u: np.ndarray
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
-        """(D + 2,)."""
+        """The gradient (D + 2,) for symmetric weights (N, N)."""
         n, dimension = self.at.points.shape
         m = self.at.slopes
         precision = (self.kernel.lengthscale**-2.0)[:, None, None]
@@ -171,7 +172,7 @@ class _Pullback:
         return np.concatenate([changes, (self.matrix @ vectors)[None]])
 
     def _times(self, vector: np.ndarray) -> np.ndarray:
-        """Those in the logarithms of (l, w) times a vector (N,), (D + 1, N): O(n^2 D^2), without matrices.
+        """The derivatives of K in ln (l, w) times a vector (N,), (D + 1, N): O(n^2 D^2), without matrices.
 
         With a (n,) and B (m, D) the vector's numbers of values and of derivatives, s = sum_d g_d B_d and
         z = a + s, the rows of K times the vector are, at x, sums over y of

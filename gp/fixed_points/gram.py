@@ -1,7 +1,7 @@
 """The covariance of observations at fixed points, while a kernel's parameters change.
 
 A fit evaluates the covariance of the same observations, with its pull-back to the parameters, hundreds of
-times. What depends on the points alone (the differences of pairs, the inner products) is computed once:
+times. Quantities that depend on the points alone (differences of pairs, inner products) are computed once:
 
     gram = gram_of(kernel, observed)
     matrix, pullback = gram(kernel)          # and again for kernels with other parameters
@@ -28,18 +28,19 @@ from gp.kernels.base import Pullback
 from gp.observations import Functional, Gradients, Observations, Values
 
 Gram: TypeAlias = Callable[[Any], tuple[np.ndarray, Pullback]]
-"""A kernel of the same kind to the covariance (N, N), and its pull-back, which may read that matrix."""
+"""A function of a kernel that returns the covariance (N, N) and its pull-back, which may read that matrix."""
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """A pull-back that also has the derivatives of K in the P parameters, as products with vectors.
+    """A pull-back that also has products of the derivatives of K in the P parameters with vectors.
 
-    No matrix of derivatives need be made for them.
+    The matrices of derivatives need not be formed for these products.
 
     Attributes
     ----------
-    pullback : weights (N, N) to the gradient (P,). times : vectors (N, O) to dK_p times them, (P, N, O).
+    pullback : a function of weights (N, N) that returns the gradient (P,).
+    times : a function of vectors (N, O) that returns the products of each dK_p with them, (P, N, O).
     """
 
     pullback: Pullback
@@ -47,7 +48,7 @@ class Changes:
 
     @classmethod
     def of(cls, changes: np.ndarray) -> Changes:
-        """Make the record of ``changes``, derivatives (P, N, N) that are there already."""
+        """Make the record from ``changes``, the derivatives (P, N, N) as matrices."""
         return cls(
             lambda weights: np.array([np.vdot(weights, change) for change in changes]),
             lambda vectors: changes @ vectors,
@@ -72,7 +73,7 @@ def scaled(
 
     Parameters
     ----------
-    gram : psi to K (N, N) and its pull-back, which is a `Changes`. diagonal : of N, (N,).
+    gram : a function of psi that returns K (N, N) and its pull-back, a `Changes`. diagonal : that of N, (N,).
     """
 
     def of(psi: np.ndarray) -> tuple[np.ndarray, Pullback]:
@@ -126,7 +127,7 @@ def gram_of(kernel: Kernel, observed: Functional) -> Gram:
 
     Parameters
     ----------
-    kernel : says which kind; composite kernels have to have the same parts throughout.
+    kernel : an example of the class; a composite kernel has to have the same parts whenever it is evaluated.
     observed : N values and derivatives at fixed points. NumPy only.
     """
     return lambda changed: covariance_with_pullback(changed, observed)
@@ -177,7 +178,7 @@ def _sum(kernel: Sum, observed: Functional) -> Gram:
 
 
 def _beside_constant(part: Gram) -> Gram:
-    """Of values under a constant and another kernel: no matrix is made of the constant."""
+    """The covariance of values under a constant and another kernel, without a matrix for the constant."""
 
     def gram(changed: Sum) -> tuple[np.ndarray, Pullback]:
         constant, other = changed.terms

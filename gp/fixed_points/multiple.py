@@ -1,4 +1,4 @@
-"""The Gram matrix of multiples of a known function at fixed points: an outer product that never changes."""
+"""The Gram matrix of multiples of a known function at fixed points: the variance times an outer product."""
 
 from __future__ import annotations
 

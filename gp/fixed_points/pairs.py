@@ -13,8 +13,8 @@ class Pairs:
 
     Attributes
     ----------
-    places : (P,), of (i, j) in a flat (n, n) matrix. pair : (n, n), which pair an entry is of; P on the
-        diagonal. gaps : |x_i - x_j|, (D, P).
+    places : (P,), indices of (i, j) in a flat (n, n) matrix. pair : (n, n), the index of each entry's pair; P
+        on the diagonal. gaps : |x_i - x_j|, (D, P).
     """
 
     places: np.ndarray
@@ -23,7 +23,7 @@ class Pairs:
 
     @staticmethod
     def of(x: np.ndarray) -> Pairs:
-        """Return those of points x (n, D)."""
+        """Return the pairs of points x (n, D)."""
         n = len(x)
         first, second = np.triu_indices(n, 1)
         pair = np.full((n, n), len(first))

@@ -1,4 +1,4 @@
-"""The Gram matrix of a quadratic trend at fixed points: two matrices that never change, with two weights."""
+"""The Gram matrix of a quadratic trend at fixed points: a weighted sum of two fixed matrices."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ With the gaps g_d = |x_d - y_d| of the pairs and b_d = sqrt(3) g_d / l_d, of var
     Matern 3/2 by column   k = prod_d (1 + b_d) exp(-b_d),        dk/dlog l_d = k b_d^2 / (1 + b_d)
     Matern 1/2 by column   k = exp(-sum_d g_d / l_d),             dk/dlog l_d = k g_d / l_d
 
-and a matrix-vector product does for the sums over coordinates. With all derivatives observed at the same
-points too, of a squared exponential, s = (x - y) / l^2 gives cov(f, d_d f') = k s_d and
-cov(d_d f, d_e f') = k (1[d = e] / l_d^2 - s_d s_e): the derivative in log l_m has dk/dlog l_m in the place of
-k, and that of the second factor, for ds_m/dlog l_m = -2 s_m.
+and the sums over coordinates are matrix-vector products. For a squared exponential with all derivatives
+observed at the same points too, s = (x - y) / l^2 gives cov(f, d_d f') = k s_d and cov(d_d f, d_e f') = k
+(1[d = e] / l_d^2 - s_d s_e). Their derivatives in log l_m follow from dk/dlog l_m and ds_m/dlog l_m = -2 s_m
+by the product rule.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gp.kernels.base import Pullback
 from gp.observations import Functional, Values
 
 MOST_POINTS = 500
-"""Beyond it, pairs by coordinate take more memory than they save time."""
+"""The most points for which pairs are kept by coordinate: beyond it the memory outweighs the time saved."""
 _Parts = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], Callable[[], np.ndarray]]
-"""Of pairs: k (P,); weights (P,) times k to the gradient in log lengthscales, (D,); dk/dlog l / k, (D, P)."""
+"""For P pairs: k (P,); from weights times k (P,) the gradient in ln l (D,); dlog k/dlog l (D, P)."""
 
 
 @gram_of.register
@@ -194,7 +194,7 @@ def _of_slopes(x: np.ndarray) -> Gram:
 
 
 def _stretched(matrix: np.ndarray, k: np.ndarray, s: np.ndarray, precision: float) -> np.ndarray:
-    """The derivative of the matrix of values and derivatives in the one log lengthscale."""
+    """The derivative of the matrix of values and derivatives in the logarithm of a common lengthscale."""
     n, _, dimension = s.shape
     distances = np.einsum("ijd,ijd->ij", s, s) / precision  # |x - y|^2 / l^2
     found: np.ndarray = matrix.reshape(n + n * dimension, -1).copy()

@@ -1,6 +1,6 @@
 """Conversion from and to other packages: GPyTorch kernels, fitted GPyTorch and BoTorch models.
 
-    in    from_gpytorch_kernel    a GPyTorch kernel as one of ours
+    in    from_gpytorch_kernel    a GPyTorch kernel as one of this package
           from_gpytorch           a fitted ``gpytorch.models.ExactGP`` as a posterior
           from_botorch            a fitted BoTorch model, its transforms folded in, as a posterior
     out   as_botorch_model        a posterior as a model that BoTorch's acquisition functions take
@@ -47,7 +47,7 @@ def from_gpytorch_kernel(kernel: Any) -> Kernel:
     ------
     TypeError
         For any other kernel, subclasses included (they may compute something else); the message
-        lists what is there.
+        lists the kernels that can be converted.
     ValueError
         For a batch of kernels.
     """

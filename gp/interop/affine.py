@@ -7,8 +7,8 @@ A model of y' = (y - shift) / factor over x' = (x - offset) / scale is a model o
     noise    = factor^2 noise'
 
 A kernel in other input units is the same kernel with other parameters, each multiplied by the scale
-to the power of its input unit, locations also shifted. Parameters know these units
-(:class:`gp.kernels.Parameter`), so no kernel has to be known here.
+to the power of its input unit, locations also shifted. The units are attributes of parameters
+(:class:`gp.kernels.Parameter`), so this module is independent of the kernel.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Batched:
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The batch dimensions of what is predicted at points without any."""
+        """The batch dimensions of predictions at points that have no batch dimensions."""
         shapes = [part for f in self.fantasies for part in (f.x.shape[:-2], f.z.shape[:-1])]
         return torch.Size(np.broadcast_shapes(*shapes))
 

@@ -68,7 +68,7 @@ class PosteriorModel(Model):
 
     Attributes
     ----------
-    batched : the posterior, in torch, and what it has been conditioned on through BoTorch.
+    batched : the posterior, in torch, with the fantasies on which BoTorch has conditioned it.
     """
 
     def __init__(self, posterior: Posterior | Batched) -> None:
@@ -92,7 +92,7 @@ class PosteriorModel(Model):
 
     @property
     def train_targets(self) -> Tensor:
-        """What was observed, (n,)."""
+        """The observations, (n,)."""
         return cast(Tensor, self.batched.posterior.y)
 
     def posterior(

@@ -52,7 +52,7 @@ _MATERN: dict[float, Callable[[Array], Kernel]] = {0.5: Matern12, 1.5: Matern32,
 
 
 def converted(kernel: Any) -> Kernel:
-    """Return a GPyTorch kernel as one of ours; see ``gp.interop.from_gpytorch_kernel``."""
+    """Return a GPyTorch kernel as one of this package; see ``gp.interop.from_gpytorch_kernel``."""
     ours = _on_all_columns(kernel)
     if kernel.active_dims is None:
         return ours

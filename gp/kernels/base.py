@@ -33,18 +33,18 @@ Pullback: TypeAlias = Callable[[Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class Parameter:
-    """A hyperparameter: its name, value, and what a fit has to know about it.
+    """A hyperparameter: its name and value, and the attributes that a fit uses.
 
     Attributes
     ----------
     name : path to it from the kernel, such as ``"terms[0].lengthscale"``.
     value : a number or an array (D,).
-    kind : what it does, which decides its prior.
+    kind : its role, which decides its prior.
     input_power, output_power : powers of the inputs' and the outputs' unit in its unit.
     positive : whether it is fitted on the log scale.
     columns : the input columns it refers to; ``None`` for all.
-    redundant : whether its (first) number does nothing that another parameter could not do, such
-        as the second variance of a product: a fit leaves it at its unit.
+    redundant : whether a change of its (first) number is equivalent to a change of another parameter, as for
+        the second variance of a product: a fit leaves it at its unit.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Derivatives:
 
 @dataclass(frozen=True, eq=False)
 class DiagonalDerivatives:
-    """The same at pairs of equal points, x_i = y_i, after differentiation.
+    """A kernel and its first derivatives at pairs of equal points, x_i = y_i, after differentiation.
 
     Attributes
     ----------

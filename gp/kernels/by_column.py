@@ -115,5 +115,5 @@ class ByColumn(Algebra):
 
 
 def _positive(factors: Array) -> Array:
-    """Return the factors, which underflow far apart, as what can be divided by."""
+    """Return the factors, which underflow for distant points, raised to a positive number."""
     return namespace(factors).clip(factors, 1e-300, None)

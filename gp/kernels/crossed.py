@@ -19,7 +19,7 @@ from gp.kernels.polynomial import Constant
 from gp.kernels.quadratic import QuadraticTrend
 
 _IN_CACHE = 2**15
-"""Entries of an array (D, m, n) that are worked on at once."""
+"""The number of entries of an array (D, m, n) that are computed at once."""
 
 
 def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: bool = False) -> np.ndarray:

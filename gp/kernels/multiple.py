@@ -1,6 +1,7 @@
 """The kernel of multiples of one known function, k(x, y) = variance g(x) g(y): f = a g, a ~ N(0, variance).
 
-Beside a prior mean g it makes that mean one of unknown scale: a g with a ~ N(1, variance), integrated out.
+Added to a process with the prior mean g it gives that mean an unknown scale: the mean is a g with
+a ~ N(1, variance), and a is integrated out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Multiple(Algebra):
 
     Attributes
     ----------
-    function : g. variance : a positive number, of the factor.
+    function : g. variance : the variance of the factor a, a positive number.
     """
 
     function: Differentiable

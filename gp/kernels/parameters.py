@@ -12,7 +12,7 @@ from gp.kernels.base import Kernel, Parameter
 
 
 class Parametrised(Protocol):
-    """What has parameters and can be copied with others: a kernel, a mean."""
+    """An object with parameters that can be copied with other values: a kernel, a mean."""
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Return the parameters in a fixed order."""

@@ -3,8 +3,8 @@
 k(x, y) = variance * exp(-2 sum_d sin^2(pi (x_d - y_d) / period_d) / lengthscale_d^2).
 
 It is the squared exponential of points wound around circles, u(x) = (cos, sin)(2 pi x / period) /
-lengthscale, since |u(x) - u(y)|^2 = 4 sin^2(pi (x - y) / period) / lengthscale^2: computed so, and
-positive semi-definite in any dimension for that reason. The lengthscale has no unit.
+lengthscale, since |u(x) - u(y)|^2 = 4 sin^2(pi (x - y) / period) / lengthscale^2. The kernel is computed in
+this form, and is therefore positive semi-definite in any dimension. The lengthscale has no unit.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     k(x, y) = linear x . y + quadratic (x . y)^2 / 2
 
 is the covariance of f(x) = w . x + x^T M x / 2 with independent w_d ~ N(0, linear) and entries of the
-symmetric M of variance ``quadratic`` beside the diagonal, twice that on it. It is
-the same in turned coordinates.
+symmetric M of variance ``quadratic`` off the diagonal and twice that on it. The kernel is invariant under
+rotations.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""What the radial stationary kernels share.
+"""The base class of radial stationary kernels.
 
 k(x, y) = variance * phi(s),   s = sum_d (x_d - y_d)^2 / lengthscale_d^2,
 
-so a kernel of this family is its profile phi with phi(0) = 1, and everything else follows from phi'
-and phi'' (derivatives in s). With D_d = (x_d - y_d) / lengthscale_d^2,
+so a kernel of this family is determined by its profile phi with phi(0) = 1, and its derivatives follow from
+phi' and phi'' (derivatives in s). With D_d = (x_d - y_d) / lengthscale_d^2,
 
     dk/dx_d                =  2 variance phi' D_d  =  -dk/dy_d
     d2k/dx_d dy_e          = -2 variance phi' [d = e] / lengthscale_d^2 - 4 variance phi'' D_d D_e
     dk/d log lengthscale_d = -2 variance phi' (x_d - y_d)^2 / lengthscale_d^2
 
-One lengthscale per dimension ("automatic relevance determination") or one for all.
+There is one lengthscale per dimension ("automatic relevance determination") or one for all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gp.kernels.base import (
 
 @dataclass(frozen=True, eq=False)
 class Stationary(Algebra):
-    """The family: final kernels add the profile, its slope and its curvature.
+    """A radial stationary kernel; subclasses define the profile, its slope and its curvature.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Stationary(Algebra):
         """Return phi'(s), of the shape of s."""
 
     def slope_given(self, s: Array, k: Array) -> Array:
-        """Return variance * phi'(s) in a new array, given k = variance * phi(s), which may make it cheap."""
+        """Return variance * phi'(s) in a new array, given k = variance * phi(s), which may save time."""
         return as_like(self.variance, s) * self.slope(s)
 
     @abstractmethod

@@ -1,8 +1,8 @@
-"""Tilted kernels, of functions that grow in the tails of a Gaussian measure: the quotient of two densities.
+"""Tilted kernels, for functions that grow in the tails of a Gaussian measure: a quotient of densities.
 
 A stationary process has the same variance at four standard deviations as at the centre. The quotient p/q of a
 density and a proposal with lighter tails grows in the tails, at most like the reciprocal of q, where there
-are no nodes. A prior of it in standard coordinates u is
+are no nodes. A prior of this quotient in standard coordinates u is
 
     f(u) = a(u) g(u),     a(u) = exp(beta |u|^2 / 2),     g stationary,
 
@@ -53,7 +53,7 @@ class Tilted(Algebra):
         return self.factor(x) ** 2 * self.kernel.diagonal(x)
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Those of k."""
+        """Return the parameters of k."""
         return self.kernel.parameters()
 
     def with_parameters(self, values: Sequence[Array]) -> Tilted:

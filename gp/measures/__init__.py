@@ -1,4 +1,4 @@
-"""Measures: what a function is integrated against."""
+"""Probability measures against which functions are integrated."""
 
 from gp.measures.base import AffineMap, Measure, Seed, Standardised
 from gp.measures.empirical import Empirical, EmpiricalParameters

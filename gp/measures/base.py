@@ -12,8 +12,8 @@ pi[f] = int f(x) pi(dx). A measure has
 - an affine map to *standard coordinates*, in which its mean is zero and its covariance is the
   identity, so that nothing above depends on the units of the inputs.
 
-What is computed is of the kind, dtype and device of the measure's parameters, except that a method
-given points follows the points (see :mod:`gp.arrays`).
+Results have the kind, dtype and device of the measure's parameters; those of a method with points as argument
+have the points' (see :mod:`gp.arrays`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gp.linear_maps import log_diagonal_sum, lower_solve
 __all__ = ["AffineMap", "Measure", "Seed", "Standardised"]
 
 Seed: TypeAlias = int | np.random.Generator
-"""Where random numbers come from: the same seed gives the same numbers."""
+"""An integer or a generator of random numbers: the same seed gives the same numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class AffineMap:
 
     @property
     def log_determinant(self) -> Array:
-        """Log |det scale|: what a log density gains from x to u."""
+        """log |det scale|: the log density of u exceeds that of x by it."""
         if not self.triangular:
             return namespace(self.scale).linalg.slogdet(self.scale)[1]
         return log_diagonal_sum(self.scale)

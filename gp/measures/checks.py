@@ -1,7 +1,7 @@
-"""Checks of what a measure is made from, shared by all measures.
+"""Checks of the arguments of measures.
 
-Each raises ValueError (TypeError for what is not an array of numbers) that names the argument, says
-what was given and what is allowed.
+Each raises a ValueError (a TypeError where the argument is no array of numbers) that names the argument, what
+was given and what is allowed.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def require_shape(name: str, value: Array, shape: Sequence[int | str]) -> None:
 def require_weights(weights: Array) -> None:
     """Raise ValueError unless ``weights`` are non-negative and sum to one within 1e-6.
 
-    That is what weights lose that were rounded to float32, wherever they are used afterwards.
+    Weights that were rounded to float32 are within this tolerance.
     """
     host = to_numpy(weights)
     if np.any(host < 0):
@@ -91,9 +91,9 @@ def require_weights(weights: Array) -> None:
 
 
 def full_covariance(name: str, given: Array) -> Array:
-    """Return symmetric matrices (..., D, D) from matrices, as they are checked to be symmetric.
+    """Return symmetric matrices (..., D, D) from matrices that are checked to be symmetric up to rounding.
 
-    The mean of the matrix and its transpose is taken, so that gradients in it are symmetric.
+    The result is the mean of the matrix and its transpose, so that gradients in it are symmetric.
     """
     xp = namespace(given)
     transposed = xp.matrix_transpose(given)

@@ -37,7 +37,7 @@ class MixtureDensity:
 
     @classmethod
     def of(cls, weights: Array, means: Array, factors: Array) -> MixtureDensity:
-        """From weights (..., K) >= 0, means (..., K, D) and lower Cholesky factors (..., K, D, D)."""
+        """Make the density from weights (..., K) >= 0, means (..., K, D), Cholesky factors (..., K, D, D)."""
         xp = namespace(weights)
         present = weights > 0
         logs = xp.log(xp.where(present, weights, xp.ones_like(weights)))

@@ -38,7 +38,8 @@ class Uniform:
 
     Attributes
     ----------
-    lower, upper : (D,), lower < upper in every coordinate; for D = 1 numbers will do, ``Uniform(0.0, 1.0)``.
+    lower, upper : (D,), lower < upper in every coordinate; numbers are allowed for D = 1, ``Uniform(0.0,
+        1.0)``.
 
     Raises
     ------
