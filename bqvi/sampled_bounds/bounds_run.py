@@ -106,6 +106,7 @@ class BoundsRun:
         return replace(
             reached,
             n_evaluations=state.n_evaluations + target.n_evaluations,
+            n_failed=state.n_failed + target.n_failed,
             noisy=state.noisy or target.noisy,
             separately=target.separately,
             unfinished=None,

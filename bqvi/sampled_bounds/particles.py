@@ -138,7 +138,7 @@ class AnnealedTarget:
         self._ledger, self._budget = ledger, budget
         self._unfinished = None if unfinished is None else Unfinished(unfinished)
         self._made = 0
-        self.noisy = False
+        self.noisy, self.n_failed = False, 0
 
     @property
     def n_evaluations(self) -> int:
@@ -185,6 +185,7 @@ class AnnealedTarget:
         slopes = np.full(points.shape, np.nan) if self.gradient else None
         made = self._evaluated(with_numbers(points, asked, len(self.proposals)), first)
         log_joint[asked] = made.values
+        self.n_failed += int(made.failed.sum())
         if made.noise_variance is not None:
             if self.gradient:
                 raise ValueError(

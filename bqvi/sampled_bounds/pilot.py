@@ -106,8 +106,8 @@ def _finite_somewhere(log_ratios: np.ndarray) -> np.ndarray:
     if not found.all():
         which = f" of problem {int(np.argmin(found))}" if len(found) > 1 else ""
         raise ValueError(
-            f"the log joint{which} is -inf at each of {log_ratios.shape[1]} draws of the proposal: give one "
-            "that lies where it is finite"
+            f"the log joint{which} is -inf, or fails, at each of {log_ratios.shape[1]} draws of the "
+            "proposal: give one that lies where it is finite"
         )
     return log_ratios
 

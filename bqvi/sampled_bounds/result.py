@@ -52,6 +52,8 @@ class EvidenceBounds:
     ess : (T,), effective sample size at temperatures 1, 2, ..., before resampling: mean over replicates.
     acceptance : (T - 1,), mean rate of the moves at the temperatures between.
     n_evaluations : of the log joint, the pilot run's among them.
+    n_failed : how many of them failed: NaN, or a numerical exception. The density counts as zero there, so
+        that the bounds are those of the evidence of the rest.
     method : "smc", "ais" or "importance".
     stopped : "complete", as the particles have reached temperature 1.
     credible : whether all checks passed. reason : the result of the checks, a sentence.
@@ -74,6 +76,7 @@ class EvidenceBounds:
     ess: np.ndarray
     acceptance: np.ndarray
     n_evaluations: int
+    n_failed: int
     method: str
     stopped: str
     credible: bool
@@ -183,6 +186,11 @@ def bounds_of(
     draws, log_weights = _draws(way, rows, free, coordinates)
     shares = normalised(way.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
     credible, reason = _verdict(choices, free, interval, shares)
+    if state.n_failed:
+        reason += (
+            f" {state.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as "
+            "zero: the bounds are those of the evidence of the rest."
+        )
     told = _first if systems.problems == 1 else _as_it_is
     return EvidenceBounds(
         lower=told(lower),
@@ -199,6 +207,7 @@ def bounds_of(
         ess=way.ess[rows.reshape(-1)].mean(axis=0),
         acceptance=np.array(state.acceptance),
         n_evaluations=checkpoint.n_evaluations,
+        n_failed=state.n_failed,
         method=choices.method,
         credible=credible,
         stopped=stopped,

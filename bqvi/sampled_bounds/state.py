@@ -82,6 +82,7 @@ class BoundsState:
         ``to_go`` is 0; None where there are no draws.
     to_go : temperatures that the chains backwards have yet to pass.
     acceptance : (t,), mean rates of the moves forwards.
+    n_failed : evaluations that failed, in whole steps: the density counts as zero there.
     noisy : whether the log joint has returned noisy values. separately : whether it has raised at a batch,
         and gets one point a call.
     unfinished : evaluations of the next step, made before it was cut short.
@@ -95,6 +96,7 @@ class BoundsState:
     to_go: int = 0
     forwards: Pass | None = None
     acceptance: tuple[float, ...] = ()
+    n_failed: int = 0
     noisy: bool = False
     separately: bool = False
     unfinished: Evaluations | None = None

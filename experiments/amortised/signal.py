@@ -16,8 +16,9 @@ which rises with L; in the logarithm of the standard deviation the ratio at L = 
 What a ratio is at fixed networks depends on the bound that trained them, as the signal of a bound vanishes at
 its optimum and that of another bound does not: the more draws trained the networks, the larger is the ratio
 of one draw there. A number of draws is therefore also measured where it trains, in networks of its own
-(`ALIKE`), which is the ratio that who trains with L draws meets. Networks trained by five draws are compared
-too, from L = 1 and from L = 2.
+(`ALIKE`): this ratio is met in training with L draws, and the code that Tucker et al. published records it
+for networks (with 64 draws). Networks that five draws have trained are compared too. There the ratio does not
+fall from two draws on, and lies a little lower at a hundred draws than at one: a claim each.
 
 The rate L^1/2 holds once L is large beside E[w^4] / E[w^2]^2, with w the importance weights. That number is
 about 8 in the Gaussian example, where the rate is checked between 100 and 500 draws, and some tens to some
@@ -173,6 +174,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         f"{change} lies above -{TOLERATED:g}; no where it reaches below that number and lies below 0, "
         "undecided where it reaches from below that number to above 0"
     )
+    below = f"{change} lies below 0"
 
     def of(estimator: Any, *networks: str) -> list[str]:
         return [kind for kind, (one, by) in KINDS.items() if one is estimator and by in networks]
@@ -181,7 +183,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         Claim(
             "002",
             "Tighter bounds leave the encoder's gradient less signal.",
-            f"{change} is below 0",
+            below,
             [_change(results, kind, 0, falls=True) for kind in of(IWAE, FIVE, EXAMPLE)],
         ),
         Claim(
@@ -193,13 +195,19 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         ),
         Claim(
             "002",
-            "Nor does it in networks that five draws have trained.",
+            "Nor does it fall from two draws on in networks that five draws have trained.",
             above,
-            [_change(results, kind, start) for start in (0, 1) for kind in of(DReG, FIVE)],
+            [_change(results, kind, 1) for kind in of(DReG, FIVE)],
         ),
         Claim(
             "002",
-            f"Near an optimum it rises like the draws to the power {RATE:g}.",
+            "In networks that five draws have trained it is lower with a hundred draws than with one.",
+            below,
+            [_change(results, kind, 0, falls=True) for kind in of(DReG, FIVE)],
+        ),
+        Claim(
+            "002",
+            f"Near an optimum it rises, from many draws on, like their number to the power {RATE:g}.",
             f"the 95 % interval over seeds of the mean power lies within {CLOSE:g} of {RATE:g}",
             [_rate(results, kind) for kind in of(DReG, EXAMPLE)],
         ),

@@ -224,6 +224,32 @@ def test_a_density_that_is_zero_somewhere(model):
     assert found.log_evidence_sd < 0.1
 
 
+def test_evaluations_that_fail_have_no_density_and_are_counted(model):
+    failed, stop = 0, 4
+
+    def half(theta):
+        nonlocal failed
+        values = np.where(theta[:, 0] > model.mean[0], model(theta), np.nan)
+        failed += int(np.isnan(values).sum())
+        return values
+
+    def until(state):
+        nonlocal stop
+        stop -= 1
+        if not stop:
+            raise KeyboardInterrupt
+
+    found = bqvi.evidence_bounds(half, model.proposal, 20_000)
+    assert found.n_failed == failed > 0
+    assert f"{failed} of {found.n_evaluations} evaluations failed" in found.reason
+    assert abs(found.log_evidence - (model.log_evidence - np.log(2))) < ALARM * found.log_evidence_sd
+    with pytest.raises(bqvi.RunInterrupted) as ended:
+        bqvi.evidence_bounds(half, model.proposal, 20_000, callback=until)
+    resumed = bqvi.evidence_bounds(half, model.proposal, 20_000, resume=ended.value)
+    assert (resumed.lower, resumed.n_failed) == (found.lower, found.n_failed)
+    assert bounds(model).n_failed == 0
+
+
 def test_two_modes_from_a_mixture():
     modes = GaussianMixture(np.array([0.3, 0.7]), np.array([[-3.0], [3.0]]), np.full((2, 1, 1), 0.25))
     wide = GaussianMixture(np.ones(2) / 2, np.array([[-2.5], [2.5]]), np.full((2, 1, 1), 1.0))
@@ -447,7 +473,7 @@ def test_bad_input_is_named_before_any_evaluation(model, change, told):
 def test_what_the_log_joint_must_not_do(model):
     with pytest.raises(bqvi.RunError, match='transitions="random-walk"'):
         bqvi.evidence_bounds(lambda theta: (model(theta), 0.1), model.proposal, 2000, gradient=model.gradient)
-    with pytest.raises(bqvi.RunError, match="-inf at each"):
+    with pytest.raises(bqvi.RunError, match="-inf, or fails, at each"):
         bqvi.evidence_bounds(lambda theta: np.full(len(theta), -np.inf), model.proposal, 2000, particles=4)
     with pytest.raises(bqvi.RunError, match="posterior has the draw"):
         bqvi.evidence_bounds(
