@@ -12,7 +12,7 @@ factor for each array, named as in the networks ("encoder.0.weight"). The decode
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -264,8 +264,7 @@ class VariationalAutoencoder:
     def _bound(self, q: Product, rows: Tensor, samples: int, rng: np.random.Generator) -> np.ndarray:
         local = self.local_posterior(q, rows)
         z = local.rsample(samples, rng)
-        log_prior = -0.5 * (z.square() + math.log(2.0 * math.pi)).sum(-1)
-        log_weights = self._given(q, z, rows) + log_prior - local.log_prob(z)
+        log_weights = self._joint(q, z, rows) - local.log_prob(z)
         return np.asarray(to_numpy(torch.logsumexp(log_weights, 0) - math.log(samples)), float)
 
     def log_joint(self, q: Product, row: Array) -> LogJoint:
@@ -278,19 +277,31 @@ class VariationalAutoencoder:
         rows = self.rows(self.check(np.asarray(to_numpy(row))[None]))
 
         def log_density(z: Tensor) -> Tensor:
-            own = z.to(rows.dtype)
-            log_prior = -0.5 * (own.square() + math.log(2.0 * math.pi)).sum(-1)
-            found: Tensor = (self._given(q, own[:, None], rows)[:, 0] + log_prior).to(z.dtype)
-            return found
+            return self._joint(q, z.to(rows)[:, None], rows)[:, 0].to(z)
 
         return LogJoint(log_density, self.latent)
 
-    def _given(self, q: Product, z: Tensor, rows: Tensor) -> Tensor:
-        """Values ln p(x_n | z_ln) with random weights at their means, (L, S)."""
+    def log_joints(self, q: Product, x: Data) -> Callable[[Array, Array], Array]:
+        """Ln p(x_m, z) of rows ``x`` (M, ...) as a function of z (n, latent) and the m of each, (n,).
+
+        As `log_joint`, of many data at once: for `bqvi.evidence_bounds` with M proposals. Arrays or tensors,
+        as z is.
+        """
+        rows = self.rows(self.check(x))
+
+        def log_density(z: Array, which: Array) -> Array:
+            points = torch.as_tensor(z)
+            found = self._joint(q, points.to(rows)[None], rows[torch.as_tensor(which)])[0].to(points)
+            return found if is_torch(z) else to_numpy(found)
+
+        return log_density
+
+    def _joint(self, q: Product, z: Tensor, rows: Tensor) -> Tensor:
+        """Values ln p(x_n, z_ln) with random weights at their means, (L, S)."""
         places = {name: part.mean for name, part in self.decoder_posterior(q).items()}
         output = _by_draw(self._decoder(places, z.flatten(0, 1)), z)
-        found: Tensor = self.likelihood.log_prob(output, rows, self._own(q)).flatten(2).sum(-1)
-        return found
+        likelihood: Tensor = self.likelihood.log_prob(output, rows, self._own(q)).flatten(2).sum(-1)
+        return likelihood - 0.5 * (z.square() + math.log(2.0 * math.pi)).sum(-1)
 
     def _decoded(self, q: Product, z: Tensor, rng: np.random.Generator) -> Tensor:
         """The decoder's output (L, S, ...) at z (L, S, latent)."""

@@ -17,13 +17,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from scipy.special import logsumexp
 
 import bqvi
 from bqvi.families import DiagonalGaussian
-from bqvi.models import VariationalAutoencoder
-from experiments.amortised.normal import values_of
+from experiments.amortised.normal import log_mean_weight, values_of
 from experiments.amortised.trained import digits, encoded
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
@@ -70,11 +67,11 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     z = rng.standard_normal((chosen["images"], chosen["latent"]))
     means = model.decode(q, z).reshape(len(z), -1)
     images = (rng.random(means.shape) < means).astype(np.float32)
-    joints = [model.log_joint(q, image).log_prior for image in images]
+    joints = [model.log_joint(q, image) for image in images]
     wide = [mixed(encoded(model, q, image)) for image in images]
     prior = Gaussian(np.zeros(chosen["latent"]), np.ones(chosen["latent"]))
     found = bqvi.evidence_bounds(
-        together(model, q, images),
+        model.log_joints(q, images),
         wide if chosen["proposal"] == "encoder" else [prior] * len(z),
         chosen["calls"] * len(z),
         posterior=z[:, None],
@@ -93,20 +90,6 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return pd.DataFrame(columns).assign(iteration=range(len(z)))
 
 
-def together(model: VariationalAutoencoder, q: Any, images: np.ndarray) -> Any:
-    """Ln p(x_m, z) of ``images`` (M, pixels) as a function of points z (n, D) and indices m (n,)."""
-    rows = model.rows(images)
-
-    def log_joint(z: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-        rng = np.random.default_rng(0)  # no number is drawn, as the decoder's weights are points
-        own = z.to(rows.dtype)
-        like = model.conditional_terms(q, own[None], rows[which], rng)[0]
-        found: torch.Tensor = like.to(z.dtype) - 0.5 * (z.square() + np.log(2.0 * np.pi)).sum(-1)
-        return found
-
-    return log_joint
-
-
 def mixed(encoder: DiagonalGaussian) -> GaussianMixture:
     """Half ``encoder``, half the same with wider tails."""
     variances = np.stack([encoder.variance, WIDER * encoder.variance])
@@ -116,9 +99,7 @@ def mixed(encoder: DiagonalGaussian) -> GaussianMixture:
 def _importance(log_joint: Any, q: GaussianMixture, n: int, rng: np.random.Generator) -> tuple[float, float]:
     """The logarithm of the mean weight of ``n`` draws, and its standard error."""
     z = q.sample(n, rng)
-    logs = values_of(log_joint, z) - q.log_density(z)
-    weights = np.exp(logs - logs.max())
-    return float(logsumexp(logs) - np.log(n)), float(weights.std() / weights.mean() / np.sqrt(n))
+    return log_mean_weight(values_of(log_joint, z) - q.log_density(z))
 
 
 def _ends(results: pd.DataFrame) -> pd.DataFrame:

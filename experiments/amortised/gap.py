@@ -24,7 +24,7 @@ import torch
 
 import bqvi
 from bqvi.families import DiagonalGaussian, Gaussian
-from experiments.amortised.normal import normal_points, values_of
+from experiments.amortised.normal import log_mean_weight, normal_points, values_of
 from experiments.amortised.trained import digits, encoded, latent_cases, some
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
@@ -96,7 +96,7 @@ def _factor(q: Any) -> np.ndarray:
 
 def _elbo(log_joint: Any, q: Any, normal: np.ndarray) -> float:
     """E_q of the log joint at ``normal`` points (n, D) moved to q, and q's entropy."""
-    return float(values_of(log_joint.log_prior, q.mean + normal @ _factor(q).T).mean() + q.entropy)
+    return float(values_of(log_joint, q.mean + normal @ _factor(q).T).mean() + q.entropy)
 
 
 def _optimised(log_joint: Any, start: Any, normal: np.ndarray) -> tuple[Any, int]:
@@ -130,9 +130,7 @@ def _optimised(log_joint: Any, start: Any, normal: np.ndarray) -> tuple[Any, int
 def _evidence(log_joint: Any, q: Gaussian, n: int, seed: int) -> tuple[float, float]:
     """The logarithm of the mean importance weight, and its standard error."""
     z = q.sample(n, np.random.default_rng([seed, 4]))
-    logs = values_of(log_joint.log_prior, z) - q.log_prob(z)
-    weights = np.exp(logs - logs.max())
-    return float(logs.max() + np.log(weights.mean())), float(weights.std() / weights.mean() / np.sqrt(n))
+    return log_mean_weight(values_of(log_joint, z) - q.log_prob(z))
 
 
 def _parts(results: pd.DataFrame) -> pd.DataFrame:

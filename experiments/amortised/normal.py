@@ -1,4 +1,4 @@
-"""Points of a standard normal distribution, and values of torch functions, as arrays."""
+"""Points of a standard normal distribution, values of torch functions, and means of weights, as arrays."""
 
 from __future__ import annotations
 
@@ -24,3 +24,11 @@ def values_of(f: Callable[[torch.Tensor], torch.Tensor], points: np.ndarray) -> 
     """Values (n,) of a torch function at ``points`` (n, D)."""
     parts = [f(torch.as_tensor(points[i : i + _BLOCK])) for i in range(0, len(points), _BLOCK)]
     return np.concatenate([np.asarray(part.numpy(), float) for part in parts])
+
+
+def log_mean_weight(log_weights: np.ndarray) -> tuple[float, float]:
+    """The logarithm of the mean of weights, given their logarithms (n,), and its standard error."""
+    largest = log_weights.max()
+    weights = np.exp(log_weights - largest)
+    error = weights.std() / weights.mean() / np.sqrt(len(weights))
+    return float(largest + np.log(weights.mean())), float(error)

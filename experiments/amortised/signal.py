@@ -154,8 +154,9 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set_title(network)
     drawing.legend_below(made, axes)
     caption = (
-        "Median over the weights of |mean| / sd of the gradient of one mini-batch. Dotted: what is not "
-        f"resolved. {drawing.band_caption(results)}"
+        "Median over the weights of |mean| / sd of the gradient of one mini-batch, in networks that five "
+        "draws have trained where nothing else is said. Dotted: what is not resolved. "
+        f"{drawing.band_caption(results)}"
     )
     return [Drawing("ratio", made, caption)]
 

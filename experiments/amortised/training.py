@@ -41,6 +41,8 @@ MARGIN = 0.05
 with a standard deviation of .03 over seeds."""
 SHOWN, ACROSS = 8, 12
 """Images in a row; points of a latent map along each axis."""
+MARGINS = {"digits": 1, "mnist": 2}
+"""White pixels on each side of an image of a picture."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -137,8 +139,9 @@ def _shown(name: str, rows: pd.DataFrame) -> list[Drawing]:
     found = []
     for latent, of_one in rows[rows["pictures"] != ""].groupby("latent"):
         text = of_one["pictures"].iloc[-1]
-        side = {"digits": 8, "mnist": 28}[name]
-        pixels = _array(text, side)
+        around, side = MARGINS[name], {"digits": 8, "mnist": 28}[name]
+        pixels = np.pad(_array(text, side), ((0, 0), (around, around), (around, around)))
+        side += 2 * around
         across = ACROSS if latent == 2 else SHOWN
         made, axes = drawing.figure(size=(0.5 * across, 0.5 * len(pixels) // across))
         table = pixels.reshape(-1, across, side, side).swapaxes(1, 2).reshape(-1, across * side)

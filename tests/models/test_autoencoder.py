@@ -500,6 +500,18 @@ def test_the_log_joint_of_one_datum_is_a_function_that_doors_take():
     assert abs(found.log_evidence - evidence) < SIGMAS * found.log_evidence_sd
 
 
+@pytest.mark.parametrize("weights", [None, WeightPrior()])
+def test_the_log_joints_of_several_data_are_those_of_each(weights):
+    model = small(weights=weights)
+    q = model.initial(images(), "random", np.random.default_rng(0))
+    z, x = np.random.default_rng(1).standard_normal((6, 2)), images(3)
+    which = np.array([2, 0, 1, 1, 2, 0])
+    together = model.log_joints(q, x)
+    alone = [model.log_joint(q, x[m])(z[i]) for i, m in enumerate(which)]
+    assert_allclose(together(z, which), alone, rtol=1e-5)
+    assert_allclose(together(torch.tensor(z), torch.tensor(which)), alone, rtol=1e-5)
+
+
 def test_memory_does_not_grow_with_a_memory_map(tmp_path):
     peaks = []
     for n in (5_000, 40_000):
@@ -627,7 +639,7 @@ def test_bad_input_is_said_before_any_work(make, message):
     assert not isinstance(caught.value, RunError)
 
 
-@pytest.mark.parametrize("method", ["encode", "reconstruct", "log_evidence", "log_joint"])
+@pytest.mark.parametrize("method", ["encode", "reconstruct", "log_evidence", "log_joint", "log_joints"])
 @pytest.mark.parametrize(
     ("x", "message"),
     [

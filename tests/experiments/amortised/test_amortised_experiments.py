@@ -11,14 +11,13 @@ from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.amortised import elbo_draws
 from bqvi.models import LogJoint
 from experiments.amortised import (
-    bracket,
     few_data,
     gap,
     gaussian_example,
     held_out_bounds,
     minibatches,
+    normal,
     signal,
-    trained,
 )
 from experiments.problems import images
 
@@ -35,13 +34,13 @@ def test_the_long_run_and_the_evidence_of_a_gaussian_are_closed():
         return -0.5 * (away @ torch.as_tensor(precision) * away).sum(-1) - constant + 2.0
 
     target = LogJoint(log_density, 2)
-    normal = gap.normal_points(2, 512, [0])
+    points = gap.normal_points(2, 512, [0])
     start = DiagonalGaussian(np.zeros(2), np.ones(2))
-    full, _ = gap._optimised(target, Gaussian(start.mean, np.eye(2)), normal)
+    full, _ = gap._optimised(target, Gaussian(start.mean, np.eye(2)), points)
     np.testing.assert_allclose(full.covariance, covariance, atol=0.01)
-    assert abs(gap._elbo(target, full, normal) - 2.0) < 0.01  # the ELBO of the posterior is ln Z
+    assert abs(gap._elbo(target, full, points) - 2.0) < 0.01  # the ELBO of the posterior is ln Z
     np.testing.assert_allclose(gap._evidence(target, exact, 100, 0), (2.0, 0.0), atol=1e-12)
-    diagonal, _ = gap._optimised(target, start, normal)
+    diagonal, _ = gap._optimised(target, start, points)
     np.testing.assert_allclose(diagonal.variance, 1.0 / np.diag(precision), rtol=0.02)
 
 
@@ -72,14 +71,10 @@ def test_images_of_a_folder_are_binary_and_split(tmp_path):
     assert abs(train.mean() - grey.mean() / 255.0) < 0.001
 
 
-def test_the_log_joint_of_several_images_is_that_of_each():
-    model, q, held = trained.digits(2, 2, 0)
-    together = bracket.together(model, q, held[:3])
-    z = torch.as_tensor(np.random.default_rng(0).standard_normal((5, 2)))
-    for place in range(3):
-        alone = model.log_joint(q, held[place]).log_prior(z)
-        found = together(z, torch.full((5,), place))
-        np.testing.assert_allclose(found, alone, rtol=1e-5)
+def test_the_logarithm_of_a_mean_weight_has_its_standard_error():
+    """Of weights 1 and 3: mean 2, standard deviation 1."""
+    logs = 800.0 + np.log(np.repeat([1.0, 3.0], 50))
+    np.testing.assert_allclose(normal.log_mean_weight(logs), (800.0 + np.log(2.0), 0.05))
 
 
 def test_the_validation_set_says_where_the_plain_decoder_is_stopped():
