@@ -109,10 +109,12 @@ class VariationalAutoencoder:
     @property
     def settings(self) -> str:
         """What a saved run belongs to, beside the class."""
-        return (
-            f"latent={self.latent}, {self.likelihood}, beta={self.beta}, {self.weights}, "
-            f"{self._encoder.module}, {self._decoder.module}"
+        networks = (
+            f"{net.module}" + f", constants {net.constants}" * bool(net.constants)
+            for net in (self._encoder, self._decoder)
         )
+        told = f"latent={self.latent}, {self.likelihood}, beta={self.beta}, {self.weights}, "
+        return told + ", ".join(networks)
 
     @property
     def one_theta(self) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import nn
+
+from gp.arrays import to_numpy
 
 Tensor = torch.Tensor
 _WITH_STATE = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
@@ -28,6 +31,7 @@ class Network:
     ----------
     frozen : names in the module of the parameters that were given with ``requires_grad=False``: they keep
         their values, and are no parameters of the network
+    constants : a checksum of these and of the module's buffers; "" where it has neither
 
     Raises
     ------
@@ -49,6 +53,8 @@ class Network:
         except RuntimeError as error:
             raise ValueError(f"{name} cannot be copied: {error}") from error
         self.hold(copied)
+        fixed = [p for own, p in copied.named_parameters() if own in self.frozen]
+        self.constants = _checksum([*fixed, *copied.buffers()])
 
     def hold(self, module: nn.Module) -> None:
         """Compute with ``module`` from now on, which belongs to the network."""
@@ -113,6 +119,12 @@ class Network:
     def _written(self) -> list[tuple[int, int]]:
         """What differs once a buffer has been written to."""
         return [(id(buffer), buffer._version) for buffer in self.module.buffers()]
+
+
+def _checksum(tensors: list[Tensor]) -> str:
+    """Of the numbers of ``tensors``; "" where there are none."""
+    parts = [np.ascontiguousarray(to_numpy(tensor)).tobytes() for tensor in tensors]
+    return f"{zlib.crc32(b''.join(parts)):08x}" if parts else ""
 
 
 def _require_parameters_alone(name: str, module: nn.Module) -> None:

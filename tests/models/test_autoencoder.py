@@ -383,6 +383,21 @@ def test_frozen_parameters_keep_their_values(weights):
     assert_allclose(output, last.detach(), rtol=1e-5)
 
 
+def test_a_run_is_resumed_with_the_frozen_parameters_and_buffers_that_it_had():
+    def half_frozen(first, scale):
+        layers = nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 9))
+        layers[0].requires_grad_(False).weight.fill_(first)
+        layers[0].bias.zero_()
+        layers.register_buffer("scale", torch.tensor(scale))
+        return VariationalAutoencoder(nn.Linear(9, 4), layers, latent=2)
+
+    before = bqvi.fit(half_frozen(1.0, 2.0), images(), "pathwise", steps=2)
+    bqvi.fit(half_frozen(1.0, 2.0), images(), "pathwise", steps=3, resume=before)
+    for other in ((1.5, 2.0), (1.0, 3.0)):
+        with pytest.raises(ValueError, match="constants"):
+            bqvi.fit(half_frozen(*other), images(), "pathwise", steps=3, resume=before)
+
+
 def test_rows_in_reverse_are_those_of_a_copy():
     """A view with negative strides, which torch does not take."""
     x, model = images(), small()
