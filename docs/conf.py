@@ -57,7 +57,7 @@ nb_ipywidgets_js = {}  # no notebook has widgets, whose scripts would come from 
 
 autosummary_generate = False  # only tables; `api_pages` lists the names
 autodoc_typehints = "none"  # types and shapes are in the docstrings
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}  # any entry for show-inheritance, False too, shows the bases
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 numpydoc_validation_checks = set()
