@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from bqvi.canvas import COLOURS as COLOURS
@@ -248,8 +248,16 @@ def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float
         # over many decades there are hundreds of minor ticks, which took two thirds of a figure's time
         ticks.set_minor_locator(NullLocator())
     elif scale == "log":
-        # within a decade each minor tick has a label, and the labels of all nine would overlap
+        # the labels of all nine minor ticks of a decade would overlap; matplotlib leaves out some at will
         ticks.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0) if high < 4.0 * low else (2.0, 5.0)))
+        ticks.set_minor_formatter(FuncFormatter(_digits))
+        ticks.set_major_formatter(FuncFormatter(_digits))
+
+
+def _digits(value: float, position: int | None) -> str:
+    """A tick's label in few digits."""
+    del position
+    return f"{value:g}"
 
 
 def mark_ends(axes: Iterable[Axes], least: float | None = None, most: float | None = None) -> None:

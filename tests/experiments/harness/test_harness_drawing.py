@@ -217,3 +217,14 @@ def test_the_ends_of_an_axis_are_marked_where_it_reaches_them():
     levels = [line.get_ydata()[0] for line in axes[0, 0].lines[1:]]
     np.testing.assert_allclose(levels, [1e-3, 1e4])
     assert len(axes[0, 1].lines) == 1
+
+
+def test_each_tick_within_two_decades_has_a_label():
+    _, axes = drawing.figure()
+    rows = table([([0, 1, 2], [0.4, 0.1, 0.02]), ([0, 1, 2], [0.5, 0.2, 0.03])])
+    drawing.curves(axes[0, 0], rows, "t", "y", y_scale="log")
+    ticks = axes[0, 0].yaxis
+    ticks.figure.canvas.draw()
+    said = [tick.label1.get_text() for tick in (*ticks.get_major_ticks(), *ticks.get_minor_ticks())]
+    assert {"0.02", "0.05", "0.1", "0.2", "0.5"} <= set(said)
+    assert all(said)
