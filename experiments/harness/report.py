@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import jinja2
 import joblib
+import markupsafe
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -161,7 +162,13 @@ def build(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.filters["marked"] = _marked
     return Report(environment.get_template("report.html.jinja").render(page=page), sections)
+
+
+def _marked(text: str) -> markupsafe.Markup:
+    """A text as HTML, what stands between backticks as code."""
+    return markupsafe.Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(markupsafe.escape(text))))
 
 
 def write_pictures(report: Report, folder: Path) -> list[Path]:

@@ -5,6 +5,7 @@ import html
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -232,3 +233,10 @@ def test_durations(seconds, words):
 def test_names_that_cannot_be_anchors_are_refused(make):
     with pytest.raises(ValueError, match="name must be lower-case letters"):
         make("Fig 6.1", None, "")
+
+
+def test_what_stands_between_backticks_is_code(root):
+    asked = replace(toy_experiment.experiment, summary="Is `x < 1` & y? `bqvi run toy` is all.")
+    text = report.build([asked], root).html
+    assert "<p>Is <code>x &lt; 1</code> &amp; y? <code>bqvi run toy</code> is all.</p>" in text
+    assert "<strong>Asked.</strong> Is <code>x &lt; 1</code> &amp; y?</p>" in text
