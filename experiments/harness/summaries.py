@@ -28,7 +28,7 @@ def quartiles(
     rows : DataFrame
         One row for each run, such as `last_records` returns.
     columns : mapping
-        Heading, with the unit, by column. A group with a NaN in a column shows NaN there.
+        Heading, with the unit, by column. A group with a NaN in a column shows nothing there.
     by : sequence of str
     digits : int
         Significant digits.
@@ -50,6 +50,8 @@ def quartiles(
 
 def _spread(values: np.ndarray[tuple[int], np.dtype[np.float64]], digits: int) -> str:
     lower, median, upper = (float(quantile(values[:, None], q)[0]) for q in (0.25, 0.5, 0.75))
+    if np.isnan(median):
+        return ""
     if lower == upper:
         return number(median, digits)
     return f"{number(median, digits)} [{number(lower, digits)}, {number(upper, digits)}]"

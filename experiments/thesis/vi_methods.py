@@ -64,7 +64,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     captions = {
         "thesis": "The thesis' steps, exp(-0.01 t). SGD and SNGD with S = 100, pathwise with L = 1.",
         "tuned": "Each method with the scale s that suited it best on other seeds: "
-        + ", ".join(f"{name} {s:g}" for name, s in thesis.TUNED.items())
+        + ", ".join(f"{name.upper() if 'gd' in name else name} {s:g}" for name, s in thesis.TUNED.items())
         + ".",
     }
     return [

@@ -188,6 +188,8 @@ def test_quartiles_of_last_records():
     assert sorted(last["y"]) == [1, 2, 3, 4, 5]
     made = summaries.quartiles(last, {"y": "error (nats)"})
     assert made.to_dict("records") == [{"case": "a", "seeds": 5, "error (nats)": "3 [2, 4]"}]
+    unknown = summaries.quartiles(last.assign(y=np.nan), {"y": "error (nats)"})
+    assert unknown["error (nats)"].to_list() == [""]
 
 
 @pytest.mark.parametrize(
