@@ -1,9 +1,9 @@
-"""Several quasi-Newton ascents in a box, climbed together.
+"""Several quasi-Newton ascents in a box, made together.
 
-Each of M points has its own inverse Hessian (BFGS), and its own step length. The function is
-evaluated at all M points in one call, which for a Gaussian process costs little more than at one. A trial
-that does not gain enough is tried again nearer, in the same evaluation as the next steps of the others.
-Coordinates at a bound whose gradient points outwards are held there.
+Each of M points has its own inverse Hessian (BFGS), and its own step length. The function is evaluated at all
+M points in one call, which for a Gaussian process costs little more than at one. A trial step that gains too
+little is shortened, and evaluated together with the next steps of the other points. Coordinates at a bound
+whose gradient points outwards are held there.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
-    """Where M ascents ended.
+    """The ends of M ascents.
 
     Attributes
     ----------
     points : (M, D)
     values : (M,)
-    evaluations : how often the function was called.
+    evaluations : the number of calls of the function.
     """
 
     points: np.ndarray
@@ -51,12 +51,12 @@ def ascend(
 
     Parameters
     ----------
-    function : points (M, D) to values (M,) and gradients (M, D).
+    function : a function of points (M, D) that returns values (M,) and gradients (M, D).
     starts : (M, D), in the box.
     lower, upper : (D,), the box.
-    first_step : length of the first step, about the scale on which the function changes.
+    first_step : length of the first step, about the length scale of the function.
     tolerance : an ascent ends when the predicted gain of its next step is less than this.
-    max_evaluations : of the function, all M points at once counted as one.
+    max_evaluations : the most evaluations of the function, all M points together counted as one.
     """
     state = _start(function, starts, first_step)
     direction, length = _directions(state, lower, upper), np.ones((len(starts), 1))
@@ -84,16 +84,16 @@ def ascend(
 
 @dataclass(eq=False)
 class _State:
-    """M ascents on their way: points, values, gradients (M, D), inverse Hessians (M, D, D)."""
+    """The state of M ascents: points, values, gradients (M, D), inverse Hessians (M, D, D)."""
 
     points: np.ndarray
     values: np.ndarray
     gradients: np.ndarray
     hessians: np.ndarray
     longest: np.ndarray
-    """(M, 1), no step is longer."""
+    """(M, 1), the largest length of a step."""
     fresh: np.ndarray
-    """(M,), whether the inverse Hessian is still a guess."""
+    """(M,), whether the inverse Hessian is the initial one."""
 
 
 def _start(function: Function, starts: np.ndarray, first_step: float) -> _State:

@@ -1,11 +1,11 @@
 """Several points at once, when evaluations run in parallel.
 
-Sequential conditioning: after each point the posterior is conditioned on its own mean there, and
-the next is searched. Variances do not depend on values, so for criteria of variances
-alone the last point is chosen as if all earlier values were known. (In Bayesian optimisation this is
-the "kriging believer".)
+The points are chosen by sequential conditioning: after each point the posterior is conditioned on its own
+mean there, and the next point is searched. Variances do not depend on values, so for criteria of variances
+alone the last point is chosen as if all earlier values were known. In Bayesian optimisation this method is
+called "kriging believer".
 
-Two other ways choose all points together: :func:`acquisition.plan`, to reduce the variance
+Two other functions choose all points together: :func:`acquisition.plan`, to reduce the variance
 of integrals, and :func:`acquisition.kernel_recombination`, as a weighted approximation of
 the measure.
 """
@@ -26,13 +26,13 @@ __all__ = ["PointBatch", "sequential_batch"]
 
 @dataclass(frozen=True, eq=False)
 class PointBatch:
-    """Points that were chosen one given the other.
+    """Points that were chosen one after the other, each given those before it.
 
     Attributes
     ----------
     x : (q, D), in the order in which they were chosen.
     scores : (q,), of each when it was chosen.
-    others : (m, D), runners-up: starts for the next search.
+    others : (m, D), the ends of the other ascents: starts for the next search.
     """
 
     x: Array
@@ -55,7 +55,7 @@ def sequential_batch(
     acquisition : the function that each point maximises, given those before it.
     q : how many points.
     seed : seed of the searches.
-    search : how each is searched.
+    search : settings of the search of each point.
     starts : (m, D), points to score beside the candidates.
 
     Examples

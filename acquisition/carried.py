@@ -1,4 +1,4 @@
-"""Low-discrepancy points carried through a measure: what designs, plans and candidates start from."""
+"""Low-discrepancy points mapped to a measure, for designs, plans and candidates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["carried_sobol", "require_count"]
 
 
 def carried_sobol(measure: Measure, n: int, seed: int | np.random.Generator) -> Array:
-    """Return the first n of a scrambled Sobol set, carried through the measure, (n, D)."""
+    """Return the first n points of a scrambled Sobol set, mapped to the measure, (n, D)."""
     require_count("n", n)
     cube = scrambled_sobol(measure.dimension, n, seed)
     return measure.from_unit_cube(as_like(cube, measure.mean))

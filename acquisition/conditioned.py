@@ -7,7 +7,7 @@ tau_j changes both by one rank,
     r = cov(f, f_j) / sqrt(v_j + tau_j),    v <- v - r^2,    s <- s - r s_j / sqrt(v_j + tau_j),
 
 where cov(f, f_j), the column j of the posterior covariance, is the column before any choice less the
-contributions r_j r of the rows r that have been added. No value has to be known for that. Choosing n of N
+contributions r_j r of the rows r that have been added. The updates do not depend on values. Choosing n of N
 candidates is a pivoted Cholesky factorisation whose pivots maximise a score, O(n N (n + F)) beside n columns:
 
     greedy(state, n, score) = repeat n times: j = argmax score(state), state = state.given(j)
@@ -35,7 +35,8 @@ class ConditionedPool:
 
     Attributes
     ----------
-    columns : index j to the covariances of all candidates with candidate j before any choice, (N,).
+    columns : a function of an index j that returns the covariances of all candidates with candidate j before
+        any choice, (N,).
     variance : (N,), posterior variances of f at the candidates.
     noise : (N,), variances of observations beyond those of f.
     signals : (N, F), covariances with the quantities of interest; ``None`` where there are none.
@@ -59,7 +60,7 @@ class ConditionedPool:
         return at_least(self.variance, 0.0) + self.noise
 
     def explained(self, index: int) -> Array:
-        """Return s_j / sqrt(v_j + tau_j), (F,); squares of what observing j explains."""
+        """Return s_j / sqrt(v_j + tau_j), (F,), whose squares are the variances that observing j explains."""
         assert self.signals is not None  # read only where there are quantities of interest
         return self.signals[index] / self.predictive_variance[index] ** 0.5
 
@@ -80,7 +81,7 @@ class ConditionedPool:
 
 
 def variance_reduction(state: ConditionedPool) -> Array:
-    """Return by how much observing each candidate lowers the sum of the F variances, (N,)."""
+    """Return the decrease of the sum of the F variances by an observation of each candidate, (N,)."""
     assert state.signals is not None  # read only where there are quantities of interest
     return (state.signals**2).sum(1) / state.predictive_variance
 
@@ -95,9 +96,9 @@ def greedy(
 
     Parameters
     ----------
-    state : of the candidates.
-    count : how many are chosen, at most N less those closed.
-    score : of all candidates, (N,); the largest is chosen.
+    state : the moments of the candidates.
+    count : the number that is chosen, at most N less those closed.
+    score : a function of the state that returns a score for each candidate, (N,); the largest is chosen.
     closed : indices that may not be chosen.
     """
     chosen: list[int] = []

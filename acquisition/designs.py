@@ -1,16 +1,16 @@
-"""Points chosen before anything is known of f, for any measure.
+"""Points chosen before f is evaluated, for any measure.
 
-sobol                    scrambled Sobol points carried through the measure
+sobol                    scrambled Sobol points, mapped to the measure
 antithetic_orthogonal    random points in orthogonal frames, each with its mirror image
 minimum_variance         nodes whose integral variance under a kernel is small
 
 The first two are unbiased: each point follows the measure exactly, so plain averages over them
 estimate integrals without bias. The last is for weights of Bayesian quadrature (or a surrogate);
-it is deterministic given the kernel, but for its candidates.
+apart from its candidates it is deterministic given the kernel.
 
-All go through the unit cube or the standard normal space, so they serve every measure that carries
-points from the cube: mixtures, boxes, correlated Gaussians. `normal_frames` returns points in
-standard normal coordinates.
+All are mapped from the unit cube or from standard normal space, so they serve every measure with a map from
+the cube: mixtures, boxes, correlated Gaussians. `normal_frames` returns points in standard normal
+coordinates.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = [
 
 
 def sobol(measure: Measure, n: int, seed: Seed) -> Array:
-    """Return n scrambled Sobol points carried through the measure, (n, D).
+    """Return n scrambled Sobol points, mapped to the measure, (n, D).
 
-    Unbiased for any n; balanced, and with an error near 1/n for smooth integrands, where n is a
-    power of two (Owen 1995). They are the first n of the next power of two.
+    Averages over them are unbiased for any n. Where n is a power of two the points are balanced, and the
+    error is near 1/n for smooth integrands (Owen 1995). They are the first n of the next power of two.
     """
     return carried_sobol(measure, n, seed)
 
@@ -52,8 +52,8 @@ def antithetic_orthogonal(measure: Measure, n: int, seed: Seed) -> Array:
 
     In standard normal coordinates each block is r_d q_d and -r_d q_d, d = 1..D, with q a random
     orthogonal matrix (Haar) and r_d independent chi_D lengths, so that each point is N(0, I) alone
-    (Yu et al. 2016, "Orthogonal random features"). Odd functions of those coordinates are
-    integrated exactly by each pair; that is an even number of points, or the last is single.
+    (Yu et al. 2016, "Orthogonal random features"). Each pair integrates odd functions of those coordinates
+    exactly; for an odd n the last point has no mirror image.
     """
     require_count("n", n)
     cube = ndtr(normal_frames(n, measure.dimension, np.random.default_rng(seed)))
@@ -88,10 +88,10 @@ def minimum_variance(
 
     Parameters
     ----------
-    kernel : of the prior; in the units of the measure's points.
+    kernel : the kernel of the prior, in the units of the measure's points.
     seed : seed of the candidates.
-    candidates : how many points are chosen from at first; at least n.
-    max_iterations : of the joint descent; 0 keeps the greedy nodes.
+    candidates : the number of Sobol points among which the first nodes are chosen; at least n.
+    max_iterations : the most iterations of the joint descent; 0 keeps the greedy nodes.
     """
     require_count("n", n)
     if candidates < n:

@@ -3,10 +3,10 @@
 With c_j the covariances of f(x_j) with F functionals given what is known, and v_j the variance of f(x_j),
 observing f(x_j) lowers the sum of the functionals' variances by |c_j|^2 / v_j. Each further candidate is
 chosen given the ones before it (sequential Bayesian quadrature, Huszar and Duvenaud 2012, with more than one
-integral), by :mod:`acquisition.conditioned`. With the candidates themselves as functionals it is the sum of
-their variances that falls. A candidate that shows a block of B numbers at once, such as a gradient, lowers it
-by tr(c_j^T V_j^-1 c_j), with V_j (B, B) their covariance; conditioning on a block is conditioning on its
-numbers one after the other.
+integral), by :mod:`acquisition.conditioned`. With the candidates themselves as functionals the sum of their
+own variances is lowered. A candidate at which a block of B numbers is observed at once, such as a gradient,
+lowers the sum by tr(c_j^T V_j^-1 c_j), with V_j (B, B) the covariance of the block; conditioning on a block
+is conditioning on its numbers one after the other.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ __all__ = ["Candidates", "most_informative"]
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Moments of the numbers that observing C candidates gives, B each, one candidate after the other."""
+    """Moments of the numbers that are observed at C candidates, B at each, one candidate after the other."""
 
     shared: np.ndarray
-    """Their covariances with the functionals, (C B, F)."""
+    """Covariances of the numbers with the functionals, (C B, F)."""
     variances: np.ndarray
-    """(C B,)."""
+    """Variances of the numbers, (C B,)."""
     columns: Callable[[Any], np.ndarray]
-    """Those of an index or a slice, of their covariances with one another, (C B, C B)."""
+    """A function of an index or a slice: those columns of the numbers' covariance matrix, (C B, C B)."""
     block: int = 1
-    """B."""
+    """B, the numbers at a candidate."""
 
     @classmethod
     def of(cls, shared: np.ndarray, covariance: np.ndarray, block: int = 1) -> Candidates:
-        """Make the candidates of all the covariances, (C B, F) and (C B, C B)."""
+        """Make the candidates from covariances with the functionals, (C B, F), and their own, (C B, C B)."""
         return cls(shared, np.einsum("ii->i", covariance), lambda which: covariance[:, which], block)
 
     def given(self, count: int, noise: float) -> Candidates:
-        """The other candidates, once the first ``count`` are observed with noise of that variance.
+        """The other candidates, given that the first ``count`` are observed with this noise variance.
 
-        No value has to be known for that. O(k C B) for each of the k numbers shown, beside their columns.
+        The result does not depend on the values. O(k C B) for each of the k observed numbers, beside the
+        columns.
         """
         first = count * self.block
         state = ConditionedPool(
@@ -67,10 +68,10 @@ class Candidates:
 
 
 def most_informative(candidates: Candidates, n: int, noise: float) -> list[int]:
-    """Return the indices of n <= C candidates, greedily; O(n C B (n B + F)) beside the columns.
+    """Return the indices of n <= C candidates, chosen greedily; O(n C B (n B + F)) beside the columns.
 
-    ``noise`` is the variance of an observation, in units of f's. With B = 1 no more than n - 1 columns of the
-    candidates' covariances are asked for.
+    ``noise`` is the noise variance of an observation, in units of the variance of f. With B = 1 at most n - 1
+    columns of the candidates' covariance matrix are computed.
     """
     noises = np.full(len(candidates.variances), noise)
     state = ConditionedPool(candidates.columns, candidates.variances, noises, candidates.shared)

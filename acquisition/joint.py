@@ -1,18 +1,18 @@
-"""Nodes moved together until the variance they leave is at a local minimum.
+"""Nodes that are moved together to a local minimum of the remaining variance.
 
 Choosing nodes one after the other is greedy, as the first nodes are those that would be best alone. The
-variance of the targets that remains after q further nodes x_1..x_q is a smooth function of all of
-them. With signals s (q, r), posterior covariance K (q, q) with noise, and U = K^-1 s,
+variance of the targets that remains after q further nodes x_1..x_q is a smooth function of all q nodes. With
+signals s (q, r), posterior covariance K (q, q) with noise, and U = K^-1 s,
 
     V = trace(S) - trace(s^T U),
     dV/dx_i = 2 sum_r U_ir ( sum_j U_jr dk(x_i, x_j)/dx_i + sum_o w_or dk(x_i, o)/dx_i - dz_r(x_i)/dx_i ),
 
-with o the n earlier observations, whose quadrature weights are w = C^-T (C^-1 Z - H U). One evaluation
-costs O(n^2 q + n q^2 + q^3), less than one search for a single node, and a quasi-Newton descent of
-log V needs some tens of them. :func:`plan` thus places *all remaining nodes* for a fraction
-of the cost of as many greedy searches, and the variance under that kernel is lower. Whether the error of an
-integral is lower too depends on how well the kernel is known; when it has been fitted again, the remaining
-nodes of the plan are the start of the next one.
+with o the n earlier observations, whose quadrature weights are w = C^-T (C^-1 Z - H U). One evaluation costs
+O(n^2 q + n q^2 + q^3), less than one search for a single node, and a quasi-Newton descent of log V needs some
+tens of evaluations. :func:`plan` thus places *all remaining nodes* for a fraction of the cost of as many
+greedy searches, and the variance under that kernel is lower. Whether the error of an integral is lower too
+depends on how well the kernel is known. After the kernel has been fitted again, the remaining nodes of a plan
+are the start of the next plan.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gp.linalg import NotPositiveDefiniteError, cholesky
 __all__ = ["plan", "refine_jointly"]
 
 _RESOLUTION = 1e-12
-"""Share of the variance before, below which what is left is rounding."""
+"""Share of the variance before the nodes, below which the remaining variance is rounding."""
 
 
 def plan(
@@ -52,17 +52,17 @@ def plan(
 
     Parameters
     ----------
-    acquisition : bound with a criterion of targets, such as integral-variance reduction.
-    n : how many evaluations are still to come.
-    seed : seed of the scrambled Sobol points that the descent starts from.
-    starts : (m, D), to start from instead as far as they go: what is left of an earlier plan.
-    radius : the box, in standard deviations of the measure.
-    max_iterations : of the descent.
+    acquisition : an acquisition whose criterion has targets, such as integral-variance reduction.
+    n : the number of evaluations still to be made.
+    seed : seed of the scrambled Sobol points from which the descent starts.
+    starts : (m, D), points that replace the first m of them: the remaining nodes of an earlier plan.
+    radius : half the width of the box, in standard deviations of the measure.
+    max_iterations : the most iterations of the descent.
 
     Raises
     ------
     TypeError
-        If the criterion is not about targets.
+        If the criterion has no targets.
     """
     _require_targets(acquisition)
     require_count("n", n)
@@ -88,14 +88,15 @@ def _starting_nodes(acquisition: Acquisition, n: int, seed: Seed, starts: Array 
 def refine_jointly(
     acquisition: Acquisition, nodes: Array, *, radius: float = 4.0, max_iterations: int = 100
 ) -> Array:
-    """Return nodes (q, D) moved together to where they leave less variance of the targets.
+    """Return nodes (q, D) after a joint descent of the remaining variance of the targets.
 
     Parameters
     ----------
-    acquisition : bound with a criterion of targets.
-    nodes : (q, D), to start from.
-    radius : the box they stay in, in standard deviations of the measure (see ``domain_of``).
-    max_iterations : of the descent.
+    acquisition : an acquisition whose criterion has targets.
+    nodes : (q, D), the start of the descent.
+    radius : half the width of the box of the nodes, in standard deviations of the measure (see
+        ``domain_of``).
+    max_iterations : the most iterations of the descent.
     """
     predictor, targets = acquisition.predictor, _require_targets(acquisition)
     nodes = checked_points(acquisition, nodes)
@@ -126,7 +127,7 @@ def refine_jointly(
 
 
 def _gain(predictor: Predictor, targets: PosteriorTargets, x: Array) -> tuple[float, np.ndarray]:
-    """By how much observations at x (q, D) reduce the targets' variance, and its gradient (q, D)."""
+    """The reduction of the targets' variance by observations at x (q, D), and its gradient (q, D)."""
     kernel, at = predictor.posterior.kernel, predictor.moments(x)
     xp, half, signals = namespace(x), at.half, at.signals
     extra = diagonal_matrix(at.extra + predictor.rounding)

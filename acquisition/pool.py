@@ -4,10 +4,10 @@ With H = C^-1 k(X, pool) the whitened covariances of the n observations with the
 adds one row to H and changes variances and signals by one rank (:mod:`acquisition.conditioned`); the mean
 changes by the row times (y - m_j) / sqrt(v_j + s), with s the noise variance.
 
-Signals that are relative to the targets' covariance, I in their units, are made relative to what is left
-of it, I - u u^T, whose inverse root is I + ((1 - |u|^2)^(-1/2) - 1) u u^T / |u|^2.
+Signals that are relative to the targets' covariance, which is I in their units, are made relative to the
+remaining covariance I - u u^T, whose inverse root is I + ((1 - |u|^2)^(-1/2) - 1) u u^T / |u|^2.
 
-So choosing n of N points costs O(N n^2) together: a pivoted Cholesky factorisation whose pivots are
+The choice of n of N points costs O(N n^2) in all: it is a pivoted Cholesky factorisation whose pivots are
 chosen by the criterion.
 """
 
@@ -58,21 +58,21 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """N points, and what is known of f at each; made by :meth:`Pool.of`.
+    """N points, and the moments of f at each; made by :meth:`Pool.of`.
 
     Attributes
     ----------
-    criterion : what is maximised.
-    kernel : of the process.
+    criterion : the criterion that is maximised.
+    kernel : the kernel of the process.
     points : (N, D)
     half : (n, N), H.
-    mean, variance : (N,), posterior moments; the variance without what rounding adds.
+    mean, variance : (N,), posterior moments; the variance without ``rounding``.
     signals : (N, r), covariances with the targets; ``None`` where the criterion has none.
     log_density : (N,), log p at the points, the log weights for an empirical measure; ``None``
         where the criterion needs none.
     extra : (N,), variance of an observation beyond that of f: noise, and jitter.
-    rounding : variance that is rounding.
-    open : (N,), False for what has been chosen.
+    rounding : the variance that counts as rounding.
+    open : (N,), False for points that have been chosen.
     """
 
     criterion: Criterion
@@ -89,7 +89,7 @@ class Pool:
 
     @staticmethod
     def of(acquisition: Acquisition, points: Array, *, log_density: Array | None = None) -> Pool:
-        """Return the pool of ``points`` (N, D), given what the acquisition's posterior has seen.
+        """Return the pool of ``points`` (N, D), given the observations of the acquisition's posterior.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ def _relative_to_what_is_left(signals: Array, told: Array) -> Array:
 
 
 def _log_density(acquisition: Acquisition, points: Array) -> Array | None:
-    """log p at the points; ``None`` where the measure has none, which matters if it is asked for."""
+    """log p at the points; ``None`` where the measure has no density, an error for criteria that need it."""
     measure = acquisition.measure
     if not isinstance(measure, Empirical):
         return measure.log_density(points)

@@ -5,16 +5,15 @@ m + 1 of the points carry weights w_i >= 0 with the same total and the same
 
     sum_i w_i phi_j(x_i) = sum_i mu_i phi_j(x_i),    j = 1..m.
 
-They are found by walking: a direction v with sum_i v_i = 0 and sum_i v_i phi_j(x_i) = 0 changes
-none of these sums, and w - t v can be followed until a weight is zero. To do so for N points costs
+They are found by a walk: a direction v with sum_i v_i = 0 and sum_i v_i phi_j(x_i) = 0 changes
+none of these sums, and w - t v is followed until a weight is zero. For N points the walk costs
 little more than for 2 (m + 1): groups of points are eliminated by their barycentres, which halves
 the number of points each time (Litterer & Lyons 2012; Tchernychova 2016).
 
-A batch for quadrature takes as functions the leading eigenfunctions of the *posterior* covariance
-against the measure, by Nystrom's method (Hayakawa, Oberhauser & Lyons 2022, "Positively weighted
-kernel quadrature via subsampling"): f is least known in those directions, and the batch integrates
-each of them exactly. The variance that the eigenfunctions leave out is a cost, which does not rise along the
-walk.
+A batch for quadrature takes as functions the leading eigenfunctions of the *posterior* covariance against the
+measure, by Nystrom's method (Hayakawa, Oberhauser & Lyons 2022, "Positively weighted kernel quadrature via
+subsampling"): f has the largest posterior variance along these, and the batch integrates each of them
+exactly. The variance that the eigenfunctions leave out is a cost, which does not increase along the walk.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ class Recombined:
 
 @dataclass(frozen=True, eq=False)
 class WeightedBatch:
-    """Points and positive weights with sum one, which stand for a measure.
+    """Points and positive weights with sum one, which approximate a measure.
 
     Attributes
     ----------
-    x : (k, D), k at most what was asked for.
+    x : (k, D), k at most the number that was asked for.
     weights : (k,)
-    indices : (k,), which of the candidates they are.
+    indices : (k,), the indices of the points among the candidates.
     """
 
     x: Array
@@ -71,12 +70,12 @@ def recombine(features: np.ndarray, weights: np.ndarray, *, cost: np.ndarray | N
     ----------
     features : (N, m), phi_j(x_i).
     weights : (N,), not negative and not all zero.
-    cost : (N,), made small on the way, in the sense of sum_i w_i cost_i: it falls, or stays.
+    cost : (N,); sum_i w_i cost_i does not increase along the walk.
 
     Raises
     ------
     ValueError
-        For shapes that do not fit, entries that are not finite, or negative weights.
+        For shapes that do not agree, entries that are not finite, or negative weights.
     """
     features, weights, cost = _checked(features, weights, cost)
     scale = np.maximum(np.abs(features).max(axis=0, initial=0.0), np.finfo(float).tiny)
@@ -104,15 +103,15 @@ def kernel_recombination(
     weights: np.ndarray | None = None,
     landmarks: int = 256,
 ) -> WeightedBatch:
-    """Return at most q points with positive weights that integrate where f is least known.
+    """Return at most q points with positive weights that integrate leading eigenfunctions exactly.
 
     Parameters
     ----------
-    posterior : whose covariance is the remaining uncertainty of f.
-    measure : that is stood for.
+    posterior : the posterior of f, whose covariance is decomposed.
+    measure : the measure that is approximated.
     q : number of points; q - 1 eigenfunctions and the constant are integrated exactly.
     seed : seed of candidates and landmarks.
-    candidates : how many are drawn from the measure (all points of an empirical one are taken), or
+    candidates : the number of points drawn from the measure (all points of an empirical one are taken), or
         points (N, D).
     weights : (N,), of the candidates, not negative; by default equal. They need not be normalised.
     landmarks : candidates whose covariance is decomposed.
@@ -128,7 +127,7 @@ def kernel_recombination(
 
 
 def _as_index(indices: np.ndarray, like: Array) -> Array:
-    """Return indices that arrays of the kind of ``like`` take."""
+    """Return indices in a form that arrays of the kind of ``like`` accept."""
     return indices if isinstance(like, np.ndarray) else indices.tolist()
 
 
@@ -151,7 +150,7 @@ def _candidates(
 def _eigenfunctions(
     posterior: Posterior, points: Array, count: int, landmarks: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Leading eigenfunctions (N, m) of the posterior covariance, and what they leave out, (N,)."""
+    """Leading eigenfunctions (N, m) of the posterior covariance, and the remaining variances, (N,)."""
     size = points.shape[0]
     number = min(size, max(landmarks, count + 1))
     chosen = np.sort(rng.choice(size, number, replace=False))
@@ -168,7 +167,7 @@ def _eigenfunctions(
 
 
 def _halved(rows: np.ndarray, weights: np.ndarray, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which points are left once groups of them were recombined by their barycentres, and weights."""
+    """The points that remain after groups were recombined by their barycentres, and their weights."""
     groups = 2 * rows.shape[1]
     member = np.arange(len(weights)) * groups // len(weights)
     starts = np.searchsorted(member, np.arange(groups))
@@ -182,8 +181,8 @@ def _halved(rows: np.ndarray, weights: np.ndarray, cost: np.ndarray) -> tuple[np
 def _walk(rows: np.ndarray, weights: np.ndarray, cost: np.ndarray) -> np.ndarray:
     """Return weights (G,) with at most rank(rows) of them positive and the same sums of rows.
 
-    The directions that change nothing are kept as an orthonormal basis. After a weight has become
-    zero, the basis is reflected so that all but one of its vectors vanish there, and that one goes.
+    The directions that change no sum are kept as an orthonormal basis. After a weight has become zero, the
+    basis is reflected so that all but one of its vectors vanish at that point, and this one is removed.
     """
     left, singular, _ = svd(rows, full_matrices=True)
     rank = int(np.sum(singular > max(rows.shape) * np.finfo(float).eps * singular[0]))
@@ -200,7 +199,7 @@ def _walk(rows: np.ndarray, weights: np.ndarray, cost: np.ndarray) -> np.ndarray
 
 
 def _downhill(basis: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """A direction v in the basis with v . cost >= 0, so that w - t v costs no more; has a v_i > 0."""
+    """A direction v in the span with v . cost >= 0 and some v_i > 0, so that w - t v costs no more."""
     projected = basis.T @ cost
     steepest: np.ndarray = basis @ projected
     # the projected cost is orthogonal to constants, so it has both signs unless it is rounding
@@ -211,7 +210,7 @@ def _downhill(basis: np.ndarray, cost: np.ndarray) -> np.ndarray:
 
 
 def _vanishing_at(basis: np.ndarray, index: int) -> np.ndarray:
-    """Return an orthonormal basis of what in the span vanishes at ``index``, by one reflection."""
+    """Return an orthonormal basis of the vectors in the span that vanish at ``index``, by one reflection."""
     row = basis[index].copy()
     norm = np.linalg.norm(row)
     if norm > 0:

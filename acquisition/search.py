@@ -1,17 +1,15 @@
-"""Where on a continuous domain an acquisition is largest.
+"""The search of the maximum of an acquisition on a continuous domain.
 
-1. *Candidates* where the measure has its mass: a low-discrepancy set carried through the measure,
-   shifted afresh in each search, and some around the nodes there are (a surrogate of a peak that
-   the measure hardly hits is refined from its own nodes). The best ones of previous searches can be
-   handed on: a local maximum that was not taken is often the next one.
-2. *Ascent* from the best few, which are kept apart from each other, together, with gradients in
+1. *Candidates*: a low-discrepancy set, mapped to the measure with a new shift in each search, and points
+   around the present nodes (for peaks where the measure has little mass). The best candidates of earlier
+   searches can be given as starts, as a local maximum that was not chosen is often the next point.
+2. *Ascents* from the best few candidates at some distance from each other, made together, with gradients in
    closed form (:mod:`acquisition.ascent`).
 
-Both work in the measure's standard coordinates u, in which its mean is 0 and its covariance I, in a
-box: that of a uniform measure, otherwise ``radius`` standard deviations around what there is. The
-box is what keeps the search out of the tails, where a stationary surrogate has no information and the
-measure no mass: in ten dimensions a search ten standard deviations wide has been seen to cost
-two orders of magnitude in accuracy.
+Both are in the measure's standard coordinates u, in which its mean is 0 and its covariance I, and in a box:
+that of a uniform measure, otherwise ``radius`` standard deviations around the mean. The box excludes the
+tails, where a stationary surrogate has no information and the measure no mass: in ten dimensions a search ten
+standard deviations wide lost two orders of magnitude in accuracy.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class SearchResult:
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """A box in the measure's standard coordinates, and the way to points.
+    """A box in the measure's standard coordinates, and the map to points.
 
     Attributes
     ----------
@@ -81,7 +79,7 @@ class Domain:
 
 
 def domain_of(measure: Measure, radius: float = DOMAIN.radius) -> Domain:
-    """Return where a measure is searched: its box, or ``radius`` standard deviations around it."""
+    """Return the domain of a search: the measure's box, or ``radius`` standard deviations around its mean."""
     if isinstance(measure, Empirical):
         return _hull(measure)
     standard = measure.standardise()
@@ -113,19 +111,20 @@ def _hull(measure: Empirical) -> Domain:
 class ContinuousSearch:
     """Settings of a search; call :meth:`maximise`.
 
-    By default it stops within a few per cent of a local maximum: choosing nodes one after the other
-    is greedy, and exact maxima gave no smaller integral variance after 50 nodes in D = 1, 2, 5 and
-    10, at twice the time. :data:`THOROUGH` finds the maximum itself.
+    By default a search stops within a few per cent of a local maximum: exact maxima gave no smaller integral
+    variance after 50 nodes in D = 1, 2, 5 and 10, and took twice the time. :data:`THOROUGH` finds the maximum
+    itself.
 
     Attributes
     ----------
-    candidates : points scored at first.
+    candidates : the number of points that are scored first.
     near_nodes : the share of them around nodes.
-    ascents : how many are climbed from.
-    max_evaluations : of the acquisition and its gradient, all ascents at once counted as one.
-    tolerance : an ascent ends when its expected gain in score is less than this: a relative gain, as
-        scores are logarithms, or for a score that is none, a share of its range over the candidates.
-    radius : how many standard deviations of the measure are searched.
+    ascents : the number of ascents.
+    max_evaluations : the most evaluations of the acquisition and its gradient, all ascents together counted
+        as one.
+    tolerance : an ascent ends when its expected gain in score is less than this: a relative gain where scores
+        are logarithms, otherwise a share of the scores' range over the candidates.
+    radius : half the width of the domain, in standard deviations of the measure.
     first_step : length of an ascent's first step, in the standard deviations of the measure.
     """
 
@@ -152,7 +151,7 @@ class ContinuousSearch:
 
         Parameters
         ----------
-        acquisition : what is maximised.
+        acquisition : the acquisition that is maximised.
         seed : seed of the candidates; the same seed gives the same point.
         starts : (m, D), points to score beside the candidates, such as ``SearchResult.others``.
         """
@@ -201,11 +200,11 @@ class ContinuousSearch:
 
 
 THOROUGH = ContinuousSearch(candidates=1024, ascents=8, max_evaluations=100, tolerance=1e-9)
-"""Finds the maximum itself, at some twenty times the cost of the default."""
+"""Settings that find the maximum itself, at some twenty times the cost of the default."""
 
 
 def _unit(acquisition: Acquisition, scores: np.ndarray) -> float:
-    """What a tolerance is a share of: 1 for logarithms, else the range of the candidates' scores."""
+    """The unit of a tolerance: 1 for logarithms, otherwise the range of the candidates' scores."""
     if acquisition.criterion.logarithmic:
         return 1.0
     finite = scores[np.isfinite(scores)]
@@ -213,7 +212,7 @@ def _unit(acquisition: Acquisition, scores: np.ndarray) -> float:
 
 
 def _best_apart(u: np.ndarray, scores: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the ``count`` best of well separated candidates: two close ones climb one hill."""
+    """Indices of the ``count`` best candidates apart from each other, as ascents from close ones coincide."""
     order = np.argsort(-scores, kind="stable")[: DOMAIN.shortlist * count]
     chosen = [int(order[0])]
     apart = DOMAIN.apart * np.sqrt(u.shape[1])

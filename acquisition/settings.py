@@ -1,7 +1,8 @@
-"""Constants of the search on a domain that decide results: what each is, and what is known of it.
+"""Constants of the search on a domain that decide results, with the measurements behind them.
 
-What a caller may change stands in `acquisition.search.ContinuousSearch`, with what its defaults were chosen
-on. "Not studied" says that no other value was compared, or that no figures of a comparison were kept.
+Settings that a caller may change are in `acquisition.search.ContinuousSearch`, with the measurements on which
+their defaults were chosen. "Not studied" says that no other value was compared, or that no figures of a
+comparison were kept.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ class QuasiNewtonSettings:
     sufficient: float = 1e-4
     """Share of the gain predicted by the gradient that a step has to gain (Armijo)."""
     shorter: float = 0.3
-    """Factor of a step that gained less."""
+    """Factor by which a step that gained less is shortened."""
     longest: float = 10.0
-    """Of a step, over the first one."""
+    """The largest length of a step, over that of the first one."""
     curved: float = 1e-10
     """Least cosine between step and change of gradient for an update of the inverse Hessian."""
 
 
 @dataclass(frozen=True)
 class DomainSettings:
-    """Where is searched, and from where (`search`)."""
+    """The domain of a search and its starts (`search`)."""
 
     radius: float = 4.0
-    """Standard deviations of the measure to either side. In ten dimensions ten of them cost two orders of
+    """Standard deviations of the measure to either side. In ten dimensions a radius of ten lost two orders of
     magnitude in accuracy; values near 4 were not compared."""
     around: tuple[float, float] = (0.05, 1.0)
     """Candidates around a node are N(node, s^2 I) in the measure's units, s uniform on a logarithmic scale
@@ -38,7 +39,7 @@ class DomainSettings:
     apart: float = 0.25
     """Distance between starts of ascents, over sqrt(D)."""
     shortlist: int = 8
-    """Candidates looked at for each ascent: those of the highest scores."""
+    """Candidates for each ascent, those of the highest scores, among which the starts are chosen."""
 
 
 ASCENT, DOMAIN = QuasiNewtonSettings(), DomainSettings()

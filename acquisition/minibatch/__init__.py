@@ -22,7 +22,7 @@
                               or Balanced with         features
                               replacement
 
-Choosing data takes time. A run is faster for it where a datum's gradient is expensive, or
+Choosing data takes time. The choice makes a run faster where a datum's gradient is expensive, or
 where the same partition serves many epochs.
 """
 

@@ -12,8 +12,8 @@ leaves over are exchanged with random rows at the start of each epoch.
 
 With ``replacement`` each step draws a batch independently of the earlier ones. The estimate is then unbiased
 *given the past*, as control variates that learn from the past require (`GPControlVariate`), but errors
-do not cancel within an epoch. A place in the batch is given to a left-over row with the probability
-for which every row has the inclusion probability S / N.
+do not cancel within an epoch. With a suitable probability a left-over row replaces one of the batch, so that
+every row has the inclusion probability S / N.
 
 Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 20 microseconds
 a datum; per epoch O(B). Memory N integers and the N x M features, of which a run needs only the integers
@@ -39,11 +39,11 @@ class BalancedState:
     """A partition, and the position in the epoch."""
 
     rows: np.ndarray
-    """(N,): S for each batch, then those left over."""
+    """(N,): S rows for each batch, then those left over."""
     order: np.ndarray
     """(B,) batches in the order of this epoch."""
     position: int = 0
-    """Batches of the epoch already used; with replacement it stays 0."""
+    """Batches of the epoch already used; 0 throughout with replacement."""
     epoch: int = 0
 
 
@@ -54,9 +54,9 @@ class Balanced(Featured):
     Parameters
     ----------
     size : S, between 1 and N
-    features : of the data
-    renew : epochs after which a new partition is made; None: never
-    replacement : whether a batch can come again before all others have
+    features : features of the data
+    renew : the number of epochs after which a new partition is made; None: never
+    replacement : whether a batch can be drawn again before all others have been
     """
 
     size: int
@@ -88,7 +88,7 @@ class Balanced(Featured):
         return selection, replace(state, position=state.position + 1)
 
     def _any_batch(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A batch in which each of the N rows comes with probability S / N, those left over too."""
+        """A batch that contains each of the N rows, also those left over, with probability S / N."""
         n, batches = len(rows), len(rows) // self.size
         first = int(rng.integers(batches)) * self.size
         batch, left = rows[first : first + self.size], rows[batches * self.size :]
@@ -120,7 +120,7 @@ def with_rest(batches: np.ndarray, n: int) -> np.ndarray:
 
 
 def with_others(rows: np.ndarray, used: int, rng: np.random.Generator) -> np.ndarray:
-    """``rows`` whose last ones, beyond ``used``, have changed places with random ones."""
+    """``rows`` after those beyond the first ``used`` have been exchanged with random ones."""
     left = len(rows) - used
     if left == 0:
         return rows

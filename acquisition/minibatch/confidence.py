@@ -1,4 +1,4 @@
-"""Upper confidence: rows whose gradients are large, or not well known (thesis Section 7.3.4).
+"""Upper confidence: rows whose gradients are large or uncertain (thesis Section 7.3.4).
 
 The norm of a datum's gradient is a Gaussian process over the data, learnt from the norms seen
 (`regression`); from a random pool, rows are taken one by one by
@@ -28,12 +28,12 @@ __all__ = ["ConfidenceState", "UpperConfidence"]
 
 @dataclass(frozen=True)
 class ConfidenceState:
-    """What is known of the norms."""
+    """The process of the norms."""
 
     n: int
     norms: Coefficients = field()
     average: float = 0.0
-    """Of the norms seen, the latest counting most."""
+    """Running average of the norms seen, in which later norms have larger weights."""
 
 
 @dataclass(frozen=True)

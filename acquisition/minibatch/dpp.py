@@ -27,7 +27,7 @@ __all__ = ["DPP", "log_elementary"]
 
 @dataclass(frozen=True)
 class DPP(Greedy):
-    """S rows of a random pool that repel each other, with weights that undo it.
+    """S rows of a random pool that repel each other, with weights that make the estimate unbiased.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def log_elementary(log_values: np.ndarray, size: int) -> np.ndarray:
 def _eigenvectors(
     log_values: np.ndarray, before: np.ndarray, size: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """``size`` eigenvectors, chosen as the process chooses them."""
+    """``size`` eigenvectors, drawn with the probabilities of the process."""
     chosen: list[int] = []
     for m in range(len(log_values), 0, -1):
         k = size - len(chosen)

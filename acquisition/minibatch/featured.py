@@ -9,17 +9,17 @@ __all__ = ["Featured"]
 
 
 class Featured(Unlearning):
-    """Strategies that choose by features and learn nothing; each states the two as its fields."""
+    """Strategies that choose by features and do not learn from gradients; both attributes are fields."""
 
     size: int
     features: Features
 
     @property
     def setup_seconds(self) -> float:
-        """Seconds that the features took."""
+        """Seconds that the computation of the features took."""
         return self.features.seconds
 
     def require_fit(self, n: int) -> None:
-        """Mini-batches and features that fit ``n`` data, or a ValueError."""
+        """Raise ValueError unless the size of mini-batches and the features agree with ``n`` data."""
         require_size(self.size, n)
         require_rows("features", len(self.features), n)

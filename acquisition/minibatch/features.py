@@ -11,14 +11,15 @@ size N x N is ever formed. Phi comes from a Cholesky factorisation of K whose pi
 probabilities proportional to r (Chen, Epperly, Tropp and Webber 2023, Algorithm 2.1), in blocks with
 rejection, which draws the same pivots (Epperly, Tropp and Webber 2024): O(N M^2) once.
 
-What the rows are is the user's choice; the kernel must be about what the per-datum *gradient* depends on:
+The user chooses the rows; the kernel has to be one of quantities of which the per-datum *gradient* is a
+function:
 
-    x                          where nothing else is known; unit covariance within clusters helps
+    x                          the default choice; units in which clusters have covariance I reduce the error
     (x, y)                     regression (`with_labels`); where gradients are affine in y, as for Gaussian
                                errors, a smooth kernel of x times 1 + <y, y'> (`affine_in_labels`)
-    y x                        logistic regression, whose gradients depend on nothing else (`signed`)
-    responsibilities           mixtures, once q is near its end
-    gradients at a snapshot    anything (`principal`), for one evaluation of each datum
+    y x                        logistic regression, whose gradients are functions of it alone (`signed`)
+    responsibilities           mixtures, once q is near its optimum
+    gradients at a snapshot    any model (`principal`), for one evaluation of each datum
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ class Features:
     residual: np.ndarray
     """r, (N,)."""
     kernel: Kernel | None = field(default=None)
-    """What was factorised."""
+    """The kernel that was factorised."""
     seconds: float = 0.0
-    """What it took."""
+    """Seconds that the factorisation took."""
 
     @classmethod
     def of(
@@ -209,7 +210,7 @@ def _new_columns(
 def _accepted(
     block: np.ndarray, before: np.ndarray, rng: np.random.Generator
 ) -> tuple[list[int], np.ndarray]:
-    """Which proposals stand: each with the share of its residual that those before it have left."""
+    """The proposals that are accepted: each with the share of its residual that those before it have left."""
     accepted: list[int] = []
     factor = np.zeros((0, 0))
     for i in range(len(block)):
@@ -245,7 +246,7 @@ def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
     Parameters
     ----------
     x : (N, D); columns are standardised
-    y : (N, E); its columns less what x says of them are standardised
+    y : (N, E); the residuals of its columns given x are standardised
 
     Raises
     ------
@@ -271,7 +272,7 @@ def _unexplained(x: np.ndarray, y: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(2 y - 1) x for labels y in {0, 1}: all that a logistic regression's gradients depend on, (N, D)."""
+    """(2 y - 1) x, (N, D), for labels y in {0, 1}: gradients of a logistic regression are functions of it."""
     x, y = _checked_rows(x), np.asarray(y, float)
     if y.shape != (len(x),) or not np.isin(y, (0.0, 1.0)).all():
         raise ValueError("y must hold a label 0 or 1 for each row of x")
@@ -296,7 +297,7 @@ def principal(gradients: np.ndarray, rank: int = FEATURES.rank) -> np.ndarray:
 
 
 def _checked_rows(x: np.ndarray) -> np.ndarray:
-    """``x`` as a table (N, D) of finite float64, or an error that says what it is instead."""
+    """``x`` as a table (N, D) of finite float64; TypeError or ValueError where it is none."""
     try:
         table = np.asarray(x, dtype=float)
     except (TypeError, ValueError):

@@ -8,10 +8,10 @@ filter (`regression`); its integral over the data is known, so
 
 with B from the steps *before* this one.
 
-Unbiased over the draw, given the past, where the mini-batches below do not depend on the past: on `Uniform`,
-and on `Balanced` with ``replacement=True``, which has both the balance and the memory. On `Reshuffled` and
-`Balanced` by epochs it is *biased* within an epoch: the remaining data are those to which B was not fitted,
-and the average over an epoch is biased too, as B changes during it. Where the features explain most of the
+The estimate is unbiased over the draw, given the past, where the mini-batches of ``base`` do not depend on
+the past: with `Uniform`, and with `Balanced` and ``replacement=True``. With `Reshuffled` and `Balanced` by
+epochs the estimate is *biased* within an epoch: the remaining data are those to which B was not fitted, and
+the average over an epoch is biased too, as B changes during it. Where the features explain most of the
 gradient that bias is small, and the errors of a partition's batches cancel (`minibatch-expensive`). Cost
 O(M^2 S + M P S) a step beyond the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever
 N.
@@ -41,7 +41,7 @@ __all__ = ["GPControlVariate", "GPControlVariateState"]
 
 @dataclass(frozen=True)
 class GPControlVariateState:
-    """The coefficients, and the state of the strategy that draws."""
+    """The coefficients, and the state of the strategy ``base``, which draws."""
 
     below: Any
     coefficients: Coefficients
@@ -49,14 +49,14 @@ class GPControlVariateState:
 
 @dataclass(frozen=True)
 class GPControlVariate(Correcting):
-    """A GP of the gradients corrects the estimate of another strategy's mini-batch.
+    """A Gaussian process of the gradients, as control variate for another strategy's mini-batches.
 
     Parameters
     ----------
-    base : draws the mini-batches, say ``Balanced(10, features, replacement=True)`` or ``Uniform(10)``
-    features : of the data
-    noise : s^2 > 0, variance that the features do not explain, in units of the kernel's
-    drift : rho in [0, 1], how far the coefficients move between steps
+    base : the strategy that draws, such as ``Balanced(10, features, replacement=True)`` or ``Uniform(10)``
+    features : features of the data
+    noise : s^2 > 0, variance that the features do not explain, in units of the kernel's variance
+    drift : rho in [0, 1], the drift of the coefficients between steps
     """
 
     base: Strategy
@@ -71,7 +71,7 @@ class GPControlVariate(Correcting):
 
     @property
     def setup_seconds(self) -> float:
-        """Of the features, and of the strategy below where it has others."""
+        """Seconds for the features, and for those of ``base`` where they are others."""
         below = getattr(self.base, "features", None)
         own = 0.0 if below is self.features else self.features.seconds
         return own + super().setup_seconds

@@ -1,4 +1,4 @@
-"""GraB: the order of an epoch that kept the gradients of the last one balanced (Lu, Guo and De Sa 2022).
+"""GraB: an order of the data in which the gradients of the last epoch are balanced (Lu, Guo and De Sa 2022).
 
 During an epoch each datum's gradient, less the mean of the epoch before, is given the sign that keeps a
 running signed sum small. Data with a plus are first in the next epoch, in this order; those with a minus
@@ -27,7 +27,7 @@ class GrabState:
     """An epoch's order, and the signs given so far."""
 
     order: np.ndarray
-    """(N,) rows of this epoch; the last N mod S of them do not come."""
+    """(N,) rows of this epoch; the last N mod S of them are not used."""
     position: int = 0
     signs: np.ndarray = field(default_factory=lambda: np.zeros(0, bool), metadata={"grows": True})
     """True for plus, of the first data of ``order``."""

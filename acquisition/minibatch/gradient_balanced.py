@@ -1,10 +1,9 @@
-"""Mini-batches balanced in the gradients themselves, as far as these are known.
+"""Mini-batches that are balanced in the gradients seen last.
 
-The features are the per-datum gradients themselves. The first epoch is random
-reshuffling, and each datum's last gradient is kept on the way; then the data are split into batches whose
-sums of those gradients are alike (`partition`), and split again after 1, 2, 4, 8, ... epochs, as q moves
-less from epoch to epoch. It takes no evaluation beyond those of the steps, no kernel and no representation of
-the data.
+The features are the per-datum gradients themselves. The first epoch is random reshuffling, in which each
+datum's last gradient is kept. Then the data are split into batches whose sums of those gradients are alike
+(`partition`), and split again after 1, 2, 4, 8, ... epochs, as q moves less from epoch to epoch. The strategy
+takes no evaluation beyond those of the steps, no kernel and no features of the data.
 
 Unbiased over the random split given the gradients kept. Cost O(S P) a step; O(N P^2 + N M B_block) at a
 split, of which there are log2 of the number of epochs. Memory N x P for gradients, and N x min(P, M) at a
@@ -29,10 +28,10 @@ __all__ = ["GradientBalanced", "GradientBalancedState"]
 
 @dataclass(frozen=True)
 class GradientBalancedState:
-    """A partition, and the gradients that the next one will be made of."""
+    """A partition, and the gradients from which the next one is made."""
 
     rows: np.ndarray
-    """(N,): S for each batch, then those left over."""
+    """(N,): S rows for each batch, then those left over."""
     order: np.ndarray
     """(B,) batches in the order of this epoch."""
     table: GradientTable
@@ -51,7 +50,7 @@ class GradientBalanced:
     Parameters
     ----------
     size : S, between 1 and N
-    rank : most principal axes of the gradients that are balanced
+    rank : the largest number of principal axes of the gradients that are balanced
     """
 
     size: int
@@ -98,7 +97,7 @@ class GradientBalanced:
 
 
 def _known(table: GradientTable, rank: int) -> np.ndarray:
-    """Features (N, <= rank) of the gradients seen; the mean, which is 0, for data that have not come."""
+    """Features (N, <= rank) of the gradients seen; the mean, which is 0, for data not yet seen."""
     rows = table.all()
     phi = np.zeros((len(rows), min(rank, rows.shape[1])))
     phi[table.known] = principal(rows[table.known], rank)

@@ -1,9 +1,9 @@
-"""Unequal probabilities, and weights that undo them (Horvitz and Thompson 1952).
+"""Unequal inclusion probabilities, with weights for an unbiased estimate (Horvitz and Thompson 1952).
 
-A datum comes with probability pi_i = min(1, c b_i), sum_i pi_i = S, and has the weight 1 / pi_i. The variance
-is least for b_i the norm of its gradient. b is either given, a bound on the norm that holds throughout (the
-norm of x_i for a logistic regression), or learnt: a running average of the norms seen, mixed with their mean
-so that nothing is left out.
+A datum is drawn with probability pi_i = min(1, c b_i), sum_i pi_i = S, and has the weight 1 / pi_i. The
+variance is smallest for b_i the norm of its gradient. b is either given, a bound on the norm for every q (the
+norm of x_i for a logistic regression), or estimated: a running average of the norms seen, mixed with their
+mean so that no probability is zero.
 
 S places at even distances over the cumulated pi with a random start give exactly S data (systematic
 sampling, Madow 1949), none twice.
@@ -41,7 +41,7 @@ class Probabilities:
 
     @classmethod
     def of(cls, bound: np.ndarray, size: int, rng: np.random.Generator) -> Probabilities:
-        """Proportional to ``bound`` > 0 but for those that reach 1."""
+        """Probabilities proportional to ``bound`` > 0, those that would exceed 1 set to 1."""
         order = rng.permutation(len(bound))
         cumulated = np.cumsum(inclusion(bound, size)[order])
         return cls(order, cumulated * (size / cumulated[-1]))
@@ -75,12 +75,12 @@ class HorvitzThompson(Unlearning):
     Parameters
     ----------
     size : S, between 1 and N
-    bound : (N,), > 0: what the norms of the per-datum gradients are proportional to, or bounded by
+    bound : (N,), > 0: to which the norms of the per-datum gradients are proportional, or by which bounded
 
     Raises
     ------
     ValueError
-        An entry of the bound is not positive: a datum that never comes cannot be weighted.
+        An entry of the bound is not positive: a datum with probability 0 has no weight.
     """
 
     size: int
@@ -111,10 +111,10 @@ class HorvitzThompson(Unlearning):
 
 @dataclass(frozen=True)
 class NormsState:
-    """Norms seen."""
+    """The norms seen, and the present probabilities."""
 
     norms: np.ndarray
-    """(N,) running averages; NaN where a datum has not come yet."""
+    """(N,) running averages; NaN for a datum not yet seen."""
     current: Probabilities
     indices: np.ndarray = field(metadata={"grows": True})
     """Data seen since the probabilities were last made."""

@@ -1,12 +1,13 @@
-"""Partitions of the data into mini-batches that each look like the whole.
+"""Partitions of the data into mini-batches that each resemble the whole.
 
 Random S B of the N rows are split into B batches of S, so that the mean feature of each batch is close to the
-mean over the data, mean phi. Over the random split each batch is a uniformly random set seen alone, so equal
-weights N / S are unbiased.
+mean over the data, mean phi. Over the random split the marginal distribution of each batch is that of a
+uniformly random set, so equal weights N / S are unbiased.
 
 S strata of B random rows are made; every batch takes one row of each stratum, by linear assignment on
-<residual of the batch, phi_i - mean phi>: the choice that lowers the sum of squared residuals most. Further
-sweeps take a stratum out and assign it again. In blocks of some eighty batches, O(N M B_block) a sweep.
+<residual of the batch, phi_i - mean phi>: the choice that lowers the sum of squared residuals most. In
+further sweeps each stratum is removed and assigned again. Assignment is in blocks of B_block, about eighty,
+batches, O(N M B_block) a sweep.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def by_assignment(phi: np.ndarray, size: int, rng: np.random.Generator) -> np.nd
 
 
 def _block_sizes(batches: int) -> list[int]:
-    """Batches of each block: about PARTITION.block, and as equal as can be."""
+    """Numbers of batches in the blocks: about PARTITION.block, and as equal as possible."""
     blocks = max(1, round(batches / PARTITION.block))
     return [batches // blocks + (i < batches % blocks) for i in range(blocks)]
 

@@ -1,15 +1,15 @@
-"""Greedy choices from a random pool: kernel herding, sequential Bayesian quadrature, greatest variance.
+"""Greedy choices from a random pool: kernel herding, sequential Bayesian quadrature, largest variance.
 
-A pool of some times S rows is drawn uniformly; from it rows are taken one by one, each the best given those
-before it. With k the kernel, z the kernel means over the data and C the covariance that is left after
-the rows chosen so far, the next row maximises
+A pool of a multiple of S rows is drawn uniformly; from it rows are chosen one by one, each the best given
+those before it. With k the kernel, z the kernel means over the data and C the posterior covariance given the
+rows chosen so far, the next row maximises
 
     Herding          z_i - sum_j k(x_i, x_j) / (t + 1)      the MMD of equal weights (Chen et al. 2010)
     SequentialBQ     (z_i left)^2 / C_ii                    the integral variance (Huszar and Duvenaud 2012)
     MaxVariance      C_ii                                   thesis Section 7.3.4
 
 and the weights are equal, or those of Bayesian quadrature. All are *biased*, as the choice of a row depends
-on its features. Greatest variance is less accurate than the other rules and is kept for comparison: it
+on its features. The rule of largest variance is less accurate than the others and is kept for comparison: it
 selects outliers, each of which then has the equal weight N / S.
 
 Cost a step O(pool (S M + S^2)), and S^3 for quadrature weights; O(N M^2) once for the features. Memory N x M.
@@ -41,7 +41,7 @@ _LEAST_NOISE = 1e-10
 
 @dataclass(frozen=True)
 class Greedy(Featured):
-    """What the rules share.
+    """The parameters and the pool of all rules.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class MaxVariance(Greedy):
 
 
 def require_weighting(weights: str) -> None:
-    """'equal' or 'quadrature'."""
+    """Raise ValueError unless ``weights`` is 'equal' or 'quadrature'."""
     if weights not in ("equal", "quadrature"):
         raise ValueError(f"weights is {weights!r}; it must be 'equal' or 'quadrature'")
 
@@ -169,10 +169,11 @@ def greedy_rows(
     ----------
     features : of the data
     pool : rows
-    size : how many
+    size : the number of rows
     noise : s^2
-    signal : kernel means of the pool: the next row has the largest squared signal left per variance left
-    bonus : what is added to ``factor`` times the standard deviation left, where there is no signal
+    signal : kernel means of the pool; the next row has the largest squared remaining signal over remaining
+        variance
+    bonus : added to ``factor`` times the remaining standard deviation, where there is no signal
     factor : see ``bonus``
     """
     phi, residual = features.phi[pool].astype(np.float64, copy=False), features.residual[pool]

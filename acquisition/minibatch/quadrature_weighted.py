@@ -1,9 +1,9 @@
 """A random mini-batch with the weights of Bayesian quadrature over the data's empirical measure.
 
-Drawn uniformly without replacement; weights by `quadrature_weights`. The plain and the shrunk rule are
-*biased*: their error at one step is small but does not average out over steps, so that the error of a run
-does not fall below a floor. Use them early in a run or for single estimates. The debiased rule is unbiased
-over the draw. Weights can be negative.
+Rows are drawn uniformly without replacement and weighted by `quadrature_weights`. The plain and the shrunk
+rule are *biased*: their error at one step is small but does not average out over steps, so that the error of
+a run does not fall below a floor. Use them early in a run or for single estimates. The debiased rule is
+unbiased over the draw. Weights can be negative.
 
 Cost O(M S^2 + S^3) a step, O(N M^2) once for the features. Memory N x M.
 """
@@ -36,7 +36,7 @@ class QuadratureWeighted(Featured):
     size : S, between 1 and N
     features : of the data
     weights : 'plain', 'shrunk' or 'debiased'
-    noise : s^2 >= 0, in units of k(x, x): what the kernel does not explain
+    noise : s^2 >= 0, variance that the kernel does not explain, in units of k(x, x)
     """
 
     size: int

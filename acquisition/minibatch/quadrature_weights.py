@@ -2,18 +2,18 @@
 
 With K the kernel of the S rows and z their kernel means over the data, the mean of a Gaussian process over
 the data has the posterior mean sum_i w_i f(x_i), w = K^-1 z, for every f, so that one solve serves all
-coordinates of a gradient. The variance it leaves is the squared MMD of the weighted batch to the data.
+coordinates of a gradient. The posterior variance is the squared MMD of the weighted batch to the data.
 
     plain      w = (K + s^2 I)^-1 (z + s^2 / N)       shrinks towards 0: biased
     shrunk     w = 1/S + (K + s^2 I)^-1 (z - K 1/S)   shrinks towards equal weights: biased, less so
     debiased   w + P d,  P = (K + s^2 I)^-1,  d_i = ((N - S + 1) / N - w_i) / (S P_ii)
 
-The last one is unbiased over a uniformly random S: it is the mean, over i, of the estimate in which datum i
-corrects what the others predict, as in leave-one-out cross-validation: with i left out the estimate of the
-mean is sum_n k_n^T K_-i^-1 f_-i / N, and datum i alone, uniformly random among the N - S + 1 rows that are
-not in the rest, stands for what those rows have beyond their prediction. The noise s^2 is a part of f that
-the rows do not share, and part of the mean over the data, hence s^2 / N: the weights of all rows are 1 / N.
-All weights are scaled by N, since they stand for a sum.
+The debiased rule is unbiased over a uniformly random mini-batch. It is the mean, over i, of leave-one-out
+estimates: without datum i the prediction of the mean is sum_n k_n^T K_-i^-1 f_-i / N. Datum i is uniformly
+random among the N - S + 1 rows that are not among the other S - 1, so its residual estimates the residuals of
+those rows. The noise s^2 is the variance of a part of f that is independent between rows. That part
+contributes to the mean over the data, hence the term s^2 / N; with all N rows each weight is 1 / N. All
+weights are scaled by N, since they stand for a sum.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["RULES", "quadrature_weights"]
 
 RULES = ("plain", "shrunk", "debiased")
 _JITTER = 1e-10
-"""Of the largest k(x, x): rows may be near copies of each other."""
+"""Share of the largest k(x, x) that is added to the diagonal, as rows may be nearly equal."""
 
 
 def quadrature_weights(
@@ -40,7 +40,7 @@ def quadrature_weights(
     features : of the data
     indices : (S,)
     rule : one of RULES
-    noise : s^2 >= 0, variance of what the kernel does not explain, in units of k(x, x)
+    noise : s^2 >= 0, variance that the kernel does not explain, in units of k(x, x)
     """
     size, n = len(indices), len(features)
     gram, z = features.gram(indices), features.kernel_mean(indices)

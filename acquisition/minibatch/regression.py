@@ -1,10 +1,10 @@
-"""Gradients as a linear function of features, learnt step by step while it drifts: a Kalman filter.
+"""Gradients as a linear function of features whose coefficients drift: a Kalman filter.
 
     g_i = B^T f_i + noise_i,   f_i = (1, phi_i) in R^M',   noise variance r_i + s^2,
 
 with one covariance C (M', M') for all P coordinates of the gradient, in units of their prior variance.
-Between steps the coefficients drift because q moves: C <- (1 - rho^2) C + rho^2 I, which keeps it between 0
-and the prior. A step costs O(M'^2 S).
+Between steps the coefficients drift because q moves: C <- (1 - rho^2) C + rho^2 I, so that C stays between 0
+and the prior covariance. A step costs O(M'^2 S).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Coefficients:
 
     @classmethod
     def prior(cls, features: Features) -> Coefficients:
-        """N(0, I)."""
+        """The prior N(0, I) of B."""
         return cls(np.zeros(0), np.eye(features.rank + 1))
 
     @property
     def known(self) -> bool:
-        """Whether anything was observed."""
+        """Whether there have been observations."""
         return len(self.mean) > 0
 
     @property

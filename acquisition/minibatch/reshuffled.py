@@ -1,8 +1,8 @@
-"""Random reshuffling: a new permutation each epoch, read off in pieces of S.
+"""Random reshuffling: a new permutation in each epoch, used S data at a time.
 
-Each mini-batch is unbiased over the permutation, weights N / S. Within an epoch every datum comes at
-most once; the N mod S data left over at its end are dropped, others each time. Cost O(S) a step and
-O(N) an epoch; memory N integers.
+With weights N / S each mini-batch is unbiased over the permutation. Within an epoch every datum is used at
+most once; the N mod S data left over at its end, different ones in each epoch, are dropped. Cost O(S) a step
+and O(N) an epoch; memory N integers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ReshuffledState:
     order: np.ndarray
     """(N,) permutation of this epoch."""
     position: int
-    """Data of it already used."""
+    """The number of its data already used."""
 
 
 @dataclass(frozen=True)

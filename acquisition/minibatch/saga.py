@@ -2,11 +2,11 @@
 
     estimate = sum_n t_n + sum_i w_i (g_i - t_i),      then t_i <- g_i for the data of the mini-batch
 
-t starts when as many data were drawn as there are; until then the estimate is the plain one. Data that had
-not come by then take the mean of the others.
+t is used once N data have been drawn; until then the estimate is sum_i w_i g_i. Data that have not been drawn
+by then get the mean of the others.
 
-Unbiased over the draw, given the past, where the mini-batches below are (`Uniform`: at each step;
-`Reshuffled`: seen alone). Once every datum is near its last gradient the error vanishes with the steps.
+The estimate is unbiased over the draw, given the past, where that of ``base`` is (`Uniform` at each step,
+`Reshuffled` marginally). As the gradients approach those in the table, the error tends to zero.
 Cost O(S P) a step and O(N P) an epoch, which recomputes the sum. Memory N x P: for models with few
 parameters or few data.
 """
@@ -32,7 +32,7 @@ class SagaState:
     """State of the strategy that draws."""
     table: GradientTable
     total: np.ndarray = field(metadata={"grows": True})
-    """sum_n t_n, (P,); empty while the estimate is the plain one."""
+    """sum_n t_n, (P,); empty while the estimate has no correction."""
     drawn: int = 0
     """Data drawn since the sum was last computed anew."""
 
@@ -47,7 +47,7 @@ class Saga(Correcting):
 
     Parameters
     ----------
-    base : draws the mini-batches, say ``Uniform(10)`` or ``Reshuffled(10)``
+    base : the strategy that draws, such as ``Uniform(10)`` or ``Reshuffled(10)``
     """
 
     base: Strategy

@@ -1,4 +1,4 @@
-"""Constants of mini-batch strategies that decide results: what each is, and what is known of it.
+"""Constants of mini-batch strategies that decide results, with the measurements behind them.
 
 "Not studied" says that no other value was compared, or that no figures of a comparison were kept.
 """
@@ -24,24 +24,24 @@ class FeatureSettings:
     """A kernel over the data (`features`)."""
 
     rank: int = 100
-    """M, where the data allow it; not studied, like all but ``multiple``."""
+    """M, where the rank of the kernel allows it; not studied, like all but ``multiple``."""
     multiple: float = 0.5
-    """Of the median distance: the lengthscale. It was the most robust of those that do not change while q
-    moves, on the problems of `experiments.minibatch`; no figures were kept."""
+    """The lengthscale over the median distance. Of the lengthscales that do not change while q moves it was
+    the most robust on the problems of `experiments.minibatch`; no figures were kept."""
     single: int = 10_000_000
     """Entries of Phi above which it is held in single precision."""
     block: int = 10
-    """Pivots proposed together: the same pivots are drawn with any number."""
+    """The number of pivots proposed together, which does not change the pivots drawn."""
     smooth_rank: int = 60
-    """Features of x by which labels are explained,"""
+    """The most features of x in the regression of labels on x."""
     rows_a_feature: int = 20
-    """but no more than one for so many rows,"""
+    """The least number of rows for each feature of that regression."""
     ridge: float = 0.01
-    """and the ridge of that regression."""
+    """The ridge of that regression."""
     exhausted: float = 1e-10
-    """Share of the trace of K below which what is left is rounding,"""
+    """Share of the trace of K below which the remaining trace is rounding."""
     left: float = 1e-12
-    """and share of a row's own residual."""
+    """Share of a row's residual before a block of pivots, below which the residual in it is rounding."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class PartitionSettings:
     """Partitions by assignment (`partition`)."""
 
     block: int = 80
-    """Batches assigned together. Assignment takes cubic time, and what larger blocks still balance is little
-    beside what the features do not see: at N = 40 000, S = 100 the squared MMD is 2.1e-4 with 100 and 1.4e-4
-    with 200, where the residual makes 1.9e-3 and a random batch has 6.3e-3 more."""
+    """Batches assigned together. Assignment takes cubic time, and the gain from larger blocks is small
+    compared with the residual r of the features: at N = 40 000, S = 100 the squared MMD is 2.1e-4 with 100
+    and 1.4e-4 with 200, while the residual contributes 1.9e-3 and a random batch has 6.3e-3 more."""
     sweeps: int = 3
     """Passes over the strata; not studied."""
 
@@ -61,23 +61,23 @@ class StrataSettings:
     """Strata by k-means (`stratified`); not studied."""
 
     sweeps: int = 20
-    """Lloyd iterations, at most."""
+    """The most Lloyd iterations."""
     settled: float = 1e-6
-    """Relative fall of the spread that counts as none."""
+    """Relative decrease of the spread below which iterations stop."""
 
 
 @dataclass(frozen=True)
 class LearningSettings:
-    """Processes over the data that learn of gradients (`gp_control_variate`, `confidence`); not studied."""
+    """Processes over the data, fitted to gradients (`gp_control_variate`, `confidence`); not studied."""
 
     noise: float = 0.01
     """Variance that the features do not explain, in units of the kernel's."""
     drift: float = 0.03
-    """How far the coefficients of gradients move between steps,"""
+    """rho, the drift of the coefficients of gradients between steps."""
     norm_drift: float = 0.1
-    """and those of their norms."""
+    """rho for the coefficients of the norms of gradients."""
     kept: float = 0.9
-    """Share of the average norm that a step leaves."""
+    """Weight of the earlier average norm in a step's average."""
 
 
 FEATURES, PARTITION = FeatureSettings(), PartitionSettings()

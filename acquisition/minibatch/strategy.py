@@ -14,11 +14,11 @@ with a third call between the two,
 
     total            = strategy.estimate(state, selection, gradients)
 
-which is sum_i w_i g_i, or better: a control variate corrects it by a prediction for the other data.
+which is sum_i w_i g_i, or that sum corrected by a control variate, a prediction for the other data.
 
 A table of all N gradients is too large to be copied at each step, so it is not immutable. A state with
-such a `table` writes into it, but always one step late, so that the last state can be used again; the ones
-before it cannot, and ``fork`` makes a state that shares nothing with this one.
+such a `table` writes into it one step late, so that the last state remains valid. Earlier states do not, and
+``fork`` makes a state that shares no memory with this one.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Selection:
 
 @runtime_checkable
 class Strategy(Protocol):
-    """How mini-batches are drawn; see the module's docstring.
+    """A rule by which mini-batches are drawn; see the module's docstring.
 
-    A strategy may state ``setup_seconds``, what was computed of the data before ``start``, and ``signed =
-    True`` if its weights can be negative.
+    A strategy may have ``setup_seconds``, the seconds of computations on the data before ``start``, and
+    ``signed = True`` if its weights can be negative.
     """
 
     @property
@@ -74,7 +74,7 @@ class Strategy(Protocol):
         """
 
     def draw(self, state: Any, rng: np.random.Generator) -> tuple[Selection, Any]:
-        """The next mini-batch by the ``state`` of now, with numbers from ``rng``; and the state after it."""
+        """The next mini-batch, given the present ``state`` and random numbers from ``rng``; the new state."""
 
     def observe(self, state: Any, selection: Selection, gradients: np.ndarray) -> Any:
         """The ``state`` after having seen the per-datum gradients (S, P) of ``selection``."""
@@ -92,21 +92,21 @@ class Learning(Strategy, Protocol):
 
 
 class Unlearning:
-    """Strategies that learn nothing from gradients."""
+    """Strategies that do not learn from gradients."""
 
     def observe(self, state: Any, selection: Selection, gradients: np.ndarray) -> Any:
-        """Nothing is learnt."""
+        """Return the state unchanged."""
         return state
 
 
 class Correcting:
-    """Strategies that correct the estimate of another, which draws: ``base`` is a field of each."""
+    """Strategies that correct the estimate of another strategy, their field ``base``, which draws."""
 
     base: Strategy
 
     @property
     def size(self) -> int:
-        """S."""
+        """S, data in a mini-batch."""
         return self.base.size
 
     @property
@@ -116,7 +116,7 @@ class Correcting:
 
 
 def equally(indices: np.ndarray, n: int) -> Selection:
-    """Weights N / S."""
+    """Return the data ``indices`` with weights N / S."""
     return Selection(indices, _equal_weights(len(indices), n))
 
 
@@ -129,7 +129,7 @@ def _equal_weights(size: int, n: int) -> np.ndarray:
 
 
 def require_size(size: int, n: int) -> None:
-    """1 <= S <= N, or a ValueError."""
+    """Raise ValueError or TypeError unless S is an integer with 1 <= S <= N."""
     if isinstance(size, bool) or not isinstance(size, int | np.integer):
         raise TypeError(f"size is {shown(size)}; a mini-batch size is an integer of at least 1")
     if not 1 <= size <= n:
@@ -137,7 +137,7 @@ def require_size(size: int, n: int) -> None:
 
 
 def require_base(base: object) -> None:
-    """A strategy that draws and does not learn itself, or a TypeError."""
+    """Raise TypeError unless ``base`` is a strategy that draws and does not learn itself."""
     if not isinstance(base, Strategy) or isinstance(base, Learning):
         raise TypeError(
             f"base is {shown(base)}; it must be a strategy that only draws: Uniform, Reshuffled, "
@@ -152,7 +152,7 @@ def require_rows(name: str, rows: int, n: int) -> None:
 
 
 def require_between(name: str, value: float, lowest: float, highest: float) -> None:
-    """``lowest <= value <= highest``, or a ValueError."""
+    """Raise ValueError or TypeError unless ``lowest <= value <= highest``."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise TypeError(f"{name} is {shown(value)}; it must be a number")
     if not lowest <= value <= highest:

@@ -1,7 +1,7 @@
-"""Stratified sampling: one draw of each of S strata, clusters of the features by k-means.
+"""Stratified sampling: one draw from each of S strata, which are clusters of the features by k-means.
 
-A row of stratum h has the weight n_h, the size of the stratum. Unbiased over the draw: a datum of stratum h
-comes with probability 1 / n_h. Cost O(S) a step; once O(N M S). Memory N integers.
+A row of stratum h is drawn with probability 1 / n_h and has the weight n_h, the size of the stratum, so the
+estimate is unbiased over the draw. Cost O(S) a step; once O(N M S). Memory N integers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Stratified", "StratifiedState"]
 
 @dataclass(frozen=True)
 class StratifiedState:
-    """Strata, as pieces of an order."""
+    """Strata, as consecutive parts of an order of the data."""
 
     order: np.ndarray
     """(N,) rows, stratum by stratum."""
@@ -47,7 +47,7 @@ class Stratified(Featured):
         Raises
         ------
         ValueError
-            There are fewer distinct rows than strata: fewer than S of them would not be empty.
+            There are fewer distinct rows than strata, so that some stratum would be empty.
         """
         self.require_fit(n)
         labels = _labels(self.features.phi, self.size, rng)
@@ -62,7 +62,7 @@ class Stratified(Featured):
 
 
 def _labels(phi: np.ndarray, strata: int, rng: np.random.Generator) -> np.ndarray:
-    """Stratum of each row, none of them empty: Lloyd iterations, the best of all kept."""
+    """Stratum of each row, no stratum empty: the best result of the Lloyd iterations."""
     labels = _seeded(phi, strata, rng)
     best, least = labels, np.inf
     for _ in range(STRATA.sweeps):
@@ -106,7 +106,7 @@ def _seeded(phi: np.ndarray, strata: int, rng: np.random.Generator) -> np.ndarra
 
 
 def _without_empty(labels: np.ndarray, squares: np.ndarray, strata: int) -> np.ndarray:
-    """Empty strata take the rows that are furthest from their centres, of strata that can spare one."""
+    """Assign to each empty stratum the row furthest from its centre, of strata with more than one row."""
     counts = np.bincount(labels, minlength=strata)
     far = iter(np.argsort(-squares[np.arange(len(labels)), labels], kind="stable"))
     for h in np.flatnonzero(counts == 0):

@@ -3,9 +3,10 @@
     estimate = sum_n a_n + sum_i w_i (g_i - a_i),      a_n the gradient of datum n at the snapshot
 
 At a snapshot the mini-batch is *all* the data: that step has the exact gradient, and its N gradients are
-kept, so the steps that follow cost S evaluations and not 2 S. A new one every so many epochs.
+kept, so the steps that follow cost S evaluations and not 2 S. There is a new snapshot every ``epochs``
+epochs.
 
-Unbiased over the draw of the strategy below, given the past. Cost N evaluations every ``epochs`` epochs, then
+The estimate is unbiased over the draw of ``base``, given the past. Cost N evaluations for each snapshot, and
 O(S P) a step beyond the gradients. Memory N x P.
 """
 
@@ -23,7 +24,7 @@ __all__ = ["Svrg", "SvrgState"]
 
 @dataclass(frozen=True)
 class SvrgState:
-    """A snapshot, and how old it is."""
+    """A snapshot, and the number of data drawn since it was made."""
 
     below: Any
     """State of the strategy that draws."""
@@ -33,7 +34,7 @@ class SvrgState:
     total: np.ndarray = field(metadata={"grows": True})
     """(P,) its sum."""
     drawn: int = -1
-    """Data drawn since the snapshot; -1: there is none yet."""
+    """Data drawn since the snapshot; -1 before the first snapshot."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Svrg(Correcting):
 
     Parameters
     ----------
-    base : draws the mini-batches, say ``Reshuffled(10)``
-    epochs : between two snapshots, > 0
+    base : the strategy that draws, such as ``Reshuffled(10)``
+    epochs : the number of epochs between two snapshots, > 0
     """
 
     base: Strategy
@@ -58,7 +59,7 @@ class Svrg(Correcting):
         return SvrgState(self.base.start(n, rng), n, np.zeros(0), np.zeros(0))
 
     def next_size(self, state: SvrgState) -> int:
-        """How many data the next draw after ``state`` has: those of a mini-batch, or all."""
+        """The number of data of the next draw after ``state``: S, or N at a snapshot."""
         return state.n if state.drawn < 0 or state.drawn >= self.epochs * state.n else self.size
 
     def draw(self, state: SvrgState, rng: np.random.Generator) -> tuple[Selection, SvrgState]:
@@ -69,7 +70,7 @@ class Svrg(Correcting):
         return selection, replace(state, below=below, drawn=state.drawn + len(selection.indices))
 
     def estimate(self, state: SvrgState, selection: Selection, gradients: np.ndarray) -> np.ndarray:
-        """The corrected sum; at a snapshot the sum."""
+        """The corrected sum; at a snapshot the exact sum."""
         if state.drawn < 0:
             return np.asarray(gradients.sum(axis=0))
         anchors = state.snapshot.reshape(state.n, -1)[selection.indices]

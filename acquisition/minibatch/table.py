@@ -1,8 +1,8 @@
-"""The last gradient of every datum, N x P numbers: too many to copy at each step.
+"""The last gradient of every datum, N x P numbers, too many to copy at each step.
 
-The table is written to in place, one step late: what was seen last is *pending* and goes in with the next
-observation. The last table therefore remains valid when a step fails in between (writing the same rows twice
-changes nothing), earlier ones do not, and `fork` gives one that shares nothing.
+The table is written to in place, one step late: the rows of the latest observation are *pending* and are
+written with the next one. The latest table therefore remains valid when a step fails in between (writing the
+same rows twice changes nothing). Earlier tables do not, and `fork` makes a copy that shares no memory.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class GradientTable:
     indices: np.ndarray = field(default_factory=lambda: np.zeros(0, int), metadata={"grows": True})
     """(S,) data that are pending."""
     pending: np.ndarray = field(default_factory=lambda: np.zeros(0), metadata={"grows": True})
-    """(S P,) their rows."""
+    """(S P,) the rows of the pending data."""
 
     @classmethod
     def empty(cls, n: int) -> GradientTable:
-        """Nothing seen of ``n`` data."""
+        """A table of ``n`` data before any observation."""
         return cls(np.zeros(n, bool))
 
     def fork(self) -> GradientTable:
@@ -38,11 +38,11 @@ class GradientTable:
 
     @property
     def started(self) -> bool:
-        """Whether anything was seen."""
+        """Whether any datum has been seen."""
         return len(self.values) > 0
 
     def at(self, indices: np.ndarray) -> np.ndarray:
-        """Rows of the data ``indices`` (S,), (S, P); zeros where nothing was seen."""
+        """Rows of the data ``indices`` (S,), (S, P); zeros for data not yet seen."""
         rows: np.ndarray = self._rows[indices]
         match = self.indices[:, None] == indices[None, :]
         late, place = np.nonzero(match)
@@ -50,7 +50,7 @@ class GradientTable:
         return rows
 
     def all(self) -> np.ndarray:
-        """All rows (N, P), zeros where nothing was seen; not to be written to."""
+        """All rows (N, P), zeros for data not yet seen; not to be written to."""
         self._flush()
         return self._rows
 
@@ -76,6 +76,6 @@ class GradientTable:
 
 
 def distinct(indices: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each datum once, should a strategy have drawn one twice."""
+    """The data and rows without repetitions, where a strategy has drawn a datum twice."""
     kept, first = np.unique(indices, return_index=True)
     return (indices, rows) if len(kept) == len(indices) else (kept, rows[first])

@@ -1,6 +1,6 @@
 """Uniform sampling, with or without replacement.
 
-Unbiased over the draw, weights N / S. Cost O(S) a step, nothing once, no memory.
+With weights N / S the estimate is unbiased over the draw. Cost O(S) a step; no set-up and no memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Uniform(Unlearning):
     Parameters
     ----------
     size : S, between 1 and N
-    replacement : whether a datum can come twice in a mini-batch
+    replacement : whether a datum can occur twice in a mini-batch
     """
 
     size: int
@@ -49,10 +49,10 @@ class Uniform(Unlearning):
 
 
 def _distinct(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """``size`` _distinct integers below ``n``, all sets equally likely: (size,).
+    """``size`` distinct integers below ``n``, all sets equally likely: (size,).
 
-    Where repeats are rare it is several times faster to draw with them, and again if there are any,
-    than to keep account of what was drawn.
+    Where repeats are rare, drawing with replacement until there are none is several times faster than drawing
+    without replacement.
     """
     if size * size > n:
         return rng.choice(n, size, replace=False, shuffle=False)

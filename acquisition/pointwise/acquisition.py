@@ -32,7 +32,7 @@ class Acquisition:
     Attributes
     ----------
     criterion : the formula in the moments of f at a point.
-    predictor : gives these moments, from a posterior and a measure.
+    predictor : computes these moments from a posterior and a measure.
     """
 
     criterion: Criterion
@@ -54,7 +54,7 @@ class Acquisition:
         return namespace(score).exp(score) if self.criterion.logarithmic else score
 
     def score(self, x: Array) -> Array:
-        """Return the criterion or its logarithm (whichever is searched) at points x (m, D), (m,)."""
+        """Return the score, which is the criterion or its logarithm, at points x (m, D), (m,)."""
         return self.criterion.score(self.predictor.moments(x))
 
     def score_and_gradient(self, x: Array) -> tuple[Array, Array]:
@@ -64,10 +64,10 @@ class Acquisition:
         return score, self.predictor.pullback(at, self.criterion.partials(at))
 
     def given(self, x: Array, y: Array | None = None) -> Acquisition:
-        """Return the same function once f has been seen at x (m, D).
+        """Return the acquisition given further observations of f at x (m, D).
 
         Without ``y`` (m,), the values are taken to be the posterior mean: variances do not
-        depend on it, so for a criterion of variances alone this is exact.
+        depend on values, so for a criterion of variances alone this is exact.
         """
         posterior = self.posterior
         y = posterior.mean(x) if y is None else y
@@ -78,7 +78,7 @@ class Acquisition:
     def moved_to(self, posterior: Posterior) -> Acquisition:
         """Return the same criterion, measure and noise with another posterior.
 
-        Cheaper than :func:`bind` where the kernel is the same object: its integrals are kept.
+        It is cheaper than :func:`bind` where the kernel is the same object, as its integrals are kept.
         """
         predictor = replace(self.predictor, posterior=posterior)
         if predictor.targets is not None:
@@ -89,7 +89,7 @@ class Acquisition:
         return Acquisition(self.criterion, predictor)
 
     def botorch(self) -> AcquisitionFunction:
-        """Return it as a BoTorch acquisition function, for ``botorch.optim.optimize_acqf``."""
+        """Return this acquisition as a BoTorch acquisition function, for ``botorch.optim.optimize_acqf``."""
         with needing("botorch"):
             from acquisition.pointwise.botorch import as_botorch
 
@@ -103,9 +103,9 @@ def bind(
 
     Parameters
     ----------
-    criterion : what is gained by seeing f at a point, such as ``IntegralVarianceReduction()``.
-    posterior : of f given what has been observed; there may be no observations yet.
-    measure : what f is integrated against.
+    criterion : the gain of evaluating f at a point, such as ``IntegralVarianceReduction()``.
+    posterior : the posterior of f given the observations, of which there may be none.
+    measure : the measure against which f is integrated.
     noise : noise variance of the next observation; by default the number the posterior has.
 
     Raises
@@ -113,9 +113,8 @@ def bind(
     ValueError
         If dimensions differ, or the posterior has a noise for each observation and ``noise`` is
         not given.
-    UnknownPairError
-        When it is first used, if the kernel has no embedding against the measure and the criterion
-        asks for the integral.
+    UnknownPairError When the acquisition is first used, if the criterion needs the integral and the kernel
+        has no embedding against the measure.
     """
     if measure.dimension != posterior.x.shape[1]:
         raise ValueError(

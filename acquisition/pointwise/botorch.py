@@ -1,11 +1,11 @@
 """An acquisition as a BoTorch ``AcquisitionFunction``, which ``optimize_acqf`` maximises.
 
-With a torch posterior, autodiff goes through the formulas; with a NumPy posterior the closed-form
-gradient is handed to autograd (once: it cannot be differentiated again). What BoTorch gets is the
-score, the logarithm where the criterion is positive, as its own ``Log...`` functions do.
+With a torch posterior, autograd differentiates the formulas; with a NumPy posterior the closed-form gradient
+is passed to autograd (and cannot be differentiated again). The function's value is the score, the logarithm
+where the criterion is positive, as for BoTorch's ``Log...`` functions.
 
-One point at a time (q = 1). For batches, ``optimize_acqf(..., q=q, sequential=True)`` sets pending
-points, on which the acquisition conditions with its own mean.
+Points are evaluated one at a time (q = 1). For batches, ``optimize_acqf(..., q=q, sequential=True)`` sets
+pending points, on which the acquisition conditions with its own mean as values.
 """
 
 from __future__ import annotations

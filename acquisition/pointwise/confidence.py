@@ -1,9 +1,9 @@
-"""The upper confidence bound, as the thesis writes it (Section 7.3.4).
+"""The upper confidence bound in the form of the thesis (Section 7.3.4).
 
     a(x) = lambda m(x) + Var(f(x))
 
-lambda = 0 is pure exploration: uncertainty sampling of f. Bayesian optimisation usually writes
-m + beta sd; here the variance enters, in the same units as lambda m when lambda carries those of f.
+lambda = 0 is pure exploration, uncertainty sampling of f. Bayesian optimisation usually has m + beta sd; here
+the variance is added, so lambda has the units of f.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class UpperConfidenceBound:
 
     Attributes
     ----------
-    weight : lambda, in units of f; 0 gives pure exploration, larger ones look where f is large,
-        negative ones where it is small.
+    weight : lambda, in units of f: 0 for pure exploration, a positive number to prefer large f, a negative
+        one to prefer small f.
     """
 
     weight: float = 1.0

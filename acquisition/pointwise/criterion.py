@@ -12,9 +12,8 @@ An acquisition function consists of three independent parts:
 
 The gradient in x is the chain rule: the criterion's partials, pulled back through the predictor.
 
-Criteria that are positive give their *logarithm* as the score. It has the same maximum, it does
-not underflow where p(x) does, and several points with very different values can be climbed from
-together.
+The score of a positive criterion is its *logarithm*. The logarithm has the same maximum, does not underflow
+where p(x) does, and allows joint ascents from points with very different values.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = ["Criterion", "Informative", "Moments", "Partials", "Targets"]
 
 
 class Moments(Protocol):
-    """What is known of f at m points before it is seen there."""
+    """Posterior moments of f at m points before it is evaluated there."""
 
     @property
     def mean(self) -> Array:
@@ -37,7 +36,7 @@ class Moments(Protocol):
 
     @property
     def variance(self) -> Array:
-        """Posterior variance of f, (m,); positive: at least what rounding leaves of it."""
+        """Posterior variance of f, (m,), plus rounding, so that it is positive."""
 
     @property
     def predictive_variance(self) -> Array:
@@ -58,8 +57,8 @@ class Partials:
 
     Attributes
     ----------
-    mean, variance, log_density : (m,). That in the variance holds the one in the predictive
-        variance too, which moves with it.
+    mean, variance, log_density : (m,). The derivative in the variance includes that in the predictive
+        variance, which is the variance plus noise.
     signals : (m, r)
     """
 
@@ -96,7 +95,7 @@ class Targets(Protocol):
 
     @property
     def like(self) -> Array:
-        """An array of the kind, dtype and device that is computed in."""
+        """An array of the kind, dtype and device in which computations are made."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""The gradient of a log density in the point: -(x - m) / variance for a Gaussian, and so on."""
+"""The gradient of a measure's log density in the point, such as -S^-1 (x - m) for a Gaussian N(m, S)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _gaussian(measure: Gaussian, x: Array) -> Array:
 
 @log_density_gradient.register
 def _mixture(measure: GaussianMixture, x: Array) -> Array:
-    """Return the components' gradients, weighted by how likely each made the point."""
+    """Return the components' gradients, weighted by their responsibilities for the point."""
     xp = namespace(x)
     whitening = lower_inverse(as_like(measure.factors, x))  # (K, D, D)
     centred = x - as_like(measure.means, x)[:, None, :]  # (K, m, D)
@@ -38,7 +38,7 @@ def _mixture(measure: GaussianMixture, x: Array) -> Array:
 
 
 def _log_masses(measure: GaussianMixture) -> Array:
-    """Log weight of each component minus its log determinant, (K,); of weight 0, very low."""
+    """Log weight of each component minus its log determinant, (K,); very low for a weight of 0."""
     xp = namespace(measure.weights)
     tiny = float(xp.finfo(measure.weights.dtype).tiny)
     weights = xp.clip(measure.weights, tiny, None)

@@ -1,4 +1,4 @@
-"""A floor under an array, or a ceiling, for NumPy and torch."""
+"""Lower and upper limits of arrays, for NumPy and torch."""
 
 from __future__ import annotations
 

@@ -36,19 +36,19 @@ from gp.posterior import Posterior
 __all__ = ["PredictedMoments", "Predictor"]
 
 _ROUNDING = 100
-"""A variance below this many times n rounding errors of the prior variance is rounding."""
+"""A variance below so many times n rounding errors of the prior variance counts as rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A posterior, the targets, and the measure, ready for many points.
+    """A posterior, the targets, and the measure, with the quantities that all points have in common.
 
     Attributes
     ----------
-    posterior : the Gaussian process given what has been observed.
-    measure : whose density p(x) is.
+    posterior : the Gaussian process given the observations.
+    measure : the measure whose density is p(x).
     noise : the noise variance of the next observation.
-    targets : linear functionals of f; ``None`` where a criterion does not ask.
+    targets : linear functionals of f; ``None`` where a criterion has none.
     combination : (J, r), R; the signals are covariances with R^T targets.
     """
 
@@ -66,7 +66,7 @@ class Predictor:
 
     @cached_property
     def rounding(self) -> float:
-        """The variance that is rounding: it is added to that of f, which never vanishes so."""
+        """The variance that counts as rounding; it is added to that of f, so that this is positive."""
         posterior = self.posterior
         nodes = posterior.x if posterior.x.shape[0] else self.measure.mean[None, :]
         prior = float(np.max(to_numpy(posterior.kernel.diagonal(nodes))))
@@ -75,7 +75,7 @@ class Predictor:
 
     @cached_property
     def values_only(self) -> bool:
-        """Whether nothing but values of f have been observed."""
+        """Whether all observations are values of f."""
         blocks = self.posterior.observations.blocks
         return len(blocks) == 1 and isinstance(blocks[0], Values)
 
@@ -145,13 +145,13 @@ class PredictedMoments:
 
     @cached_property
     def extra(self) -> Array:
-        """What the next observation has beyond the variance of f: noise, and jitter as all rows, (m,)."""
+        """The variance of the next observation beyond that of f: noise, and the jitter of all rows, (m,)."""
         noise = self.predictor.noise
         return noise + self.predictor.posterior.jitter * (self.prior + noise)
 
     @cached_property
     def variance(self) -> Array:
-        """Posterior variance plus what rounding makes of zero, (m,)."""
+        """Posterior variance plus rounding, (m,)."""
         half = self.half
         explained = (half**2).sum(0) if is_torch(half) else np.einsum("nm,nm->m", half, half)
         return at_least(self.prior - explained, 0.0) + self.predictor.rounding

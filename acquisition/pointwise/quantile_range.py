@@ -27,7 +27,7 @@ from gp.observations import Functional
 __all__ = ["InterquantileRange"]
 
 _HIGHEST = 50.0
-"""Of u sd: beyond it sinh is of no use."""
+"""Upper limit of u sd in sinh."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +36,9 @@ class InterquantileRange:
 
     Attributes
     ----------
-    targets : values of f at t (S, D), ``gp.Values(t)``; ``None`` where signals come from elsewhere.
-    variances : (S,), of f there, given what has been observed.
-    log_weights : (S,).
+    targets : values of f at t (S, D), ``gp.Values(t)``; ``None`` where signals are computed by the caller.
+    variances : (S,), posterior variances of f at t.
+    log_weights : (S,), log w_s.
     quantile : u; by default that of .75.
     """
 

@@ -1,10 +1,10 @@
-"""Targets, linear functionals of f, as a search needs them: covariances with f(x), and their gradient.
+"""Targets, which are linear functionals of f: their covariances with f(x), and the gradients of these.
 
     cov(f(x), T_j)          prior, (m, J): for an integral the kernel mean z_j(x)
     d cov(f(x), T_j)/dx     (m, D, J)
 
-Every functional of `gp.observations` will do. Integrals against measures, which are searched with most,
-keep their embeddings between the steps of a search.
+Every functional of `gp.observations` may be a target. For integrals against measures, the most frequent
+targets, embeddings are kept between the steps of a search.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PosteriorTargets:
 
     @property
     def like(self) -> Array:
-        """An array of the kind, dtype and device that is computed in."""
+        """An array of the kind, dtype and device in which computations are made."""
         return self.posterior.x
 
     def given(self, posterior: Posterior) -> PosteriorTargets:

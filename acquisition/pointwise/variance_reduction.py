@@ -17,7 +17,7 @@ For one target they are increasing functions of each other: the node is the same
 
 Minimising the expected variance of the integral is due to Osborne et al. 2012 ("Active learning of
 model evidence using Bayesian quadrature"); where hyperparameters are fixed the variance does
-not depend on the value that will be observed, and no expectation has to be taken.
+not depend on the value that will be observed, so that no expectation is needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gp.observations import Functional
 __all__ = ["IntegralVarianceReduction", "MutualInformation", "SquaredCorrelation"]
 
 _MOST_CORRELATED = 1e-12
-"""1 - correlation is no smaller than this: beyond it, it is rounding."""
+"""The smallest 1 - correlation; smaller ones are rounding."""
 
 
 class _LogReduction:
@@ -55,15 +55,15 @@ class _LogReduction:
 
 @dataclass(frozen=True, eq=False)
 class IntegralVarianceReduction(_LogReduction):
-    """c^T W c / (v + noise): how much the variance of the integral falls (thesis Eq. 7.17).
+    """c^T W c / (v + noise): the reduction of the variance of the integral (thesis Eq. 7.17).
 
     Attributes
     ----------
     targets : J functionals (:class:`gp.Integrals`, ...); by default the integral against the
         measure that is bound.
-    weights : what is reduced: (J,), non-negative, for the weighted sum of the targets' variances
-        (by default all 1); or (J, r), R, for the sum of the variances of the r combinations
-        R^T T, such as one signed sum of many integrals.
+    weights : (J,), non-negative, to reduce the weighted sum of the targets' variances (by default all 1); or
+        R (J, r), to reduce the sum of the variances of the r combinations R^T T, such as one signed sum of
+        many integrals.
     """
 
     targets: Functional | None = None
@@ -119,7 +119,7 @@ class MutualInformation:
         return xp.log(-0.5 * xp.log1p(-_correlation(at)))
 
     def partials(self, at: Moments) -> Partials:
-        """Return those of the squared correlation times d log(information) / d log(it)."""
+        """Return the partials of log correlation times d log(information) / d log(correlation)."""
         xp, inner = namespace(at.variance), _partials_of_log(at)
         correlation = _correlation(at)
         factor = correlation / ((correlation - 1) * xp.log1p(-correlation))
@@ -128,7 +128,7 @@ class MutualInformation:
 
 
 def _squared_signals(at: Moments) -> Array:
-    """|s|^2, kept above zero where rounding or symmetry makes it vanish, (m,)."""
+    """|s|^2, raised above zero where rounding or symmetry makes it vanish, (m,)."""
     return positive(namespace(at.signals).sum(at.signals**2, axis=1))
 
 
@@ -138,7 +138,7 @@ def _reduction(at: Moments) -> Array:
 
 
 def _correlation(at: Moments) -> Array:
-    """The same as a squared correlation, below 1 by more than rounding, (m,)."""
+    """|s|^2 / (v + noise) as a squared correlation, below 1 by more than rounding, (m,)."""
     reduction = positive(_reduction(at))
     xp = namespace(reduction)
     slack = max(_MOST_CORRELATED, 10 * float(xp.finfo(reduction.dtype).eps))

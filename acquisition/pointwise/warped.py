@@ -1,7 +1,7 @@
 """Uncertainty sampling of a warped process f = offset + g^2 / 2 with g Gaussian (WSABI).
 
 The posterior is that of g (Gunter et al. 2014, "Sampling for inference in probabilistic models with
-fast Bayesian quadrature"); p(x) f(x) is uncertain by p(x)^2 Var[f(x)], and for g ~ N(m, v)
+fast Bayesian quadrature"). The variance of p(x) f(x) is p(x)^2 Var[f(x)], and for g ~ N(m, v)
 
     linearised at m    f ~ offset + m^2/2 + m (g - m)     Var = m^2 v             (WSABI-L)
     moments matched    the exact variance of g^2 / 2      Var = v^2 / 2 + m^2 v   (WSABI-M)
