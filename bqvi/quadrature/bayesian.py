@@ -1,21 +1,22 @@
 """Bayesian quadrature as a loop (thesis Eqs 7.12, 7.17; O'Hagan 1991).
 
-    nodes     = Sobol through the measure, at first and while the surrogate does not predict;
+    nodes     = Sobol points mapped to the measure, at first and while the surrogate does not predict;
                 then those that reduce the variance of the integral most, and as checks one of the
                 sequence for each three of these
     values    = integrand(nodes)
     ensemble  = surrogates fitted to all values              (:mod:`ensemble`)
     integral  = that of the ensemble, judged                 (:mod:`credibility`)
 
-What is modelled by a Gaussian process, and how its integral follows, is the `Model` (:mod:`state`): the
-integrand itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in standard
-coordinates, where the measure has mean 0 and covariance I, and on values in units in which they vary by 1:
-the result does not depend on the user's units.
+The `Model` (:mod:`state`) defines which function is a Gaussian process, and how the integral follows: the
+integrand itself (:mod:`direct`) or its square root (:mod:`warped`). Computations are in standard coordinates,
+where the measure has mean 0 and covariance I, and on values in units in which they vary by 1, so that the
+result does not depend on the user's units.
 
-An `IntegrationState` is all that the future of a run depends on, and is made of arrays and numbers.
-`initial_state` makes one, `step` maps one to the next, `final` reads the integral from one, so that a run can
-be driven from outside, stopped, saved and resumed with the same numbers. The nodes to be evaluated next are
-part of it. Random numbers are determined by the seed and the number of nodes: the state has no generator.
+An `IntegrationState` determines the continuation of a run, and consists of arrays and numbers.
+`initial_state` makes the first, `step` maps a state to the next, and `final` computes the integral from a
+state, so that a run can be driven from outside, stopped, saved and resumed with the same numbers. The nodes
+to be evaluated next are part of the state. Random numbers are determined by the seed and the number of nodes:
+the state has no generator.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def initial_state(problem: IntegrationProblem) -> IntegrationState:
 
 
 def step(problem: IntegrationProblem, state: IntegrationState, ledger: Ledger) -> IntegrationState:
-    """Evaluate the nodes that are due, as far as the budget goes, and learn from all."""
+    """Evaluate the pending nodes, as far as the budget goes, and fit the surrogates to all nodes."""
     began = time.perf_counter()
     if len(state.pending):
         budget = Budget(problem.budget, state.n_evaluations)
@@ -88,7 +89,7 @@ def step(problem: IntegrationProblem, state: IntegrationState, ledger: Ledger) -
 
 
 def require_nodes(state: IntegrationState) -> None:
-    """ValueError unless there are as many nodes as a surrogate can be fitted to."""
+    """Raise ValueError unless there are enough nodes for a surrogate."""
     if len(state) < DESIGN.least:
         raise ValueError(
             f"{len(state)} nodes have values after {state.n_evaluations} evaluations; an estimate needs "
@@ -137,10 +138,10 @@ def with_more(problem: IntegrationProblem, state: IntegrationState, count: int) 
 
 
 def with_estimate_if_due(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
-    """Return the state with a record of all its nodes, where it is time for one while others are pending.
+    """Return the state with a record of all its nodes, if one is due while others are pending.
 
-    The first is due when half of the first design has values, others when as many nodes as a batch have
-    joined the last one, or no node is pending.
+    The first record is due when half of the first design has values, others when the nodes since the last one
+    are as many as a batch, or no node is pending.
     """
     if not state.rows:
         due = len(state) >= max(DESIGN.least, problem.initial // 2)
@@ -153,7 +154,7 @@ def with_estimate_if_due(problem: IntegrationProblem, state: IntegrationState) -
 def with_evaluations(
     problem: IntegrationProblem, state: IntegrationState, made: Evaluations
 ) -> IntegrationState:
-    """Return the state with evaluations, in the user's coordinates, of nodes that were due."""
+    """Return the state with evaluations, in the user's coordinates, of pending nodes."""
     made, spent = with_zeros(problem.integrand.function, made), made.n_evaluations
     if not len(made):
         return replace(state, without_node=state.without_node + spent)
@@ -178,7 +179,7 @@ def with_evaluations(
 
 
 def _joined(before: IntegrationState, more: Evaluations) -> np.ndarray | None:
-    """Noise variances of all nodes, NaN where a function that gives them failed, or None."""
+    """Noise variances of all nodes, NaN where the function of noise failed, or None."""
     if before.noise_variance is None and more.noise_variance is None:
         return None
     parts = ((before.noise_variance, len(before)), (more.noise_variance, len(more)))
@@ -186,7 +187,7 @@ def _joined(before: IntegrationState, more: Evaluations) -> np.ndarray | None:
 
 
 def finished(problem: IntegrationProblem, state: IntegrationState) -> str | None:
-    """Why there are no further nodes, or ``None``, as also where the latest have not been estimated from."""
+    """The reason why a run ends, or ``None``, also while the latest nodes have no estimate."""
     if not state.estimated:
         return None
     if isinstance(problem.measure, Empirical) and _exhausted(problem, state):
@@ -219,7 +220,7 @@ def prepared(problem: IntegrationProblem, state: IntegrationState) -> Integratio
 
 
 def whole_ensemble(problem: IntegrationProblem, state: IntegrationState) -> Ensemble:
-    """Return all candidates there have been, those included that the last fit left out."""
+    """Return all candidates so far, also those that the last fit left out."""
     assert state.fits is not None  # there has been a fit since the start
     fits = replace(state.fits, resting=())
     return ensembles.condition(problem.standard.measure, data_of(problem, state), fits)
@@ -278,7 +279,7 @@ def _with_estimate(problem: IntegrationProblem, state: IntegrationState, began: 
 
 
 def number(values: np.ndarray) -> float | np.ndarray:
-    """Return one output as a number, several as they are."""
+    """Return one output as a number, and several as an array."""
     return float(values[0]) if len(values) == 1 else values
 
 
@@ -295,7 +296,7 @@ def _units(problem: IntegrationProblem, state: IntegrationState) -> tuple[np.nda
 
 
 def data_of(problem: IntegrationProblem, state: IntegrationState) -> StandardData:
-    """Return what the surrogates are fitted to."""
+    """Return the data to which the surrogates are fitted."""
     return problem.model.data(problem, state, *_unlogged(problem, state))[0]
 
 
@@ -333,7 +334,7 @@ def _chosen(
 
 
 def _checks(state: IntegrationState, count: int) -> int:
-    """How many of the next ``count`` nodes continue the Sobol sequence."""
+    """The number of the next ``count`` nodes that continue the Sobol sequence."""
     sobol = int(state.sobol.sum()) + int(state.pending_sobol.sum())
     due = int(np.ceil(DESIGN.checks * (len(state) + len(state.pending_u) + count))) - sobol
     return min(max(due, 0), count)

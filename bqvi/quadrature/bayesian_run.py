@@ -1,4 +1,4 @@
-"""Bayesian quadrature as a run: the engine of :mod:`bayesian`'s loop, and what it returns."""
+"""Bayesian quadrature as a run: the engine of the loop of :mod:`bayesian`, and its result."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ RECORDS = named(IntegrationState, Fits, Past, EstimateRow)
 
 @dataclass(frozen=True)
 class IntegrationStop:
-    """When a run ends before its budget is spent; ``None`` never does."""
+    """Conditions on which a run ends before its budget is spent; ``None`` for no condition."""
 
     tolerance: float | None = None
     seconds: float | None = None
 
     def __call__(self, state: IntegrationState) -> str | None:
-        """Why ``state`` is the last, or ``None``."""
+        """The reason why ``state`` is the last, or ``None``."""
         if self.tolerance is not None and float(np.max(state.rows[-1].sd)) <= self.tolerance:
             return "tolerance"
         if self.seconds is not None and state.seconds >= self.seconds:
@@ -81,7 +81,7 @@ class BayesianRun:
         return self._with_next(state) if state.estimated and not len(state.pending) else state
 
     def step(self, state: IntegrationState) -> IntegrationState:
-        """Evaluate the nodes that are due, learn, and choose the next."""
+        """Evaluate the pending nodes, fit the surrogates, and choose the next nodes."""
         return self._with_next(bayesian.step(self.problem, state, self.ledger))
 
     def _with_next(self, state: IntegrationState) -> IntegrationState:
@@ -89,11 +89,11 @@ class BayesianRun:
 
     @property
     def caller(self) -> Caller:
-        """What evaluates the nodes."""
+        """The caller of the integrand."""
         return self.problem.integrand
 
     def budget_of(self, state: IntegrationState) -> Budget:
-        """What may be spent from ``state`` on."""
+        """The budget that remains at ``state``."""
         return Budget(self.problem.budget, state.n_evaluations)
 
     def kept(self, state: IntegrationState) -> Evaluations | None:
@@ -108,11 +108,11 @@ class BayesianRun:
         return Evaluations(x, state.values, slopes, noise, np.zeros(n, bool), ("",) * n)
 
     def require_consistent(self, before: IntegrationState, after: IntegrationState) -> None:
-        """EvaluationError where given gradients are not those of the values."""
+        """Raise EvaluationError where given gradients are not those of the values."""
         require_consistent(self.caller.function, len(before), self.kept(after))
 
     def again(self, state: IntegrationState, points: np.ndarray) -> Evaluations:
-        """Values at nodes (n, D) again, within the budget, entered in no ledger."""
+        """Repeated values at nodes (n, D), within the budget, not entered in the ledger."""
         made = self.caller.evaluate(points, None, self.budget_of(state))
         return with_zeros(self.caller.function, made)
 
@@ -162,7 +162,7 @@ class BayesianRun:
 def _integral_of(
     problem: IntegrationProblem, state: IntegrationState, checkpoint: Checkpoint, reason: str
 ) -> Integral:
-    """Return the integral of a state with an estimate of all nodes; ``checkpoint``: where the run stands."""
+    """Return the integral of a state with an estimate of all nodes; ``checkpoint`` is its saved form."""
     method = checkpoint.settings["method"]
     if state.fits is not None:  # candidates far behind at the last fit are left out, as in a resumed run
         state = bayesian.prepared(problem, replace(state, ensemble=None))
@@ -186,7 +186,7 @@ def _integral_of(
 def _described(
     problem: IntegrationProblem, state: IntegrationState, checkpoint: Checkpoint, reason: str
 ) -> Integral:
-    """A result without its numbers."""
+    """A result without estimate and standard deviation."""
     x = problem.standard.map.from_standard(state.u)
     like = problem.integrand.function.like
     weights = None

@@ -8,57 +8,58 @@ Four checks are made with the evaluations of the run.
 2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
    and noise) by ``least_gain`` nats.
 3. *Were its standard deviations right?* If they were, the estimate after more nodes would differ from an
-earlier one that passed the first two checks by increments of variance
-   sd_(t-1)^2 - sd_t^2 (a martingale), and the squared errors of leave-one-out predictions at the Sobol
-   nodes would add up to what their variances add up to. With z_t^2 the squares of T increments in that
-   unit, and r the ratio of the two sums, which counts as m nodes, the final variance is scaled by
+   earlier one that passed the first two checks by increments of variance sd_(t-1)^2 - sd_t^2 (a martingale),
+   and the squared errors of leave-one-out predictions at the Sobol nodes would have the sum of their
+   variances as expectation. With z_t^2 the squares of T increments over their variances, and r the ratio of
+   the two sums, which counts as m nodes, the final variance is multiplied by
 
        kappa^2 = max(1, (4 + sum_t z_t^2 + m r) / (2 + T + m)),
 
-   drawn to 2 as if by two increments before. Nodes that are predicted better than their variances say (r < 1)
-   count as at most ``most_reassured``: there are always more of them than of increments, and they have less
-   information on the integral. At a jump only the predictions of the two nodes beside it are wrong, which no
-   ratio of sums shows. Without node i the integral changes by w_i e_i, its weight times its error. The excess
-   of the sum of these squares over its expectation sum w_i^2 s_i^2 and a standard deviation of it, sqrt(2 sum
-   w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation). While there are
-   fewer than ``well_known`` nodes for each of the D + 1 hyperparameters, the predicted variances s_i^2 are
-   as uncertain as these: of the jackknife the share min(1, 3 (D + 1) / n)^2 is added as well.
-4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
-   exp(|u|^2 / 4) (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages
-   less so: the result is the surrogate's, not credible, and its standard deviation contains what may lie
-   there
-   (:mod:`tails`). The evidence for true growth is proportional to the number of nodes, that of a polynomial
-   seen at few nodes is not: required are ``growth_nats`` for each node over every other candidate; and that,
-   as soon as the share ``resolved`` is explained, the exponent does not fall towards the outermost nodes.
+   which is shrunk towards 2 by a prior that counts as two increments. Where the errors are smaller than their
+   variances (r < 1), m is at most ``most_reassured``: there are always more nodes than increments, and a node
+   has less information on the integral. At a jump only the predictions of the two nodes beside it are wrong,
+   which has little effect on a ratio of sums. Without node i the integral changes by w_i e_i, its weight
+   times its error. The excess of the sum of these squares over its expectation sum w_i^2 s_i^2 and a standard
+   deviation of it, sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation).
+   While there are fewer than ``well_known`` nodes for each of the D + 1 hyperparameters, the predicted
+   variances s_i^2 are as uncertain as the hyperparameters, and the share min(1, 3 (D + 1) / n)^2 of the
+   jackknife is added as well.
+4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like exp(|u|^2 / 4)
+   (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages even less. The
+   result is then the surrogate's, is not credible, and its standard deviation contains the possible integral
+   beyond the nodes (:mod:`tails`). The evidence for true growth is proportional to the number of nodes, that
+   for a polynomial seen at few nodes is not. Two conditions are therefore required: ``growth_nats`` for each
+   node over every other candidate, and, once the share ``resolved`` is explained, an exponent that does not
+   decrease towards the outermost nodes.
 
-The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a
-randomised quasi-Monte Carlo one. As its standard deviation stands that of simple Monte Carlo, which it
-seldom exceeds, and that of one more node at what lies on average beyond the value farthest from it,
-farthest / (1 - k) for a Pareto tail of shape k (from 0 to ``heaviest``): drawn values have no information
-on a peak between them. A surrogate that explains at least ``explained`` of the variance, with evidence, is
-*credible*: the two are combined by their precisions,
+The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a randomised
+quasi-Monte Carlo one. Its variance is taken to be that of simple Monte Carlo, which it seldom exceeds, plus
+that of one more node with the value expected beyond the value farthest from the average, farthest / (1 - k)
+for a Pareto tail of shape k (from 0 to ``heaviest``), since the values have no information on a peak between
+the nodes. A surrogate that explains at least ``explained`` of the variance, with evidence, is *credible*: the
+two estimates are combined by their precisions,
 
     w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
 
-as if their errors were fully correlated, which changes nothing where a << b. As long as ``unchosen`` of all
-nodes are of the sequence, as in many dimensions, errors of nodes left out are like those at points drawn.
-Their average plus the surrogate's integral (a control variate) is without the bias of a surrogate of nodes
-far apart, and what is explained is no part of its variance; it is combined with the plain average, and both
-with the surrogate.
+as if their errors were fully correlated, which has no effect where a << b. As long as the share ``unchosen``
+of all nodes is from the sequence, as in many dimensions, leave-one-out errors are distributed like errors at
+points drawn from the measure. Their average plus the surrogate's integral (a control variate) does not have
+the bias of a surrogate with distant nodes, and its variance does not contain the explained part. It is
+combined with the plain average, and both with the surrogate.
 
-A surrogate that fails a check is not credible. Then the result is a
-mixture with weight w max(0, share explained) / explained for the surrogate (0 without evidence), its
-variance containing the gap between the two, and the square of the integral of a peak that the nodes missed
-(:func:`tails.missed_peak`). A surrogate that predicts the foot of such a peak is not credible either, where
-the top is ``rises`` nats above the largest value.
+A surrogate that fails a check is not credible. The result is then a mixture with weight w max(0, share
+explained) / explained for the surrogate (0 without evidence). Its variance contains the difference between
+the two estimates, and the square of the integral of a peak that the nodes missed (:func:`tails.missed_peak`).
+A surrogate that predicts the foot of such a peak is not credible either, where the top is ``rises`` nats
+above the largest value.
 
-An output whose values are all the same is taken for a constant c. It is unknown with what probability f
-differs from it, and by how much; by the rule of succession the next of n + 2 nodes would be the first, and
-|c| / (n + 2) is the standard deviation. Where c = 0 nothing is known of the size of f: it is infinite.
+An output with equal values throughout is taken for a constant c. By the rule of succession the next of n + 2
+nodes would be the first at which f differs from c; with a difference of |c| the standard deviation is
+|c| / (n + 2). Where c = 0 the size of f is not known, and the standard deviation is infinite.
 
 While a surrogate predicts less than a share of max(0.7, 1 - 1/D), new nodes are taken from the Sobol
-sequence: nodes chosen by a poor surrogate are no better, and the average over the sequence improves
-meanwhile.
+sequence: nodes chosen by a poor surrogate are no better, and the average over the sequence becomes more
+accurate.
 """
 
 from __future__ import annotations
@@ -114,18 +115,19 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """The answers.
+    """The results of the checks.
 
     Attributes
     ----------
     explained : share of the variance that is predicted. gain : log evidence over that of noise.
     inflation : kappa. grows : whether the evidence is for growth in the tails.
-    beyond : (o,), what may lie beyond the nodes then, in the units of the process; otherwise zero.
+    beyond : (o,), the possible integral beyond the nodes if it is, in the units of the process; otherwise
+        zero.
     constant : (o,), whether all values of an output are the same.
-    excess : (o,), the variance that is added for what nodes left out change.
+    excess : (o,), the variance that is added by the jackknife.
     zero : (o,), whether all values of an output are zero.
     missed : (o,), the integral of a peak that the nodes missed.
-    remainder : the average of what is left unpredicted, where nodes left out are like points drawn.
+    remainder : the average of leave-one-out errors, where these are like errors at points drawn.
     """
 
     explained: float
@@ -146,19 +148,19 @@ class Judgement:
 
     @property
     def credible(self) -> bool:
-        """Whether the surrogate's estimate is returned as it is."""
+        """Whether the surrogate's estimate is returned unchanged."""
         return self.predicts and not self.grows and not np.any(self.missed > 0)
 
     @property
     def weight(self) -> float:
-        """w, of the surrogate in the mixture."""
+        """w, the weight of the surrogate in the mixture."""
         if self.gain < CREDIBILITY.least_gain:
             return 0.0
         return float(np.clip(self.explained / CREDIBILITY.explained, 0.0, 1.0))
 
     @property
     def reason(self) -> str:
-        """A sentence."""
+        """The results in a sentence."""
         predicts = (
             f"left out one at a time, {max(self.explained, 0.0):.0%} of the variance at the Sobol nodes "
             f"is predicted, and the evidence over noise is {self.gain:.1f} nats"
@@ -209,10 +211,10 @@ def judge(
 
     Parameters
     ----------
-    ensemble : fitted to n nodes. sobol : (n,), which of them come from the Sobol sequence.
+    ensemble : surrogates fitted to n nodes. sobol : (n,), which of the nodes are from the Sobol sequence.
     past : estimates in order of time, the present one last.
-    values : (n, o), of f at the nodes in units of the process. shift : of the present units.
-    weights : (m,), by how much the integral changes with each of the m observations.
+    values : (n, o), values of f at the nodes in units of the process. shift : that of the present units.
+    weights : (m,), derivatives of the integral in the m observations.
     """
     best = ensemble.best
     all_errors, all_sds = best.process.leave_one_out()
@@ -245,7 +247,7 @@ def judge(
 
 
 def _remainder(data: StandardData, errors: np.ndarray, sobol: np.ndarray) -> SampleMean | None:
-    """The average of errors (n, o) of values of f left out, where hardly any node was chosen."""
+    """The average of leave-one-out errors (n, o), where nearly all nodes are from the Sobol sequence."""
     of_values = data.slopes is None and data.centred
     return (
         drawn(errors, sobol)
@@ -284,10 +286,10 @@ def share_explained(errors: np.ndarray, values: np.ndarray) -> float:
 
 
 def left_out(errors: np.ndarray, sds: np.ndarray) -> tuple[float, float]:
-    """Return r = sum error^2 / sum sd^2 of nodes left out, (m, o) both, and as how many nodes it counts.
+    """Return r = sum error^2 / sum sd^2 of leave-one-out errors, (m, o) both, and the number it counts as.
 
-    The squares of the largest standard deviations dominate the sums, so they are those of
-    (sum sd^2)^2 / sum sd^4 nodes only. Of several outputs the one with the largest r is taken.
+    The squares of the largest standard deviations dominate the sums, so the effective number of nodes is
+    (sum sd^2)^2 / sum sd^4. Of several outputs the one with the largest r is used.
     """
     unit = np.maximum(sds.max(axis=0), 1e-300)
     variances, squares = (sds / unit) ** 2, (errors / unit) ** 2
@@ -302,7 +304,7 @@ def _gain(ensemble: Ensemble) -> float:
     """Log evidence over that of a constant mean and independent noise."""
     best = ensemble.best
     if best.data.slopes is not None:
-        return np.inf  # the evidence of independent values knows no gradients, so the two cannot be compared
+        return np.inf  # independent values have no gradients, so the two evidences cannot be compared
     n, values = len(best.data), best.data.values
     least = (1e-150 / max(n, 1)) ** 2
     noise = Evidence.of(Factor(np.eye(n)), values, np.ones((n, 1)), "marginal", least)
@@ -342,10 +344,11 @@ def combined(
 
     Parameters
     ----------
-    values : (n, o), of f at the nodes in units of the process. sobol : (n,), which are of the Sobol sequence.
+    values : (n, o), values of f at the nodes in units of the process. sobol : (n,), which nodes are from the
+        Sobol sequence.
     """
     size = np.abs(values).max(axis=0)
-    # of a constant function the values less their mean are 0; the unit then stands for their size
+    # for a constant function the values less their mean are 0, and the unit is their size
     unseen = judgement.constant * np.where(size > 0, size, 1.0) / (len(values) + 2.0)
     further = judgement.beyond**2 + unseen**2 + judgement.excess
     covariance = judgement.inflation**2 * covariance + np.diag(further)
@@ -380,7 +383,7 @@ def _joined(first: SampleMean, second: SampleMean, varies: np.ndarray) -> Sample
 
 
 def _share(first: SampleMean, second: SampleMean, varies: np.ndarray) -> float:
-    """w, by precisions."""
+    """The weight w, by precisions."""
     own, other = np.diag(first.covariance), np.diag(second.covariance)
     return float(np.mean((other / np.maximum(own + other, 1e-300))[varies]))
 

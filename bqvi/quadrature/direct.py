@@ -19,7 +19,7 @@ __all__ = ["Direct"]
 
 @dataclass(frozen=True)
 class Direct:
-    """f ~ GP, counted from its mean over the nodes in its standard deviation there."""
+    """f ~ GP, after subtraction of its mean and division by its standard deviation over the nodes."""
 
     def data(
         self, problem: IntegrationProblem, state: IntegrationState, values: np.ndarray, shift: float
@@ -49,7 +49,7 @@ class Direct:
         return member.process.rule(member.with_integral(), float(member.data.centred))
 
     def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
-        """Return zero, (o,): the mean tends to the data's where no node is."""
+        """Return zero, (o,): far from nodes the mean tends to that of the data."""
         return np.zeros(member.data.outputs)
 
     def choose(
@@ -60,7 +60,7 @@ class Direct:
 
 
 def _spread(values: np.ndarray, shared: bool) -> np.ndarray:
-    """Standard deviations of the outputs, or their sizes where they do not vary; one for all."""
+    """Standard deviations of the outputs, or their sizes where these are 0; one for all if ``shared``."""
     sizes = np.abs(values).max(axis=0)
     spread = values.std(axis=0)
     spread = np.where(spread > 1e-13 * sizes, spread, np.maximum(sizes, 1e-300))
@@ -72,7 +72,7 @@ def _noise(
 ) -> tuple[np.ndarray | None, float | None]:
     """Relative noise variances (n,) or ``None``, and their mean in ``unit``, if it is known.
 
-    Nodes at which f counts as zero because it failed have the least of those known.
+    Nodes at which f counts as zero because it failed have the smallest of the known variances.
     """
     if state.noise_variance is not None:
         known = np.isfinite(state.noise_variance)

@@ -1,13 +1,13 @@
 """Several surrogates of one integrand, weighed by evidence.
 
-Candidates are charts x families: smooth functions on the axes as they are, on the axes turned to where the
-integrand varies and on the cube; rough ones on the cube and, where the turned axes are the best, on these;
-functions that grow in the tails and, in many dimensions, sums of functions of few coordinates; where the
-rough are ahead of the smooth, broken ones too. Which of
-them holds is a hyperparameter like the others, and is treated so: each is fitted, and the integral is a
-mixture over candidates and, within each, over hyperparameters drawn from a Laplace approximation with
-importance weights. Its variance has the part within (what the nodes leave open) and the part between (what
-the hyperparameters leave open):
+Candidates are charts x families (:mod:`charts`, :mod:`families`): smooth functions on the standard axes, on
+axes rotated to the directions along which the integrand varies, and on the cube; rough functions on the cube
+and, where the rotated axes have the most evidence, on these; functions that grow in the tails; in many
+dimensions, sums of functions of few coordinates; and broken functions where rough ones have more evidence
+than smooth ones. The candidate is treated as a hyperparameter: each is fitted, and the integral is a mixture
+over candidates and, within each, over hyperparameters drawn from a Laplace approximation with importance
+weights. Its variance is the sum of the variance given the hyperparameters and that due to the
+hyperparameters:
 
     mean = sum w_j m_j,     covariance = sum w_j (C_j + (m_j - mean)(m_j - mean)^T).
 
@@ -47,7 +47,7 @@ __all__ = [
 
 
 Moments: TypeAlias = Callable[[CandidateProcess], tuple[np.ndarray, np.ndarray]]
-"""A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
+"""A function of a surrogate that returns the mean (o,) and the covariance (o, o) of the integral."""
 
 
 PLAIN, TURNED, TILTED_AXES = "axes", "turned", "axes, tilted"
@@ -60,7 +60,7 @@ class Fits:
 
     Attributes
     ----------
-    hyperparameters : name to psi (D + 1,), of all candidates so far. rotation : R (D, D), or ``None``.
+    hyperparameters : psi (D + 1,) by name, for all candidates so far. rotation : R (D, D), or ``None``.
     resting : names of candidates that the next fit leaves out.
     """
 
@@ -90,14 +90,14 @@ class Ensemble:
 
     @property
     def growth(self) -> float:
-        """By how many nats functions that grow in the tails are ahead of all others; -inf without both."""
+        """Log evidence of functions that grow in the tails less that of the best other; -inf without both."""
         grows = np.array([member.name == TILTED_AXES for member in self.members])
         if grows.all() or not grows.any():
             return -np.inf
         return float(self.scores[grows].max() - self.scores[~grows].max())
 
     def fits(self, earlier: Fits | None = None) -> Fits:
-        """Return where the next fit starts."""
+        """Return the hyperparameters from which the next fit starts."""
         hyperparameters = {} if earlier is None else dict(earlier.hyperparameters)
         hyperparameters |= {member.name: member.psi for member in self.members}
         rotation = None if earlier is None else earlier.rotation
@@ -132,7 +132,7 @@ class Ensemble:
 
 
 def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[MeasureChart, Family]]:
-    """Charts x families that a standardised measure has embeddings for, the turned axes left out.
+    """Charts x families with embeddings against a standardised measure, without those on rotated axes.
 
     Under a Gaussian rough functions are on the cube alone. With such a candidate on the axes too, errors at
     60 nodes are 1.07 times as large (1.03 to 1.12, one standard error) on 29 integrands of
@@ -142,8 +142,8 @@ def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[
 
     Parameters
     ----------
-    measure : in standard coordinates.
-    smooth_only : the squared exponential on the axes alone; where gradients are observed, or f is warped.
+    measure : the measure in standard coordinates.
+    smooth_only : whether the squared exponential on the axes is the only one, as for gradients and warped f.
     """
     plain = identity(measure)
     found: dict[str, tuple[MeasureChart, Family]] = {PLAIN: (plain, SMOOTH)}
@@ -166,9 +166,9 @@ def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[
 def fit(
     measure: Measure, data: StandardData, earlier: Fits | None = None, effort: Effort = PRECISE
 ) -> Ensemble:
-    """Fit the candidates for a standardised measure to data, starting also where they ended before.
+    """Fit the candidates for a standardised measure to data, starting also from their earlier optima.
 
-    ``effort`` : `ROUGHLY` does where more data are to come.
+    ``effort`` : `ROUGHLY` suffices where more data are to come.
     """
     earlier = Fits({}) if earlier is None else earlier
     members: list[CandidateProcess] = []
@@ -192,7 +192,7 @@ def fit(
 def _premature(
     known: Mapping[str, tuple[MeasureChart, Family]], name: str, members: list[CandidateProcess]
 ) -> bool:
-    """Whether a broken candidate has to wait until functions that are not smooth are ahead."""
+    """Whether a broken candidate is left out, as rough functions do not have the most evidence yet."""
     if name not in known or known[name][1] is not BROKEN:
         return False
     scores = dict.fromkeys((True, False), -np.inf)
@@ -203,7 +203,7 @@ def _premature(
 
 
 def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
-    """Condition the candidates on more data with hyperparameters as they were."""
+    """Condition the candidates on more data with unchanged hyperparameters."""
     known = _candidates(measure, data.smooth_only)
     members = [
         surrogate(name, *known[name], data, psi)
@@ -212,7 +212,7 @@ def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
     ]
     for name, family in ((TURNED, SMOOTH), (TURNED_ROUGH, ROUGH)):
         if name in earlier.hyperparameters and name not in earlier.resting:
-            assert earlier.rotation is not None  # turned candidates of an earlier fit have a rotation
+            assert earlier.rotation is not None  # candidates on rotated axes come with a rotation
             chart = rotated(measure, earlier.rotation)
             members.append(surrogate(name, chart, family, data, earlier.hyperparameters[name]))
     return _weighed(members)
@@ -234,9 +234,9 @@ def _score(member: CandidateProcess) -> float:
 def _turned(
     measure: Measure, data: StandardData, plain: CandidateProcess | None, earlier: Fits, effort: Effort
 ) -> CandidateProcess:
-    """The smooth surrogate on axes along which the integrand varies most and least.
+    """The smooth surrogate on rotated axes, along which the integrand varies most and least.
 
-    They are those of the plain surrogate, or those of the fit before.
+    The axes are found from the plain surrogate, or are those of the earlier fit.
     """
     starts = []
     if earlier.rotation is not None:
@@ -250,9 +250,9 @@ def _turned(
 def _turned_rough(
     measure: Measure, members: list[CandidateProcess], data: StandardData, earlier: Fits, effort: Effort
 ) -> list[CandidateProcess]:
-    """The surrogate that is not smooth on the turned axes, where the smooth one is the best of all.
+    """The rough surrogate on the rotated axes, where the smooth one on them has the most evidence.
 
-    Also where it was there before, and the smooth one is left out as far behind.
+    It is also included where the earlier fit had it and left out the smooth one.
     """
     if not isinstance(measure, Gaussian) or data.smooth_only or TURNED_ROUGH in earlier.resting:
         return []
@@ -261,12 +261,12 @@ def _turned_rough(
     if smooth is None:
         rotation = earlier.rotation
     elif _weighed(members).best is smooth or starts:
-        assert isinstance(smooth.chart, AffineChart)  # turned axes have an affine chart
+        assert isinstance(smooth.chart, AffineChart)  # rotated axes have an affine chart
         rotation = smooth.chart.rotation
         starts.append(smooth.psi)
     if not starts:
         return []
-    assert rotation is not None  # there is a start, which came with a rotation
+    assert rotation is not None  # there is a start, which has a rotation
     first = surrogate(TURNED_ROUGH, rotated(measure, rotation), ROUGH, data, starts[0])
     return [fitted([first.at(start) for start in starts], effort.again)]
 
@@ -274,7 +274,7 @@ def _turned_rough(
 def _along_slopes(measure: Measure, source: CandidateProcess) -> list[CandidateProcess]:
     """Unfitted surrogates on the principal axes of the slopes of ``source``."""
     slopes = source.slopes() / np.sqrt(source.process.scales)
-    assert isinstance(source.chart, AffineChart)  # the plain and the turned axes have affine charts
+    assert isinstance(source.chart, AffineChart)  # the standard and the rotated axes have affine charts
     gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
     values, directions = spectrum(gram, 0.0)
     largest = max(float(values.max()), 1e-300)

@@ -13,10 +13,10 @@ sparse    prod_d (1 + w exp(-a_d^2 / 2))     sums of functions of few coordinate
                                              (:class:`gp.kernels.Anova` and a constant)
 
 with a_d = (v_d - v'_d) / length_d. All but the tilted one are products over coordinates, and so have closed
-forms wherever coordinates are independent. In ten dimensions no two of a hundred nodes are near each
-other, and all the variance of smooth functions is in interactions of many coordinates: the sparse ones
-(analysis of variance kernels; Durrande et al. 2013) give it to functions of one and of two. Kernels,
-integrals and Gram matrices are those of :mod:`gp`.
+forms wherever coordinates are independent. In ten dimensions no two of a hundred nodes are near each other,
+and nearly all the variance of the smooth family is in interactions of many coordinates. In the sparse family
+(analysis of variance kernels; Durrande et al. 2013) it is in functions of one and of two coordinates.
+Kernels, integrals and Gram matrices are those of :mod:`gp`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ __all__ = ["BROKEN", "ROUGH", "SMOOTH", "SPARSE", "TILTED", "Family", "Gram"]
 
 
 Gram: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
-"""Lengthscales (D,) to K (m, m), the caller's to change, and its pull-back: from weights W (m, m), symmetric,
-to sum_ij W_ij dK_ij/dlog l, (D,)."""
+"""A function of lengthscales l (D,) that returns K (m, m), which the caller may change, and its pull-back: a
+function of symmetric weights W (m, m) that returns sum_ij W_ij dK_ij/dlog l, (D,)."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Family:
 
     Attributes
     ----------
-    kernel : lengthscales (D,) to the kernel.
+    kernel : a function of lengthscales (D,) that returns the kernel.
     smooth : whether its functions have all derivatives.
-    first : where the lengthscales begin among the kernel's parameters.
+    first : the index of the first lengthscale among the kernel's parameters.
     """
 
     kernel: Callable[[np.ndarray], Kernel]
@@ -67,7 +67,7 @@ class Family:
     first: int = 0
 
     def gram(self, observed: Functional) -> Gram:
-        """Return the covariance of what is observed at fixed points, as a function of lengthscales."""
+        """Return the covariance of observations at fixed points, as a function of lengthscales."""
         width = observed.x.shape[1]
         of_kernel, chosen = (
             gram_of(self.kernel(np.ones(width)), observed),

@@ -1,7 +1,7 @@
 """The Gaussian process of a quadrature on its integrand, for integrals against other measures.
 
-The same surrogate integrates f against other measures too, and differentiates the integral in the parameters
-of its own measure. In x it is
+The surrogate of a quadrature also integrates f against other measures, and differentiates the integral in the
+parameters of its own measure. As a function of x it is
 
     f(x) = centre + unit g(A (x - shift)),      g the surrogate in its chart, A = R^T L^-1,
 
@@ -35,8 +35,8 @@ class IntegrandProcess:
 
     Attributes
     ----------
-    surrogate : with a linear chart. shift : (D,), linear : A, (D, D).
-    centre, unit : (o,), of the values.
+    surrogate : a candidate with a linear chart. shift : (D,). linear : A, (D, D).
+    centre, unit : (o,), centre and unit of the values.
     """
 
     surrogate: CandidateProcess
@@ -95,7 +95,7 @@ class IntegrandProcess:
 
 
 def _torch(posterior: Posterior, like: Array) -> Posterior:
-    """The posterior on tensors."""
+    """The posterior with tensors in place of NumPy arrays."""
     blocks = [
         Values(as_like(block.x, like)) if isinstance(block, Values) else Gradients(as_like(block.x, like))
         for block in posterior.observations.blocks

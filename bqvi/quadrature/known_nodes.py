@@ -1,7 +1,7 @@
 """Nodes of Bayesian quadrature that were evaluated before the run.
 
-They are no part of the Sobol sequence by which a surrogate is judged, so that the initial design is evaluated
-beside them.
+They are not part of the Sobol sequence by which a surrogate is judged, so the initial design is evaluated in
+addition.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ def with_known(problem: IntegrationProblem, arrays: tuple[Any, ...]) -> Integrat
 
     Raises
     ------
-    ValueError, TypeError
-        They have other shapes, lie where the measure has no density, or leave the budget no room for the
-        initial design.
+    ValueError, TypeError The arrays have other shapes, points lie where the measure has no density, or the
+        budget does not suffice for the initial design as well.
     """
     x = np.atleast_2d(arrays[0])
     if x.ndim != 2 or x.shape[1] != problem.measure.dimension:

@@ -21,12 +21,12 @@ _ELSEWHERE = (
 def integrated_against(
     measure: Any, lower: Array | float | None, upper: Array | float | None
 ) -> tuple[Measure, float]:
-    """Return a probability measure, and the logarithm of what integrals against it are multiplied by.
+    """Return a probability measure, and the logarithm of the factor of integrals against it.
 
     Parameters
     ----------
     measure : a measure, or 'lebesgue' for integrals over the box between ``lower`` and ``upper``.
-    lower, upper : (D,), or numbers; of 'lebesgue' only.
+    lower, upper : (D,), or numbers; for 'lebesgue' only.
 
     Raises
     ------

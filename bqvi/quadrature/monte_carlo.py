@@ -4,8 +4,8 @@
     Z = (1/n) sum_i w_i f(x_i),   x_i ~ q,   w = p/q,
 
 with Var(f) = sum_i (f(x_i) - Z)^2 / (n - 1) (7.19 with the square that its print lacks). The second is
-the first for the integrand f p/q, so there is one code. The effective sample size (sum w)^2 / sum w^2
-(Kong 1992) is the number of draws from p itself with the same variance, approximately.
+the first for the integrand f p/q, and is computed as such. The effective sample size (sum w)^2 / sum w^2
+(Kong 1992) is approximately the number of draws from p itself with the same variance.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = [
 
 
 _SMALLEST = 1e-120
-"""Values between this and one over it have squares that are numbers, with room for sums of them."""
+"""Values between this and its reciprocal have squares whose sums are floating-point numbers."""
 _EXPONENT = 300.0
-"""e^x is a number for x of up to twice this size."""
+"""e^x is a floating-point number for |x| up to twice this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +88,12 @@ def with_zeros(function: Function, made: Evaluations) -> Evaluations:
 def as_wide(values: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return values (n, o) of f at some nodes and (m, o) at others, with as many outputs each.
 
-    One column where f counts as zero everywhere, as it failed there, stands for any number of outputs.
+    One column of zeros, for nodes that all failed and count as zero, is extended to the number of outputs.
 
     Raises
     ------
     EvaluationError
-        f gave another number of outputs than before.
+        f returned another number of outputs than before.
     """
     outputs = max(values.shape[1], more.shape[1])
     found = []

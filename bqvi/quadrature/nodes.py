@@ -1,13 +1,13 @@
 """The choice of the next nodes.
 
-By default nodes are taken greedily from a pool of candidates so that the variance of the integral
-falls most (thesis Eq. 7.17), by :mod:`acquisition.conditioned`: k nodes from M candidates cost
-O(n^2 M + k n M), less than one fit. The pool lies where the measure has its mass and somewhat beyond, where a
-smooth integrand is pinned down by its tails; a finite measure is its own pool.
+By default nodes are taken greedily from a pool of candidates so that the variance of the integral falls most
+(thesis Eq. 7.17), by :mod:`acquisition.conditioned`: k nodes from M candidates cost O(n^2 M + k n M), less
+than one fit. The pool covers the mass of the measure and the region around it, since nodes in the tails
+determine a smooth integrand further in; for a finite measure the pool consists of its points.
 
-Any criterion of :mod:`acquisition.pointwise` may be used instead: it is maximised over a continuous
-domain by its gradient, one node after the other, each conditioned on the surrogate's own mean there
-until it is evaluated.
+Any criterion of :mod:`acquisition.pointwise` may be used instead. It is maximised over a continuous domain by
+its gradient, one node after the other; until a node is evaluated its value is taken to be the surrogate's
+mean.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["among", "by_criterion", "by_variance", "conditioned", "pool", "white
 def pool(measure: Measure, chart: MeasureChart, seed: int, taken: np.ndarray | None = None) -> np.ndarray:
     """Return candidates in standard coordinates, (M, D).
 
-    ``taken`` are the nodes there are, (n, D): points of a finite measure are evaluated once.
+    ``taken`` are the present nodes, (n, D), as points of a finite measure are evaluated once only.
     """
     if isinstance(measure, Empirical):
         return _left(measure, taken, seed)
@@ -69,7 +69,7 @@ def conditioned(
     ----------
     half : the whitened covariances of the data with f(v), (n, M).
     cross : prior covariances of f(v) with the functional, (M,).
-    with_data : those of the data with it, (n,).
+    with_data : prior covariances of the data with the functional, (n,).
     """
     kernel = surrogate.kernel
     prior = kernel.diagonal(v)
@@ -117,8 +117,8 @@ def by_criterion(
 ) -> np.ndarray:
     """Return ``count`` nodes in standard coordinates, (count, D), by a criterion of the user's.
 
-    ``among`` are the points of a finite measure that are left, (M, D); otherwise the domain is searched.
-    ``waiting`` are nodes (k, D) that are being evaluated.
+    ``among`` are the points (M, D) of a finite measure that are not yet nodes; without them the domain is
+    searched. ``waiting`` are nodes (k, D) under evaluation.
     """
     posterior = surrogate.posterior()
     noise = surrogate.tau * float(surrogate.process.scales[0])

@@ -1,4 +1,4 @@
-"""A figure of an integral: how the estimate and its standard deviation went."""
+"""A figure of an integral: estimates and standard deviations against evaluations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def trace(integral: Integral, ax: Axes | None = None, truth: float | None = None
 
     Parameters
     ----------
-    integral : what is drawn. ax : axes to draw in, or ``None`` for new ones.
+    integral : the result that is drawn. ax : axes to draw in, or ``None`` for new ones.
     truth : a value of the integral to draw beside them, or ``None``.
     """
     ax = shown_figure(6.0, 3.6).add_subplot() if ax is None else ax

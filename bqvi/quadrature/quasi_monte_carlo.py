@@ -5,7 +5,7 @@ spread of the averages over R independent scramblings measures its error (Owen 1
 
     Z = (1/R) sum_r Z_r,   sd(Z)^2 = sum_r (Z_r - Z)^2 / (R (R - 1)).
 
-With few replicates that is an estimate with R - 1 degrees of freedom: the variance is multiplied by
+This estimate has R - 1 degrees of freedom: with few replicates the variance is multiplied by
 that of Student's t, (R - 1)/(R - 3), so that two standard deviations are about a 95 % interval.
 """
 
@@ -21,13 +21,13 @@ __all__ = ["LEAST_REPLICATES", "over_replicates", "replicated", "shifted_sobol"]
 
 
 LEAST_REPLICATES = 4
-"""Fewer independent replicates give no useful estimate of their spread."""
+"""The smallest number of replicates, as fewer do not estimate their spread."""
 
 
 def shifted_sobol(dimension: int, n: int, seed: int) -> np.ndarray:
     """Return the first n points of the Sobol sequence, shifted at random modulo 1, (n, D).
 
-    They fill the cube as evenly as scrambled ones, at a tenth of the time; no error is read off them.
+    They fill the cube as evenly as scrambled ones, in a tenth of the time, but give no estimate of an error.
     """
     shift = np.random.default_rng(seed).random(dimension)
     return (sobol(dimension, n) + shift) % 1.0

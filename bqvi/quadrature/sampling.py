@@ -38,9 +38,9 @@ class Sampled:
 
     Attributes
     ----------
-    nodes : (n, D), all. values : (n, o), NaN where the integrand has not been evaluated.
-    known : (n,), where it has. seconds : time spent.
-    without_node : evaluations that gave no node: of batches that failed and were called again point by point.
+    nodes : (n, D), all nodes. values : (n, o), NaN where the integrand has not been evaluated.
+    known : (n,), whether it has. seconds : time spent.
+    without_node : evaluations without a node, in batches that failed and were repeated point by point.
     """
 
     nodes: np.ndarray
@@ -51,7 +51,7 @@ class Sampled:
 
     @property
     def n_evaluations(self) -> int:
-        """All that count in the budget."""
+        """The number of evaluations that count in the budget."""
         return int(self.known.sum()) + self.without_node
 
 
@@ -65,7 +65,7 @@ class SamplingRun:
     Parameters
     ----------
     method : 'monte-carlo' or 'qmc'. budget : n. replicates : of 'qmc'. seed : of the nodes.
-    log_volume : logarithm of what integrals against the measure are multiplied by (:mod:`lebesgue`).
+    log_volume : logarithm of the factor of integrals against the measure (:mod:`lebesgue`).
     """
 
     small = True
@@ -93,7 +93,7 @@ class SamplingRun:
         return Sampled(x, np.full((len(x), 1), np.nan), np.zeros(len(x), dtype=bool))
 
     def step(self, state: Sampled) -> Sampled:
-        """Evaluate what has not been."""
+        """Evaluate the nodes that have not been evaluated."""
         began = time.perf_counter()
         budget, first = self.budget_of(state), not state.known.any()
         made = self.integrand.evaluate(self.pending(state), self.ledger, budget, first=first)
@@ -102,11 +102,11 @@ class SamplingRun:
 
     @property
     def caller(self) -> Caller:
-        """What evaluates the nodes."""
+        """The caller of the integrand."""
         return self.integrand
 
     def budget_of(self, state: Sampled) -> Budget:
-        """What may be spent from ``state`` on."""
+        """The budget that remains at ``state``."""
         return Budget(self.budget, state.n_evaluations)
 
     def pending(self, state: Sampled) -> np.ndarray:
@@ -115,7 +115,7 @@ class SamplingRun:
         return found
 
     def with_more(self, state: Sampled, count: int) -> Sampled:
-        """The state as it is: all nodes are known at the beginning."""
+        """The unchanged state, as all nodes are known at the beginning."""
         return state
 
     def finished(self, state: Sampled) -> str | None:
@@ -135,7 +135,7 @@ class SamplingRun:
         return replace(state, values=values, known=known, without_node=spent)
 
     def checkpoint(self, state: Sampled) -> Checkpoint:
-        """The state, and what its nodes follow from."""
+        """The state, and the choices that determine its nodes."""
         settings: dict[str, Any] = {"method": self.method, "budget": self.budget, "seed": self.seed}
         settings |= {"log_volume": self.log_volume}
         settings |= {"replicates": self.replicates} if self.method == "qmc" else {}
@@ -146,7 +146,7 @@ class SamplingRun:
         return Standing(state.n_evaluations, self.budget, "evaluations")
 
     def result(self, state: Sampled, reason: str) -> Integral:
-        """The average; of 'qmc', once all nodes are evaluated."""
+        """The average; for 'qmc' all nodes have to be evaluated."""
         n = int(state.known.sum())
         if n < 2 or (self.method == "qmc" and n < len(state.nodes)):
             raise ValueError(
@@ -189,7 +189,7 @@ class SamplingRun:
         estimate = self._estimate(values)
         with np.errstate(over="ignore"):  # a peak may exceed the range of numbers
             estimate.covariance[np.diag_indices_from(estimate.covariance)] += np.square(missed)
-        # where all values are zero, they say nothing of the size of f elsewhere
+        # values that are all zero have no information on the size of f elsewhere
         zero = ~np.any(values, axis=0)
         estimate.covariance[zero, zero] = np.inf
         sd = np.sqrt(np.diag(estimate.covariance))

@@ -1,7 +1,7 @@
 """The problem of a Bayesian quadrature, and the state of a run of it.
 
-    Problem    the integrand, its measure, the number of nodes, and a Model: what is a Gaussian process
-    State      nodes, values, fits, estimates so far, and the nodes to be evaluated next
+    Problem    the integrand, its measure, the number of nodes, and a Model: which function is a Gaussian
+    process State      nodes, values, fits, estimates so far, and the nodes to be evaluated next
 
 A run is determined by both: a state is made of arrays and numbers, without a generator of random numbers
 (:mod:`bayesian` has the steps from one state to the next).
@@ -33,7 +33,7 @@ __all__ = ["IntegrandUnits", "IntegrationProblem", "IntegrationState", "Model"]
 
 @dataclass(frozen=True, eq=False)
 class IntegrandUnits:
-    """f = e^shift (centre + unit * what is modelled): shift a number, centre and unit (o,)."""
+    """f = e^shift (centre + unit g), with g the modelled function; shift a number, centre and unit (o,)."""
 
     shift: float
     centre: np.ndarray
@@ -41,7 +41,7 @@ class IntegrandUnits:
 
 
 class Model(Protocol):
-    """What a Gaussian process stands for, and what follows for the integral."""
+    """The function that is a Gaussian process, and the integral that follows from it."""
 
     def data(
         self, problem: IntegrationProblem, state: IntegrationState, values: np.ndarray, shift: float
@@ -55,7 +55,7 @@ class Model(Protocol):
         """Return the derivatives of that mean in the m observations of the process, (m,)."""
 
     def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
-        """Return a variance, (o,), for what the mean is by the prior alone and not by the data."""
+        """Return a variance, (o,), for the part of the mean that is due to the prior alone."""
 
     def choose(
         self, member: CandidateProcess, candidates: np.ndarray, count: int, given: int = 0, before: int = 0
@@ -69,17 +69,17 @@ class Model(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class IntegrationProblem:
-    """What is integrated, and how.
+    """The integrand, its measure, and the choices of a run.
 
     Attributes
     ----------
-    integrand, measure : NumPy inside. standard : the measure in standard coordinates.
+    integrand, measure : with NumPy arrays. standard : the measure in standard coordinates.
     seed : seed of nodes and draws. initial : number of nodes at first. budget : the most nodes.
-    batch : nodes a step; ``None`` for 30 % of those there are.
+    batch : nodes in a step; ``None`` for 30 % of the present number.
     criterion : chooses nodes; ``None`` for greedy reduction of the integral's variance from a pool.
-    noise_sd : of the values: ``None``, "unknown", a number, or a function of points giving numbers (n,).
-    draws : of hyperparameters in the final marginalisation. model : what is modelled.
-    log_volume : logarithm of what integrals against the measure are multiplied by (:mod:`lebesgue`).
+    noise_sd : noise of the values: ``None``, "unknown", a number, or a function of points that returns (n,).
+    draws : draws of hyperparameters in the final marginalisation. model : the modelled function.
+    log_volume : logarithm of the factor of integrals against the measure (:mod:`lebesgue`).
     """
 
     integrand: Caller
@@ -104,13 +104,14 @@ class IntegrationState:
     ----------
     u : (n, D), nodes in standard coordinates. values : (n, o). slopes : df/dx, (n, D, o), or ``None``.
     sobol : (n,), which nodes come from the Sobol sequence.
-    noise_variance : (n,), of the values, where a function gives it, NaN where it failed; otherwise ``None``.
-    without_node : evaluations that gave no node: of batches that failed and were called again point by point.
-    pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), the
-        same in standard coordinates. pending_sobol : (m,), which of them are of the sequence.
-    fits : hyperparameters. fitted_at : the number of nodes they were found from.
+    noise_variance : (n,), noise of the values, where noise_sd is a function, NaN where it failed; otherwise
+        ``None``.
+    without_node : evaluations without a node, in batches that failed and were repeated point by point.
+    pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), these
+        nodes in standard coordinates. pending_sobol : (m,), which of them are from the sequence.
+    fits : hyperparameters. fitted_at : the number of nodes from which they were found.
     past : estimates after each step. rows : the trace.
-    seconds : time spent. ensemble : the surrogates given all of it (made again when it is not there).
+    seconds : time spent. ensemble : the surrogates given these data; not saved, but made again.
     """
 
     u: np.ndarray
@@ -131,12 +132,12 @@ class IntegrationState:
 
     @property
     def estimated(self) -> bool:
-        """Whether the last record is of all nodes there are."""
+        """Whether the last record is an estimate from all present nodes."""
         return bool(self.rows) and self.rows[-1].n_evaluations == self.n_evaluations
 
     @property
     def n_evaluations(self) -> int:
-        """All that count in the budget."""
+        """The number of evaluations that count in the budget."""
         return len(self) + self.without_node
 
     def __len__(self) -> int:

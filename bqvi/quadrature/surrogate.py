@@ -4,8 +4,8 @@
 
 The covariance is s (k + tau N). Scale s and mean are integrated out (`gp.evidence`, the marginal form; the
 prediction is `gp.conditioning.StudentProcess`), so a fit is a search over psi (`gp.search`).
-The prior on a lengthscale is flat from a fifth to twelve standard deviations of the measure and falls
-off outside, which keeps a fit from degenerate lengthscales; that on log tau is flat. A *learnt* tau also
+The prior on a lengthscale is flat from a fifth to twelve standard deviations of the measure and decreases
+outside, which excludes degenerate lengthscales; that on log tau is flat. A *fitted* tau also
 represents variation that the kernel cannot fit, such as a jump: the surrogate then regresses instead of
 interpolating, and the standard deviation becomes that of an average. Noise of known variance fixes s tau.
 """
@@ -47,9 +47,9 @@ class StandardData:
     values : (n, o), in units in which they vary by about 1.
     slopes : df/du, (n, D, o), or ``None``.
     noise : relative noise variances of the values, (n,), of mean 1.
-    noise_variance : their mean in the units of the values, if it is known.
-    noisy : whether the values have noise at all.
-    centred : whether the mean is a constant to be found; otherwise it is zero.
+    noise_variance : the mean of the noise variances in the units of the values, if it is known.
+    noisy : whether the values have noise.
+    centred : whether the mean is a fitted constant; otherwise it is zero.
     least_noise : the smallest tau that is searched.
     """
 
@@ -72,7 +72,7 @@ class StandardData:
 
     @property
     def smooth_only(self) -> bool:
-        """Whether only the squared exponential kernel in linear charts serves."""
+        """Whether only the squared exponential kernel in linear charts is possible."""
         return self.slopes is not None or not self.centred
 
 
@@ -82,8 +82,8 @@ class View:
 
     Attributes
     ----------
-    observed : what is observed there, m numbers. y : (m, o). noise : N, (m,). gram : of what is observed.
-    basis : what the mean adds to it, (m, 1), or ``None``. prior : of psi.
+    observed : the m observed functionals in the chart. y : (m, o). noise : N, (m,). gram : their covariance.
+    basis : the functionals of a constant mean, (m, 1), or ``None``. prior : the prior of psi.
     """
 
     observed: Functional
@@ -95,7 +95,7 @@ class View:
 
     @staticmethod
     def of(data: StandardData, chart: MeasureChart, family: Family) -> View:
-        """Carry the data into the chart."""
+        """Transform the data to the chart."""
         v, n = chart.forward(data.u), len(data)
         noise = np.ones(n) if data.noise is None else data.noise
         basis, prior = np.ones((n, 1)) if data.centred else None, _prior(data)
@@ -122,8 +122,8 @@ class CandidateProcess:
 
     Attributes
     ----------
-    name : of the candidate. chart, family : what it is made of.
-    psi : (D + 1,). data : what it is conditioned on. view : the data in the chart.
+    name : name of the candidate. chart, family : its coordinates and its kernels.
+    psi : (D + 1,). data : the data given. view : the data in the chart.
     """
 
     name: str
@@ -176,7 +176,7 @@ class CandidateProcess:
     def integral(self) -> tuple[np.ndarray, float]:
         """The mean (o,) of the integral against the measure of the chart, and its variance for unit scale.
 
-        The covariance of outputs is that times ``process.covariance``.
+        The covariance between outputs is this variance times ``process.covariance``.
         """
         prior = np.full((1, 1), float(self.embedding().double()))
         level = np.full(1, float(self.data.centred))
@@ -216,11 +216,11 @@ class CandidateProcess:
         return self.objective.value_of(self.process.evidence, self.psi)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """How far psi is searched: lower and upper ends, (D + 1,)."""
+        """Lower and upper bounds of the search of psi, (D + 1,)."""
         return self.view.prior.bounds
 
     def climbed(self, effort: Effort) -> CandidateProcess:
-        """Return the surrogate at the optimum that is reached from here."""
+        """Return the surrogate at the optimum that a climb from its psi reaches."""
         asked = Search(
             iterations=effort.iterations,
             value_tolerance=effort.precision,
@@ -246,7 +246,7 @@ def surrogate(
 def fitted(starts: list[CandidateProcess], effort: Effort) -> CandidateProcess:
     """Return the best optimum found by climbing from the best few of ``starts``.
 
-    A second climb starts at other lengthscales: from those of the first it would end where that ends.
+    A second climb starts at other lengthscales, as from those of the first it would reach the same optimum.
     """
     clipped = [start.at(np.clip(start.psi, *start.bounds())) for start in starts]
     ranked = clipped if len(clipped) == 1 else sorted(clipped, key=_value, reverse=True)
@@ -260,7 +260,7 @@ def fitted(starts: list[CandidateProcess], effort: Effort) -> CandidateProcess:
 
 
 def _prior(data: StandardData) -> JointPrior:
-    """That of psi, and how far it is searched."""
+    """The prior of psi, with the bounds of the search."""
     most = SEARCH.most_noise_of_noisy if data.noisy else SEARCH.most_noise
     lengths = np.ones(data.u.shape[1])
     return JointPrior(
@@ -273,7 +273,7 @@ def _prior(data: StandardData) -> JointPrior:
 
 
 def starting_points(dimension: int, noisy: bool) -> list[np.ndarray]:
-    """Lengthscales from below to above the spread of the measure, without and with much noise."""
+    """Starting points: lengthscales from below to above the spread of the measure, little and much noise."""
     noises = SEARCH.starting_noises_of_noisy if noisy else SEARCH.starting_noises
     return [
         np.append(np.full(dimension, np.log(length * dimension**0.25)), np.log(tau))

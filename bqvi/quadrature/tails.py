@@ -1,9 +1,9 @@
-"""Heavy tails of an integrand beyond its nodes.
+"""Heavy tails of an integrand, and peaks between its nodes.
 
 *Shape.* Beyond a high threshold t, |f| under the measure is distributed nearly as a generalised Pareto
-variable, P(|f| - t > y) = (1 + k y / sigma)^(-1/k). Moments of order 1/k and above are infinite, so with
-k > 1/2 an average of draws has no variance, and in practice neither its value nor its standard deviation
-can be used from k of about 0.7 on (Vehtari et al. 2024); `bqvi.pareto` estimates k.
+variable, P(|f| - t > y) = (1 + k y / sigma)^(-1/k). Moments of order 1/k and above are infinite, so with k >
+1/2 an average of draws has no variance, and in practice its value and its standard deviation are unreliable
+from k of about 0.7 on (Vehtari et al. 2024); `bqvi.pareto` estimates k.
 
 *Mass beyond the nodes.* If f grows like a(u) = exp(beta |u|^2 / 2) beyond the radius R of the farthest node,
 its integral there is g a, with g = f / a as large as at the outermost nodes:
@@ -14,36 +14,38 @@ Where the evidence is for growth at all, that with beta = .9, near the fastest t
 is added to the standard deviation.
 
 *A peak between the nodes.* Where f falls by many orders of magnitude from node to node, its largest values
-are the foot of a peak that no node is at. Through the largest values of |f - median| goes, by least squares,
-the peak of a Gaussian,
+are the foot of a peak between the nodes. A Gaussian peak is fitted by least squares to the largest values of
+|f - median|,
 
     ln |f - median| = a + b.u - u.C u / 2,      top at u* = C^-1 b,      integral about |I + C|^(-1/2) h,
 
-h its height: of one width, C = c I, through 2 (D + 2) values, or of any C through D (D - 1) / 2 + D + 2 more,
-where that leaves less than ``rounder`` of the squares. That is a standard deviation for what was missed if
-the peak is one that n nodes can miss: its share of the measure |I + C|^(-1/2) is below 3 / n, and u* is no
-farther from the largest value than nodes are from one another (the largest distance from a node to its
-nearest neighbour, where coordinates are stretched so that the peak is round).
+with h its height. It has one width, C = c I, through 2 (D + 2) values, or any C, through D (D - 1) / 2 + D +
+2 more, where this reduces the sum of squares to less than ``rounder``. The integral is the standard deviation
+for a missed peak if n nodes can miss such a peak: its share of the measure |I + C|^(-1/2) is below 3 / n, and
+u* is no farther from the largest value than nodes are from one another (the largest distance from a node to
+its nearest neighbour, in coordinates in which the peak has one width).
 
-Where the logarithms are those of a Gaussian to within ``exact``, the top is taken as found. Otherwise it
-is bounded: the squared distance to the k-th nearest of evenly spread nodes grows as k^(2/D), so with s the
-mean step between the logarithms of the largest six values, ln h is usually 5 s / (6^(2/D) - 1) above the
-largest, at least s, and no more than ``most_rise`` times that is used. Those exp(-r / .02) are within two
-standard deviations in 99 of 100 runs in D = 2 at n = 60, where a Pareto tail held 85.
+Where the residuals of the logarithms are below ``exact``, the fitted height is used. Otherwise it is bounded.
+The squared distance to the k-th nearest of evenly spread nodes grows as k^(2/D), so with s the mean step
+between the logarithms of the largest six values, ln h is usually 5 s / (6^(2/D) - 1) above the largest, at
+least s; at most ``most_rise`` times this is used. Integrals of exp(-r / .02) are then within two standard
+deviations in 99 of 100 runs in D = 2 at n = 60; with a Pareto tail instead they were in 85.
 
-The sampling methods add it where the estimate cannot be used; of the same peaks of sd .02 in a square those
-from 60 draws are then within two standard deviations in 20 (quasi-Monte Carlo) and 19 of 20 seeds, 8 and 7
-without.
+The sampling methods add this standard deviation where the estimate is not credible. For peaks of sd .02 in a
+square estimates from 60 draws are then within two standard deviations in 20 (quasi-Monte Carlo) and 19 of 20
+seeds, and in 8 and 7 without it.
 
-Fewer values than a Gaussian has parameters, ``steep`` nats apart, with all others zero, say that the others
-have underflowed and nothing of the height: then the standard deviation is infinite, as where all are zero.
+Where fewer values than a Gaussian has parameters are not zero, and differ by ``steep`` nats, the others have
+underflowed and the height is not determined. The standard deviation is then infinite, as where all values are
+zero.
 
-Within two standard deviations at n = 60, in 20 runs on seeds that the rule was not chosen on, each with its
-own place of the peak: under a Gaussian measure peaks of sd .005 and .02 in D = 1, .02 in D = 2 and .03 in D
-= 3, which may lie far from all nodes, in 95 to 100 of 100; in a square those of .01 x .1, .02 x .06 and .02
-in 95 to 100. The standard deviation was infinite in 0 to 25 of 100.
+The following shares of estimates are within two standard deviations at n = 60, in 20 runs for each problem
+with seeds on which the rule was not chosen, each with its own place of the peak: under a Gaussian measure,
+for peaks of sd .005 and .02 in D = 1, .02 in D = 2 and .03 in D = 3, which may lie far from all nodes, 95 to
+100 of 100; in a square, for peaks of .01 x .1, .02 x .06 and .02, 95 to 100. The standard deviation was
+infinite in 0 to 25 of 100.
 
-*Exponent.* Polynomials and exp(a.u) grow too, and more slowly the farther out. Locally the exponent is
+*Exponent.* Polynomials and exp(a.u) grow too, more slowly farther out. Locally the exponent is
 
     beta(r) = E[f u.grad f] / E[f^2 |u|^2] over nodes at radius r:   constant for exp(beta |u|^2 / 2),
                                                                      |a| / r for exp(a.u), p / r^2 for |u|^p.
@@ -79,7 +81,7 @@ NOTHING_SEEN = (
 
 
 def largest_share(values: np.ndarray) -> float:
-    """Return the share of sum |f| that the largest of values (n,) carries."""
+    """Return the share of the largest of values (n,) in sum |f|."""
     sizes = np.abs(values)
     largest = float(sizes.max())
     return 1.0 / float((sizes / largest).sum()) if largest > 0 else 0.0
@@ -90,8 +92,9 @@ def verdict(values: np.ndarray, log_weights: np.ndarray | None = None) -> tuple[
 
     Parameters
     ----------
-    values : (n, o), of f at draws; the output with the heaviest tail decides.
-    log_weights : (n,), of importance weights by which f has been multiplied: their own tail counts too.
+    values : (n, o), values of f at draws; the output with the heaviest tail decides.
+    log_weights : (n,), logarithms of importance weights by which f has been multiplied; their tail is checked
+        too.
     """
     columns = [np.abs(column) for column in np.transpose(values)]
     if log_weights is not None and np.max(log_weights) > -np.inf:
@@ -114,7 +117,7 @@ def verdict(values: np.ndarray, log_weights: np.ndarray | None = None) -> tuple[
 
 
 def beyond(u: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the integral (o,) beyond the farthest node of f that grows as fast as it can.
+    """Return the integral (o,) beyond the farthest node of a function with nearly the fastest finite growth.
 
     Parameters
     ----------
@@ -130,7 +133,7 @@ def beyond(u: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def underflowed(values: np.ndarray) -> np.ndarray:
-    """Whether one value of f (n, o) is not zero, and tiny, (o,): then the others have underflowed."""
+    """Whether just one value of f (n, o) is not zero, and tiny, (o,): the others have then underflowed."""
     tiny: np.ndarray = np.abs(values).max(axis=0) < PEAKS.lone
     found: np.ndarray = tiny & (np.count_nonzero(values, axis=0) == 1)
     return found
@@ -142,7 +145,7 @@ def missed_peak(u: np.ndarray, values: np.ndarray, least_rise: float = 0.0) -> n
     Parameters
     ----------
     u : nodes (n, D) in standard coordinates. values : (n, o).
-    least_rise : of ln |f| from the largest value to the top; a lower peak is none.
+    least_rise : the smallest increase of ln |f| from the largest value to the top of a peak that counts.
     """
     sizes = np.abs(values - np.median(values, axis=0))
     return np.array([_missed_peak(u, column, least_rise) for column in sizes.T])
@@ -176,11 +179,10 @@ def _missed_peak(u: np.ndarray, sizes: np.ndarray, least_rise: float) -> float:
 
 
 def _peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return b (D,), C (D, D) of a + b.d - d.C d / 2 through logarithms (k,) at d (k, D), and what is left.
+    """Return b (D,), C (D, D) of a + b.d - d.C d / 2 fitted to logarithms (k,) at d (k, D), and the residual.
 
-    C is a number times the identity, unless another one, all of whose eigenvalues are positive, is far
-    nearer to the logarithms. What is left is a mean square for each degree of freedom; infinite where there
-    is none.
+    C is a number times the identity, unless a positive definite C has a much smaller residual. The residual
+    is the sum of squares over the degrees of freedom; infinite where there are none.
     """
     dimension = away.shape[1]
     few = 2 * (dimension + 2)
@@ -201,7 +203,7 @@ def _peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _root(matrix: np.ndarray) -> np.ndarray | None:
-    """L of L L^T, None where the matrix is not positive definite."""
+    """The Cholesky factor of a matrix, None where it is not positive definite."""
     try:
         return cholesky(matrix)
     except np.linalg.LinAlgError:
@@ -209,7 +211,7 @@ def _root(matrix: np.ndarray) -> np.ndarray | None:
 
 
 def _through(columns: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return coefficients by least squares, and the mean square left for each degree of freedom."""
+    """Return coefficients by least squares, and the sum of squares over the degrees of freedom."""
     found = least_squares(columns, logs[:, None])[0][:, 0]
     free = len(logs) - columns.shape[1]
     return found, float(np.sum((logs - columns @ found) ** 2)) / free if free > 0 else np.inf

@@ -23,10 +23,10 @@ distorts g where f is smallest: errors were up to five orders of magnitude large
 zero. Values are given as logarithms or divided by their largest, so that likelihoods of 1e-300 do not
 underflow.
 
-Nodes are chosen to reduce the variance of the linearised integral: the covariance of g(x) with pi[m g]
-is that of greedy reduction with another functional. Because linearised nothing is uncertain where
-m = 0, one node in four is the candidate at which f itself is most uncertain, C^2/2 + m^2 C: candidates
-follow the measure.
+Nodes are chosen to reduce the variance of the linearised integral: the covariance of g(x) with pi[m g] is
+that of greedy reduction with another functional. As the linearised variance vanishes where m = 0, one node in
+four is the candidate at which the variance of f itself, C^2/2 + m^2 C, is largest; candidates are distributed
+by the measure.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def products(member: CandidateProcess) -> Products:
 
 @dataclass(frozen=True)
 class Warped:
-    """f = g^2/2; ``matched`` says whether moments are matched (M) or f is linearised (L)."""
+    """f = g^2/2; with ``matched`` its moments are matched (M), otherwise f is linearised (L)."""
 
     matched: bool
 
@@ -96,7 +96,7 @@ class Warped:
         return np.array([mean]), np.array([[variance]])
 
     def weights(self, member: CandidateProcess) -> np.ndarray:
-        """Return those of the linearised integral pi[m g] in the values of g, (n,)."""
+        """Return the weights of the values of g in the linearised integral pi[m g], (n,)."""
         lengths, data = np.exp(member.psi[:-1]), member.view.observed.x
         of_mean = (
             kernel_products.single(lengths, member.chart.measure, data, data) @ member.process.weights[:, 0]
@@ -104,10 +104,11 @@ class Warped:
         return member.process.rule(of_mean, 0.0)
 
     def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
-        """Return a third of the square of what the mean of M adds to that of L, (1,), otherwise zero.
+        """Return a third of the squared difference of the means of M and L, (1,), for M; zero for L.
 
-        That is a prior variance where no node is. It holds where g is large, and is too large beside a peak:
-        the integral may be anywhere from L to M, and 1/3 is the mean square of a uniform variable.
+        The difference is the prior variance where there are no nodes. It is right where g is large, and too
+        large around a peak: the integral may be anywhere from L to M, and 1/3 is the mean square of a uniform
+        variable.
         """
         if not self.matched:
             return np.zeros(1)
@@ -130,7 +131,7 @@ class Warped:
 
 
 def _quadratic(member: CandidateProcess, p: Products) -> tuple[float, float]:
-    """pi[C]/2 and pi pi'[C^2]/2 for unit scale: what moment matching adds."""
+    """pi[C]/2 and pi pi'[C^2]/2 for unit scale, the terms that moment matching adds."""
     process = member.process
 
     def whitened(matrix: np.ndarray) -> np.ndarray:
@@ -155,7 +156,7 @@ def _linearised(member: CandidateProcess, candidates: np.ndarray) -> tuple[Condi
 
 
 def _uncertainty(variance: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """C^2/2 + m^2 C under the measure, which candidates follow already, (M,)."""
+    """C^2/2 + m^2 C, (M,), without a density, as candidates are distributed by the measure."""
     variance = np.maximum(variance, 0.0)
     found: np.ndarray = variance * (variance / 2 + mean**2)
     return found
