@@ -53,7 +53,7 @@ _ON_TORCH = {
 
 
 _MODULES = ("designs", "mixture_expectation", "surrogates")
-"""Whose names belong to settings of the estimators."""
+"""Modules with names for settings of the estimators."""
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,8 @@ With z ~ q(z_n), L draws for each datum, and ln w = ln p(x_n | z) + beta (ln p(z
                (Tucker et al. 2019): with v the normalised weights the path of draw l then counts
                v_l (1 - beta (1 - v_l)), v_l^2 for beta = 1. The decoder's gradient is IWAE's
 
-Each is a sum over data of terms that a mini-batch weighs; KL(q(theta) || p(theta)) is taken off the sum.
+Each is a sum over data of terms that a mini-batch weights; KL(q(theta) || p(theta)) is subtracted from the
+sum.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from gp.arrays import to_numpy
 
 Tensor = torch.Tensor
 _ROWS = 512
-"""Data evaluated at once for a record."""
+"""The number of data that are evaluated at once for a record."""
 
 
 class Terms(NamedTuple):
     """One number for each datum of a mini-batch, (S,) each."""
 
     objective: Tensor
-    """What is differentiated."""
+    """The function that is differentiated."""
     bound: Tensor
-    """Its value as a bound."""
+    """The value of the bound."""
     elbo: Tensor
-    """Of the ELBO, from the same draws."""
+    """The value of the ELBO, from the same draws."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Local:
 
     model: AmortisedModel
     parameters: Product
-    """q, in the graph."""
+    """The parameters of q, in the graph."""
     rows: Tensor
     samples: int
     rng: np.random.Generator
@@ -70,7 +71,7 @@ class Local:
         return self.q.from_unconstrained(tuple(u.detach() for u in self.q.unconstrained))
 
     def draw(self) -> Tensor:
-        """Values of z along their path, (L, S, latent)."""
+        """Reparameterised draws of z, (L, S, latent)."""
         z: Tensor = self.q.rsample(self.samples, self.rng)
         return z
 
@@ -97,7 +98,7 @@ LocalBound = Callable[[Local], Terms]
 
 
 def pathwise_terms(local: Local, entropy: str) -> Terms:
-    """Of reparameterised draws, ``entropy`` as of `Pathwise`."""
+    """Terms of the pathwise estimator, with ``entropy`` as of `Pathwise`."""
     z = local.draw()
     values = local.log_likelihood(z)
     if entropy == "analytic":
@@ -109,7 +110,7 @@ def pathwise_terms(local: Local, entropy: str) -> Terms:
 
 
 def score_terms(local: Local, baseline: bool, entropy: str) -> Terms:
-    """Of the score function, with the mean of the other draws as a ``baseline``."""
+    """Terms of the score function, with the mean of the other draws as a ``baseline``."""
     z = local.stopped.sample(local.samples, local.rng)
     values = local.log_likelihood(z)
     reward, rest = values.detach(), -local.divergence
@@ -123,7 +124,7 @@ def score_terms(local: Local, baseline: bool, entropy: str) -> Terms:
 
 
 def iwae_terms(local: Local) -> Terms:
-    """Of the importance-weighted bound, differentiated as it stands."""
+    """Terms of the importance-weighted bound, differentiated directly (IWAE)."""
     z = local.draw()
     log_weights = local.log_likelihood(z) + local.log_ratio(z, local.q)
     bound = torch.logsumexp(log_weights, 0) - math.log(local.samples)
@@ -131,11 +132,11 @@ def iwae_terms(local: Local) -> Terms:
 
 
 def dreg_terms(local: Local) -> Terms:
-    """Of the importance-weighted bound, its score reparameterised."""
+    """Terms of the importance-weighted bound, with its score reparameterised (DReG)."""
     z = local.draw()
     log_weights = local.log_likelihood(z) + local.log_ratio(z, local.stopped)
     v = torch.softmax(log_weights.detach(), 0)
-    # the slopes that reach a path to z are multiplied there; those of the decoder are unchanged
+    # the hook multiplies the gradients that pass through z; those of the decoder are unchanged
     if z.requires_grad:
         factor = (1.0 - local.model.beta * (1.0 - v))[..., None]
         z.register_hook(lambda slopes: slopes * factor)  # type: ignore[no-untyped-call]
@@ -182,7 +183,7 @@ def local_gradient(
 
 
 def require_plain(estimator: object, **settings: object) -> None:
-    """ValueError where one of an estimator's ``settings``, that have no place here, is not None or False."""
+    """Raise ValueError where one of an estimator's ``settings`` without an amortised form is set."""
     for name, value in settings.items():
         if value is not None and value is not False:
             raise ValueError(
@@ -192,7 +193,7 @@ def require_plain(estimator: object, **settings: object) -> None:
 
 
 def require_one_theta(model: AmortisedModel, samples: int) -> None:
-    """ValueError where the draws of an importance-weighted bound would not share the decoder's weights."""
+    """Raise ValueError where the draws of an importance-weighted bound do not share the decoder's weights."""
     if samples > 1 and not model.one_theta:
         raise ValueError(
             f"samples is {samples} for an importance-weighted bound, and weights are drawn anew for each of "

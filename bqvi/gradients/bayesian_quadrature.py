@@ -3,15 +3,15 @@
 A Gaussian process on the gradients of the log joint (`gradient_process`), or on the log joint as one
 function (`function_process`), is integrated against q in closed form. Its prior mean is the estimate of
 sticking-the-landing: the gradient estimate is exactly zero where q is the posterior. The log joint stays
-the same while q moves, so evaluations of earlier steps, in the units of the current q, go into the same
-process. A round is
+the same while q moves, so the process is conditioned on evaluations of earlier steps too, in the units of the
+current q. A round is
 
     whiten the memory -> hyperparameters, if due -> nodes, given the process -> evaluate -> integrate
 
-and costs one Cholesky factor of the points in use.
+and takes one Cholesky factorisation for the points in use.
 
-With ``memory=0`` it is a one-shot estimator like any other. The geometry decides what the gradient
-is used for: a step (`Riemannian`, `Euclidean`), or the optimum of the surrogate in a KL ball (`TrustRegion`).
+With ``memory=0`` the estimator uses the evaluations of its own step only. The geometry uses the gradient for
+a step (`Riemannian`, `Euclidean`), or the surrogate for its optimum in a KL ball (`TrustRegion`).
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ class BayesianQuadrature:
 
     Parameters
     ----------
-    nodes : n >= 1, new evaluations a step
-    design : where; a `Design`
-    memory : most evaluations that the process is built on; 0 uses the step's own only. After 500
-        evaluations of three log joints in D = 10, 500 leaves gaps 3 to 15 times smaller than 200, at 1.2
+    nodes : n >= 1, new evaluations in each step
+    design : a `Design`, which chooses the nodes
+    memory : the most evaluations on which the process is conditioned; with 0 only those of the step. After
+        500 evaluations of three log joints in D = 10, 500 leaves gaps 3 to 15 times smaller than 200, in 1.2
         times the time
     initial_nodes : evaluations of the first step; by default min(2 D, 10), or ``nodes`` if more
     process : of a log joint with gradients, 'separable' (D outputs share a kernel, O(m^3)), 'derivative' (the
-        gradient of one function, O((m D)^3)), 'joint' (its values too, O((m (D + 1))^3)), or 'auto':
-        joint while its factor takes no longer than the step's evaluations (``seconds``), derivative
+        gradient of one function, O((m D)^3)), 'joint' (its values too, O((m (D + 1))^3)), or 'auto': joint
+        while its Cholesky factor takes no longer than the step's evaluations (``seconds``), derivative
         without memory while n D <= 400, else separable; or a `surrogates.Kind` with settings of its own
-    errors : also give the gradient's posterior covariance, and with it standard errors: O(D^4 m) a step
-    seconds : what an evaluation costs, for 'auto'; stated, not measured: a seed's result stays the same
+    errors : whether to return the gradient's posterior covariance and standard errors: O(D^4 m) a step
+    seconds : the time of an evaluation, for 'auto'. It is stated and not measured, so that the result depends
+        on the seed only
     """
 
     nodes: int = 2
@@ -109,7 +110,7 @@ class BayesianQuadrature:
             The log joint has had no finite value for several rounds, or at no node where there is no memory;
             or it is constant.
         ValueError
-            The process needs gradients that the log joint has not, or the design gives other than n nodes.
+            The process needs gradients and the log joint has none, or the design returns other than n nodes.
         """
         frame = WhitenedFrame.of(q)
         if memory is None:
@@ -141,12 +142,12 @@ class BayesianQuadrature:
         memory: Memory,
         waiting: np.ndarray,
     ) -> tuple[np.ndarray, Memory]:
-        """n further points theta (n, D), and the memory with the process that they were chosen by.
+        """n further points theta (n, D), and the memory with the process by which they were chosen.
 
         Parameters
         ----------
-        model : a log joint that does not move with q. q, rng, memory : as of a call.
-        waiting : points theta (k, D) whose values the memory does not know, but will.
+        model : a log joint that does not change with q. q, rng, memory : as of a call.
+        waiting : points theta (k, D) under evaluation.
         """
         frame = WhitenedFrame.of(q)
         _, known, kept = self._process(model, frame, memory, self.nodes)
@@ -157,7 +158,7 @@ class BayesianQuadrature:
     def _process(
         self, model: LogJointModel, frame: WhitenedFrame, kept: Memory, n: int
     ) -> tuple[ProcessCache, Process | None, Memory]:
-        """The process given the memory, where ``n`` evaluations are to follow, and what it is kept in."""
+        """The process given the memory before ``n`` evaluations, with its cache and the memory."""
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
         if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
             # the other process has other hyperparameters, so they are fitted anew
@@ -189,7 +190,7 @@ class BayesianQuadrature:
         return nodes
 
     def _kind(self, model: LogJointModel, dimension: int, points: int) -> Kind:
-        """For so many points in use, the step's own among them."""
+        """The kind of process for this number of points, those of the step included."""
         if not isinstance(self.process, str):
             return self.process
         if not differentiable(model):
@@ -204,7 +205,7 @@ class BayesianQuadrature:
         return OnGradients()
 
     def count(self, dimension: int, kept: Memory) -> int:
-        """Evaluations of the next step, given what is ``kept``; D is ``dimension``."""
+        """Evaluations of the next step, given the memory ``kept``; D is ``dimension``."""
         if len(kept):
             return self.nodes
         return self.initial_nodes or max(self.nodes, min(2 * dimension, 10))
@@ -218,7 +219,7 @@ def _informed(frame: WhitenedFrame, process: Informed | None, kept: Memory) -> I
 
 
 def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:
-    """Whether q lies where evaluations fail: a step from there would follow extrapolation only."""
+    """Whether the mean of q lies where evaluations fail, so that a step would be extrapolation."""
     if found.good.all():
         return False
     if not found.good.any():
@@ -228,9 +229,9 @@ def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:
 
 
 def _revalued(model: LogJointModel, q: Distribution, batch: Batch, kept: Memory) -> Memory:
-    """The memory with values at q, of a log joint that depends on q: only the points are kept.
+    """The memory with new values at its points, for a log joint that depends on q.
 
-    Such a log joint is cheap once its local step is made: it does not count as evaluations.
+    Such a log joint is cheap once its local step is made, so these do not count as evaluations.
     """
     if not is_moving(model) or not len(kept):
         return kept
@@ -273,7 +274,7 @@ def _with_errors(frame: WhitenedFrame, process: Process | None, gradient: Gradie
 
 
 def _require_one(found: Evaluations) -> None:
-    """EvaluationError unless one evaluation is good."""
+    """Raise EvaluationError unless one evaluation has succeeded."""
     if not found.good.any():
         raise EvaluationError(
             f"the log joint had no finite value and gradient at any of {len(found)} nodes: it "

@@ -1,14 +1,14 @@
 """Common parts of the sampling estimators: q in torch, and the log joint as a function of draws.
 
-The integrand is f(theta) = ln p(X, theta), less ln h(X), weighted to stand for all the data. Two kinds
-of model give it:
+The integrand is f(theta) = ln p(X, theta), less ln h(X), with a mini-batch weighted as all the data. Two
+kinds of model define it:
 
 - a `LogJointModel` by its two parts; a `bqvi.models.log_joint.MovingLogJoint` by those of its log joint at q;
 - a conjugate model with its E step inside (thesis Section 5.3): q(z) is optimal under q(theta), so
   f(theta) = E_q(z)[ln p(X, z, theta) - ln q(z)] = ln p(theta) + <S, t(theta)> + H[q(z)]
            = <eta*, t(theta)> + ln h(theta) - A(eta_0) + H[q(z)].
-  The data enter through S only, so a draw of theta costs nothing per datum. Its gradient in q with q(z) held
-  fixed is the ELBO's: q(z) is at its optimum.
+  The data enter through S only, so a draw of theta takes no pass over the data. Its gradient in q with q(z)
+  held fixed is that of the ELBO, as q(z) is at its optimum.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TorchPosterior:
         return self.q.from_unconstrained(tuple(leaf.detach() for leaf in self.leaves))
 
     def gradient(self, objective: torch.Tensor) -> Values:
-        """d objective / du as NumPy arrays; leaves that do not matter get zeros."""
+        """d objective / du as NumPy arrays; zeros for leaves on which it does not depend."""
         found = torch.autograd.grad(objective, self.leaves, allow_unused=True)
         return tuple(
             np.zeros(tuple(leaf.shape)) if g is None else to_numpy(g).astype(float, copy=False)
@@ -78,7 +78,7 @@ def torch_posterior(q: Distribution, like: torch.Tensor) -> TorchPosterior:
 
 
 def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
-    """An empty tensor with the dtype and device to compute in: the data's, else the model's."""
+    """An empty tensor with the dtype and device of computations: the data's, else the model's."""
     first = rows[0] if isinstance(rows, tuple) else rows
     if isinstance(first, torch.Tensor):
         return first.new_empty(0) if first.is_floating_point() else first.new_empty(0).double()
@@ -97,7 +97,7 @@ def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFun
         return log_joint(theta)
 
     def one_by_one(theta: torch.Tensor) -> torch.Tensor:
-        """A call that is interrupted has evaluated the points at which the function was called."""
+        """Points one at a time, so that an interrupted call counts only those at which f was called."""
         assert batch.account.budget is not None
         batch.account.budget.spend(len(theta))
         return torch.cat([counted(theta[i : i + 1]) for i in range(len(theta))])
@@ -113,7 +113,7 @@ def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFun
 
 
 def _seen(log_joint: LogJointFunction, model: LogJoint, seen: Seen) -> LogJointFunction:
-    """``log_joint`` whose evaluations are entered in ``seen``, given gradients as autodiff passes them on."""
+    """``log_joint`` with its evaluations, and their gradients by autodiff, entered in ``seen``."""
 
     def looked_at(theta: torch.Tensor) -> torch.Tensor:
         own = theta.view_as(theta)
@@ -135,12 +135,12 @@ def _seen(log_joint: LogJointFunction, model: LogJoint, seen: Seen) -> LogJointF
 
 
 def spend(model: Any, batch: Batch, theta: Array) -> None:
-    """Ask the batch's budget for the evaluations at draws (L, ...) of theta, before they are made."""
+    """Reserve the evaluations at draws (L, ...) of theta in the batch's budget, before they are made."""
     if batch.account.budget is not None:
         draws = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
         count = cost(model, batch, draws)
         batch.account.budget.spend(count)
-        # a step that is cut short has evaluated these points, and keeps none of them
+        # the evaluations of a step that is cut short count, although they are not kept
         if batch.account.ledger is not None:
             batch.account.ledger.count(count)
 
@@ -165,13 +165,13 @@ def _log_joint(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
 def per_datum_gradient(
     posterior: TorchPosterior, model: Any, theta: Array, rest: torch.Tensor, batch: Batch
 ) -> tuple[Values, float]:
-    """The gradient of ``rest`` + sum_n ln p(x_n | theta) and its value, the sum left to the batch's strategy.
+    """The gradient of ``rest`` + sum_n ln p(x_n | theta), summed by the batch's strategy, and its value.
 
     Parameters
     ----------
     theta : (L, ...) reparameterised draws
-    rest : the part of the objective that is no sum over data
-    batch : with a combination
+    rest : the part of the objective that is not a sum over data
+    batch : a mini-batch with a combination
     """
     if batch.combination is None:
         raise ValueError("batch has no combination to sum per-datum gradients with")
@@ -235,7 +235,7 @@ def of_bound(
     batch: Batch,
     draws: int,
 ) -> Gradient:
-    """The gradient in u of a bound of its own, from so many draws, which estimate the ELBO too."""
+    """The gradient in u of a bound other than the ELBO, from draws that estimate the ELBO too."""
     return Gradient(
         values,
         natural=False,

@@ -1,4 +1,4 @@
-"""Where q is sampled, in whitened units: nodes u, where q is N(0, I).
+"""Designs of nodes u in whitened units, in which q is N(0, I).
 
 Designs without a process, which may also be the noise of a pathwise estimator:
 
@@ -6,8 +6,8 @@ Designs without a process, which may also be the noise of a pathwise estimator:
     scrambled Sobol         quasi-Monte Carlo (Owen 1995)
     antithetic-orthogonal   orthogonal frames with chi lengths, and their mirrors (Yu et al. 2016)
 
-They are drawn by `acquisition.designs`; each node is N(0, I) alone, so a mean over them stays unbiased.
-Designs for a Gaussian process:
+They are drawn by `acquisition.designs`. The marginal distribution of each node is N(0, I), so a mean over
+nodes is unbiased. Designs for a Gaussian process:
 
     optimised               minimum posterior variance of (E[y], E[y u]) for a given kernel, rotated at random
     integral variance       the candidate that lowers the variance of the gradient most (thesis 7.17)
@@ -38,7 +38,7 @@ class Informed(Protocol):
 
     @property
     def noise(self) -> float:
-        """The variance over s^2 that the noise of a new observation will have."""
+        """The noise variance over s^2 of a new observation."""
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Posterior covariances of the numbers observed at (C, D) points."""
@@ -51,7 +51,7 @@ class Guarded:
     Parameters
     ----------
     process : the process
-    feasibility : in the units of q
+    feasibility : the probability that evaluations succeed, in the units of q
     """
 
     process: Informed
@@ -69,12 +69,12 @@ class Guarded:
 
 @dataclass(frozen=True, eq=False)
 class Awaiting:
-    """A process, given that points which are being evaluated will have values.
+    """A process whose variances are conditioned on points under evaluation.
 
     Parameters
     ----------
     process : the process
-    waiting : the points, in the units of q, (k, D): they condition variances, which need no value
+    waiting : the points, in the units of q, (k, D); variances do not depend on their values
     """
 
     process: Informed
@@ -93,12 +93,12 @@ class Awaiting:
 
 @runtime_checkable
 class Design(Protocol):
-    """How nodes are chosen."""
+    """A rule by which nodes are chosen."""
 
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D) nodes; ``process`` is the one given earlier evaluations, None if there are none."""
+        """Nodes (n, D); ``process`` is the one given earlier evaluations, None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Sobol:
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D): the first n of the next power of two."""
+        """Nodes (n, D): the first n of the next power of two."""
         # SciPy would spawn children of rng, and a saved run does not keep how many rng has had
         return normal_sobol(dimension, n, np.random.default_rng(rng.integers(2**63)))
 
@@ -128,13 +128,13 @@ class Sobol:
 class AntitheticOrthogonal:
     """Pairs u, -u along random orthogonal frames, with lengths distributed as |N(0, I)|.
 
-    On n = 2 D of them every odd gradient is linear: intervals are then far too short (`Optimised`).
+    On n = 2 D such points every odd gradient is linear, so that intervals are far too short (`Optimised`).
     """
 
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D); of an odd n the last has no mirror."""
+        """Nodes (n, D); for an odd n the last has no mirror image."""
         return normal_frames(n, dimension, rng)
 
 
@@ -142,17 +142,17 @@ class AntitheticOrthogonal:
 class Optimised:
     """A minimum-variance design of n nodes for the prior process, rotated at random and blurred at each use.
 
-    The functionals' variance does not depend on what is observed, nor on rotations. The design is found once
-    for each n and D. For n = 2 D it is D orthogonal pairs u, -u of equal lengths, and on these *every* odd
-    function is linear: neither the evidence nor leave-one-out residuals show it, and where y is odd (a
-    logistic regression at theta = 0) error bars come out a hundred times too short. So nodes are moved a
-    little.
+    The functionals' variance does not depend on the observations, nor on rotations, so the design is found
+    once for each n and D. For n = 2 D it is D orthogonal pairs u, -u of equal lengths, on which *every* odd
+    function is linear. Neither the evidence nor leave-one-out residuals detect this, and where y is odd (a
+    logistic regression at theta = 0) standard errors are a hundred times too small. Random numbers are
+    therefore added to the nodes.
 
     Parameters
     ----------
-    lengthscale : of the kernel, in units of sqrt(D); the weak prior's centre by default
-    blur : >= 0, standard deviation of what is added to each node; 0 has the smallest errors, and for n = 2 D
-        standard errors that need not cover
+    lengthscale : lengthscale of the kernel, in units of sqrt(D); by default the centre of its prior
+    blur : >= 0, standard deviation of the random numbers that are added to each node; with 0 errors are
+        smallest, and for n = 2 D standard errors may be too small
     """
 
     lengthscale: float = SEARCH.length
@@ -173,7 +173,7 @@ class Optimised:
 
 @dataclass(frozen=True)
 class _FromPool:
-    """Nodes chosen greedily among drawn candidates, those where evaluations are likely to fail left out."""
+    """Nodes chosen greedily among drawn candidates, without those at which evaluations are likely to fail."""
 
     candidates: int = DESIGN.candidates
     spread: float = DESIGN.spread
@@ -185,7 +185,7 @@ class _FromPool:
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
+        """Nodes (n, D); antithetic-orthogonal and blurred as in `Optimised`, while there is no process."""
         if process is None:
             frames: np.ndarray = normal_frames(n, dimension, rng)
             return frames + DESIGN.blur * rng.standard_normal((n, dimension))
@@ -196,21 +196,21 @@ class _FromPool:
         return pool[most_informative(self._known(pool, process), n, process.noise)]
 
     def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
-        """What is to be known, and how the candidates (C, D) inform of it."""
+        """The candidates (C, D) with their covariances with the functionals of interest."""
         raise NotImplementedError
 
 
 class MomentVarianceReduction(_FromPool):
-    """Greedily the candidates that most reduce the variance of the gradient's functionals given the process.
+    """Greedy choice of the candidates that most reduce the variance of the gradient's functionals.
 
-    For a separable process D Var E[y_i] + sum_j Var E[y_i u_j]; for one of values or derivatives the
-    variances of E[y] and of the lower triangle of E[dy/du].
+    The variance is D Var E[y_i] + sum_j Var E[y_i u_j] for a separable process, and for one of values or
+    derivatives the sum of those of E[y] and of the lower triangle of E[dy/du].
 
-    Each later node is chosen given the earlier ones: a variance needs no observation.
+    Each node is chosen given the earlier ones, as variances do not depend on observations.
 
     Parameters
     ----------
-    candidates : how many are drawn
+    candidates : the number of candidates that are drawn
     spread : their standard deviation, in units of q's
     """
 
@@ -219,7 +219,7 @@ class MomentVarianceReduction(_FromPool):
 
 
 class GradientUncertainty(_FromPool):
-    """Greedily the candidates with the largest N(u; 0, I)-weighted variance of y given the process.
+    """Greedy choice of the candidates with the largest N(u; 0, I)-weighted variance of y given the process.
 
     Parameters
     ----------

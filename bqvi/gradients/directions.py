@@ -1,17 +1,17 @@
-"""Directions along which a gradient is nonlinear, and units in which it is equally so along all of them.
+"""Directions along which a gradient is nonlinear, and units in which it is equally nonlinear along all.
 
-In units whitened by q, y(u) is a gradient: its Jacobian is symmetric. So where y varies along a direction
-beyond what a linear fit explains, it is its *components* along that direction that vary, and the spread of
-the residuals R of a linear fit (`linear_fit`) over the outputs shows how inputs matter:
+In units whitened by q, y(u) is a gradient, so its Jacobian is symmetric. Where y varies along a direction
+beyond a linear fit, the *components* of y along that direction vary. The covariance over outputs of
+the residuals R of a linear fit (`linear_fit`) therefore measures the nonlinearity along input directions:
 
     C = R^T W R / sum(w),        M = (C / mean + (D / sum(w)) I)^(1/2), scaled to trace D,
 
-with w falling from 1 as points lie beyond q (`whitened.jitter_multiple`). The second term keeps M near I
-until there are many more points than directions. Where y is noisy the sum of the noise's variances is taken
-off C's diagonal, and the second term, what C is uncertain by, is larger by the square of the share that is
-left. Lengthscales along M's eigenvectors go with its
-eigenvalues' -1/2, so a kernel of u^T M u' is anisotropic, turned as the log joint is, and has no more
-hyperparameters than before. The power 1/2 was chosen by evidence on five log joints, between the power 0,
+with weights w that decrease from 1 for points beyond q (`whitened.jitter_multiple`). The second term keeps M
+near I until there are many more points than directions. Where y is noisy the sum of the noise's variances is
+subtracted from the diagonal of C, and the second term, the uncertainty of C, is multiplied by the squared
+ratio of the diagonal before to that after. Lengthscales along the eigenvectors of M are proportional to the
+eigenvalues to the power -1/2, so a kernel of u^T M u' is anisotropic along the directions of the log joint,
+without further hyperparameters. The power 1/2 was chosen by evidence on five log joints, between the power 0,
 which is isotropic, and 1, which is C itself.
 """
 
@@ -26,7 +26,7 @@ from bqvi.gradients.whitened import jitter_multiple
 from gp.triangular import symmetric_eigen
 
 _LEAST = 1e-12
-"""Part of the squares of the targets below which what a linear fit leaves is rounding."""
+"""Share of the squares of the targets below which the residuals of a linear fit are rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Directions:
 
     @classmethod
     def of(cls, points: np.ndarray, targets: np.ndarray, noise: np.ndarray | None = None) -> Directions:
-        """From (m, D) points and y there, with the variances of its noise, (m,)."""
+        """The directions from (m, D) points and y there, with the variances of its noise, (m,)."""
         d = points.shape[1]
         weights = 1.0 / jitter_multiple(points)
         left = LinearFit.of(points, targets, weights).residuals(points, targets)

@@ -1,13 +1,14 @@
-"""Standard errors of gradients from L independent draws, each entry its own.
+"""Standard errors of gradients from L independent draws, for each entry.
 
-A mean of L terms g_l has the standard error sd(g_l) / sqrt(L). The importance-weighted estimators are no
-means but functions of all draws; theirs is the jackknife's: with theta_(-l) the estimate without draw l,
+A mean of L terms g_l has the standard error sd(g_l) / sqrt(L). The importance-weighted estimators are
+functions of all draws, and their standard error is that of the jackknife: with theta_(-l) the estimate
+without draw l,
 
     se^2 = (L - 1) / L sum_l |theta_(-l) - mean theta_(-.)|^2.
 
-For a mean the two are the same. Errors are right in mean square, to a fifth or so; intervals hold as far as
-terms are near normal. They are too short where few terms have most of the variance: weighted estimates under
-a q narrower than the posterior, where the variance may be infinite.
+For a mean the two agree. Standard errors are right in mean square to about a fifth; intervals have their
+coverage where terms are nearly normal. They are too short where few terms have most of the variance, as for
+weighted estimates under a q narrower than the posterior, where the variance may be infinite.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The log joint of a model and its gradient at chosen points, through `bqvi.calls`.
 
-A `LogJoint` is called as its user states it, in NumPy where it is of NumPy; any other model by its log joint
-as a torch function of draws.
+A `LogJoint` is called in the form in which its user gave it, with NumPy arrays or tensors; any other model by
+its log joint as a torch function of draws.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def differentiable(model: LogJointModel) -> bool:
 def evaluate(
     model: LogJointModel, q: Distribution, batch: Batch, points: np.ndarray, first: bool = False
 ) -> Evaluations:
-    """At theta (n, D); what ``batch.account`` allows; each evaluation is entered in its ledger as it returns.
+    """Evaluate at theta (n, D), as far as ``batch.account`` allows; evaluations are entered in its ledger.
 
     Parameters
     ----------
-    first : whether nothing has been evaluated before with success.
+    first : whether no evaluation has succeeded before.
 
     Returns
     -------
@@ -50,15 +50,15 @@ def evaluate(
 
 
 def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points: np.ndarray) -> Evaluations:
-    """Values alone at theta (n, D), for a mean of them: -inf is one, and points at which it raises are NaN.
+    """Values alone at theta (n, D), for their mean: -inf is a value, and NaN marks points at which f raised.
 
     Raises
     ------
     EvaluationError
-        It raises at all of them: no fault of a point, but of the function.
+        f raised at all points, which is an error of the function and not of a point.
     """
     function = _function(model, q, batch)
-    # the function takes tensors though it has no derivatives
+    # the function takes tensors although derivatives are not needed
     if function.gradient == AUTODIFF and function.like is None:
         function = replace(function, like=_like(model, None))
     function = replace(function, gradient=None, errors="infeasible", range=_AS_RETURNED)
@@ -76,14 +76,14 @@ def given(
 
     Parameters
     ----------
-    model : whose log joint they are of. theta : (n, P). values : (n,). gradients : (n, P) or None.
+    model : the model of the log joint. theta : (n, P). values : (n,). gradients : (n, P) or None.
     noise_sd : (n,), a number or None.
     """
     return caller_of(model).given(theta, values, gradients, noise_sd)
 
 
 def caller_of(model: LogJoint) -> Caller:
-    """What calls a `LogJoint`'s function as its user states it, in its coordinates."""
+    """The caller of a `LogJoint`'s function, in its coordinates."""
     return _caller(_stated(model, None), model)
 
 
@@ -106,12 +106,12 @@ def _called(
 
 
 def is_as_stated(model: LogJointModel) -> TypeGuard[LogJoint]:
-    """Whether the model is the function that its user states."""
+    """Whether the model is a function that its user gave."""
     return not is_moving(model) and getattr(type(model), "log_prior", None) is LogJoint.log_prior
 
 
 def _stated(model: LogJoint, rows: Any) -> Function:
-    """That function; of torch on the device and in the precision of the model or of its data's ``rows``."""
+    """The user's function; if of torch, on the device and in the precision of the model or of ``rows``."""
     usual = rows is None and not (hasattr(model, "dtype") or hasattr(model, "device"))
     if usual or model.function.gradient != AUTODIFF:
         return model.function

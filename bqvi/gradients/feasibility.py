@@ -1,17 +1,17 @@
-"""The probability that the log joint can be evaluated at a point, from where it failed.
+"""The probability that the log joint can be evaluated at a point, from earlier failures.
 
-A design for a process prefers candidates about which little is known, and nothing is known where evaluations
-failed. The probability that an evaluation succeeds is estimated beside the process, by logistic regression on
+A design for a process prefers candidates of large variance, and the variance is large where evaluations
+failed. The probability that an evaluation succeeds is therefore estimated too, by logistic regression on
 
     1, u_1, .., u_D, |u|^2,
 
-which half-spaces, balls and their complements can be made of, with a normal prior of variance
-`FaultSettings.prior_variance` on each coefficient, at its mode by Newton steps. For regions of other
-shapes the nearest evaluation decides: where it failed, and the nearest good one is 1.5 times as far, the
+whose level sets include half-spaces, balls and their complements, with a normal prior of variance
+`FaultSettings.prior_variance` on each coefficient, at its mode by Newton steps. For regions of other shapes
+the nearest evaluation decides: where it failed, and the nearest successful one is 1.5 times as far, the
 probability is 0.
 
-VBMC has another model, `bqvi.variational_bmc.feasibility`, by distances, whose edges bend as the
-evaluations do. With that one here, on a bent log joint cut by a half-space (D = 2, 5 and 10, at 1 and 2.5
+The model of VBMC, `bqvi.variational_bmc.feasibility`, is by distances, and its edges follow the
+evaluations. With that model here, on a bent log joint cut by a half-space (D = 2, 5 and 10, at 1 and 2.5
 from the mode, 8 seeds each), median gaps are 1.1 to 5 times as large in the five cells where they differ
 from zero (D = 5 at 1: 3.8e-4 against 7.3e-5): few points in many dimensions determine a plane, but no other
 shape.
@@ -48,7 +48,7 @@ class LogisticFeasibility:
 
     @classmethod
     def near(cls, frame: WhitenedFrame, memory: Memory) -> LogisticFeasibility:
-        """Of the evaluations of a ``memory``, in the units of a ``frame``."""
+        """The model from the evaluations of a ``memory``, in the units of a ``frame``."""
         return cls(frame.whiten(memory.points), frame.whiten(memory.failed))
 
     def __call__(self, points: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ def _logistic(x: np.ndarray) -> np.ndarray:
 
 
 def _nearest(points: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Squared distances to the nearest of them, (C,)."""
+    """Squared distances of points (C, D) to the nearest known point, (C,)."""
     inner = points @ known.T
     squares = np.square(points).sum(1)[:, None] + np.square(known).sum(1) - 2.0 * inner
     nearest: np.ndarray = squares.min(1)

@@ -1,13 +1,14 @@
 """The moments of a process on the log joint as one function: from its values, its gradients, or both.
 
-What is modelled is phi(u) = f(theta) + |u|^2 / 2, theta = mu + L u in units whitened by q, so that the log
-density of q itself is the prior mean, up to a constant, which is profiled out where values are observed
-(`gp.conditioning.function_process`). Its posterior mean is integrated in closed form: E[grad phi] = dE/dm
-and E[Hessian of phi] = 2 dE/dS are the moments of y = grad phi that `whitened` defines (variational
-Bayesian Monte Carlo integrates the same process, Acerbi 2018).
+The process is on phi(u) = f(theta) + |u|^2 / 2, theta = mu + L u in units whitened by q, so that the prior
+mean of f is the log density of q up to a constant, which is profiled out where values are observed
+(`gp.conditioning.function_process`). Its posterior mean is integrated in closed form: E[grad phi] = dE/dm and
+E[Hessian of phi] = 2 dE/dS are the moments of y = grad phi that `whitened` defines (variational Bayesian
+Monte Carlo integrates the same process, Acerbi 2018).
 
 Its errors at a given number of nodes are smaller than those of the separable process of `gradient_process`,
-and its cost is O((m B)^3), B = D + 1 where values and gradients are observed: it suits expensive evaluations.
+and its cost is O((m B)^3), B = D + 1 where values and gradients are observed. It is for expensive
+evaluations.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class FunctionSurrogate:
 
     process: FunctionProcess
     noise: float = JITTER
-    """Variance over s^2 that the noise of a number of a new observation near q will have."""
+    """Noise variance over s^2 of a number in a new observation near q."""
 
     @classmethod
     def of(
@@ -42,9 +43,9 @@ class FunctionSurrogate:
         targets: np.ndarray,
         measured: np.ndarray | None = None,
     ) -> FunctionSurrogate:
-        """From (m, D) points in q's units and the B numbers observed at each, (m, B).
+        """The process given (m, D) points in q's units and the B numbers observed at each, (m, B).
 
-        ``measured`` is the variance of their noise over s^2, (m, B); None where they are exact.
+        ``measured`` is the noise variance of these numbers over s^2, (m, B); None where they are exact.
         """
         process = FunctionProcess.of(kernel, points, targets, distance_noise, _flat(measured))
         return cls(process, typical_noise(measured))
@@ -57,11 +58,11 @@ class FunctionSurrogate:
 
     @property
     def given(self) -> Conditioned:
-        """What the process is conditioned on."""
+        """The process of the observed numbers."""
         return self.process.given
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
-        """Of y = grad phi under q' = N(mean, covariance), in q's units."""
+        """Moments of y = grad phi under q' = N(mean, covariance), in q's units."""
         found = self.process.posterior_mean.integrate(mean, covariance)
         return WhitenedMoments(found.mean, 2.0 * found.covariance)
 
@@ -85,12 +86,12 @@ class FunctionSurrogate:
         return np.asarray(self.given.whitening @ standard_observed(self.given.points, self.process.kernel))
 
     def covariance(self) -> np.ndarray:
-        """Of the moments `at_q`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
+        """Covariance of the flat moments `at_q` (`moment_covariance`), (F, F), with the jackknife's."""
         changes = self.given.changes(self._whitened)
         return np.asarray(self._model_covariance() + mean_square(changes))
 
     def standard_deviations(self) -> WhitenedMoments:
-        """Of the moments `at_q`: the model's variance and the jackknife's together."""
+        """Standard deviations of the moments `at_q`, the jackknife's variance included."""
         return _deviations(self.covariance(), self.given.points.shape[1])
 
     def model_deviations(self) -> WhitenedMoments:

@@ -1,17 +1,17 @@
 """The contract of an estimator: (model, q, mini-batch, rng) -> gradient of a bound in q's parameters.
 
-A gradient is of one of two kinds, and a geometry takes either:
+A gradient is of one of two kinds; geometries accept both:
 
 - *natural*: dL/dmu, the gradient in the mean parameters, which is the natural gradient in eta. Exact
   methods for conjugate models return eta* - eta (thesis Eq. 4.12).
 - *unconstrained*: dL/du in q's coordinates without constraints. Black-box estimators differentiate
   sampled values there.
 
-An estimator may keep what it has evaluated, because the log joint stays the same while q moves. It then has
-a `start`, takes the memory of the step before, and returns a new one in its gradient: arrays and numbers,
-so that a run can be saved and resumed to the same numbers. A step that fails returns nothing; its
-evaluations are in the ledger of the batch's account. When the step is repeated it uses these evaluations
-instead of calls, and those that it does not use are added to the memory (`rescued`).
+An estimator may keep its evaluations, because the log joint stays the same while q moves. It then has a
+`start`, receives the memory of the step before, and returns a new memory in its gradient. A memory consists
+of arrays and numbers, so that a run can be saved and resumed to the same numbers. A step that fails returns
+no gradient, and its evaluations are in the ledger of the batch's account. When the step is repeated it uses
+these evaluations instead of calls, and those that it does not use are added to the memory (`rescued`).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Batch:
     weights: Array | None = None
     """(S,); None means all ones: the rows are all the data."""
     combination: Combination | None = None
-    """Where the strategy takes the rows' gradients one by one, and sums them itself."""
+    """The strategy's sum of the rows' gradients, for a strategy that uses them one by one."""
     account: Account = field(default_factory=Account)
     """The budget of the step, and the ledger of its evaluations."""
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """A gradient, and what it cost."""
+    """A gradient, and the evaluations that it took."""
 
     values: Values
     """One array for each array of q's parameters."""
@@ -63,27 +63,27 @@ class Gradient:
     bound: float | None = None
     """The estimator's own value of the bound it ascends, less ln h of the data; None if it has none."""
     elbo: float | None = None
-    """Of the ELBO an estimate from this step's draws, less ln h of the data, if it is not ``bound``."""
+    """An estimate of the ELBO from this step's draws, less ln h of the data, if it is not ``bound``."""
     local: LocalStep | None = None
-    """The local step at q over all data, where one was made: the exact ELBO follows without another."""
+    """The local step at q over all data, if one was made; the exact ELBO follows from it."""
     memory: Any = None
-    """What a `RememberingEstimator` is given at the next step."""
+    """The memory of a `RememberingEstimator` for the next step."""
     standard_error: Values | None = None
-    """Of each entry of ``values``, where it was asked for (``errors=True``): Monte Carlo's, or the standard
-    deviation of Bayesian quadrature; infinite where nothing is known."""
+    """The standard error of each entry of ``values``, with ``errors=True``: that of Monte Carlo, or the
+    standard deviation of Bayesian quadrature; infinite where no evaluation has succeeded."""
     covariance: np.ndarray | None = None
-    """Posterior covariance between the entries of ``values``, one array after the other, (P, P); with
-    ``standard_error``, of estimators that have one."""
+    """Posterior covariance between the entries of ``values``, one array after the other, (P, P), with
+    ``errors=True``, for estimators that have one."""
     surrogate: WhitenedSurrogate | None = None
     """A model of the log joint's gradient in units whitened by q, where the estimator has one."""
     predicted: float = 0.0
-    """Nats from the mean of an earlier q to that of this one, over which the surrogate has predicted new
-    evaluations; 0 if its predictions failed."""
+    """Distance in nats from the mean of an earlier q to that of this q over which the surrogate predicted new
+    evaluations well; 0 if it did not."""
 
 
 @runtime_checkable
 class Estimator(Protocol):
-    """How the gradient is estimated; a frozen record of settings."""
+    """An estimator of the gradient; a frozen record of settings."""
 
     @property
     def samples(self) -> int:
@@ -94,10 +94,10 @@ class Estimator(Protocol):
 
 
 class Rescuing(Protocol):
-    """A memory that takes in the evaluations of a failed step."""
+    """A memory to which the evaluations of a failed step can be added."""
 
     def rescued(self, found: Evaluations) -> Any:
-        """Return the memory with what the step had evaluated."""
+        """Return the memory with the evaluations ``found`` of the failed step."""
 
 
 @runtime_checkable

@@ -2,9 +2,9 @@
 
     k(u, u') = s^2 (exp(-|b - b'|^2 / 2) + b0 + b1 u . u' + b2 l^4 (b . b')^2 / 2),        b = B u / l,
 
-B^T B = M (`directions`) has the directions along which y is nonlinear, l is the lengthscale, and b2 is
-the weight of a quadratic term of long range, the skewness of the posterior, over which the exponential
-alone does not extrapolate.
+where B^T B = M (`directions`) has the directions along which y is nonlinear, l is the lengthscale, and b2 is
+the weight of a quadratic term of long range, for the skewness of the posterior, which the exponential alone
+does not extrapolate.
 
 Under q = N(m, R R^T), with e = R^-1 (u - m) standardised, c = B m / l, T = B R / l, A = I + T T^T,
 a_n = A^-1 (b_n - c) and z_n = |A|^(-1/2) exp(-(b_n - c)^T a_n / 2), the covariances / s^2 of y(u_n) with the
@@ -13,7 +13,7 @@ functionals are
     E[y]     z_n + b0 + b1 u_n . m + b2 l^4 (|T^T b_n|^2 + (b_n . c)^2) / 2
     E[y e]   T^T (z_n a_n + b2 l^4 (b_n . c) b_n) + b1 R^T u_n
 
-and theirs with one another, for A_2 = I + 2 T T^T and S = T T^T + c c^T,
+and those of the functionals with one another, for A_2 = I + 2 T T^T and S = T T^T + c c^T,
 
     E[y], E[y]       |A_2|^(-1/2) + b0 + b1 |m|^2 + b2 l^4 tr(S S) / 2
     E[y], E[y e]     b1 R^T m + b2 l^4 T^T S c
@@ -46,18 +46,18 @@ class SeparableKernel:
     quadratic: float = 0.0
     """b2."""
     directions: Directions | None = None
-    """Those of M; None for M = I."""
+    """The directions of M; None for M = I."""
 
     def bent(self, points: np.ndarray) -> np.ndarray:
         """B u of (m, D) points, the units in which M is I."""
         return points if self.directions is None else self.directions.scaled(points)
 
     def at(self, points: np.ndarray) -> Places:
-        """What is needed of (m, D) points."""
+        """The record of (m, D) points from which covariances are computed."""
         return Places.of(points, self.bent(points) / self.lengthscale)
 
     def constant(self, points: np.ndarray) -> None:
-        """None: the mean of y is known."""
+        """None, as the mean of y is known."""
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
         """K / s^2 between m and n points, (m, n)."""
@@ -108,7 +108,7 @@ class SeparableFunctionals:
 
     @cached_property
     def _bending(self) -> float:
-        """b2, for inner products of what is divided by l."""
+        """b2, for inner products of points divided by l."""
         return self.kernel.quadratic * self.kernel.lengthscale**4
 
     def covariances(self, places: Places) -> np.ndarray:
@@ -131,7 +131,7 @@ class SeparableFunctionals:
 
     @cached_property
     def prior(self) -> np.ndarray:
-        """Prior covariance / s^2 of one another, (1 + D, 1 + D)."""
+        """Prior covariance / s^2 of the functionals, (1 + D, 1 + D)."""
         kernel, q, c, root, d = self.kernel, self.q, self.centre, self.root, len(self.centre)
         spread, steep, shift, size = self._spread, root.T @ root, c @ root, float(c @ c)
         bending = 0.5 * float(np.vdot(spread, spread)) + float(shift @ shift) + 0.5 * size**2

@@ -1,15 +1,15 @@
-"""A Gaussian process on the gradient of the log joint, D outputs with one kernel; closed integrals.
+"""A Gaussian process on the gradient of the log joint: D outputs with one kernel, integrals in closed form.
 
-q_0 = N(mu, L L^T), theta = mu + L u, and what is modelled is
+With q_0 = N(mu, L L^T) and theta = mu + L u, the process is on
 
     y(u) = L^T grad f(theta) + u,            f = ln p(X, theta),
 
 which is zero where q_0 is the posterior: the prior mean zero of y is the estimate of sticking-the-landing.
-All D outputs share a kernel (`gradient_kernel`) and are independent a priori: the separable process, the
-case of `gp.conditioning.conditioned` in which one m x m matrix serves D outputs.
+All D outputs share a kernel (`gradient_kernel`) and are independent a priori. This separable process is the
+case of `gp.conditioning.conditioned` with one m x m matrix for D outputs.
 
-q itself is N(m, R R^T) in these units: at first m = 0 and R = I, and the process is used as long as q is
-near q_0. Integrals are given in the units of q, e = R^-1 (u - m), in which the same gradient is
+In these units q is N(m, R R^T). At first m = 0 and R = I, and the process is used as long as q is near q_0.
+Integrals are given in the units of q, e = R^-1 (u - m), in which the gradient is
 
     y_q(e) = R^T (y(u) - u) + e.
 
@@ -44,7 +44,7 @@ class GradientProcess:
     """The process given m observations, and its integrals under q."""
 
     given: Conditioned
-    """On y less its prior mean."""
+    """The process on y less its prior mean."""
     prior_slope: float
     """The prior mean of y is this times u: 0 is that of sticking-the-landing, 1 that of grad f = 0."""
     functionals: SeparableFunctionals
@@ -54,7 +54,7 @@ class GradientProcess:
     whitened: np.ndarray
     """W c, (m, 1 + D)."""
     noise: float = JITTER
-    """Variance over s^2 that the noise of a new observation near q will have."""
+    """Noise variance over s^2 of a new observation near q."""
 
     @classmethod
     def of(
@@ -77,13 +77,13 @@ class GradientProcess:
         return _under(given, prior_slope, q, typical_noise(measured, jitter))
 
     def under(self, q: WhitenedFrame) -> GradientProcess:
-        """For integrals under another q, in the units of the observations."""
+        """The process for integrals under another q, which is in the units of the observations."""
         return _under(self.given, self.prior_slope, q, self.noise)
 
     def extended(
         self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
     ) -> GradientProcess:
-        """With (n, D) more points, in the units of the observations, and y there; O(m^2 n)."""
+        """The process given (n, D) more points, in the units of the observations, and y there; O(m^2 n)."""
         m = len(self.covariances)
         given = self.given.extended(points, targets - self.prior_slope * points, measured)
         covariances = np.concatenate(
@@ -125,7 +125,7 @@ class GradientProcess:
     def _in_units_of_q(
         self, expected: np.ndarray, slopes: np.ndarray, mean: np.ndarray, place: np.ndarray
     ) -> WhitenedMoments:
-        """From E[y] and E[dy/du] R less those of the prior mean, under a law of mean ``mean``, ``place``."""
+        """Moments in units of q, from E[y] and E[dy/du] R less those of the prior mean, under a Gaussian."""
         scale, slope = self.functionals.q.scale, self.prior_slope
         jacobian = scale.T @ (slopes + (slope - 1.0) * scale)
         jacobian = 0.5 * (jacobian + jacobian.T)
@@ -145,9 +145,9 @@ class GradientProcess:
         )
 
     def candidates(self, pool: np.ndarray) -> Candidates:
-        """What is known / s^2 of y at (C, D) points in q's units.
+        """Posterior moments / s^2 of y at (C, D) points in q's units.
 
-        The functionals are those of one output, (C, 1 + D). Var E[y_i] counts D times (`designs`).
+        The functionals are those of one output, (C, 1 + D). Var E[y_i] has the weight D (`designs`).
         """
         kernel = self.kernel
         places = kernel.at(self.functionals.q.points(pool))
@@ -168,11 +168,11 @@ class GradientProcess:
         return self.given.covariance(self.functionals.prior, self.whitened)
 
     def _jackknife(self) -> tuple[np.ndarray, np.ndarray]:
-        """Residuals of nodes left out, in q's units (m, D), and weights of the functionals, (m, 1 + D)."""
+        """Leave-one-out residuals in q's units (m, D), and weights of the functionals, (m, 1 + D)."""
         return self.given.left_out() @ self.functionals.q.scale, self.given.rules(self.whitened)
 
     def standard_deviations(self) -> WhitenedMoments:
-        """Of the moments `at_q`: the model's variance and the jackknife's together."""
+        """Standard deviations of the moments `at_q`, the jackknife's variance included."""
         within, (left, rules) = self.model_deviations(), self._jackknife()
         squares, bias = np.square(left).T @ np.square(rules), left.T @ rules
         mean = np.square(within.mean) + squares[:, 0] + np.square(bias[:, 0])
@@ -183,7 +183,7 @@ class GradientProcess:
         return WhitenedMoments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + 0.25 * changes))
 
     def covariance(self) -> np.ndarray:
-        """Of the moments `at_q`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
+        """Covariance of the flat moments `at_q` (`moment_covariance`), (F, F), with the jackknife's."""
         scale, (left, rules) = self.functionals.q.scale, self._jackknife()
         rows, columns = np.tril_indices(len(scale))
         turned = left[:, rows] * rules[:, 1 + columns] + left[:, columns] * rules[:, 1 + rows]
@@ -194,7 +194,7 @@ class GradientProcess:
         return covariance
 
     def model_deviations(self) -> WhitenedMoments:
-        """The model's posterior standard deviations: outputs of y are independent of one another."""
+        """The model's posterior standard deviations, for independent outputs of y."""
         scale = self.functionals.q.scale
         outputs, slopes = scale.T @ scale, self.functional_covariance()
         ours, theirs = np.diagonal(outputs), np.maximum(np.diagonal(slopes), 0.0)

@@ -1,29 +1,30 @@
-"""The importance-weighted bound's gradient by Bayesian quadrature of the log joint, as a plug-in.
+"""The importance-weighted bound's gradient from a Gaussian process on the log joint, as a plug-in estimate.
 
-The bound L_L = E ln (1/L) sum_l w_l is not linear in f = ln p(X, theta), so no process on f integrates it in
-closed form. Possible is a plug-in: the posterior mean of a process given n evaluations in the place of f, and
-Monte Carlo on it, which costs no evaluation. With phi(u) = ln w up to a constant, in units whitened by q (the
-normalised weights v do not see it), the doubly reparameterised gradient (Tucker et al. 2018) is
+The bound L_L = E ln (1/L) sum_l w_l is not linear in f = ln p(X, theta), so its integral under a process on f
+has no closed form. The plug-in estimate replaces f by the posterior mean of a process given n evaluations,
+and draws from q without further evaluations. With phi(u) = ln w in units whitened by q, up to a constant that
+cancels in the normalised weights v, the doubly reparameterised gradient (Tucker et al. 2018) is
 
     g_delta = E[sum_l v_l^2 grad phi(u_l)],      g_Delta = E[sum_l v_l^2 grad phi(u_l) u_l^T]
 
-over groups of L draws of N(0, I); IWAE's gradient has the same mean, so one form serves both bounds' names.
+over groups of L draws of N(0, I). IWAE's gradient has the same mean, so this is an estimate of both.
 
-Standard errors are root sums of three squares, entry by entry:
+Standard errors are roots of the sums of three squares, entry by entry:
 
     the process' uncertainty         root mean square of g[phi_s] - g[phi] over draws phi_s of its posterior
-    its nodes                        the jackknife's, g[phi] - g[phi_(-i)]
-    groups                           Monte Carlo's, over the groups of L draws
+    its nodes                        the jackknife, g[phi] - g[phi_(-i)]
+    groups                           the Monte Carlo error over the groups of L draws
 
 all on the same draws of u (`gp.conditioning.function_draws`). The delta method is not used, because g is
 nonlinear in phi, which enters weights as an exponential. Not included are the uncertainty of the
 hyperparameters, and tails without nodes, which have much of the weight where L is large.
 
-It is worse than draws in some cases: weights are exponentials of phi, so an error of a nat in the tails,
-which the ELBO's gradient averages away, decides the weights. Where the process extrapolates badly for the
-number of nodes (heavy tails, funnels: the schools' models in D = 10 with n = 20), plain DReG with the same
-evaluations is better; `experiments/gradients/importance.py` shows by how much. From values alone, L = 5 and n
-= 10 and 20, it had the smaller median error on 14 of 24 cases, though DReG is given gradients (six seeds).
+In some cases the estimate is worse than that from draws: weights are exponentials of phi, so an error of a
+nat in the tails, which has little effect on the ELBO's gradient, changes the weights by a factor. Where the
+process extrapolates badly for the number of nodes (heavy tails, funnels: the schools' models in D = 10 with n
+= 20), DReG with the same evaluations is better; `experiments/gradients/importance.py` measures the
+difference. From values alone, L = 5 and n = 10 and 20, the plug-in had the smaller median error in 14 of 24
+cases, although DReG uses gradients (six seeds).
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ from gp.conditioning.function_process import FunctionProcess
 
 @dataclass(frozen=True)
 class ImportanceQuadrature:
-    """The natural gradient of L_L for a Gaussian q; biased as its process is.
+    """The natural gradient of L_L for a Gaussian q, with the bias of its process.
 
     Parameters
     ----------
     samples : L >= 1; at 1 this is the ELBO
-    quadrature : the process, its nodes and memory; of derivatives or of values, not separable: a separable
-        process predicts gradients of no function
-    groups : of L draws from the process, >= 1; at least 2 with errors
-    errors : also give standard errors; .8 s for 20 nodes in D = 10, as phi is evaluated on all groups
+    quadrature : the process, its nodes and memory; a process of derivatives or of values, and not the
+        separable one, whose predictions are not the gradient of a function
+    groups : >= 1, the number of groups of L draws; at least 2 with errors
+    errors : whether to return standard errors; .8 s for 20 nodes in D = 10, as phi is evaluated on all groups
         for each of 32 draws and each node
     """
 
@@ -71,7 +72,7 @@ class ImportanceQuadrature:
     errors: bool = False
 
     gives_surrogate = False
-    """Its process is that of the ELBO, which a trust region must not maximise here."""
+    """False: its process is that of the ELBO, and a trust region would maximise the ELBO, not this bound."""
 
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 1)
@@ -114,7 +115,7 @@ class ImportanceQuadrature:
         terms = weighted_slopes(FunctionAt.of(process.posterior_mean, _flat(noise)), noise)
         values = frame.natural_gradient(moments_of(terms, noise))
         errors = _errors(process, frame, noise, terms, rng) if self.errors else None
-        # The surrogate is left out: its moments are those of the ELBO, and a geometry that reads them would
+        # The surrogate is left out: its moments are those of the ELBO, and a geometry that uses them would
         # ascend the ELBO and not this bound.
         return replace(found, values=values, surrogate=None, standard_error=errors, covariance=None)
 
@@ -149,11 +150,11 @@ def _errors(
     terms: np.ndarray,
     rng: np.random.Generator,
 ) -> Values:
-    """Standard errors of the gradient, of which ``terms`` (G, L, D) are the groups'."""
+    """Standard errors of the gradient; ``terms`` (G, L, D) are those of the groups."""
     points, found = _flat(noise), moments_of(terms, noise)
 
     def squares(functions: Iterable[FunctionAt]) -> list[Values]:
-        """Of what each function would change in the gradient, which is linear in the moments."""
+        """Squared changes of the gradient with each function; the gradient is linear in the moments."""
         others = [moments_of(weighted_slopes(phi, noise), noise) for phi in functions]
         changes = [WhitenedMoments(m.mean - found.mean, m.jacobian - found.jacobian) for m in others]
         return [tuple(np.square(part) for part in frame.natural_gradient(change)) for change in changes]

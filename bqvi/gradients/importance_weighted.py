@@ -52,7 +52,7 @@ from gp.arrays import to_numpy
 
 @dataclass(frozen=True)
 class _ImportanceWeighted:
-    """What the two gradients of the bound share."""
+    """The common part of the two gradients of the bound."""
 
     samples: int = 10
     errors: bool = False
@@ -60,11 +60,11 @@ class _ImportanceWeighted:
     mixtures = True
     """q may be a mixture of Gaussians."""
     _power: ClassVar[int]
-    """Of the normalised weights: 1 with q's parameters in the weights, 2 without, through the path only."""
+    """The power of the normalised weights: 1 for IWAE, 2 for DReG, whose derivative is by the path only."""
     _terms: ClassVar[staticmethod[[Local], Terms]]
-    """Of a datum, where an encoder gives q(z | x)."""
+    """The terms of a datum, where an encoder gives q(z | x)."""
     _stratified: ClassVar[staticmethod[..., Gradient]]
-    """Of a mixture of Gaussians."""
+    """The gradient for q a mixture of Gaussians."""
 
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 3 if self.errors else 1)
@@ -98,9 +98,9 @@ class IWAE(_ImportanceWeighted):
 
     Parameters
     ----------
-    samples : L >= 1; at 1 this is the sampled pathwise estimator of the ELBO. For a mixture of Gaussians, in
-        each of its components
-    errors : also give standard errors: L passes backwards at once, for L >= 3
+    samples : L >= 1; at 1 this is the sampled pathwise estimator of the ELBO. For a mixture of Gaussians, L
+        draws in each component
+    errors : whether to return standard errors, by L backward passes at once, for L >= 3
     """
 
     _power, _terms, _stratified = 1, staticmethod(iwae_terms), staticmethod(stratified_iwae)
@@ -112,9 +112,9 @@ class DReG(_ImportanceWeighted):
 
     Parameters
     ----------
-    samples : L >= 1; at 1 this is sticking-the-landing. For a mixture of Gaussians, of the bound in each
-        of its components, from one more draw in each
-    errors : also give standard errors: L passes backwards at once, for L >= 3
+    samples : L >= 1; at 1 this is sticking-the-landing. For a mixture of Gaussians, the bound has L draws in
+        each component, and L + 1 are drawn
+    errors : whether to return standard errors, by L backward passes at once, for L >= 3
     """
 
     _power, _terms, _stratified = 2, staticmethod(dreg_terms), staticmethod(stratified_dreg)
@@ -137,7 +137,7 @@ def _log_weights(
 
 
 def _errors(posterior: TorchPosterior, log_weights: torch.Tensor, power: int) -> Values:
-    """By the jackknife: sum_l v_l^power d ln w_l / du without each draw, the weights normalised anew."""
+    """Jackknife errors of sum_l v_l^power d ln w_l / du, with weights normalised anew without each draw."""
     w = to_numpy(torch.softmax(log_weights.detach(), 0)).astype(float, copy=False)
     others = np.maximum(1.0 - w, 1e-300)  # zero where one draw has all the weight
     found = []

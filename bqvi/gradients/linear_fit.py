@@ -1,11 +1,11 @@
 """The linear function a + B u that y follows near q, and the residuals.
 
 It is fitted by weighted least squares with a ridge: a priori a slope is about as large as y. Weights w,
-which fall as points lie beyond q, may fall also as y is large,
+which decrease for points beyond q, may be reduced also where y is large,
 
-    w / (1 + |y|^2 / (4 typical)),        typical the w-weighted median of |y|^2:
+    w / (1 + |y|^2 / (4 typical)),        typical the w-weighted median of |y|^2.
 
-a single y that is a thousand times the others would otherwise determine the fit, and have no residual.
+Otherwise a single y that is a thousand times the others would determine the fit, and have no residual.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bqvi.gradients.settings import NOISE
 from gp.triangular import positive_solve
 
 _TINY = 1e-300
-"""Added to what is divided by: keeps a quotient of zeros a number."""
+"""Added to denominators, so that a quotient of zeros is a number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class LinearFit:
 
     @classmethod
     def of(cls, points: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> LinearFit:
-        """Fit y at (m, D) points with weights (m,)."""
+        """The fit to y at (m, D) points with weights (m,)."""
         design = np.empty((len(points), 1 + points.shape[1]))
         design[:, 0], design[:, 1:] = 1.0, points
         weighted = design.T * weights
@@ -47,7 +47,7 @@ class LinearFit:
 
 
 def down_weighted(targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weights, (m,), less where y is large."""
+    """The weights, (m,), reduced where y is large."""
     squares = np.einsum("no,no->n", targets, targets)
     lessened: np.ndarray = weights / (
         1.0 + squares / (NOISE.large * weighted_median(squares, weights) + _TINY)
@@ -56,7 +56,7 @@ def down_weighted(targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    """The least value by which half of the weight is passed."""
+    """The smallest value up to which the weights have half of their sum."""
     order = values.argsort()
     passed = weights[order].cumsum()
     return float(values[order[passed.searchsorted(0.5 * passed[-1])]])

@@ -1,29 +1,32 @@
 """Memoised mini-batches: the exact natural gradient, a batch at a time (Hughes and Sudderth 2013).
 
-The statistics of all data are a sum over batches, S = sum_b S_b, and each batch's are kept. A step visits one
-batch, replaces its S_b by that of the present q(theta), and sets eta to eta* = eta_0 + S. That is
-coordinate ascent on the local variables of one batch and theta: with H_b the entropy that batch b had,
+The statistics of all data are a sum over batches, S = sum_b S_b, and those of each batch are kept. A step
+visits one batch, replaces its S_b by that of the present q(theta), and sets eta to eta* = eta_0 + S. This is
+coordinate ascent on the local variables of one batch and theta. With H_b the entropy of batch b at its last
+visit,
 
     ELBO(q, all q(z)) = sum_b (<S_b, E t> + H_b) + sum ln h - KL(q || p)
 
-never falls, there is no step size, and q moves after each batch. What a model adds to S and to the bound
-independently of the data (for a learnt concentration) is the result of its local step for rows of weight
-0, or its
-`shared_step` where that depends on S (`Sharing`); it is taken anew at each step. A batch whose local step
-ends lower than its old one (an ascent that found another optimum) keeps the old one.
+never decreases, there is no step size, and q moves after each batch. Terms that a model adds to S and to the
+bound independently of the data (for a learnt concentration) are the result of its local step for rows of
+weight 0, or of its `shared_step` where they depend on S (`Sharing`), and are computed anew at each step. A
+batch whose local step ends at a lower bound than its old one (an ascent that found another optimum) keeps the
+old one.
 
-With ``moves`` components of a mixture are born and merged on the way (`memoised_moves`).
+With ``moves`` components of a mixture are added and merged during the run (`memoised_moves`).
 
-Until every batch has been visited, S is that of the visited ones times the ratio of the numbers of rows. The
-first batches' S_b are then those of a q that knew little, and stay for a pass. ``stochastic_passes`` come
-before: steps of stochastic variational inference (Hoffman et al. 2013) along the batches, N_b rows each,
+Until every batch has been visited, S is that of the visited batches times the ratio of the numbers of rows.
+The S_b of the first batches are then those of an early q, and remain for a pass. ``stochastic_passes``
+precede the visits: steps of stochastic variational inference (Hoffman et al. 2013) along the batches, N_b
+rows each,
 
     W <- (1 - rho_t) W + rho_t (N / N_b) S_b,   eta = eta_0 + W,   rho_t = (t + 10)^-.7,
 
-of which nothing is kept but W. It then stands for the batches that have not been visited, and S is exact once
-all have been: a pass later, of a q that is nearer. Below the bound of coordinate ascent after two passes
-over simulated documents (20 topics, three starts): 6.0 to 6.9 % without a stochastic pass, 1.2 to 1.7 % with
-one (4,000 documents, batches of 100); 3.7 to 3.9 %, and 1.1 % to .1 % above it (20,000).
+of which only W is kept. In the first pass of visits W replaces the statistics of batches not yet visited, and
+S is exact after that pass. After two passes over simulated documents (20 topics, three starts) the bound is
+below that of coordinate ascent by 6.0 to 6.9 % without a stochastic pass and by 1.2 to 1.7 % with one (4,000
+documents, batches of 100); for 20,000 documents by 3.7 to 3.9 % without, and with one between 1.1 % below and
+.1 % above.
 """
 
 from __future__ import annotations
@@ -47,23 +50,23 @@ from gp.arrays import Array
 ORDER = 0
 """Seed of the shuffle that makes the batches, so that a resumed run has the same."""
 LEAST = -1e30
-"""What an expected statistic of minus infinity counts as: 0 times it is 0."""
+"""The number that replaces an expected statistic of minus infinity, so that 0 times it is 0."""
 
 
 @runtime_checkable
 class Sharing(Protocol):
-    """A model that adds to the statistics what is no sum over rows, such as of a learnt hyperparameter."""
+    """A model with statistics that are not a sum over rows, such as those of a learnt hyperparameter."""
 
     def own_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
-        """The local step of ``rows`` under ``q`` without it; rows count ``weights`` (S,), default 1."""
+        """The local step of ``rows`` with ``weights`` (S,), default 1, without the shared statistics."""
 
     def shared_step(self, q: FamilyOrPoint, statistics: Values) -> LocalStep:
-        """What it adds to ``statistics``, the sum of the rows' under ``q``, and to the bound."""
+        """The shared statistics and their term of the bound, given the sum ``statistics`` over rows."""
 
 
 @dataclass(frozen=True)
 class MemoisedMemory:
-    """What each batch had when it was last visited."""
+    """Statistics and entropy of each batch at its last visit."""
 
     statistics: np.ndarray = field(metadata={"grows": True})
     """(B, P), S_b as one row; (0, P) before the first step."""
@@ -72,19 +75,19 @@ class MemoisedMemory:
     visits: int
     """Steps taken."""
     pairs: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.intp), metadata={"grows": True})
-    """(M, 2), components whose merge is prepared."""
+    """(M, 2), pairs of components whose merge is prepared."""
     losses: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), metadata={"grows": True})
-    """(B, M), what a merge would change of H_b, of the batches visited since ``pairs`` were chosen."""
+    """(B, M), changes of H_b by each merge, for the batches visited since ``pairs`` were chosen."""
     running: np.ndarray = field(default_factory=lambda: np.empty(0), metadata={"grows": True})
     """(P,), W of the stochastic passes; (0,) without."""
 
     def with_losses(self, b: int, losses: np.ndarray) -> MemoisedMemory:
-        """With what merges would change of batch ``b``, (M,)."""
+        """The memory with the changes of H_b by merges, (M,), for batch ``b``."""
         kept = self.losses if self.losses.size else np.zeros((len(self.entropies), len(self.pairs)))
         return replace(self, losses=_with_row(kept, b, losses))
 
     def moved(self, statistics: np.ndarray, entropies: np.ndarray, pairs: np.ndarray) -> MemoisedMemory:
-        """With other statistics and entropies of all batches, and other pairs to prepare."""
+        """The memory with other statistics and entropies of all batches, and other pairs to prepare."""
         losses = np.zeros((len(entropies), len(pairs)))
         return replace(self, statistics=statistics, entropies=entropies, pairs=pairs, losses=losses)
 
@@ -96,8 +99,8 @@ class Memoised:
     Parameters
     ----------
     size : S >= 1, rows in a batch; None for a tenth of the data, at least 100
-    shuffle : whether batches are drawn at random from the data (once); False takes consecutive rows, which
-        memory-mapped data are read fastest by
+    shuffle : whether batches are drawn at random from the data (once); with False they are consecutive rows,
+        which are read fastest from memory-mapped data
     moves : births and merges of a mixture's components, `memoised_moves.Moves()`; default none
     stochastic_passes : passes of stochastic steps before the first visits
     """
@@ -115,7 +118,7 @@ class Memoised:
         require_integer("stochastic_passes", self.stochastic_passes, 0)
 
     def batches(self, n: int) -> int:
-        """How many batches ``n`` rows make."""
+        """The number of batches of ``n`` rows."""
         size = max(100, math.ceil(n / 10)) if self.size is None else self.size
         return max(1, math.ceil(n / size))
 
@@ -124,19 +127,19 @@ class Memoised:
         return len(memory.statistics) == self.batches(n)
 
     def rows(self, n: int, b: int) -> np.ndarray | slice:
-        """Which of ``n`` rows are in batch ``b``: as many as in the others, or one less or more."""
+        """The rows of batch ``b`` among ``n``; the sizes of batches differ by at most one."""
         start, stop = (n * i // self.batches(n) for i in (b, b + 1))
         if not self.shuffle:
             return slice(start, stop)
         return np.sort(np.random.default_rng(ORDER).permutation(n)[start:stop])
 
     def start(self, model: Any, q: Any) -> MemoisedMemory:
-        """Nothing has been visited.
+        """The memory before the first visit.
 
         Raises
         ------
         ValueError
-            A model whose statistics are no sum over batches, or that has no components to move.
+            The statistics of the model are not a sum over batches, or it has no components to move.
         """
         if getattr(model, "full_batch", False):
             raise ValueError(
@@ -211,7 +214,7 @@ class Memoised:
         kept: MemoisedMemory,
         rng: np.random.Generator,
     ) -> tuple[MemoisedMemory, int]:
-        """After the moves that raise the bound, and how many rows more were looked at."""
+        """The memory after the moves that raise the bound, and the number of rows evaluated for them."""
         moves, count, n = self.moves or Moves(), len(kept.entropies), n_rows(data)
 
         def batch(i: int) -> Any:
@@ -237,7 +240,7 @@ def _stochastic(
     nothing: LocalStep,
     rows: tuple[int, int],
 ) -> Gradient:
-    """A step of W towards what the statistics ``found`` of a batch are for all data; ``rows`` of both."""
+    """A step of W towards the statistics ``found`` of a batch, scaled to all data; ``rows`` of both."""
     rho = (known.visits + STOCHASTIC.delay) ** -STOCHASTIC.power
     before = known.running if known.running.size else _row(subtract(q.natural, model.prior.natural))
     running = (1.0 - rho) * before + rho * (rows[1] / rows[0]) * _row(found)
@@ -254,7 +257,7 @@ def _stochastic(
 
 
 def _completed(total: Values, running: np.ndarray, share: float) -> Values:
-    """Statistics of all data, of the ``total`` of a ``share`` of them, and W where there is one."""
+    """Statistics of all data, from the ``total`` of a ``share`` of them, and W where there is one."""
     if not running.size:
         return tuple(part / share for part in total)
     return add(total, unpacked((1.0 - share) * running, total))
@@ -266,10 +269,9 @@ def _row(values: Values) -> np.ndarray:
 
 
 def _held(prior: Values, total: Values, expected: Values) -> Values:
-    """``total`` as q has it: what rounding loses beside the prior is 0 where t is minus infinity.
+    """``total`` with entries set to 0 that are lost to rounding in eta_0 + S where E t is minus infinity.
 
-    In a point mass, statistics below a rounding error of eta_0 + S have become a probability of 0, and are
-    set to 0.
+    In a point mass, statistics below a rounding error of eta_0 + S have a probability of 0.
     """
     return tuple(
         np.where(mean <= LEAST, (eta + part) - eta, part)
@@ -286,7 +288,7 @@ def _with_row(table: np.ndarray, b: int, row: Any) -> np.ndarray:
 def _replaced(
     known: MemoisedMemory, b: int, found: Values, entropy: float, expected: Values, prior: Values
 ) -> MemoisedMemory:
-    """With batch ``b`` as it is now, unless it was higher before."""
+    """The memory with the new statistics of batch ``b``, unless its old ones have the higher bound."""
     row = _row(found)
     if b == len(known.statistics):  # the first visit of this batch
         statistics = np.concatenate([known.statistics, row[None]])

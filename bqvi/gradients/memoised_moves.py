@@ -1,22 +1,22 @@
 """Births and merges of a mixture's components inside the memoised loop (after Hughes and Sudderth 2013).
 
-With statistics S = sum_b S_b and entropies H = sum_b H_b of the batches, the bound at the best q(theta) is
-known without a pass over data,
+With statistics S = sum_b S_b and entropies H = sum_b H_b of the batches, the bound at the optimal q(theta) is
+computed without a pass over data,
 
     F(S, H) = <S, E_q t> + H - KL(q || p),   q at eta_0 + S,
 
-so a change of the batches' q(z) can be judged exactly, and is made where F rises:
+so that the effect of a change of the batches' q(z) is known exactly; a change is made where F increases:
 
     merge   components j and k of all batches: S_j <- S_j + S_k, S_k <- 0, and H changes by the sum over data
             of r_j ln r_j + r_k ln r_k - (r_j + r_k) ln(r_j + r_k), which is negative. Only pairs for which F
-            would rise without that are candidates; their changes of H are kept for each batch over the next
-            pass.
-    birth   the rows that component j has in one batch are divided by k-means, components without data take
-            the parts, and the other batches take a local step under the q(theta) that this suggests: with the
-            batch itself N rows.
+            would increase without that change are candidates; their changes of H are kept for each batch over
+            the next pass.
+    birth   the rows of component j in one batch are divided by k-means, components without data are assigned
+            the parts, and the other batches take a local step under the resulting q(theta), N rows with the
+            batch itself.
 
-A move changes the statistics that are kept; q follows one step later, so that no bound of a run falls.
-A pass without an accepted move changes little, so that a run with births needs a small tolerance.
+A move changes the statistics that are kept, and q one step later, so that the bound of a run never decreases.
+A pass without an accepted move changes the bound little, so that a run with births needs a small tolerance.
 """
 
 from __future__ import annotations
@@ -43,22 +43,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moves:
-    """How often births and merges are tried; the bound is exact for all values."""
+    """Numbers of births and merges that are tried; the bound is exact for all values."""
 
     pairs: int = 10
-    """Most pairs whose merge is prepared in a pass: those with the largest gain but for the entropy."""
+    """The most pairs whose merge is prepared in a pass, those of the largest gain apart from the entropy."""
     parts: tuple[int, ...] = (2, 4)
-    """Into how many a component's rows are divided, one of these at random."""
+    """Numbers of parts into which a component's rows are divided; one is drawn at random."""
     passes: int = 20
-    """A birth is tried in each of so many passes, from a batch in turn; of a component drawn by its size.
+    """The number of passes in each of which a birth is tried, from one batch after the other, for a component
 
-    5, 10, 20, 40 and 80 were tried on ten data sets of 15 Gaussians: from 20 on all ended at the best bound,
-    with 5 and 10 one ended 11 nats lower; without moves all ended 88 to 950 nats lower.
+    drawn by its size. 5, 10, 20, 40 and 80 were compared on ten data sets of 15 Gaussians: from 20 on all
+    ended at the best bound, with 5 and 10 one ended 11 nats lower; without moves all ended 88 to 950 nats
+    lower.
     """
 
 
 def require_movable(model: Any, q: Any) -> None:
-    """ValueError where there are no components to move."""
+    """Raise ValueError where there are no components to move."""
     if not isinstance(model, Mixture) or not model.mixing.name:
         raise ValueError(
             f"moves were asked for, but the model is a {type(model).__name__}; they are for mixtures with "
@@ -70,7 +71,7 @@ def require_movable(model: Any, q: Any) -> None:
 
 
 def losses(model: Mixture, q: Any, rows: Data, pairs: np.ndarray) -> np.ndarray:
-    """(M,), what merges of ``pairs`` (M, 2) change of the entropy of ``rows``: at most 0."""
+    """Changes (M,) <= 0 of the entropy of ``rows`` by merges of ``pairs`` (M, 2)."""
     if not len(pairs):
         return np.zeros(0)
     r = model.responsibilities(q, rows)
@@ -79,7 +80,7 @@ def losses(model: Mixture, q: Any, rows: Data, pairs: np.ndarray) -> np.ndarray:
 
 
 def merged_memory(model: Mixture, q: FamilyOrPoint, memory: MemoisedMemory, moves: Moves) -> MemoisedMemory:
-    """``memory`` after a whole pass: prepared merges done where F rises, and pairs for the next pass."""
+    """``memory`` after a whole pass: prepared merges are made where F increases, and new pairs are chosen."""
     statistics, entropies = memory.statistics.copy(), memory.entropies.copy()
     total, entropy = statistics.sum(0), float(entropies.sum())
     best = _bound(model, q, total, entropy)
@@ -114,11 +115,11 @@ def born_memory(
     moves: Moves,
     rng: np.random.Generator,
 ) -> MemoisedMemory | None:
-    """``memory`` after a birth from the rows of batch ``b``; None if none raises F.
+    """``memory`` after a birth from the rows of batch ``b``; None if no birth raises F.
 
     Parameters
     ----------
-    batches : the rows of each batch
+    batches : a function of b that returns the rows of batch b
     """
     total = memory.statistics.sum(0)
     best = _bound(model, q, total, float(memory.entropies.sum()))
@@ -140,14 +141,14 @@ def born_memory(
     statistics, entropies = np.stack([part for part, _ in found]), np.array([h for _, h in found])
     if _bound(model, q, statistics.sum(0), float(entropies.sum())) <= best:
         return None
-    # the changes of entropy of pairs were computed for the responsibilities before, so none are kept
+    # the changes of entropy of pairs hold for the earlier responsibilities, so none are kept
     return memory.moved(statistics, entropies, np.empty((0, 2), np.intp))
 
 
 def _spread(
     model: Mixture, q: FamilyOrPoint, total: np.ndarray, row: np.ndarray, members: list[int]
 ) -> np.ndarray:
-    """``total`` with the parent's data divided among ``members`` as those of one batch, ``row``, are."""
+    """``total`` with the parent's data divided among ``members`` in the proportions of one batch, ``row``."""
     counts, own = _counts(total, q).copy(), _counts(row, q)
     times = counts[members[0]] / own[members].sum()
     counts[members] = times * own[members]
@@ -182,7 +183,7 @@ def unpacked(row: np.ndarray, like: Values) -> tuple[np.ndarray, ...]:
 
 
 def _of_counts(model: Mixture, q: Any, counts: np.ndarray) -> Values:
-    """What counts add to the weights' natural parameters, without what a learnt concentration adds."""
+    """The term of counts in the weights' natural parameters, without that of a learnt concentration."""
     mixing, factor = model.mixing, q[model.mixing.name]
     return subtract(mixing.statistics(factor, counts), mixing.statistics(factor, np.zeros_like(counts)))
 
@@ -232,7 +233,7 @@ def _bound(model: Mixture, q: FamilyOrPoint, row: np.ndarray, entropy: float) ->
 def _candidates(
     model: Mixture, q: FamilyOrPoint, row: np.ndarray, entropy: float, best: float, most: int
 ) -> np.ndarray:
-    """Pairs (M, 2) of occupied components whose merge would raise F but for the entropy, best first."""
+    """Pairs (M, 2) of occupied components whose merge raises F apart from the entropy, best first."""
     alive = np.flatnonzero(_counts(row, q)[: model.n_components] > LEAST)
     gains = [
         (_bound(model, q, _joined(model, q, row, int(j), int(k)), entropy) - best, int(j), int(k))

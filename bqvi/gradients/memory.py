@@ -1,7 +1,7 @@
 """Evaluations kept between steps: the log joint stays the same while q moves.
 
-All successful evaluations are kept. A surrogate is built on the most *recent* ones, up to its limit:
-with the nearest ones instead the tails are missing, and the gap rises with more data.
+All successful evaluations are kept. A surrogate is conditioned on the most *recent* ones, up to its limit.
+With the nearest ones instead, the tails are not represented, and the gap increases with more data.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _DERIVED: dict[str, Any] = {"derived": True}
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """Of a process that is kept between steps (`process_cache`): where, and how it came to be."""
+    """The units of a process that is kept between steps (`process_cache`), and how it was made."""
 
     mean: np.ndarray
-    """Of the q in whose units it is, (D,)."""
+    """The mean of the q in whose units the process is, (D,)."""
     scale: np.ndarray
-    """Its L, (D, D)."""
+    """The Cholesky factor L of that q's covariance, (D, D)."""
     at: int = 0
-    """How many evaluations there were when it was made; 0: none is kept."""
+    """The number of evaluations when the process was made; 0 if none is kept."""
     joined: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=int), metadata=_GROWS)
-    """How many joined it since, at one time after the other."""
+    """The numbers of evaluations by which it was extended since, in order."""
 
     @property
     def frame(self) -> WhitenedFrame:
@@ -43,7 +43,7 @@ class Base:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What an estimator has evaluated and fitted, as arrays and numbers."""
+    """The evaluations and hyperparameters of an estimator, as arrays and numbers."""
 
     points: np.ndarray = field(metadata=_GROWS)
     """theta, (m, D), in order of evaluation."""
@@ -52,20 +52,20 @@ class Memory:
     gradients: np.ndarray = field(metadata=_GROWS)
     """grad f, (m, D); (m, 0) for a model without gradients."""
     hyperparameters: np.ndarray = field(metadata=_GROWS)
-    """Logarithms of those of the last fit; (0,) before it."""
+    """Logarithms of the hyperparameters of the last fit; (0,) before the first."""
     base: Base
     noise: np.ndarray = field(metadata=_GROWS)
     """Variances of the noise of f and of the entries of grad f, (m, 1 + D) or (m, 1); 0 where exact."""
     failed: np.ndarray = field(metadata=_GROWS)
-    """theta of evaluations that raised or were not finite, (k, D): designs keep away from them."""
+    """theta of evaluations that raised or were not finite, (k, D), for the designs' model of failures."""
     fitted_at: int = 0
-    """m when they were fitted; 0: not yet."""
+    """m at the last fit of hyperparameters; 0 before the first."""
     faults: int = 0
     """Evaluations that raised or were not finite."""
     fruitless: int = 0
-    """Rounds in a row, up to now, without a good evaluation."""
+    """The number of latest rounds in a row without a successful evaluation."""
     by_products: Products = ()
-    """Of each evaluation the dict that was returned with it, or None; () where there is none."""
+    """The dict returned with each evaluation, or None; () where there are none."""
     process: Any = field(default=None, metadata=_DERIVED)
     """The process that is kept, which the other fields determine."""
 
@@ -105,7 +105,7 @@ class Memory:
         Raises
         ------
         EvaluationError
-            It is the last of `FaultSettings.patience` rounds in a row without a good one.
+            This is the last of `FaultSettings.patience` rounds in a row without a successful evaluation.
         """
         fruitless = 0 if found.good.any() else self.fruitless + 1
         if fruitless >= FEASIBILITY.patience:
@@ -119,7 +119,7 @@ class Memory:
         return self._longer(found, fruitless)
 
     def rescued(self, found: Evaluations) -> Memory:
-        """With evaluations that no process has seen, unless they lack the gradients that it keeps."""
+        """The memory with evaluations of a failed step, unless these lack gradients that the memory has."""
         if self.gradients.shape[1] and found.gradients is None:
             return self
         return self._longer(found, self.fruitless).without_process()
@@ -140,7 +140,7 @@ class Memory:
         )
 
     def without_process(self) -> Memory:
-        """Without the process, for values that have changed."""
+        """The memory without its process, for values that have changed."""
         return replace(self, process=None, base=replace(self.base, at=0))
 
     def require_signal(self) -> None:

@@ -6,15 +6,15 @@ Both the entropy of q and its divergence from another mixture p are means of a r
     -KL(q|p)  = -sum_k w_k E_k[rho],                  rho   = ln q - ln p:
 
 where components hardly overlap, and where q is near p. By the theorems of Bonnet and Price their gradients
-take nothing that a draw theta = m_k + L_k xi does not show; the score of ln q itself has mean zero under q
-and is left out:
+are expectations of functions of the draws theta = m_k + L_k xi; the score of ln q itself has mean zero under
+q and is left out:
 
     d/dw_k = -E_k[rho_k],        d/dm_k = -w_k E_k[grad rho_k],
     d/dC_k = -w_k sym(E_k[grad rho_k xi^T] L_k^-1) / 2,            sym(A) = (A + A^T) / 2,
 
-and for the entropy also H[N_k] in w_k and w_k C_k^-1 / 2 in C_k. Pulled back to the coordinates u, the first
-is the gradient that `stratified` has from torch, with less variance, in NumPy: a step of `mixture_quadrature`
-between its rounds is little else. No log joint is evaluated.
+and for the entropy also H[N_k] in w_k and w_k C_k^-1 / 2 in C_k. Pulled back to the coordinates u, the
+gradient of the entropy is that of `stratified`, with less variance and without torch; it takes most of the
+time of a step of `mixture_quadrature` between its rounds. The log joint is not evaluated.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MixtureDraws:
 
     @property
     def gradient(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """In weights (K,), free, means (K, D) and covariances (K, D, D): the mean."""
+        """The mean gradient in weights (K,), which are free, means (K, D) and covariances (K, D, D)."""
         weights = np.asarray(self.q.weights)[:, None]
         crossed = self._odd.mT @ self.noise / self.noise.shape[1]
         bends = crossed @ _scales(self.q)[1]
@@ -83,9 +83,9 @@ class Closed:
     """Terms that are added in closed form."""
 
     values: np.ndarray
-    """To each component's, (K,)."""
+    """Terms of each component's value, (K,)."""
     covariances: np.ndarray
-    """To the gradients in covariances over w_k, (K, D, D)."""
+    """Terms of the gradients in covariances over w_k, (K, D, D)."""
 
 
 def drawn_entropy(q: GaussianMixture, rng: np.random.Generator, pairs: int) -> MixtureDraws:
@@ -101,7 +101,7 @@ def drawn_entropy(q: GaussianMixture, rng: np.random.Generator, pairs: int) -> M
 def drawn_divergence(
     q: GaussianMixture, other: GaussianMixture, rng: np.random.Generator, pairs: int
 ) -> MixtureDraws:
-    """-KL(q | other), for mixtures in NumPy; all zero where they are the same."""
+    """-KL(q || other), for mixtures in NumPy; all zero where the two are equal."""
     noise, (k, d) = _noise(q, rng, pairs), q.means.shape
     theta = _points(q, noise)
     logs, slopes = log_density(other, theta)
@@ -122,7 +122,7 @@ def _drawn(
     slopes: np.ndarray,
     closed: Closed,
 ) -> MixtureDraws:
-    """With rho = ln q - logs, given logs (K, 2, n) and their gradients (K, 2, n, D) at the draws."""
+    """The draws with rho = ln q - logs, given logs (K, 2, n) and their gradients (K, 2, n, D)."""
     own, own_slopes = log_density(q, theta)
     within = 0.5 * (logs - own.reshape(logs.shape)).sum(1)
     return MixtureDraws(q, within, slopes - own_slopes.reshape(slopes.shape), noise[:, 0], closed)
@@ -135,7 +135,7 @@ def _noise(q: GaussianMixture, rng: np.random.Generator, pairs: int) -> np.ndarr
 
 
 def _points(q: GaussianMixture, noise: np.ndarray) -> np.ndarray:
-    """Points (K, 2, n, D), each component's into it, (2 K n, D)."""
+    """Noise (K, 2, n, D) mapped to points of its components, (2 K n, D)."""
     return np.asarray((q.means[:, None, None] + _within(noise, _scales(q)[0].mT)).reshape(-1, q.dimension))
 
 

@@ -7,10 +7,11 @@ A process is on f less a prior mean, which is one of two:
                                      sticking-the-landing, but has ridges between the components of q
                                      elsewhere
 
-Both explain the same observations, so their evidences can be compared, and the larger one chooses. Each is
-fitted from the hyperparameters before, if those were of the same mean, and from a short lengthscale:
-between two modes the evidence has two maxima, one of waves and one of a polynomial with noise, whose
-lengthscale is ten times longer, and from the latter no search finds the former.
+Both explain the same observations, so their evidences can be compared, and the mean with the larger one is
+used. Each is fitted from the earlier hyperparameters, if those belong to the same mean, and from a short
+lengthscale: between two modes the evidence has two maxima, one for an oscillating function and one for a
+polynomial with noise, whose lengthscale is ten times longer, and from the latter a search does not reach the
+former.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from bqvi.gradients.whitened import WhitenedFrame, near_q
 
 @dataclass(frozen=True, eq=False)
 class Used:
-    """The evaluations that a process is built on."""
+    """The evaluations on which a process is conditioned."""
 
     frame: WhitenedFrame
     points: np.ndarray
@@ -42,13 +43,13 @@ class Used:
 
     @classmethod
     def of(cls, known: Memory, frame: WhitenedFrame, most: int) -> Used:
-        """The last ``most``, less those far from q unless nearly all are."""
+        """The last ``most`` evaluations, without those far from q unless nearly all are."""
         points = known.points[-most:]
         near = near_q(frame.whiten(points))
         return cls(frame, points[near], known.values[-most:][near], known.gradients[-most:][near])
 
     def process(self, kind: OnFunction, mean: GaussianMixture | None, logs: np.ndarray) -> FunctionSurrogate:
-        """Given them; ``mean`` None is the Gaussian."""
+        """The process given these evaluations; ``mean`` None is the Gaussian."""
         return kind.process(*self.targets(kind, mean), logs)
 
     def targets(self, kind: OnFunction, mean: GaussianMixture | None) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +77,7 @@ class FittedProcess:
 def most_likely(
     used: Used, kind: OnFunction, q: GaussianMixture, before: tuple[np.ndarray, bool] | None
 ) -> FittedProcess:
-    """The likelier of both means and their starts; ``before``: hyperparameters and mean of the last fit.
+    """The fit of the largest evidence; ``before`` are hyperparameters and mean of the last fit.
 
     Raises
     ------

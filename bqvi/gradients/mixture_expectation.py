@@ -1,11 +1,11 @@
 """E_q[f] and its gradients for q a mixture of Gaussians, from a process on the log joint f.
 
-The process is on phi(u) = f(theta) + |u|^2 / 2, in units whitened by one Gaussian, theta = mu + L u. So
+The process is on phi(u) = f(theta) + |u|^2 / 2, in units whitened by one Gaussian, theta = mu + L u. Hence
 
     E_q[f] = E_q[phi] - E_q[|u|^2] / 2
 
-with q in those units, both closed (`gp.expectation`); gradients in the means and
-covariances come back by the chain rule, dE/dm_k = L^-T dE/dm'_k and dE/dS_k = L^-T dE/dS'_k L^-1. A process
+with q in those units, both in closed form (`gp.expectation`); gradients in the means and
+covariances follow by the chain rule, dE/dm_k = L^-T dE/dm'_k and dE/dS_k = L^-T dE/dS'_k L^-1. A process
 given derivatives alone determines phi up to a constant: E_q[f] then lacks the constant, and so does dE/dw_k,
 by the same amount for all k, which changes no step of weights that sum to one. The entropy of a mixture has
 no closed form and is computed by the caller.
@@ -28,7 +28,7 @@ from gp.measures import MixtureParameters
 
 
 class MixtureLike(Protocol):
-    """What is read of a mixture."""
+    """The attributes of a mixture that are used."""
 
     @property
     def weights(self) -> Array:
@@ -49,7 +49,7 @@ class MixtureExpectation:
 
     value: float
     gradient: MixtureParameters
-    """In weights (K,), means (K, D), covariances (K, D, D); weights are free."""
+    """Gradients in weights (K,), means (K, D), covariances (K, D, D); weights are free."""
 
 
 def moment_matched(q: MixtureLike) -> Gaussian:
@@ -62,7 +62,7 @@ def moment_matched(q: MixtureLike) -> Gaussian:
 
 
 def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: MixtureLike) -> MixtureExpectation:
-    """E_q of what the process is on, and its gradients; nothing is checked."""
+    """E_q[phi] and its gradients, without checks."""
     inverse, within = _in_frame(frame, q)
     value, gradient = process.process.posterior_mean.integrate_mixture(within)
     bends = inverse.T @ gradient.covariances @ inverse
@@ -70,7 +70,7 @@ def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: MixtureLike) -> 
 
 
 def less_square(found: MixtureExpectation, frame: WhitenedFrame, q: MixtureLike) -> MixtureExpectation:
-    """Less E_q[|u|^2] / 2."""
+    """The expectation ``found`` less E_q[|u|^2] / 2."""
     inverse, (weights, means, covariances) = _in_frame(frame, q)
     squares = 0.5 * (np.square(means).sum(1) + np.einsum("kii->k", covariances))
     slopes = found.gradient.means - weights[:, None] * means @ inverse

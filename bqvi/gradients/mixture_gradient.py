@@ -5,8 +5,8 @@ g_k = E_k[grad phi], H_k = E_k[Hessian of phi] in the frame's units, theta = mu 
 
     dE/dw_k = E_k,     dE/dm_k = w_k L^-T g_k,     dE/dC_k = w_k L^-T H_k L^-1 / 2,
 
-and `GaussianMixture.pulled_back` takes these to u. So its posterior covariance is that of the functionals,
-pulled back on both sides, the constant's among it, which is fitted. The jackknife over nodes is added.
+and `GaussianMixture.pulled_back` maps these to gradients in u. Its posterior covariance is that of the
+functionals, with the fitted constant's, pulled back on both sides, plus that of the jackknife over nodes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MixtureGradient:
     frame: WhitenedFrame
     q: GaussianMixture
     relative: bool = False
-    """Whether the process is on f less the logarithm of another mixture, and E_q of that is wanted."""
+    """Whether the process is on f less the log density of another mixture, and the expectation is of that."""
 
     @cached_property
     def expectation(self) -> MixtureExpectation:
@@ -50,7 +50,7 @@ class MixtureGradient:
 
     @property
     def value_deviation(self) -> float:
-        """The standard deviation of E_q[f]: the posterior's, constant unknown, and the jackknife's."""
+        """The standard deviation of E_q[f], with the constant unknown and the jackknife included."""
         of, given = self._functionals, self.process.given
         shares = of.level * np.repeat(np.asarray(self.q.weights), len(of.level) // len(of.means))
         whitened, level = (self._whitened @ shares)[:, None], np.ones(1)

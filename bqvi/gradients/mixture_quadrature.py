@@ -2,18 +2,18 @@
 
     ELBO = E_q[f] + H[q] = E_q[phi] + E_q[prior mean - ln q],        phi = f - prior mean
 
-E_q[phi] and its gradient come in closed form from a process on phi (`mixture_expectation`,
+E_q[phi] and its gradient are in closed form given a process on phi (`mixture_expectation`,
 `mixture_gradient`), in units of the Gaussian with q's moments at the last round. The prior mean is that
-Gaussian or q itself at the last round (`mixture_evidence`); what is left, the entropy or the divergence from
-that q, is drawn from q alone (`mixture_draws`), which costs no evaluation of f and leaves no bias.
+Gaussian or q itself at the last round (`mixture_evidence`). The other term, the entropy or the divergence
+from that q, is estimated from draws of q (`mixture_draws`), without evaluations of f and without bias.
 
-The process is on f and does not depend on q, so that not every step needs evaluations. A *round* of them,
-chosen to reduce the variance of the gradient most, takes place at the first step and once q has moved by
-`reach` since the last round,
+The process is on f and does not depend on q, so that not every step needs evaluations. A *round* of
+evaluations, chosen to reduce the variance of the gradient most, is made at the first step and once q has
+moved by `reach` since the last round,
 
     KL(w || w') + sum_k w_k KL(N_k || N'_k)  >=  KL(q || q'),
 
-or after `every` steps; the steps between cost no evaluation. q is moved in its Euclidean coordinates.
+or after `every` steps; the steps between take no evaluations. q is moved in its Euclidean coordinates.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from bqvi.models.log_joint import LogJointModel
 
 @dataclass(frozen=True, eq=False)
 class MixtureMemory:
-    """What `MixtureQuadrature` has evaluated, and the q of its last round."""
+    """The evaluations of `MixtureQuadrature`, and the q of its last round."""
 
     known: Memory
-    """The evaluations; its base is where the process was made."""
+    """The evaluations; its base has the units in which the process was made."""
     q_before: Values
     """Coordinates u of q at the last round."""
     since: int = 0
-    """Steps since."""
+    """Steps since the last round."""
     relative: bool = False
     """Whether the prior mean is q's of the last round, else the Gaussian with its moments."""
     process: FunctionSurrogate | None = field(default=None, metadata={"derived": True})
@@ -64,7 +64,7 @@ class MixtureMemory:
     """q at the last round."""
 
     def rescued(self, found: Evaluations) -> MixtureMemory:
-        """With the evaluations of a round that was interrupted; the next step begins another round."""
+        """The memory with the evaluations of an interrupted round; the next step begins another round."""
         return replace(self, known=self.known.rescued(found), process=None)
 
 
@@ -74,18 +74,20 @@ class MixtureQuadrature:
 
     Parameters
     ----------
-    nodes : n >= 1, evaluations a round
-    memory : most evaluations that the process is built on, the most recent; 0 uses each step's own only
+    nodes : n >= 1, evaluations in each round
+    memory : the most evaluations, the latest, on which the process is conditioned; with 0 those of the step
+        only
     initial_nodes : evaluations of the first round, by default min(2 D, 10) for each component, or ``nodes``
         if that is more
-    reach : > 0, nats that q may move before the next round
-    every : >= 1, steps after which there is a round in any case
+    reach : > 0, nats by which q moves before the next round
+    every : >= 1, the number of steps after which there is a round in any case
     process : of a log joint with gradients, 'joint' (values and gradients, O((m (D + 1))^3)) or 'derivative'
         (gradients only, O((m D)^3): the difference in height between two modes is then extrapolated along the
-        line between them); one without gradients has its values
-    candidates : >= n, among which a round's nodes are chosen
+        line between them); for a log joint without gradients the process is of values
+    candidates : >= n, the number of candidates for the nodes of a round
     entropy_pairs : >= 2, antithetic pairs in each component for the entropy
-    errors : also give standard errors at each step: the posterior's, jackknife's and entropy's together
+    errors : whether to return standard errors at each step: those of posterior, jackknife and entropy
+        together
     """
 
     nodes: int = 4
@@ -101,10 +103,10 @@ class MixtureQuadrature:
     mixtures = True
     """q is a mixture of Gaussians."""
     gives_surrogate = False
-    """It has no surrogate that a trust region could maximise."""
+    """False: it has no surrogate that a trust region could maximise."""
     noisy = False
-    """Gradients have a small variance, and the ELBO of a mixture has plateaus: by default the rate does not
-    fall."""
+    """By default the step size is constant: gradients have a small variance, and the ELBO of a mixture has
+    plateaus."""
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 1)
@@ -143,7 +145,7 @@ class MixtureQuadrature:
         Raises
         ------
         TypeError
-            q is no mixture of Gaussians, or the log joint moves with it.
+            q is no mixture of Gaussians, or the log joint changes with q.
         EvaluationError
             The log joint has had no finite value for several rounds, or is constant.
         """
@@ -164,7 +166,7 @@ class MixtureQuadrature:
         )
 
     def _due(self, q: GaussianMixture, kept: MixtureMemory) -> bool:
-        """Whether to evaluate at this step."""
+        """Whether there is a round of evaluations at this step."""
         if not kept.known.base.at or kept.since + 1 >= self.every:
             return True
         return _moved(q, _before(q, kept)) > self.reach
@@ -190,7 +192,7 @@ class MixtureQuadrature:
     def _with_round(
         self, model: LogJointModel, q: GaussianMixture, found: Evaluations, kept: MixtureMemory
     ) -> MixtureMemory:
-        """With a round's evaluations, and the process made anew in the units of the current q."""
+        """The memory with a round's evaluations, and a new process in the units of the current q."""
         known = kept.known.joined(found)
         known.require_signal()
         if not len(known):
@@ -210,7 +212,7 @@ class MixtureQuadrature:
     def _process(
         self, model: LogJointModel, q: GaussianMixture, kept: MixtureMemory
     ) -> FunctionSurrogate | None:
-        """The one that is kept, or, of a run that was resumed, the same again."""
+        """The process that is kept, or, in a resumed run, the same process made again."""
         if kept.process is not None or not kept.known.base.at:
             return kept.process
         mean = _before(q, kept) if kept.relative else None
@@ -228,7 +230,7 @@ class MixtureQuadrature:
     def _gradient(
         self, model: LogJointModel, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
     ) -> Gradient:
-        """The gradient: of the process in closed form, of the rest by draws."""
+        """The gradient: that of the process in closed form plus that of the other term by draws."""
         if kept.process is None:  # all evaluations so far have failed: q stays, and the next step draws again
             return Gradient(tuple(np.zeros(np.shape(u)) for u in q.unconstrained), False, 0)
         if kept.relative:
@@ -246,14 +248,14 @@ class MixtureQuadrature:
 
 
 def value_deviation(q: GaussianMixture, kept: MixtureMemory) -> float:
-    """The standard deviation of the E_q[f] of a step's bound; infinite where no process is at hand."""
+    """The standard deviation of E_q[f] in a step's bound; infinite where there is no process."""
     if kept.process is None or kept.process.given.basis is None:
         return np.inf
     return MixtureGradient(kept.process, kept.known.base.frame, q, kept.relative).value_deviation
 
 
 def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
-    """n points of q, (n, D): antithetic-orthogonal in each component, the components in turn."""
+    """n points of q, (n, D): antithetic-orthogonal in each component, with the components in turn."""
     k = q.n_components
     each = [normal_frames(-(-n // k), q.dimension, rng) for _ in range(k)]
     points = np.asarray(q.strata(np.stack(each, 1))).reshape(-1, q.dimension)

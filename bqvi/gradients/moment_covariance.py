@@ -1,19 +1,19 @@
-"""The covariance of the moments, and of the gradient that they make.
+"""The covariance of the moments of y, and of the gradient that is linear in them.
 
-Flat, the moments of `whitened` are x = (E[y], lower triangle of J row by row), F = D + D (D + 1) / 2 numbers.
-Their covariance is that of the model and that of the jackknife together,
+As a vector, the moments of `whitened` are x = (E[y], lower triangle of J row by row), F = D + D (D + 1) / 2
+numbers. Their covariance is that of the model and that of the jackknife together,
 
     C = Cov(x | observations) + sum_n delta_n delta_n^T + (sum_n delta_n) (sum_n delta_n)^T,
 
-with delta_n = x - x_(-n) the change when node n is left out (`gp.conditioning.conditioned`); the diagonal
-is that of `WhitenedSurrogate.standard_deviations` squared. The posterior covariance is that under the model,
-a kernel that is stationary and the same for all outputs. Log joints are neither:
-they are steep where q came from and flat at its mode, and hyperparameters fitted to the bulk of the nodes
-understate the tails. The second term is the jackknife's variance, which includes that. The third is the
-square of its estimate of the bias, which is large where tails have no nodes: all nodes then move an
-estimate in the same direction. Without it intervals for a separable process on a banana hold the truth
-three times in four. Each term alone gives intervals that are too short, the last two where nodes are few,
-the first where the log joint is far from stationary.
+with delta_n = x - x_(-n) the change when node n is left out (`gp.conditioning.conditioned`); the diagonal is
+that of `WhitenedSurrogate.standard_deviations` squared. The posterior covariance assumes a kernel that is
+stationary and the same for all outputs. Log joints are not of this kind: they are steep far from the mode and
+flat at it, and hyperparameters fitted to most of the nodes understate the variance in the tails. The second
+term is the jackknife's variance, which includes this effect. The third is the square of the jackknife's
+estimate of the bias, which is large where tails have no nodes, as all nodes then change an estimate in the
+same direction. Without it intervals for a separable process on a banana contain the truth three times in
+four. Each term alone gives intervals that are too short: the last two where nodes are few, the first where
+the log joint is far from stationary.
 
 The natural gradient is linear in the moments: with B = L^-1, G = B^T J B / 2 and dL/dmu = (B^T E[y] - 2 G
 mu, G), it is A x, and its covariance A C A^T.
@@ -41,7 +41,7 @@ def of_outputs(outputs: np.ndarray, functionals: np.ndarray) -> np.ndarray:
     ----------
     outputs : O (D, D), covariance between the D outputs of each functional
     functionals : S (1 + D, 1 + D), covariance between E[y_i] and the row X_i of one output: Cov(X_ij, X_kl) =
-        O_ik S_jl, with E[y_i] the column before X's first
+        O_ik S_jl, with E[y_i] as column 0
     """
     d = len(outputs)
     rows, columns = np.tril_indices(d)
@@ -85,7 +85,7 @@ def standard_errors(covariance: np.ndarray, values: Values) -> Values:
 
 
 def _gradient_map(frame: WhitenedFrame) -> np.ndarray:
-    """A: from the flat moments to dL/dmu, of whose second part only the lower triangle, or the diagonal."""
+    """A, from the flat moments to dL/dmu, the second part as its lower triangle or diagonal."""
     d = len(frame.mean)
     rows, columns = np.tril_indices(d)
     share = np.where(rows == columns, 0.25, 0.5)

@@ -1,22 +1,23 @@
-"""The noise of observations of y under the separable process, by distance from q and by residual.
+"""The noise that is assigned to observations of y in the separable process, by distance and by residual.
 
-Gradients are exact, but have more structure than a stationary kernel can fit: where the density of q is
-negligible, y may be thousands of times what it is under q (the exponential of a log scale is that within five
-standard deviations), and a smooth function through such a point is wrong where q has its mass. So the noise
-is the jitter near q, e^((r - near) / fading) times that beyond,
+Gradients are exact, but a stationary kernel cannot fit all of their structure: where the density of q is
+negligible, y may be thousands of times as large as under q (as the exponential of a log scale is within five
+standard deviations), and a smooth function through such a point is wrong where q has its mass. The noise is
+therefore the jitter near q, and e^((r - near) / fading) times the jitter beyond,
 
     r = max(|u|^2, |u|_M^2) / D,
 
-with M the `directions` along which y bends: along the others a distant point does not disturb the fit.
-Nearer to q the fit is disturbed by values of y that neither the mass of q nor a linear fit predicts. With e =
-y - a - B u the residual of a linear fit (`linear_fit`, with weights that are less where y is large, so that
-no large value determines its own fit) and typical the median of |e|^2, both over points weighted as they are
-near q, the noise is again larger by
+with M the `directions` along which y is nonlinear; along others a distant point does not distort the fit.
+Nearer to q the fit is distorted by values of y that differ much from those near q and from a linear fit. With
+e = y - a
+- B u the residual of a linear fit (`linear_fit`, with weights that are reduced where y is large, so that a
+large value does not determine the fit) and typical the median of |e|^2, both with weights by nearness to q,
+the noise is further multiplied by
 
     (|e|^2 / allowed)^4, at most e^(10 (r - least)),       allowed = 5 e^(0.6 r) typical.
 
 The residual is used because the kernel has a linear term: while q moves to a posterior that is nearly
-Gaussian, y is large and linear far from q, and no noise is to be added there. Points near q get the jitter
+Gaussian, y is large and linear far from q, and noise would be wrong there. Points near q have the jitter
 only. The constants are those of `settings.NoiseSettings`.
 """
 
@@ -32,15 +33,15 @@ from bqvi.gradients.settings import NOISE
 from bqvi.gradients.whitened import JITTER, jitter_multiple
 
 _TINY = 1e-300
-"""Added to squares before their logarithm is taken, which zero has not."""
+"""Added to squares before their logarithm is taken, as they may be zero."""
 
 
 @dataclass(frozen=True, eq=False)
 class ObservationNoise:
-    """The noise, from a first set of observations, of those and of further ones."""
+    """The noise of a first set of observations and of further ones, determined by the first."""
 
     directions: Directions | None
-    """Those of M; None for M = I."""
+    """The directions of M; None for M = I."""
     fit: LinearFit
     """The fit whose residuals are e."""
     typical: float

@@ -8,14 +8,14 @@ the entropy, all unbiased:
     sticking-the-landing  through the path only (Roeder et al. 2017): drops the score, which has mean
                           zero; the variance vanishes as q approaches the posterior
 
-The noise may come from a design instead of independent draws (scrambled Sobol, antithetic-orthogonal): each
-of its points is N(0, I) alone, so the mean stays unbiased, and smooth integrands are averaged with less
-variance. Such points depend on one another: their spread does not give the error of their mean. Standard
-errors come from R independent randomisations (Owen 1997; L'Ecuyer and Lemieux 2000): R designs of L / R
-points, each scrambled or rotated by itself, whose means are independent and equally distributed. Their spread
-over sqrt(R) is valid however little is known of the design, on R - 1 degrees of freedom (a 95 % interval at
-R = 4 is +- 3.2 of it). R small designs average smooth integrands less well than one large one.
-Antithetic-orthogonal frames are independent of one another, so that at L = 2 D R there is no loss.
+The noise may be a design instead of independent draws (scrambled Sobol, antithetic-orthogonal). The marginal
+distribution of each point is N(0, I), so the mean is unbiased, and for smooth integrands its variance is
+smaller. Such points are dependent, so that their spread does not give the error of their mean. Standard
+errors are from R independent randomisations (Owen 1997; L'Ecuyer and Lemieux 2000): R designs of L / R
+points, each scrambled or rotated independently, whose means are independent and identically distributed.
+Their standard deviation over sqrt(R) is a valid standard error for any design, with R - 1 degrees of freedom
+(a 95 % interval at R = 4 is +- 3.2 of it). R small designs average smooth integrands less well than one large
+one. Antithetic-orthogonal frames are independent of one another, so that at L = 2 D R there is no loss.
 
 For q a mixture of Gaussians see `stratified`.
 """
@@ -62,11 +62,12 @@ class Pathwise:
     samples : L >= 1; for a mixture of Gaussians, in each of its components
     entropy : 'sampled', 'analytic' or 'sticking-the-landing'
     noise : a design of `designs` whose points are N(0, I) each (`Sobol`, `AntitheticOrthogonal`), for a
-        Gaussian q or a mixture's components; None draws independently
-    errors : also give standard errors: L passes backwards at once, for L >= 2 draws; with noise of a design R
-        passes, and the L points are drawn as R designs; none where the
-        mini-batch strategy sums per-datum gradients itself
-    randomisations : R >= 2, of a design with errors; divides L, into pairs for `AntitheticOrthogonal`
+        Gaussian q or a mixture's components; None for independent draws
+    errors : whether to return standard errors, by L backward passes at once, for L >= 2 draws; with a design
+        by R passes, where the L points are drawn as R designs. There are none where the mini-batch strategy
+        sums per-datum gradients itself
+    randomisations : R >= 2, for a design with errors; L is a multiple of R, and of 2 R for
+        `AntitheticOrthogonal`
     """
 
     samples: int = 1
@@ -137,7 +138,7 @@ class Pathwise:
         return partial(pathwise_terms, entropy=self.entropy)
 
     def _per_datum(self, posterior: TorchPosterior, model: Any, theta: Array, batch: Batch) -> Gradient:
-        """The gradient whose data's part the batch's strategy sums; without standard errors."""
+        """The gradient, with the sum over data by the batch's strategy; without standard errors."""
         rest = model.log_prior(theta).mean()
         if self.entropy == "analytic":
             rest = rest + posterior.q.entropy
@@ -148,13 +149,13 @@ class Pathwise:
         return Gradient(values, False, cost(model, batch, self.samples), self.samples, value)
 
     def independent(self, terms: Any) -> Any:
-        """Means of terms (L,) that do not depend on one another: (L,), or (R,) of a design."""
+        """Independent means of the terms (L,): the terms (L,) themselves, or (R,) means for a design."""
         return terms.reshape(self.randomisations, -1).mean(1) if self._designed else terms
 
     def drawn_noise(self, design: Design, dimension: int, rng: np.random.Generator) -> np.ndarray:
-        """Standard normal points of a dimension D by numbers of ``rng``, (L, D).
+        """Standard normal points (L, D) of a design, with random numbers from ``rng``.
 
-        They are those of the design; for error bars, of R designs one after the other.
+        For standard errors they are those of R designs one after the other.
         """
         if not (self.errors and self._designed):
             return design.nodes(self.samples, dimension, rng)

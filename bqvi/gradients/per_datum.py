@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Combination:
-    """How the terms of one mini-batch are combined; used for one step, and keeps the terms it was given.
+    """The combination of the terms of one mini-batch by its strategy; it keeps the terms of one step.
 
     Parameters
     ----------
-    combine : terms (S, P) -> total (P,)
-    limits : what totals over the data can be, as the model says; None for a model without limits
+    combine : a function of terms (S, P) that returns the total (P,)
+    limits : the model's limits of totals over the data; None for a model without limits
     """
 
     def __init__(self, combine: Callable[[np.ndarray], np.ndarray], limits: Any = None) -> None:

@@ -5,8 +5,8 @@ compared with their values. If the squared errors are a small share of the squar
 
     sum_n |y(u_n) - prediction|^2 <= CACHE.missed sum_n |y(u_n)|^2,
 
-the process is taken as valid over the distance from q_0 to q. The posterior standard deviations are not used:
-a step that is long in their units may be wrong all the same.
+the process is taken as valid over the distance from q_0 to q. The posterior standard deviations are not used,
+as small ones do not exclude that a long step is wrong.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from bqvi.gradients.whitened import WhitenedFrame
 def predicted_divergence(
     before: Process | None, after: Process | None, base: WhitenedFrame, q: WhitenedFrame
 ) -> float:
-    """Nats from the mean of q_0 to that of q, in units of q_0; 0 for a process whose predictions failed.
+    """Distance in nats from the mean of q_0 to that of q, in units of q_0; 0 where predictions were wrong.
 
-    Also 0 where q has hardly moved: no step then needs the check, which costs time.
+    It is also 0 where q has hardly moved, as the check takes time and no step needs it then.
 
     Parameters
     ----------

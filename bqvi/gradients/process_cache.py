@@ -1,16 +1,16 @@
 """The process on a memory, kept from one step to the next.
 
 A process is made in the units of the q of some step, its base (O(m^3): directions, noise, kernel, factor).
-It is used at the steps after it, extended by what each of them evaluates (O(m^2 n)), until
+At later steps it is extended by their evaluations (O(m^2 n)), until
 
     KL(q || base) > CACHE.divergence,      hyperparameters are due, or it is full,
 
-and is then made anew in the units of the current q. Near the optimum q hardly moves; between two fits of
-hyperparameters a step costs only its own rows. `GradientProcess.under` integrates against the current q.
+and is then made anew in the units of the current q. Near the optimum q hardly moves, and between two fits of
+hyperparameters a step adds only its own rows. `GradientProcess.under` integrates against the current q.
 Processes of other kinds are made anew at each step.
 
-What makes a process is in the memory: its base, and how many evaluations extended it at a time. A run that
-is resumed makes the same one, to the last digit.
+The memory has the base, and the numbers of evaluations by which the process was extended, so that a resumed
+run makes the same process, to the last digit.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from bqvi.gradients.surrogates import Kind, Process, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, near_q
 
 _FARTHEST = 1e60
-"""Whitened points whose fourth powers are numbers; beyond, q has collapsed."""
+"""The largest whitened coordinate: fourth powers of larger ones overflow, and q has collapsed."""
 
 
 @dataclass(frozen=True)
 class ProcessCache:
-    """Which evaluations a process is built on.
+    """The choice of the evaluations on which a process is conditioned, and the process kept.
 
     Parameters
     ----------
-    kind : of the process
-    most : evaluations that it is built on, the most recent where there are more
+    kind : the kind of the process
+    most : the most evaluations on which it is conditioned, the latest where there are more
     """
 
     kind: Kind
@@ -77,7 +77,7 @@ class ProcessCache:
     def _refitted(
         self, frame: WhitenedFrame, memory: Memory, most: int | None = None
     ) -> tuple[Process, Memory]:
-        """Anew, with hyperparameters fitted to it; of at most ``most`` points, by default as many as ever."""
+        """A new process with new hyperparameters, of at most ``most`` points, by default ``self.most``."""
         start = memory.hyperparameters if memory.fitted_at else None
         used = self._used(frame, memory, len(memory), most)
         hyperparameters = self.kind.fit(used.points, used.targets, start, used.noise)
@@ -85,14 +85,14 @@ class ProcessCache:
         return self._made(frame, fitted, used)
 
     def _made(self, frame: WhitenedFrame, memory: Memory, used: _Used) -> tuple[Process, Memory]:
-        """Anew, in the units of ``frame``; to be kept if it has no more than ``most`` points."""
+        """A new process in the units of ``frame``, which is kept if it has no more than ``most`` points."""
         process = self.kind.process(used.points, used.targets, memory.hyperparameters, used.noise)
         kept = isinstance(process, GradientProcess) and len(process.given.points) <= self.most
         base = Base(frame.mean, frame.scale, len(memory) if kept else 0)
         return process, replace(memory, process=process if kept else None, base=base)
 
     def _under(self, frame: WhitenedFrame, memory: Memory) -> Process | None:
-        """The process that is kept under the current q, or None if it must be made anew."""
+        """The kept process for integrals under the current q, or None if it must be made anew."""
         process = memory.process
         if not isinstance(process, GradientProcess) or len(process.given.points) > self.most:
             return None
@@ -100,7 +100,7 @@ class ProcessCache:
         return process.under(q) if q.divergence <= CACHE.divergence else None
 
     def _restored(self, memory: Memory) -> Memory:
-        """With the process that it had when it was saved: made as then, and extended as then."""
+        """The memory with its process before it was saved, made and extended by the same steps."""
         base = memory.base
         if memory.process is not None or not base.at:
             return memory
@@ -116,12 +116,12 @@ class ProcessCache:
         return process.extended(new.points, new.targets, over_scale(new.noise, memory.hyperparameters))
 
     def _observed(self, units: WhitenedFrame, memory: Memory, rows: Any, points: np.ndarray) -> _Used:
-        """What was observed at some rows of the memory, of which the ``points`` are whitened."""
+        """The observations in some rows of the memory, whose whitened points are ``points``."""
         targets = self.kind.targets(units, points, memory.values[rows], memory.gradients[rows])
         return _Used(points, targets, self.kind.noise(units, memory.noise[rows]))
 
     def _used(self, units: WhitenedFrame, memory: Memory, count: int, most: int | None = None) -> _Used:
-        """The same of those among the first ``count`` that a process is built on."""
+        """The observations among the first ``count`` on which a process is conditioned."""
         points = units.whiten(memory.points[:count])
         rows = self._chosen(points, self.most if most is None else most)
         if not (np.abs(points[rows]) < _FARTHEST).all():
@@ -131,7 +131,7 @@ class ProcessCache:
         return self._observed(units, memory, rows, points[rows])
 
     def _chosen(self, points: np.ndarray, most: int) -> np.ndarray:
-        """Which of (m, D) points, in q's units."""
+        """Indices of the points among (m, D), in q's units, on which a process is conditioned."""
         full = len(points) > most
         most = most - most // CACHE.spare if full else len(points)
         first = len(points) - most
@@ -140,14 +140,14 @@ class ProcessCache:
 
 @dataclass(frozen=True, eq=False)
 class _Used:
-    """What a process is conditioned on."""
+    """The observations on which a process is conditioned."""
 
     points: np.ndarray
     """Whitened, (m, D)."""
     targets: np.ndarray
     """(m, B)."""
     noise: np.ndarray | None
-    """The variances of their noise, if any."""
+    """Noise variances of the targets, if they are noisy."""
 
 
 def _standardised_error(before: Process, after: Process) -> float:

@@ -1,10 +1,9 @@
-"""The exact natural gradient of a model whose local step has several optima, such that the ELBO never falls.
+"""The exact natural gradient of a model whose local step has several optima; the ELBO never decreases.
 
-For most conjugate models q(z) given q(theta) is closed. Where it is itself the end of an ascent (the
-proportions of a document's topics), that ascent starts anew at each step and may end in a lower optimum
-than the last one; then the ELBO falls, although every update ascends. Here the local parameters of the step
-before are kept: where the ELBO would fall, the local step continues from those instead, with which it cannot
-fall:
+For most conjugate models q(z) given q(theta) is in closed form. Where it is the end of an ascent (the
+proportions of a document's topics), that ascent starts anew at each step and may end in a lower optimum than
+the last one, so that the ELBO decreases although every update ascends. Here the local parameters of the step
+before are kept. Where the ELBO would decrease, the local step continues from those instead, and
 
     ELBO(q_t, z refined from z_t-1) >= ELBO(q_t, z_t-1) >= ELBO(q_t-1, z_t-1).
 """
@@ -25,7 +24,7 @@ from bqvi.models.data import Data
 
 @runtime_checkable
 class RefinableModel(Protocol):
-    """A conjugate model whose local step can go on from where one ended, ``LocalStep.local``."""
+    """A conjugate model whose local step can be continued from an earlier one, ``LocalStep.local``."""
 
     def refined_step(self, q: FamilyOrPoint, rows: Data, local: np.ndarray) -> LocalStep:
         """A local step whose bound is not below that of ``local`` at q."""
@@ -33,12 +32,12 @@ class RefinableModel(Protocol):
 
 @dataclass(frozen=True)
 class LocalMemory:
-    """What is kept of the step before."""
+    """Local parameters and ELBO of the step before."""
 
     local: np.ndarray = field(metadata={"grows": True})
     """Local parameters, (N, ...); (0, ...) before the first step."""
     elbo: float
-    """Less ln h of the data, nats."""
+    """The ELBO less ln h of the data, nats."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class RefinedConjugate:
     gives_surrogate = False
 
     def start(self, model: Any, q: Any) -> LocalMemory:
-        """The state before a run of ``model`` from ``q``: nothing to refine yet."""
+        """The memory before a run of ``model`` from ``q``, without local parameters."""
         return LocalMemory(np.empty((0, model.local_size)), -np.inf)
 
     def __call__(

@@ -1,12 +1,12 @@
-"""The ELBO of a Gaussian q from the evaluations of the log joint that a run has kept, at no further one.
+"""The ELBO of a Gaussian q from the kept evaluations of the log joint, without further ones.
 
-In units whitened by q, theta = mu + L u, the log joint f is modelled by phi(u) = f + |u|^2 / 2 under the
-process of `gp.conditioning.directional`: from the values of the latest evaluations, and where there are
-gradients from those of the evaluations nearest to q, as many as `EvidenceSettings.rows` leaves room for.
-Where the log joint is steep, far from q, one kernel does not hold, and D entries of a gradient weigh more
-than a value; evaluations at which phi is tens of nats from what it is near q are left out.
+In units whitened by q, theta = mu + L u, the process of `gp.conditioning.directional` is on phi(u) = f +
+|u|^2 / 2, with f the log joint. It is given the values of the latest evaluations and, where there are
+gradients, those of the evaluations nearest to q, as many as `EvidenceSettings.rows` allows. Where the log
+joint is steep, far from q, a stationary kernel does not fit, and the D entries of a gradient distort the fit
+more than a value does; evaluations at which phi differs by tens of nats from phi near q are left out.
 Hyperparameters are fitted to the values and to one derivative of each evaluation, along a random direction.
-The integral under q is closed:
+The integral under q is in closed form:
 
     ELBO = E_q[f] + H(q) = E[phi] - D / 2 + H(q),        u ~ N(0, I) under q.
 
@@ -16,9 +16,9 @@ z(u) = h (l^2 P)^(D/2) exp(-P |u|^2 / 2),
     Cov(phi(u), E[phi]) = z + b2 |u|^2 / 2,    Cov(grad phi(u), E[phi]) = -P z u + b2 u,
     Var E[phi]          = h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2                              all times s^2.
 
-The sd holds the posterior variance, with the constant profiled out, and the jackknife's variance and bias
-over evaluations, which include misfit of the kernel. Failed evaluations are left out: the ELBO is
-that over the region where the log joint is finite.
+The standard deviation contains the posterior variance, with the constant profiled out, and the jackknife's
+variance and bias over evaluations, which include the misfit of the kernel. Failed evaluations are left out,
+so the ELBO is that over the region where the log joint is finite.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstim
     Parameters
     ----------
     q : a `Gaussian` or `DiagonalGaussian` over R^D.
-    memory : m evaluations; the latest are used where they are more than `EvidenceSettings.rows`, and of their
-        gradients those nearest to q.
+    memory : m evaluations; the latest are used where there are more than `EvidenceSettings.rows`, with the
+        gradients of those nearest to q.
     """
     found = process_near(q, memory)
     if found is None:
@@ -67,8 +67,8 @@ class NearQ:
 
     Attributes
     ----------
-    process, frame : it, and these units.
-    nodes : the rows of each evaluation, in sets (k, R) of evaluations with as many rows.
+    process, frame : the process and the units.
+    nodes : the rows of each evaluation, in sets (k, R) of evaluations with R rows each.
     """
 
     process: DirectionalProcess
@@ -82,7 +82,7 @@ class NearQ:
         return float(np.square(changes).sum() + changes.sum() ** 2)
 
     def elbo_sd(self) -> float:
-        """Standard deviation of E[phi] under N(0, I): the model's and the jackknife's."""
+        """Standard deviation of E[phi] under N(0, I), the jackknife's variance included."""
         given, kernel, dimension = self.process.given, self.process.kernel, len(self.frame.mean)
         l2, level = kernel.lengthscale**2, np.ones(1)
         prior = kernel.height * (l2 / (l2 + 2.0)) ** (dimension / 2) + 0.5 * kernel.quadratic * dimension
@@ -92,7 +92,7 @@ class NearQ:
 
 
 def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None:
-    """Return the process near q; else as `remembered_elbo`."""
+    """Return the process near q, or None; arguments are as of `remembered_elbo`."""
     frame, steep = WhitenedFrame.of(q), memory.gradients.shape[1] > 0
     u = frame.whiten(memory.points)
     phi = memory.values + 0.5 * np.einsum("nd,nd->n", u, u)
@@ -132,12 +132,12 @@ def _near(points: np.ndarray, phi: np.ndarray, most: int) -> np.ndarray | None:
 
 
 def _least(numbers: np.ndarray, n: int) -> float:
-    """The n-th smallest of them, or the largest."""
+    """The n-th smallest number, or the largest if there are fewer."""
     return float(np.sort(numbers)[min(n, len(numbers)) - 1])
 
 
 def _fitted(u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, last: np.ndarray) -> np.ndarray:
-    """Hyperparameters by the latest points: their values, and a derivative each along a direction drawn."""
+    """Hyperparameters by the latest points: values, and one derivative each along a random direction."""
     u, targets = u[-SEARCH.points :], targets[-SEARCH.points :]
     m, d = u.shape
     blocks, shown = [value_rows(u)], [targets[:, 0]]
@@ -155,7 +155,7 @@ def _fitted(u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, las
 
 
 def _shown(numbers: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Of (m, B) numbers the first of each point, and the others of those that are ``whole``."""
+    """From (m, B) numbers the first of each point, and all others of the points that are ``whole``."""
     return np.concatenate([numbers[:, 0], numbers[whole, 1:].reshape(-1)])
 
 

@@ -1,37 +1,37 @@
-"""The log evidence past a Gaussian q, from the evaluations of the log joint that a run has kept.
+"""The log evidence from the kept evaluations of the log joint, with a Gaussian q as the proposal.
 
 In units whitened by q the log joint f is a process (`remembered_elbo`), and
 
     Z = int exp(f) = E_q[exp(r)],        r = f - ln q,        ELBO = E_q[r].
 
-At draws u of g = (1 - a) q + a q widened, the process has r with mean m and variance v. Where v is large
-the mean m is an extrapolation by the kernel, and its exponential would be mass where nothing was
-evaluated. So r is shrunk there towards its median c,
+At draws u of g = (1 - a) q + a q widened, r has the posterior mean m and variance v. Where v is large the
+mean m is an extrapolation by the kernel, and its exponential would be mass in a region without evaluations.
+So r is shrunk there towards its median c,
 
-    r~ = c + t (m - c),        t = 1 / (1 + v^2),      log w = r~ + t^2 v / 2 + ln q - ln g + ln p:
+    r~ = c + t (m - c),        t = 1 / (1 + v^2),      log w = r~ + t^2 v / 2 + ln q - ln g + ln p.
 
-where v is less than a squared nat the evidence is that of the process, where it is more that of q,
-whose integral is exp(c). The probability p that the log joint can be evaluated at u is that of `feasibility`,
-1 where nothing failed. To first order an error e of the process moves ln Z by E_P[t e], with P the weighted
-draws. The standard deviation is the root of the sum of the squares of
+Where v is less than a squared nat the density is that of the process, where it is more it is exp(c) q, whose
+integral is exp(c). The probability p that the log joint can be evaluated at u is that of `feasibility`, 1
+where no evaluation failed. To first order an error e of the process changes ln Z by E_P[t e], with P the
+weighted draws. The standard deviation is the root of the sum of the squares of
 
-    the process' posterior standard deviation of E_P[t f], with the constant unknown
-    the jackknife's over evaluations of the same, with its bias
-    that of the draws, from the spread of the sums of weights of blocks of the Sobol points
+    the posterior standard deviation of E_P[t f], with the constant unknown
+    its jackknife standard deviation and bias over evaluations
+    the standard deviation due to the draws, from the sums of weights of blocks of the Sobol points
     the shrinkage, E_P[(1 - t) min(|m - c|, sqrt v)]
-    the mass at the edge of what is feasible, E_P[1 - p]
-    a share of the correction, ln Z - ELBO: the draws show only a part of the mass that q lacks in its
+    the mass at the edge of the feasible region, E_P[1 - p]
+    a share of the correction, ln Z - ELBO: the draws cover only a part of the mass that q lacks in its
     tails, a smaller part the heavier the weights' tail
-    what the latest fifth of the evaluations changed in ln Z under the same q: while q still moves, the
-    process is sure of where it has none.
+    the change of ln Z with the latest fifth of the evaluations, under the same q, as the process may be
+    wrong beyond its evaluations with a small variance while q still moves.
 
-Where q misses mass, the log joint falls more slowly than ln q beyond the evaluations, and the process lies
-below it there: on such posteriors errors are mostly negative, by a tenth to a third of the
-correction on a banana, a funnel and Student t's, by twice of it on eight schools with centred effects.
+Where q lacks mass, the log joint falls more slowly than ln q beyond the evaluations, and the process lies
+below it there. On such posteriors errors are mostly negative, by a tenth to a third of the correction on a
+banana, a funnel and Student t's, and by twice the correction on eight schools with centred effects.
 
 Effective draws and the shape of the weights' tail (Pareto k; Vehtari et al. 2024) show whether the draws
-represent the process: with k above .7 they do not. No further evaluation is made. Mass that is near no
-evaluation and no draw of q is missed.
+represent the process; with k above .7 they do not. No further evaluations are made. Mass that is far from all
+evaluations and draws of q is missed.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from gp.conditioning.directional import DirectionalProcess, value_rows
 
 @dataclass(frozen=True)
 class EvidenceEstimate:
-    """A log evidence, its standard deviation, and how far the draws stand for the surrogate.
+    """A log evidence, its standard deviation, and diagnostics of the importance weights.
 
     Attributes
     ----------
     value, sd : in nats.
-    pareto_k : shape of the weights' tail; above .7 the value is not to be relied on.
-    effective_draws : of ``draws``, by their weights.
+    pareto_k : shape of the weights' tail; above .7 the value is unreliable.
+    effective_draws : the effective number of the ``draws``, by their weights.
     """
 
     value: float
@@ -93,7 +93,7 @@ def remembered_evidence(
 
 
 def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> EvidenceEstimate | None:
-    """The same without what the latest evaluations changed."""
+    """The log evidence from all evaluations, without the change by the latest ones in its sd."""
     found = process_near(q, memory)
     if found is None:
         return None
@@ -136,9 +136,9 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
 
 
 def _of_draws(weights: np.ndarray) -> float:
-    """Standard deviation of the logarithm of the sum of weights (M,), of sum one, over consecutive blocks.
+    """Standard deviation of the logarithm of the sum of weights (M,), of sum one, from consecutive blocks.
 
-    Blocks of a Sobol set are nets themselves, and all together fill the gaps of each: if anything, too large.
+    It is rather too large, as the blocks of a Sobol set together are more even than each block.
     """
     sums = EVIDENCE.blocks * weights.reshape(EVIDENCE.blocks, -1).sum(1)
     return float(sums.std(ddof=1) / np.sqrt(EVIDENCE.blocks))

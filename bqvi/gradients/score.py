@@ -3,20 +3,20 @@
     dL/du = E_q[(f(theta) - ln q(theta)) d ln q(theta)/du],
 
 since the score has mean zero. For the same reason any baseline b_l that does not depend on draw l
-may be taken off: here the mean of the other L - 1 draws (leave-one-out), which keeps the estimate
-unbiased. The optimal baseline, for each parameter i with score s_i its own,
+may be subtracted: here the mean of the other L - 1 draws (leave-one-out), with which the estimate remains
+unbiased. The optimal baseline of parameter i, with score s_i,
 
     b_i = E[(f - ln q) s_i^2] / E[s_i^2],
 
-minimises the variance; its ratio too is taken over the other draws. With the analytic entropy,
--ln q leaves the bracket and dH/du is added (Eq. 5.11). Needs values of f only.
+minimises the variance; its expectations too are over the other draws. With the analytic entropy,
+-ln q is left out of the bracket and dH/du is added (Eq. 5.11). Only values of f are needed.
 
 For a conjugate model with its E step inside, both f and ln q are affine in t(theta) over the same base
-measure, and the score in eta is t - mu. What is left of the estimate is a regression of linear functions,
+measure, and the score in eta is t - mu. The estimate is then a regression of linear functions,
 
     f - ln q = <eta* - eta, t> + constant,     F dL/dmu = Cov(t) (eta* - eta),
 
-with the covariance over the draws in place of F: no graph is built for it.
+with the covariance over the draws in place of F, and needs no autodiff.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from gp.arrays import Array, to_numpy
 
 BASELINES = {"none": 1, "leave-one-out": 2, "optimal": 3}
-"""The fewest draws of each."""
+"""The smallest number of draws for each baseline."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Score:
     samples : L; at least 2 with a baseline, 3 with the optimal one
     baseline : True or 'leave-one-out' (mean of the other draws), 'optimal', or False or 'none'
     entropy : 'sampled' or 'analytic'
-    errors : also give standard errors: L passes backwards at once, for L >= 2; what draws share through
-        their baselines is left out
+    errors : whether to return standard errors, by L backward passes at once, for L >= 2; they neglect the
+        dependence between draws through their baselines
     """
 
     samples: int = 10
@@ -170,7 +170,7 @@ class Score:
 
 
 def _with_optimal_baseline(posterior: TorchPosterior, reward: torch.Tensor, log_q: torch.Tensor) -> Values:
-    """(r_l - b_l) s_l, (L, ...), with a b for each parameter and draw from the other draws."""
+    """(r_l - b_l) s_l, (L, ...), with a baseline for each parameter and draw from the other draws."""
     rewards = to_numpy(reward).astype(float, copy=False)
     found = []
     for s in posterior.each(log_q):  # (L, ...)

@@ -5,9 +5,9 @@ them,
 
     L = sum_k w_k E_k[f(theta) - ln q(theta)],        theta = m_k + L_k xi within component k,
 
-so L draws are taken in *every* component: the path gives the means and covariances their gradient, and dw_k
-has the values themselves as its coefficients (Roeder, Wu and Duvenaud 2017 on mixtures, here with weights
-that move). The treatments of the entropy are those of `pathwise`, with
+so L draws are taken in *every* component: gradients in means and covariances are pathwise, and the derivative
+in w_k is the mean value in component k (Roeder, Wu and Duvenaud 2017 on mixtures, here with weights that are
+optimised too). The treatments of the entropy are those of `pathwise`, with
 
     sticking-the-landing   ln q(theta) with its parameters held, while w_k and theta move; the score that is
                            dropped has mean zero under the whole of q, not within a component. Where q is the
@@ -34,7 +34,7 @@ from bqvi.models.log_joint import LogJointModel, is_moving
 
 
 class PathwiseChoices(Protocol):
-    """What is asked of a `pathwise.Pathwise`."""
+    """The settings of a `pathwise.Pathwise` that are used."""
 
     @property
     def samples(self) -> int:
@@ -46,7 +46,7 @@ class PathwiseChoices(Protocol):
 
     @property
     def noise(self) -> Design | None:
-        """Each component has a design of its own."""
+        """The design of the noise; each component has its own."""
 
     @property
     def errors(self) -> bool:
@@ -64,10 +64,10 @@ def stratified_gradient(
 
     Raises
     ------
-    ValueError
-        A mini-batch strategy that takes gradients datum by datum; standard errors with a noise design.
+    ValueError The mini-batch strategy uses per-datum gradients, or standard errors are asked for with a noise
+        design.
     TypeError
-        A log joint that moves with q.
+        The log joint changes with q.
     """
     q: GaussianMixture = posterior.q
     require_still(model)
@@ -109,7 +109,7 @@ def entropy_terms(
 ) -> torch.Tensor:
     """``pairs`` independent estimates of -E[ln q], (pairs,), whose gradients in u are those of the entropy.
 
-    Each of an antithetic pair in every component; the score of ln q, of mean zero, is left out.
+    Each estimate is from an antithetic pair in every component; the score of ln q, of mean zero, is left out.
     """
     q: GaussianMixture = posterior.q
     half = rng.standard_normal((pairs, *q.means.shape))
@@ -124,7 +124,7 @@ def together(one: Values, other: Values) -> Values:
 
 
 def require_still(model: LogJointModel) -> None:
-    """TypeError for a log joint with its E step inside: that is made for one Gaussian q."""
+    """Raise TypeError for a log joint that contains its E step, which is for one Gaussian q."""
     if is_moving(model):
         raise TypeError(
             f"model is a {type(model).__name__}, whose log joint moves with q and takes one Gaussian; for a "

@@ -42,7 +42,7 @@ from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
 
 _ALL = 1.0 - 1e-15
-"""Normalised weights above this count as all of the weight."""
+"""The largest normalised weight; larger ones are replaced by it."""
 
 
 def stratified_iwae(
@@ -58,7 +58,7 @@ def stratified_iwae(
     Raises
     ------
     TypeError
-        A log joint that moves with q.
+        The log joint changes with q.
     """
     q: GaussianMixture = posterior.q
     theta, log_joint = _drawn(model, q, batch, rng, samples)
@@ -78,7 +78,7 @@ def stratified_dreg(
     samples: int,
     errors: bool,
 ) -> Gradient:
-    """The same, doubly reparameterised, from one more draw in each component."""
+    """The doubly reparameterised d L_T / du at a mixture q, from one more draw in each component."""
     theta, log_joint = _drawn(model, posterior.q, batch, rng, samples + 1)
     held: GaussianMixture = posterior.stopped
     # (T + 1, K, K); the last is log q
@@ -99,7 +99,7 @@ def stratified_dreg(
 
 @dataclass(frozen=True, eq=False)
 class _ComponentDraws:
-    """n draws in each component, and what is known there; paths through the draws only."""
+    """n draws in each component, log ratios and responsibilities; differentiable through the draws only."""
 
     log_ratios: torch.Tensor
     """ln R(z_kt), (n, K)."""
@@ -147,7 +147,7 @@ def _drawn(
 
 
 def _left_out(posterior: TorchPosterior, terms: torch.Tensor) -> Values:
-    """By the jackknife: without the t-th draw of every component, the weights normalised anew."""
+    """Jackknife errors: without the t-th draw of every component, with weights normalised anew."""
     v = to_numpy(torch.softmax(terms.detach().flatten(), 0)).astype(float, copy=False).reshape(terms.shape)
     others = np.maximum(1.0 - v.sum(1), 1e-300)  # zero where the draws have all the weight
     found = []

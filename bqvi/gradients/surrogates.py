@@ -1,13 +1,13 @@
-"""Which process is built on a memory: on gradients where the log joint has them, on values where not.
+"""The kinds of processes on a memory: on gradients where the log joint has them, otherwise on values.
 
-Each kind says what its targets are in the units of a q, how its hyperparameters are fitted (as logarithms, so
-that a memory can keep them as an array), and how the process is made of them. The separable process on
-gradients costs O(m^3) for every D, and is the default wherever it is possible.
+Each kind defines its targets in the units of a q, the fit of its hyperparameters (as logarithms, so that a
+memory can keep them as an array), and the process given them. The separable process on gradients costs O(m^3)
+for every D, and is the default wherever it is possible.
 
-Where evaluations are noisy, the variances V of the noise are known in nats, not over s^2: then s^2 is a
-hyperparameter, the last, and the evidence that of s^2 (K_0 + N) + V; V / s^2 is added to the noise N of the
-process. In q's units the noise of a gradient is L^T V L, of which a process takes the diagonal, and the
-separable one, whose outputs share K, its mean.
+Where evaluations are noisy, the variances V of the noise are known in nats, not over s^2. Then s^2 is the
+last hyperparameter, and the evidence is that of s^2 (K_0 + N) + V; V / s^2 is added to the noise N of the
+process. In q's units the noise of a gradient is L^T V L. A process uses its diagonal, and the separable
+process, whose outputs share K, the mean of the diagonal.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Kind(Protocol):
     def targets(
         self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
-        """(m, B), of f (m,) and grad f (m, D) at ``whitened`` (m, D)."""
+        """Targets (m, B) from f (m,) and grad f (m, D) at ``whitened`` (m, D)."""
 
     def noise(self, frame: WhitenedFrame, variances: np.ndarray) -> np.ndarray | None:
-        """Of the targets, (m,) or (m, B), from those of f and grad f (m, 1 + D); None where all are exact."""
+        """Noise variances of the targets, (m,) or (m, B), from those of f and grad f (m, 1 + D), or None."""
 
     def fit(
         self,
@@ -55,7 +55,7 @@ class Kind(Protocol):
         start: np.ndarray | None,
         noise: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Logarithms of the hyperparameters, from where the last fit ended; ``start`` None for a first."""
+        """Logarithms of the hyperparameters; ``start`` are those of the last fit, None for a first fit."""
 
     def process(
         self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray, noise: np.ndarray | None = None
@@ -121,7 +121,7 @@ class OnGradients:
     def process(
         self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray, noise: np.ndarray | None = None
     ) -> GradientProcess:
-        """Given (m, D) points and y."""
+        """The process given (m, D) points and y."""
         directions = Directions.of(points, targets - self.prior_slope * points, noise)
         lengthscale, constant, linear, quadratic = (float(x) for x in np.exp(logs[:4]))
         kernel = SeparableKernel(lengthscale, constant, linear, quadratic, directions)
@@ -135,7 +135,7 @@ class OnFunction:
 
     Parameters
     ----------
-    values, gradients : what of it is observed, one or both
+    values, gradients : whether values and gradients are observed; at least one of the two
     """
 
     values: bool = True
@@ -150,7 +150,7 @@ class OnFunction:
     def targets(
         self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
-        """phi = f + |u|^2 / 2 and y = L^T grad f + u, those of them that are observed, (m, B)."""
+        """phi = f + |u|^2 / 2 and y = L^T grad f + u, or the one of them that is observed, (m, B)."""
         parts = []
         if self.values:
             parts.append((values + 0.5 * np.square(whitened).sum(1))[:, None])
@@ -184,7 +184,7 @@ class OnFunction:
         return fitted_rows(np.concatenate(blocks), self._by_kind(y), start, measured, self.gradients)
 
     def _by_kind(self, numbers: np.ndarray) -> np.ndarray:
-        """Those of (m, B) points as rows: all values, then all gradients."""
+        """Numbers of (m, B) points as rows: all values, then all gradients."""
         first = int(self.values)
         return np.concatenate([numbers[:, :first].reshape(-1), numbers[:, first:].reshape(-1)])
 
@@ -204,12 +204,12 @@ def fitted_rows(
     measured: np.ndarray | None = None,
     slopes: bool = True,
 ) -> np.ndarray:
-    """ln (l, b1, b2) of a process on one function, and of noisy targets ln s^2, from rows of it.
+    """ln (l, b1, b2) of a process on one function from rows of observations; for noisy targets also ln s^2.
 
     Parameters
     ----------
     rows : (N, 2 D), see `gp.conditioning.directional`. targets : (N,). measured : their noise, (N,).
-    start : where the last fit ended; None for a first. slopes : whether derivatives are among the rows.
+    start : the hyperparameters of the last fit; None for a first. slopes : whether there are derivatives.
     """
     u = rows[:, : rows.shape[1] // 2]
     gram, shaped, prior = directional_gram(rows, slopes), distance_noise(u, targets), _prior(u.shape[1], 3)
@@ -238,7 +238,7 @@ def _prior(dimension: int, parameters: int) -> JointPrior:
 
 
 def _with_scale(prior: JointPrior, points: np.ndarray, squares: np.ndarray) -> JointPrior:
-    """The same with ln s^2, around that of what is typical of ``squares`` (m,) near q."""
+    """The prior with ln s^2 added, centred at the logarithm of typical ``squares`` (m,) near q."""
     typical = weighted_median(squares, 1.0 / jitter_multiple(points))
     of_scale = JointPrior.normal(np.log([typical + 1e-300]), np.array([SEARCH.scale_sd]), SEARCH.ends)
     return JointPrior(
@@ -247,7 +247,7 @@ def _with_scale(prior: JointPrior, points: np.ndarray, squares: np.ndarray) -> J
 
 
 def _fitted(posterior: LogPosterior, start: np.ndarray | None, parameters: int) -> np.ndarray:
-    """From the centre of the prior, and where the last fit ended or, of a first fit, ``SEARCH.simple``."""
+    """The fit from the centre of the prior and from the last fit, or ``SEARCH.simple`` for a first fit."""
     prior = posterior.prior
     simple = prior.lower.copy()
     simple[:parameters] += np.array(SEARCH.simple[:parameters]) * prior.shoulder[:parameters]

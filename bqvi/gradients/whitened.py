@@ -48,13 +48,13 @@ class WhitenedSurrogate(Protocol):
         """The moments under q itself."""
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
-        """Under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
+        """The moments under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
 
     def standard_deviations(self) -> WhitenedMoments:
         """Standard deviations of the moments `at_q`, for intervals."""
 
     def covariance(self) -> np.ndarray:
-        """Of the moments `at_q`, flat as in `moment_covariance`, whose diagonal the former squared are."""
+        """Covariance of the flat moments `at_q` (`moment_covariance`); its diagonal has squared deviations."""
 
     def model_deviations(self) -> WhitenedMoments:
         """Standard deviations of the moments `at_q`, if the model were true."""
@@ -64,8 +64,8 @@ class WhitenedSurrogate(Protocol):
 class WhitenedFrame:
     """The units of one q.
 
-    An affine map like `gp.measures.AffineMap`, by LAPACK at once: for two points in D = 5 that takes 5
-    microseconds where the general map, which checks what kind of array it is given, takes 31.
+    It is an affine map like `gp.measures.AffineMap`, by direct calls of LAPACK: for two points in D = 5 it
+    takes 5 microseconds where the general map, which determines the kind of array, takes 31.
     """
 
     mean: np.ndarray
@@ -101,7 +101,7 @@ class WhitenedFrame:
         return cls(np.zeros(dimension), np.eye(dimension), False)
 
     def seen_from(self, other: WhitenedFrame) -> WhitenedFrame:
-        """The same in the units of another: there q is N(L_o^-1 (mu - mu_o), L_o^-1 L L^T L_o^-T)."""
+        """The frame in the units of another, in which q is N(L_o^-1 (mu - mu_o), L_o^-1 L L^T L_o^-T)."""
         scale = whitened_rows(other.scale, self.scale.T).T
         return WhitenedFrame(other.whiten(self.mean[None])[0], scale, self.diagonal)
 
@@ -159,9 +159,9 @@ class WhitenedFrame:
 def jitter_multiple(points: np.ndarray) -> np.ndarray:
     """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^(2 (|u|^2 / D - 4)) beyond.
 
-    A stationary kernel cannot be right at once where q is and in the steep region that q came from: with the
-    noise of old points growing as q leaves them, those at three standard deviations in each coordinate hardly
-    count.
+    A stationary kernel cannot fit both the region of q and the steep region from which q has moved. The noise
+    of earlier points grows with their distance from q, so that those at three standard deviations in each
+    coordinate have hardly any effect.
     """
     squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
     grown = np.maximum((squares - NOISE.near) / NOISE.fading, 0.0)
@@ -170,12 +170,12 @@ def jitter_multiple(points: np.ndarray) -> np.ndarray:
 
 
 def distance_noise(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """The noise over s^2 of what one function shows at (m, D) points, (m,)."""
+    """The noise over s^2 of observations of one function at (m, D) points, (m,)."""
     return JITTER * jitter_multiple(points)
 
 
 def typical_noise(measured: np.ndarray | None, jitter: float = JITTER) -> float:
-    """The variance over s^2 of an observation near q, from what is known of others' noise; None for none."""
+    """The noise variance over s^2 of an observation near q, from those of others; None if they are exact."""
     return jitter if measured is None else jitter + float(np.median(measured))
 
 
