@@ -54,7 +54,7 @@ class WhitenedSurrogate(Protocol):
         """Standard deviations of the moments `at_q`, for intervals."""
 
     def covariance(self) -> np.ndarray:
-        """Covariance of the flat moments `at_q` (`moment_covariance`); its diagonal has squared deviations."""
+        """Covariance of the flat moments `at_q` (`moment_covariance`), on its diagonal the variances."""
 
     def model_deviations(self) -> WhitenedMoments:
         """Standard deviations of the moments `at_q`, if the model were true."""

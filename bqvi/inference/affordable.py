@@ -1,4 +1,4 @@
-"""A step within the budget: with all its evaluations, with fewer, or none."""
+"""A step within the budget: with all its evaluations, with fewer of them, or no step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bqvi.models.data import n_rows
 def affordable(problem: LoopProblem, state: LoopState, left: int | None) -> LoopProblem | None:
     """The problem with an estimator that makes at most ``left`` evaluations at the next step.
 
-    None where it cannot make so few. Without a limit it is the problem as it is.
+    None where the estimator needs more. Without a limit the problem is returned unchanged.
     """
     if left is None:
         return problem
@@ -54,7 +54,7 @@ def _points(estimator: Any, state: LoopState) -> tuple[int, int, int]:
 
 
 def _with_samples(estimator: Any, samples: int) -> Any:
-    """The estimator with so many samples a step, or None where it has to have more."""
+    """The estimator with this number of samples in a step, or None where it needs more."""
     try:
         if hasattr(estimator, "quadrature"):
             return replace(estimator, quadrature=_with_samples(estimator.quadrature, samples))

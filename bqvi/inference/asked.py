@@ -1,9 +1,9 @@
 """A fit that returns points to evaluate and takes their values in any order (`bqvi.runs.run.Run`).
 
-    told --estimator--> gradient --> q        once as many values as a step takes are new, or none is pending
+    told --estimator--> gradient --> q        once the new values suffice for a step, or no point is pending
     q, memory --process | pending, told--> next points
 
-Points without values, and values that no step has learned from yet, condition the process' variances and not
+Points without values, and values that no step has used yet, condition the variances of the process and not
 its mean. A fit is determined by the seed and by the order in which values return between proposals.
 """
 
@@ -21,11 +21,11 @@ from bqvi.inference.state import LoopProblem, LoopState
 
 
 def require_asked(problem: LoopProblem, monitor: Monitor) -> None:
-    """TypeError or ValueError unless points of the fit can be evaluated by others, one at a time.
+    """Raise TypeError or ValueError unless points of the fit can be evaluated outside of it, one at a time.
 
     Parameters
     ----------
-    problem : what is run. monitor : of its records, which must take no evaluations.
+    problem : the problem of the run. monitor : the monitor of its records, which must take no evaluations.
     """
     estimator, model = problem.estimator, problem.model
     if not isinstance(estimator, BayesianQuadrature) or not estimator.memory:
@@ -67,7 +67,7 @@ def account_of(state: LoopState) -> Account:
 def chosen(problem: LoopProblem, state: LoopState, count: int, budget: Budget) -> LoopState:
     """The state with ``count`` further pending points; at first with as many as the first step evaluates.
 
-    ``budget`` is what may be spent from ``state`` on.
+    ``budget`` is the one that remains at ``state``.
     """
     estimator, dimension = _estimator(problem), state.q.dimension
     known = [] if state.unfinished is None else [state.unfinished.points]

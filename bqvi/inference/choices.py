@@ -33,7 +33,7 @@ _MODELS = ConjugateModel | LogJointModel | AmortisedModel
 
 
 def _is_model(given: Any) -> bool:
-    """Whether it keeps one of the contracts, also where its prior is to be taken from data."""
+    """Whether ``given`` keeps one of the contracts of models, also where its prior is taken from data."""
     try:
         return isinstance(given, _MODELS)
     except ValueError:  # raised by the prior: before Python 3.12 a protocol's check reads this attribute
@@ -41,7 +41,7 @@ def _is_model(given: Any) -> bool:
 
 
 def check_model(model: Model, data: Any, method: str | Estimator, family: str) -> None:
-    """TypeError where ``model`` keeps neither contract; ValueError where the method needs more of it."""
+    """Raise TypeError where ``model`` keeps no contract, ValueError where it lacks what the method needs."""
     if isinstance(model, type) or not isinstance(model, _MODELS):
         if _is_model(data):
             raise TypeError(
@@ -85,9 +85,9 @@ def problem_of(
     geometry: Geometry | None,
     samples: int | None,
 ) -> LoopProblem:
-    """What the loop is run on; ValueError or TypeError where choices do not fit the model or each other.
+    """The problem of the loop; ValueError or TypeError where choices exclude each other or the model.
 
-    ``named`` is the method if it was given by name; what is ``None`` takes its default.
+    ``named`` is the method if it was given by name; arguments that are ``None`` have their defaults.
     """
     estimator = named.estimator(samples) if named is not None else method
     if not isinstance(estimator, Estimator) or isinstance(estimator, type):
@@ -118,7 +118,7 @@ def problem_of(
 
 
 def _check_amortised(model: AmortisedModel, estimator: Any, method: str | Estimator) -> None:
-    """ValueError unless the estimator can take q(z | x) from an encoder."""
+    """Raise ValueError unless the estimator has a form for q(z | x) of an encoder."""
     if not hasattr(estimator, "local_bound"):
         raise ValueError(
             f"method is {method!r}; for a {type(model).__name__} it must be 'pathwise', 'score', 'iwae', "
@@ -128,7 +128,7 @@ def _check_amortised(model: AmortisedModel, estimator: Any, method: str | Estima
 
 
 def _check_minibatch(model: Any, estimator: Estimator, minibatch: Strategy | int | str | None) -> None:
-    """Some estimators and models see all the data at each step."""
+    """Raise ValueError for a mini-batch where the estimator or the model needs all data at each step."""
     if isinstance(estimator, RememberingEstimator) and minibatch is not None:
         raise ValueError(
             f"minibatch is {shown(minibatch)}, but {type(estimator).__name__} keeps evaluations, which must "
@@ -142,7 +142,7 @@ def _check_minibatch(model: Any, estimator: Estimator, minibatch: Strategy | int
 
 
 def _check_gradients(problem: LoopProblem) -> None:
-    """Learning needs an estimator with per-datum gradients, negative weights a model that can project."""
+    """Raise ValueError where a strategy needs per-datum gradients or a projection, and there is none."""
     if is_amortised(problem.model):
         return
     local = isinstance(problem.model, PerDatumModel) and (
@@ -161,7 +161,7 @@ def _check_gradients(problem: LoopProblem) -> None:
 
 
 def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -> None:
-    """Natural steps must fit their estimator, and not go past 1."""
+    """Raise an error where geometry, schedule and estimator exclude each other, or natural steps exceed 1."""
     if not isinstance(geometry, Geometry) or isinstance(geometry, type):
         raise TypeError(
             f"geometry is {shown(geometry)}; it must be one of Natural(), Riemannian(), Euclidean(), "
@@ -197,7 +197,7 @@ def _made(given: object) -> str:
 
 
 def _balanced(model: Any, data: Data, batch: str) -> Strategy | str:
-    """The default; the name itself where a mini-batch has no place, for the error to show."""
+    """The strategy of the name 'balanced'; the name itself where no mini-batch is possible, for the error."""
     n = n_rows(data)
     if batch == "all" or n == 0:
         return "balanced"
@@ -233,7 +233,7 @@ def stop_of(
     budget: int | None,
     seconds: float | None,
 ) -> Stop:
-    """When the loop ends; without a limit, after the method's own number of steps."""
+    """The conditions on which the loop ends; without a limit, the method's own number of steps."""
     for name, value in (("steps", steps), ("budget", budget)):
         if value is not None:
             require_integer(name, value, 0)
@@ -246,7 +246,7 @@ def stop_of(
 
 
 def default_recorder(problem: LoopProblem, stop: Stop) -> Recorder:
-    """Where a record is free, every step or pass; the end alone where it costs; else every hundredth."""
+    """Records at every step or pass where they take no time, at the end alone where they do, else 100."""
     if isinstance(problem.estimator, Memoised):  # free once a pass, but not before the first pass has ended
         return Recorder(every=problem.estimator.batches(n_rows(problem.data)), first=False)
     if problem.minibatch is None and problem.estimator.samples == 0:
@@ -257,7 +257,7 @@ def default_recorder(problem: LoopProblem, stop: Stop) -> Recorder:
 
 
 def identity(problem: LoopProblem, family: str) -> dict[str, str]:
-    """The choices that a saved state belongs to."""
+    """The choices with which a saved state was made."""
     return {
         "model": type(problem.model).__name__,
         "prior": fingerprint(getattr(getattr(problem.model, "prior", None), "natural", None)),

@@ -7,10 +7,10 @@ records do not depend on the rows of a process; each process computes them itsel
     conjugate models       `DataParallel(model)`: S and its bound, P + 1 float64, one all-reduce a local step
     sampling estimators    `AllReduced(estimator)`: the gradient and its bounds, likewise, one a step
 
-A mini-batch is drawn by all, and its rows are divided. A fit has therefore the numbers of one process, to
-rounding. ``max_seconds`` would end the processes at different steps, which would then wait for one another:
-it is refused. Where one process finds its rows wrong before the first step, all stop; where one ends later,
-the others wait until the time-out of the process group.
+A mini-batch is drawn by all processes, and its rows are divided, so that a fit has the numbers of one
+process, to rounding. ``max_seconds`` is refused, as it would end the processes at different steps and leave
+some waiting for others. Where one process finds its rows wrong before the first step, all stop; where one
+ends later, the others wait until the time-out of the process group.
 
 The process group is torch's (`torch.distributed.init_process_group`, as torchrun prepares it; gloo, or nccl
 with a device for each process). Without one there is one process, which has all rows.
@@ -37,7 +37,7 @@ __all__ = ["AllReduced", "DataParallel", "require_same_end"]
 
 
 def require_same_end(model: Model, method: Any, max_seconds: float | None) -> None:
-    """Refuse what would end the processes of a fit at different steps.
+    """Raise ValueError for conditions that would end the processes of a fit at different steps.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def require_same_end(model: Model, method: Any, max_seconds: float | None) -> No
 
     Raises
     ------
-    ValueError
-        There are several processes, and ``max_seconds``. Those without it that check their rows stop too.
+    ValueError There are several processes, and ``max_seconds``. Processes without it stop too, when they
+        check their rows.
     """
     shared = isinstance(model, DataParallel)
     if max_seconds is None or not (shared or isinstance(method, AllReduced)) or _place()[1] == 1:
@@ -86,7 +86,7 @@ class DataParallel:
         return self.model.prior
 
     def for_data(self, data: Data) -> Self:
-        """With what the model's prior takes from ``data`` settled, by each process from all rows."""
+        """The model with the prior that is taken from ``data``, by each process from all rows."""
         other = copy.copy(self)
         other.model = settled(self.model, data)
         return other
@@ -117,7 +117,7 @@ class DataParallel:
         return self.model.initial(data, how, rng)
 
     def local_step(self, q: Distribution, rows: Data, weights: Array | None = None) -> LocalStep:
-        """The sum of what the processes make of their shares of ``rows``, with their ``weights``."""
+        """The sum of the local steps of the processes on their shares of ``rows``, with ``weights``."""
         own = _share(n_rows(rows))
         if own.start == own.stop:
             statistics, bound = tuple(0.0 * to_numpy(part) for part in self.prior.natural), 0.0
@@ -128,12 +128,12 @@ class DataParallel:
         return LocalStep(tuple(summed), float(total[0]))
 
     def log_base_measure(self, data: Data) -> float:
-        """sum_n ln h(x_n) over ``data``, each process its rows."""
+        """sum_n ln h(x_n) over ``data``, computed by each process for its rows."""
         own = self.model.log_base_measure(take(data, _share(n_rows(data))))
         return float(_summed((np.array([own]),))[0][0])
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
-        """ln p(X | theta) of ``data`` X, each process its rows."""
+        """ln p(X | theta) of ``data`` X, computed by each process for its rows."""
         own = self.model.log_likelihood(take(data, _share(n_rows(data))), theta)
         return float(_summed((np.array([own]),))[0][0])
 
@@ -148,12 +148,12 @@ class AllReduced:
 
     Attributes
     ----------
-    estimator : of a model with data. It keeps no evaluations from step to step.
+    estimator : an estimator for models with data that keeps no evaluations from step to step.
 
     Raises
     ------
     TypeError
-        The estimator remembers evaluations.
+        The estimator keeps evaluations.
     """
 
     estimator: Estimator
@@ -173,7 +173,7 @@ class AllReduced:
     def __call__(self, model: Any, q: Distribution, batch: Batch, rng: np.random.Generator) -> Gradient:
         """The mean of the processes' gradients of ``model`` at ``q`` from their shares of ``batch``.
 
-        ``rng`` gives each process the same numbers.
+        Random numbers from ``rng`` are the same in each process.
         """
         own, (_, world) = _share(batch.size), _place()
         if own.start == own.stop:
@@ -205,7 +205,7 @@ def _place() -> tuple[int, int]:
 
 
 def _share(n: int) -> slice:
-    """Which of n rows are this process' own."""
+    """The rows of this process among n."""
     rank, world = _place()
     return slice(n * rank // world, n * (rank + 1) // world)
 
@@ -232,7 +232,7 @@ def _message(parts: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _all_well(well: bool) -> None:
-    """ValueError where another process stops before the first step; that one has an error of its own."""
+    """Raise ValueError where another process stops before the first step, with an error of its own."""
     wrong = float(_summed((np.array([0.0 if well else 1.0]),))[0][0])
     if well and wrong:
         raise ValueError(

@@ -57,9 +57,9 @@ class FitRun:
 
     Parameters
     ----------
-    problem, records, settings : what is run, what is recorded, and the choices in words.
+    problem, records, settings : the problem, its records, and the choices in words.
     first : the state before the first step.
-    ledger : where evaluations are entered; one of its own by default.
+    ledger : the ledger of evaluations; a new one by default.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class FitRun:
         self.problem, self.records, self.settings, self.first = problem, records, settings, first
         self.ledger = Ledger(getattr(first.q, "dimension", 1)) if ledger is None else ledger
         self._numbers: Any = None
-        """Where the random numbers of the step under way began."""
+        """The state of the random numbers before the step under way."""
         self._asked_at: float | None = None
-        """When points were last asked for, of `time.perf_counter`."""
+        """The time of `time.perf_counter` at which points were last asked for."""
 
     @cached_property
     # kept here, as a protocol's check at each step takes as long as a small gradient
@@ -106,7 +106,7 @@ class FitRun:
         return found
 
     def step(self, state: LoopState) -> LoopState:
-        """Along the gradient, or the closing record at the end."""
+        """A step along the gradient, or the closing record at the end."""
         self._numbers, unfinished = state.rng.bit_generator.state, None
         if state.unfinished is not None:
             unfinished = Unfinished(state.unfinished, max(n_rows(self.problem.data), 1))
@@ -139,11 +139,11 @@ class FitRun:
 
     @property
     def caller(self) -> Caller:
-        """What evaluates a `LogJoint`."""
+        """The caller of a `LogJoint`."""
         return caller_of(self.problem.model)
 
     def budget_of(self, state: LoopState) -> Budget:
-        """What may be spent from ``state`` on, the closing record's set aside."""
+        """The budget that remains at ``state``, less the closing record's evaluations."""
         return self._budget(state, self._reserve)
 
     def kept(self, state: LoopState) -> Evaluations | None:
@@ -157,7 +157,7 @@ class FitRun:
         return Evaluations(memory.points, memory.values, slopes, noise, np.zeros(n, bool), ("",) * n)
 
     def require_consistent(self, before: LoopState, after: LoopState) -> None:
-        """EvaluationError where given gradients are not those of the values."""
+        """Raise EvaluationError where given gradients are not those of the values."""
         function = getattr(self.problem.model, "function", None)
         if function is None or not callable(function.gradient):
             return
@@ -169,7 +169,7 @@ class FitRun:
             require_consistent(function, len(kept), self.kept(after))
 
     def again(self, state: LoopState, points: np.ndarray) -> Evaluations:
-        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""
         batch = Batch(None, 0, account=Account(budget=self.budget_of(state)))
         return evaluate(self.problem.model, state.q, batch, points)
 
@@ -182,7 +182,7 @@ class FitRun:
         return state.pending.reshape(-1, self.first.q.dimension)
 
     def with_more(self, state: LoopState, count: int) -> LoopState:
-        """The state with ``count`` further pending points, after a step along what was told if it is due."""
+        """The state with ``count`` further pending points, after a step with told values if one is due."""
         # on a fork, so that the state keeps its random numbers if the step fails
         state = self._waited(state.fork())
         if self._reason(state) is None and due(self.problem, state):
@@ -196,7 +196,7 @@ class FitRun:
         return self.step(state)  # this step makes the closing record
 
     def _waited(self, state: LoopState) -> LoopState:
-        """With the seconds since points were last asked for."""
+        """The state with the seconds since points were last asked for added."""
         if self._asked_at is None:
             return state
         return replace(state, seconds=state.seconds + time.perf_counter() - self._asked_at)
@@ -206,7 +206,7 @@ class FitRun:
         return Budget(None if most is None else max(most - reserve, 0), state.n_evaluations)
 
     def _paid(self, state: LoopState) -> int:
-        """Evaluations but for those that the next step has already made: it may ask for them again."""
+        """Evaluations so far, without those of the unfinished next step, which may ask for them again."""
         paid = state.evaluations + state.record_evaluations + state.repeated
         if state.unfinished is None:
             return paid
@@ -215,14 +215,14 @@ class FitRun:
 
     @cached_property
     def _reserve(self) -> int:
-        """What is set aside for the closing record; nothing where one step would leave no room for it."""
+        """Evaluations reserved for the closing record; 0 where the budget does not allow a step as well."""
         most, cost = self.records.stop.budget, self.records.monitor.cost
         if most is None:
             return 0
         return 0 if affordable(self.problem, self.first, most - cost) is None else cost
 
     def _left(self, state: LoopState) -> int | None:
-        """Evaluations for the next step, the closing record's set aside."""
+        """Evaluations for the next step, less the closing record's."""
         most = self.records.stop.budget
         return None if most is None else most - self._paid(state) - self._reserve
 
@@ -241,7 +241,7 @@ class FitRun:
         return most is None or self._paid(state) + self.records.monitor.cost <= most
 
     def _reason(self, state: LoopState) -> str | None:
-        """Why there is no further step of the loop."""
+        """The reason why the loop ends, or None."""
         stop = self.records.stop
         reason = stop.reached(state)
         if reason is not None:
@@ -252,12 +252,12 @@ class FitRun:
         return "budget" if affordable(self.problem, state, self._left(state)) is None else None
 
     def finished(self, state: LoopState) -> str | None:
-        """'tolerance', 'steps', 'budget' or 'seconds', once there is a record of q, if it can be paid for."""
+        """'tolerance', 'steps', 'budget' or 'seconds', once q has a record, if the budget allows one."""
         reason = self._reason(state)
         return None if reason is not None and not recorded(state) and self._can_close(state) else reason
 
     def result(self, state: LoopState, reason: str) -> Fit:
-        """q, and what is known of it."""
+        """The fit: q, its ELBO and the record of the run."""
         found = state.fork()
         fit = Fit(
             q=found.q,
@@ -273,7 +273,7 @@ class FitRun:
         return fit
 
     def with_evaluations(self, state: LoopState, evaluations: Evaluations) -> LoopState:
-        """The state with what a step that was cut short had evaluated, or values that were asked for."""
+        """The state with the evaluations of a step that was cut short, or with told values."""
         found = with_evaluations(state.fork(), evaluations)
         rows, left = matched(state.pending, evaluations.points)
         if (rows >= 0).any():
@@ -283,7 +283,7 @@ class FitRun:
         return found
 
     def checkpoint(self, state: LoopState) -> Checkpoint:
-        """The state and the choices it belongs to."""
+        """The state, with the choices of the run."""
         return Checkpoint(
             DOOR, self.settings, state, state.n_evaluations, partial(saved, self.problem.geometry)
         )
@@ -298,12 +298,12 @@ class FitRun:
 
 
 def classes(state: LoopState) -> dict[str, type]:
-    """The records that a saved run like ``state`` is made of."""
+    """The classes of the records in a saved run like ``state``."""
     return named(Saved, TraceRow, Evaluations) | classes_in(tuple(getattr(state, name) for name in _PARTS))
 
 
 def _require_shapes(found: Any, needed: Any) -> None:
-    """ValueError unless the arrays have the shapes of those needed."""
+    """Raise ValueError unless the arrays have the shapes of those needed."""
     for array, template in zip(found, needed, strict=True):
         if np.shape(array) != np.shape(template):
             raise ValueError(

@@ -1,11 +1,11 @@
 """Whether the log joint has curvature over the width of q, by the evaluations of the run.
 
-At the optimum of a Gaussian q the expected curvature of the log joint is the precision of q. So in whitened
-coordinates u = L^-1 (theta - m), along each axis, the slope of L^T grad f in u is -1 on average. Where it is
-0 the log joint has no curvature over the width that q has reached, and the ELBO still rises as q widens, by
-the logarithm of the width: without end if the posterior is improper. A q across several modes may meet no
-curvature on average either, from the valleys between these; the log joint falls outside of them then, on one
-side at least.
+At the optimum of a Gaussian q the expected curvature of the log joint is the precision of q. In whitened
+coordinates u = L^-1 (theta - m) the slope of L^T grad f in u is therefore -1 on average along each axis.
+Where it is 0 the log joint has no curvature over the width of q, and the ELBO still increases as q widens, by
+the logarithm of the width, without end if the posterior is improper. For a q across several modes the average
+curvature may also be 0, because of the minima between them; the log joint then decreases outside of the
+modes, on one side at least.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray |
         ]
     return [
         f"q runs away: {where}and the log joint has {max(bends[flattest], 0.0):.0%} of the curvature that "
-        "would hold it there. The posterior is improper, or more steps are needed: look at the prior of "
+        "an optimum requires. The posterior is improper, or more steps are needed: look at the prior of "
         "these parameters."
     ]
 
 
 def _curvatures(u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None) -> np.ndarray:
-    """Minus the curvature along each axis (D,); of values alone, with `FLAT.doubt` standard errors on top."""
+    """Minus the curvature along each axis (D,); from values alone, plus `FLAT.doubt` standard errors."""
     ones = np.ones((len(u), 1))
     if slopes is not None:
         found = least_squares(np.concatenate([ones, u], axis=1), slopes)[0]
@@ -76,10 +76,10 @@ def _curvatures(u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None) ->
 
 
 def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray | None) -> float:
-    """Least slope of the log joint outwards on the two sides of q, in the outer half of u, over |u|.
+    """The smaller of the log joint's outward slopes on the two sides of q, in the outer half of u, over |u|.
 
-    `FLAT.doubt` standard errors are taken off: -1 of a Gaussian posterior under its own q, 0 of a flat one,
-    -inf where there are too few evaluations.
+    `FLAT.doubt` standard errors are subtracted. It is -1 for a Gaussian posterior under its own q, 0 for a
+    flat one, and -inf where there are too few evaluations.
     """
     along = u[:, axis]
     edge = np.median(np.abs(along))

@@ -8,10 +8,10 @@ A geometry has two parts, the direction that it computes from a gradient, and th
                  retraction, which agrees with the straight line to first order and stays in the
                  domain.
     Euclidean    direction dL/du, move u + increment, u without constraints.
-    TrustRegion  direction to the optimum of the estimator's surrogate within KL(q' || q) <= radius,
-                 move along the straight line in eta: along it the divergence rises, so a step of
-                 rho <= 1 stays in the ball. The mean may go further where the surrogate's predictions were
-                 accurate.
+    TrustRegion  direction to the optimum of the estimator's surrogate within KL(q' || q) <= radius, move
+                 along the straight line in eta: along it the divergence increases, so a step of
+                 rho <= 1 stays in the ball. The mean may move further where the surrogate's predictions
+                 were accurate.
 
 In all of them parameters remain in their domain by construction, without clipping.
 """
@@ -39,7 +39,7 @@ class Geometry(Protocol):
     """Directions and moves."""
 
     def check(self, q: Distribution) -> None:
-        """Before any work: ValueError or TypeError if ``q`` cannot be moved so."""
+        """Raise ValueError or TypeError, before any work, if ``q`` cannot be moved in this geometry."""
 
     def direction(self, q: Distribution, gradient: Gradient) -> Values:
         """The direction of ascent at q, given the gradient there."""
@@ -55,7 +55,7 @@ class Geometry(Protocol):
 
 
 class _NaturalParameters:
-    """q is known by eta, and moves in it along straight lines."""
+    """q has the coordinates eta, and moves along straight lines in eta."""
 
     def move(self, q: Any, increment: Values) -> Any:
         """eta + increment."""
@@ -76,7 +76,7 @@ class Natural(_NaturalParameters):
     """Straight lines in the natural parameters, for natural gradients of conjugate models."""
 
     def check(self, q: Distribution) -> None:
-        """Any exponential family will do."""
+        """Raise ValueError unless ``q`` is an exponential family."""
         if isinstance(q, GaussianMixture):
             raise ValueError(
                 "geometry is Natural, but q is a GaussianMixture, without natural parameters; use Euclidean"
@@ -92,7 +92,7 @@ class Riemannian(_NaturalParameters):
     """Natural gradients of any estimator, followed by a retraction."""
 
     def check(self, q: Distribution) -> None:
-        """``q`` must be an exponential family: a point mass has no natural gradient."""
+        """Raise ValueError unless ``q`` is an exponential family with a retraction."""
         factors = q.factors.values() if isinstance(q, Product) else [q]
         for factor in factors:
             if not isinstance(factor, ExponentialFamily):
@@ -119,7 +119,7 @@ class Euclidean:
 
     Parameters
     ----------
-    scales : factor name -> multiple of the step for that factor's parameters, > 0; default 1 each
+    scales : for each factor, by name, the multiple of the step in its parameters, > 0; default 1 each
         (thesis Section 6: 1 for the weights, 1e-3 for the means)
     """
 
@@ -130,7 +130,7 @@ class Euclidean:
             require_above(f"scales[{name!r}]", value, 0.0)
 
     def check(self, q: Distribution) -> None:
-        """``scales`` must name factors of ``q``, and ``q`` have coordinates u."""
+        """Raise an error unless ``scales`` names factors of ``q``, and ``q`` has coordinates u."""
         for name in self.scales:
             require_one_of("scales", name, dict.fromkeys(q.leaf_names))
         _ = q.unconstrained
@@ -168,12 +168,12 @@ class TrustRegion(_NaturalParameters):
 
     Parameters
     ----------
-    radius : largest KL(q_new || q_old) of a step of 1, nats; without it the optimum may lie where the
-        surrogate is wrong, and with 5 fits from values fail
-    growth : >= 1, most that the mean's part of KL, |m|^2 / 2, is divided by. That may be twice what it was at
-        the step before, where what was evaluated after that had been predicted (`Gradient.predicted`): for
-        a q that starts far away. Covariances do not go further, as a wide q reaches steep tails. Beyond
-        about 8 the evaluations lie too far from the next q for predictions
+    radius : the largest KL(q_new || q_old) of a step of 1, nats. Without a limit the optimum may lie where
+        the surrogate is wrong; with 5 fits from values fail
+    growth : >= 1, the largest divisor of the mean's part of KL, |m|^2 / 2. The divisor may double from step
+        to step where new evaluations were predicted well (`Gradient.predicted`), which speeds up a q that
+        starts far from the posterior. The part of the covariance has no divisor, as a wide q extends into
+        steep tails. With a divisor above about 8 the evaluations lie too far from the next q for predictions
     """
 
     radius: float = 1.0
@@ -184,7 +184,7 @@ class TrustRegion(_NaturalParameters):
         require_at_least("growth", self.growth, 1.0)
 
     def check(self, q: Distribution) -> None:
-        """``q`` must be a Gaussian, full or mean-field."""
+        """Raise ValueError unless ``q`` is a Gaussian, full or mean-field."""
         if not isinstance(q, Gaussian | DiagonalGaussian):
             raise ValueError(
                 f"geometry is TrustRegion, but q is a {type(q).__name__}; a surrogate needs a Gaussian "

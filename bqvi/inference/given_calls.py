@@ -39,7 +39,7 @@ def with_calls(
     evaluations: Sequence[Array] | None,
     errors: str | None,
 ) -> Any:
-    """The model with bounds, workers and a policy for exceptions; itself where neither was given.
+    """The model with bounds, workers and a policy for exceptions; unchanged where none was given.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def with_calls(
     Raises
     ------
     TypeError, ValueError
-        One of them is something else, or the model or the method has no place for it.
+        An argument is of another kind, or the model or the method does not admit it.
     """
     estimator = method if choice is None else choice.estimator(None)
     keeps = isinstance(estimator, RememberingEstimator)
@@ -93,7 +93,7 @@ def with_noise(
     noise_sd: float | Callable[[Array], Array] | None,
     gradient_noise_sd: float | Sequence[float] | np.ndarray | None,
 ) -> Any:
-    """The model with the noise of its values and gradients; itself where none was given.
+    """The model with the noise of its values and gradients; unchanged where none was given.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def with_noise(
     Raises
     ------
     TypeError, ValueError
-        One of them is something else, or is missing, or the model or the method has no place for it.
+        An argument is of another kind or missing, or the model or the method does not admit it.
     """
     if noise_sd is None and gradient_noise_sd is None:
         return model
@@ -148,12 +148,12 @@ def with_known(model: LogJoint, state: LoopState, evaluations: Any, budget: int 
     Parameters
     ----------
     evaluations : theta and values, then gradients; see `fit`.
-    budget : in which they count.
+    budget : the budget, in which the evaluations count.
 
     Raises
     ------
     TypeError, ValueError
-        They are no arrays of the shapes that they must have, lack gradients, or are more than the budget.
+        ``evaluations`` are not arrays of these shapes, lack gradients, or exceed the budget.
     """
     from bqvi.gradients.evaluations import given
 

@@ -9,7 +9,7 @@ of all the data with step 1 (thesis Eq. 4.12); gradient descent is the same grad
 unconstrained coordinates; a stochastic method is one with a mini-batch strategy, or an estimator that
 samples theta.
 
-A `LoopState` is all that the future of a run depends on. `step` maps one to the next, so a run can be driven
+A `LoopState` determines the continuation of a run. `step` maps a state to the next, so a run can be driven
 from outside, stopped, saved and resumed, with the same numbers (:mod:`bqvi.inference.fit_run` is its engine).
 """
 
@@ -37,11 +37,11 @@ from bqvi.models.data import n_rows, take
 from gp.arrays import Array, is_torch, to_numpy
 
 _FREE = Account()
-"""Without limit and ledger."""
+"""An account without limit and ledger."""
 
 
 class NotFiniteError(ArithmeticError):
-    """A gradient that is not finite, or parameters beyond what a float holds."""
+    """A gradient that is not finite, or parameters out of the range of floating-point numbers."""
 
 
 def start(problem: LoopProblem, q: Any, rng: np.random.Generator) -> LoopState:
@@ -66,7 +66,7 @@ def start(problem: LoopProblem, q: Any, rng: np.random.Generator) -> LoopState:
 
 
 def _started(problem: LoopProblem, rng: np.random.Generator) -> tuple[Any, float]:
-    """The strategy's first state, and what making it took, with all that was computed of the data."""
+    """The strategy's first state, and the seconds for it, with those of computations on the data."""
     if problem.minibatch is None:
         return None, 0.0
     began = time.perf_counter()
@@ -79,17 +79,17 @@ def _started(problem: LoopProblem, rng: np.random.Generator) -> tuple[Any, float
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mini-batch, and the state of its strategy before it has seen the gradients."""
+    """A mini-batch, and the state of its strategy before it is given the gradients."""
 
     batch: Batch
     selection: Selection | None = None
     state: Any = None
-    """The strategy's, after the draw."""
+    """The strategy's state after the draw."""
     seconds: float = 0.0
-    """Of the draw."""
+    """Seconds that the draw took."""
 
     def observed(self, problem: LoopProblem) -> tuple[Any, float]:
-        """The strategy's state after it has seen the gradients, and its seconds for this mini-batch."""
+        """The strategy's state after it was given the gradients, and its seconds for this mini-batch."""
         combination = self.batch.combination
         if combination is None or self.selection is None or problem.minibatch is None:
             return self.state, self.seconds
@@ -112,7 +112,7 @@ def gives_none(problem: LoopProblem) -> str:
 
 
 def gradient_at(problem: LoopProblem, state: LoopState, account: Account = _FREE) -> tuple[Gradient, Drawn]:
-    """The gradient of the next mini-batch, and what `advance` needs of it; ``account`` is the step's."""
+    """The gradient of the next mini-batch, and the record for `advance`; ``account`` is the step's."""
     drawn = _next_batch(problem, state, account)
     return _estimated(problem, state, drawn.batch), drawn
 
@@ -152,9 +152,9 @@ def advance(
 ) -> LoopState:
     """The state after a step along ``gradient``.
 
-    The strategy is given the gradients last, when nothing can fail any more: the table of gradients that it
-    keeps then belongs to the same step as the state. ``began`` is the time of `time.perf_counter` at which
-    the step began; None leaves the step out of ``seconds``.
+    The strategy is given the gradients last, when no later computation can fail, so that the table of
+    gradients that it keeps belongs to the same step as the state. ``began`` is the time of
+    `time.perf_counter` at which the step began; None leaves the step out of ``seconds``.
     """
     direction = problem.geometry.direction(state.q, gradient)
     # Adam's moments can hide an infinite entry of the direction, which a multiple of the direction cannot.
@@ -191,7 +191,7 @@ def _moved(geometry: Geometry, state: LoopState, increment: Values) -> Any:
 
 @dataclass(frozen=True)
 class Records:
-    """When a record is made, of what, and when two that agree end a run."""
+    """When records are made, their content, and when two that agree end a run."""
 
     monitor: Monitor
     recorder: Recorder
@@ -199,7 +199,7 @@ class Records:
 
 
 def step(problem: LoopProblem, state: LoopState, records: Records, account: Account) -> LoopState:
-    """The state after a step, or at the same iteration where its record says that the run has settled.
+    """The state after a step, or at the same iteration if by its record the run has settled.
 
     A record is of q *before* the step of its iteration: where the step's gradient needed a local step over
     all the data, it has the exact ELBO as well.
@@ -227,13 +227,13 @@ def step(problem: LoopProblem, state: LoopState, records: Records, account: Acco
 
 
 def has_settled(problem: LoopProblem, stop: Stop, state: LoopState) -> bool:
-    """Whether the last two records agree, and an estimator that goes batch by batch has seen all the data."""
+    """Whether the last two records agree, and a memoised estimator has visited all the data."""
     visited = getattr(problem.estimator, "visited_all", None)
     return stop.settled(state.rows) and (visited is None or visited(state.memory, n_rows(problem.data)))
 
 
 def _settled(before: LoopState, state: LoopState, gradient: Gradient, made: Evaluations | None) -> LoopState:
-    """A state that has its record and makes no step; what its gradient has evaluated is kept and counted."""
+    """A state with its record and without a step; the evaluations of its gradient are kept and counted."""
     found = replace(before, rows=state.rows, record_evaluations=state.record_evaluations)
     if made is None or not len(made):
         return replace(found, record_evaluations=found.record_evaluations + gradient.evaluations)
@@ -241,13 +241,13 @@ def _settled(before: LoopState, state: LoopState, gradient: Gradient, made: Eval
 
 
 def with_evaluations(state: LoopState, made: Evaluations) -> LoopState:
-    """The state with what a step had evaluated when it was cut short, for when it is made again."""
+    """The state with the evaluations of a step that was cut short, for its repetition."""
     before = state.unfinished
     return replace(state, unfinished=made if before is None else before.joined(made))
 
 
 def _with_unused(state: LoopState, account: Account) -> LoopState:
-    """After a step: with what it had evaluated when it was cut short before, and did not ask for."""
+    """The state after a repeated step, with evaluations of the first attempt that the second did not use."""
     if account.unfinished is None:
         return state
     unused = account.unfinished.left()
@@ -261,7 +261,7 @@ def _with_unused(state: LoopState, account: Account) -> LoopState:
 
 
 def _with_latest(state: LoopState, account: Account) -> LoopState:
-    """After a step of an estimator that keeps no evaluations: with the latest of them."""
+    """The state after a step of an estimator that keeps no evaluations, with the latest of these."""
     if account.seen is None or not account.seen.rows:
         return state
     made = account.seen.table()
@@ -273,26 +273,26 @@ def closed(problem: LoopProblem, state: LoopState, monitor: Monitor, account: Ac
     """The state with a record of its q."""
     if not isinstance(state.memory, LocalMemory):
         return _with_unused(_with_record(state, monitor, None, account), account)
-    # where local steps are refined, so is the one of the record
+    # where local steps are refined, that of the record is too
     gradient, _ = gradient_at(problem, state, account)
     row = replace(_row(state, monitor, gradient, account), record_evaluations=gradient.evaluations)
     return _with_row(state, row)
 
 
 def recorded(state: LoopState) -> bool:
-    """Whether there is a record of its q."""
+    """Whether the state's q has a record."""
     return bool(state.rows) and state.rows[-1].iteration >= state.iteration
 
 
 def reopened(state: LoopState) -> LoopState:
-    """Without the record that closed a run which now goes on."""
+    """The state without the record that closed a run, for its continuation."""
     return replace(state, rows=state.rows[:-1]) if recorded(state) else state
 
 
 def _with_record(
     state: LoopState, monitor: Monitor, gradient: Gradient | None, account: Account
 ) -> LoopState:
-    """With a record of q; of fresh draws that the run's closing record took, none is drawn again."""
+    """The state with a record of q; fresh draws of an earlier closing record are used again."""
     if recorded(state) and monitor.cost and not monitor.exact:
         row = replace(state.rows[-1], bound=monitor.bound(gradient))
         return replace(state, rows=(*state.rows[:-1], row))
@@ -305,7 +305,7 @@ def _with_row(state: LoopState, row: TraceRow) -> LoopState:
 
 
 def _with_estimate(state: LoopState, gradient: Gradient) -> LoopState:
-    """Return the state with the ELBO that the step's own draws estimate."""
+    """Return the state with the estimate of the ELBO by the step's own draws."""
     found = gradient.bound if gradient.elbo is None else gradient.elbo
     if found is None or gradient.local is not None:
         return state

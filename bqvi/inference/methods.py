@@ -10,10 +10,10 @@
     score, pathwise, iwae, dreg             Euclidean   all, or       Adam
                                                         mini-batch
     bq        Bayesian quadrature, with memory  trust       all           to the surrogate's
-              of the evaluations before         region                    optimum
+              of earlier evaluations            region                    optimum
 
-The schedules are defaults that need no tuning on the problems of the experiments; ``schedule=`` takes the
-thesis' ones. For the weights of networks it is Adam with 1e-3 on mini-batches (`for_networks`).
+The default schedules need no tuning on the problems of the experiments; those of the thesis are given as
+``schedule=``. The default for the weights of networks is Adam with 1e-3 on mini-batches (`for_networks`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Method:
     """A named choice."""
 
     estimator: Callable[[int | None], Estimator]
-    """From the number of samples (None: the estimator's own default)."""
+    """A function of the number of samples (None: the estimator's default) that returns the estimator."""
     geometry: Geometry
     schedule: Schedule
     batch: str
@@ -98,7 +98,7 @@ EXACT = tuple(name for name, method in METHODS.items() if method.estimator in (_
 
 
 def method_named(name: str) -> Method:
-    """The method ``name``; the error for an unknown one offers the near ones."""
+    """The method ``name``; the error for an unknown name lists similar ones."""
     require_one_of("method", name, METHODS)
     return METHODS[name]
 
@@ -114,9 +114,9 @@ def gives_surrogate(estimator: object) -> bool:
 
 
 def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
-    """What stands in for choices left out beside an estimator: those of 'bq', or of 'pathwise'.
+    """The default choices for an estimator: those of 'bq', or of 'pathwise'.
 
-    The rate does not fall for an estimator that calls itself not ``noisy``: there is no noise to be averaged.
+    The step size is constant for an estimator with ``noisy = False``, which has no noise to be averaged.
     """
     if isinstance(estimator, Memoised):
         return METHODS["memoised"]

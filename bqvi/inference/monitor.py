@@ -1,4 +1,4 @@
-"""The value of q: its ELBO and the caller's metrics, for the record and never for the gradient."""
+"""The ELBO of q and the caller's metrics, for records; gradients do not use them."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Monitor:
     The ELBO is exact for conjugate models and for models with an ``elbo`` of their own. Otherwise, where
     ``samples`` is None, it takes no further evaluation: of an estimator that keeps evaluations it is the
     integral of a Gaussian process on them, with its standard deviation (`bqvi.gradients.remembered_elbo`); of
-    another the mean of what the latest tenth of the steps have estimated from their own draws, with its
+    another the mean of the estimates by the latest tenth of the steps from their own draws, with its
     standard error. It is NaN where there is neither.
 
-    With ``samples`` it is the mean of so many fresh draws of ln p(X, theta) - ln q(theta), with its standard
-    error; the draws come from the same noise each time, so that differences have smaller errors than levels.
-    Draws at which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to a share
-    `FAULTY` of them. Minus infinity is not left out, as q then has mass where the posterior has none. Beyond
-    that share the ELBO includes them, and where the log joint raises at every draw of a block, the record
-    raises too.
+    With ``samples`` it is the mean of this number of fresh draws of ln p(X, theta) - ln q(theta), with its
+    standard error. All records use the same noise, so that differences have smaller errors than levels. Draws
+    at which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to a share `FAULTY`
+    of them. Minus infinity is not left out, as q then has mass where the posterior has none. Beyond that
+    share the ELBO includes them, and where the log joint raises at every draw of a block, the record raises
+    too.
     """
 
     model: Any
@@ -70,7 +70,7 @@ class Monitor:
 
     @cached_property
     def cost(self) -> int:
-        """Evaluations of a record that is made by itself."""
+        """Evaluations of a record that is made without a step."""
         rows = n_rows(self.data)
         return rows if self.exact else (self.samples or 0) * max(rows, 1)
 
@@ -91,9 +91,9 @@ class Monitor:
 
         Parameters
         ----------
-        local : its local step over all data, if at hand. memory : what an estimator keeps.
+        local : the local step at q over all data, if there is one. memory : the memory of an estimator.
         values : estimates of the ELBO by the latest steps, less ln h of the data.
-        account : what fresh draws may spend.
+        account : the account of fresh draws.
         """
         if is_conjugate(self.model):
             spent = n_rows(self.data) if local is None else 0
@@ -118,10 +118,10 @@ class Monitor:
         return Value(float(values.mean()) + self.base, error, 0)
 
     def _of_surrogate(self, values: np.ndarray, q: Any, memory: Any) -> Value:
-        """The mean of estimates (t,) from the same evaluations: their errors do not average out.
+        """The mean of estimates (t,) from the same evaluations, whose errors do not average out.
 
-        The standard error is that of one of them, with the difference between the halves, as q moves, and
-        with the surrogate's own standard deviation.
+        The standard error contains that of one estimate, the difference between the halves, as q moves, and
+        the surrogate's standard deviation.
         """
         from bqvi.gradients.mixture_quadrature import MixtureMemory, value_deviation
 
@@ -133,7 +133,7 @@ class Monitor:
         return found._replace(standard_error=float(np.linalg.norm([values.std(ddof=1), drift, own])))
 
     def _remembered(self, q: Any, memory: Memory) -> Value:
-        """NaN with an infinite error where there are too few evaluations near q."""
+        """The ELBO from kept evaluations; NaN with an infinite error where too few are near q."""
         from bqvi.gradients.remembered_elbo import remembered_elbo
 
         found = remembered_elbo(q, memory)
@@ -194,7 +194,7 @@ def is_of_one_function(model: Model, q: Distribution, memory: Any) -> bool:
 
 
 def _log_joint_at(model: Any, q: Distribution, batch: Batch, theta: Array) -> tuple[np.ndarray, int]:
-    """Values (L,) at draws of theta, and evaluations; of fewer where the budget has no room for all."""
+    """Values (L,) at draws of theta, and evaluations; fewer than L where the budget does not suffice."""
     from bqvi.gradients.black_box import cost, log_joint_function
     from bqvi.gradients.evaluations import evaluate_values
 

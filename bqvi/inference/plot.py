@@ -1,4 +1,4 @@
-"""A figure of a fit: how its ELBO went."""
+"""A figure of a fit: its ELBO against the evaluations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def trace(fit: Fit, ax: Axes | None = None, truth: float | None = None) -> Axes:
 
     Parameters
     ----------
-    fit : what is drawn. ax : axes to draw in, or ``None`` for new ones.
+    fit : the fit that is drawn. ax : axes to draw in, or ``None`` for new ones.
     truth : the log evidence, where it is known, to draw beside them.
     """
     if len(fit.trace) == 0:
@@ -45,7 +45,7 @@ def trace(fit: Fit, ax: Axes | None = None, truth: float | None = None) -> Axes:
 
 
 def _spread(elbo: np.ndarray) -> float:
-    """A twentieth of how far the second half of the records goes: the scale where they are exact."""
+    """A twentieth of the range of the second half of the records: the scale of exact ELBOs."""
     half = elbo[len(elbo) // 2 :]
     half = half[np.isfinite(half)]
     return float(np.ptp(half)) / 20 if len(half) else 0.0

@@ -1,8 +1,7 @@
-"""How far to step: from a direction to an increment.
+"""Schedules of step sizes: from a direction to an increment.
 
-A schedule turns the direction that a geometry gives into the increment that the parameters take, with a
-state of its own (Adam has moments; the step sizes rho_t have none). States are tuples of arrays, so
-that a run can be saved.
+A schedule maps the direction of a geometry to the increment of the parameters, with a state of its own
+(moments for Adam; none for step sizes rho_t). States are tuples of arrays, so that a run can be saved.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Schedule(Protocol):
     """A map from directions to increments.
 
     A schedule with moments may state ``propagates = True``: where an entry of the direction is not finite,
-    that of the increment is not. Then only the increment is looked through at each step.
+    that of the increment is not. Then only the increment is checked at each step.
     """
 
     @property
@@ -34,9 +33,9 @@ class Schedule(Protocol):
         """State before the first step, for parameters shaped as ``like``."""
 
     def increment(self, direction: Values, state: Any, t: int) -> tuple[Values, Any]:
-        """What to add at iteration t = 0, 1, ... along ``direction``, and the state after it.
+        """The increment at iteration t = 0, 1, ... along ``direction``, and the state after it.
 
-        Tensors of it are no one else's: the geometry may write over them.
+        Tensors of the increment are not shared, so that the geometry may write over them.
         """
 
 
@@ -44,7 +43,7 @@ class StepSizes:
     """Schedules that are a sequence of step sizes rho_t, and nothing else."""
 
     def __call__(self, t: int) -> float:
-        """rho_t, falling."""
+        """rho_t, not increasing in t."""
         raise TypeError(f"{type(self).__name__} states no step size")
 
     @property
@@ -53,7 +52,7 @@ class StepSizes:
         return self(0)
 
     def start(self, like: Values) -> None:
-        """No state."""
+        """None, as there is no state."""
 
     def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
         """rho_t times the direction."""
@@ -97,12 +96,12 @@ class Exponential(StepSizes):
 
 @dataclass(frozen=True)
 class Cosine(StepSizes):
-    """rho_t = scale (1 + cos(pi t / steps)) / 2, falling to 0 at ``steps`` and staying there.
+    """rho_t = scale (1 + cos(pi t / steps)) / 2 up to t = ``steps``, and 0 afterwards.
 
     Parameters
     ----------
     scale : > 0, rho_0
-    steps : >= 1, of the whole run
+    steps : >= 1, the number of steps of the whole run
     """
 
     scale: float
@@ -130,8 +129,8 @@ class RobbinsMonro(StepSizes):
 
     Parameters
     ----------
-    kappa : in (0.5, 1], which is what the two sums ask (Robbins and Monro 1951)
-    tau : >= 1, slows the first steps
+    kappa : in (0.5, 1], as the two conditions require (Robbins and Monro 1951)
+    tau : >= 1, reduces the first steps
     scale : > 0
     """
 
@@ -211,7 +210,7 @@ class Adam:
         return np.where(np.isinf(v), np.nan, step), m, v
 
     def _in_torch(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
-        """The same with as few passes over memory as there are: the weights of a network are many."""
+        """The increment in torch, in as few passes over memory as possible, for the weights of networks."""
         import torch
 
         m, v = m.lerp(g, 1.0 - self.first), (self.second * v).addcmul_(g, g, value=1.0 - self.second)

@@ -1,4 +1,4 @@
-"""Where a run starts: a q(theta) of the model's own, or one that was given, in the asked-for family."""
+"""The q(theta) from which a run starts: the model's own, or a given one, in the requested family."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def starting_q(
     Raises
     ------
     ValueError
-        A start that does not fit the model, or a family that q, the model or the estimator cannot have.
+        The start has another structure than the model, or q, the model or the estimator excludes the family.
     """
     model, data = problem.model, problem.data
     if isinstance(start_from, str):
@@ -66,7 +66,7 @@ def starting_q(
 
 
 def _check_flat(model: Model, q: Distribution, family: str) -> None:
-    """Only a point mass has a bound under a flat prior."""
+    """Raise ValueError for a flat prior unless q is a point mass, the only family with a bound under it."""
     if has_flat_prior(model) and family != "point" and not _has_point(q):
         raise ValueError(
             f"family is {family!r}, but the model's prior is flat, which has no normaliser; use "
@@ -82,7 +82,7 @@ def has_flat_prior(model: Model) -> bool:
 
 
 def why_singular(model: Any, exact: bool) -> str:
-    """What makes a covariance of q singular, and what helps; ``exact``: by updates without a step size."""
+    """The cause of a singular covariance of q, with advice; ``exact`` for updates without a step size."""
     stated = getattr(model, "singular", None)
     several = stated is None or hasattr(model, "responsibilities")
     causes = [_COLLAPSED] if several and has_flat_prior(model) else []
@@ -103,7 +103,7 @@ _COLLAPSED = (
 
 
 def _check_mixture(problem: LoopProblem, family: str) -> None:
-    """Only some estimators take a mixture of Gaussians, and no family of point masses has one."""
+    """Raise ValueError for a mixture of Gaussians where the estimator or the family excludes it."""
     if not getattr(problem.estimator, "mixtures", False):
         raise ValueError(
             f"start_from is a GaussianMixture, which a {type(problem.estimator).__name__} does not take; use "
@@ -114,7 +114,7 @@ def _check_mixture(problem: LoopProblem, family: str) -> None:
 
 
 def _check_structure(problem: LoopProblem, q: Distribution, like: Array) -> None:
-    """``q`` must have the factors, kinds and shapes of the model's own start, ``like``."""
+    """Raise ValueError unless ``q`` has the factors, classes and shapes of the model's start, ``like``."""
     if isinstance(q, GaussianMixture) and isinstance(like, Gaussian | DiagonalGaussian):
         if tuple(q.mean.shape) != tuple(like.mean.shape):
             raise ValueError(
@@ -131,13 +131,13 @@ def _check_structure(problem: LoopProblem, q: Distribution, like: Array) -> None
 
 
 def _check_score(problem: LoopProblem, what: str) -> None:
-    """A point mass has no score."""
+    """Raise ValueError for the score function with a point mass, which has no score."""
     if type(problem.estimator).__name__ == "Score":  # by its name, as importing the class would import torch
         raise ValueError(f"{what}, which has no score function; use method 'pathwise'")
 
 
 def _check_mode(problem: LoopProblem) -> None:
-    """A mode is only where the prior's concentrations are at least 1."""
+    """Raise ValueError unless the prior's concentrations are at least 1, as otherwise there is no mode."""
     if isinstance(problem.model, ConjugateModel):
         in_family(problem.model.prior, "point")
 
@@ -173,7 +173,7 @@ def _described(q: Distribution) -> str:
 
 
 def in_family(q: Distribution, family: str) -> Any:
-    """q with the asked-for family in place of its Gaussian, or of every factor for a point mass."""
+    """q with the requested family instead of its Gaussian, or instead of every factor for a point mass."""
     if family == "full":
         return q
     if family == "point":
@@ -190,5 +190,5 @@ def in_family(q: Distribution, family: str) -> Any:
 
 
 def _at_mode(q: Distribution) -> Any:
-    """A point mass; what is a point already stays as it is."""
+    """The point mass at the mode of q; a point mass is returned unchanged."""
     return q if isinstance(q, PointMass | Concentration) else PointMass(q)

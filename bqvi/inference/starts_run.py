@@ -19,7 +19,7 @@ from bqvi.runs.run import FAILED
 
 @dataclass(frozen=True)
 class Starts:
-    """The states of the starts, and why those that ended did, in order."""
+    """The states of the starts, and the reasons of those that ended, in order."""
 
     states: tuple[Any, ...]
     ended: tuple[str, ...] = ()
@@ -51,9 +51,9 @@ def _elbo(state: Any) -> float:
 class StartsRun:
     """The engine of several starts (:class:`bqvi.runs.Engine`).
 
-    A start that fails numerically leaves the others, and the run fails where every one did; an error of code
-    or of the system ends the run, and so does any of the user's function with ``errors="raise"``. Each has an
-    equal share of what those before it have left of the budget.
+    A start that fails numerically does not end the others; the run fails if every start does. An error of
+    code or of the system ends the run, and so does any error of the user's function with ``errors="raise"``.
+    Each start has an equal share of the budget that remains before it.
     """
 
     def __init__(self, runs: tuple[FitRun, ...]) -> None:
@@ -64,22 +64,22 @@ class StartsRun:
 
     @property
     def ledger(self) -> Ledger:
-        """That of all starts."""
+        """The ledger of all starts."""
         return self._runs[0].ledger
 
     @property
     def small(self) -> bool:
-        """Whether states are small: as those of each start."""
+        """Whether linear algebra is on small matrices, as for each start."""
         return self._runs[0].small
 
     @property
     def _errors(self) -> str | None:
-        """What the user chose to become of exceptions of the log joint."""
+        """The user's choice for exceptions of the log joint."""
         function = getattr(self._runs[0].problem.model, "function", None)
         return getattr(function, "errors", None)
 
     def init(self) -> Starts:
-        """Each before its first step."""
+        """The starts, each before its first step."""
         return Starts(tuple(run.init() for run in self._runs))
 
     def resumed(self, before: Checkpoint) -> Starts:
@@ -127,12 +127,12 @@ class StartsRun:
         return moved if reason is None else replace(moved, ended=(*moved.ended, reason))
 
     def require_consistent(self, before: Starts, after: Starts) -> None:
-        """As of the start that was under way."""
+        """Raise EvaluationError where gradients of the start under way are not those of the values."""
         i = before.active
         self._under_way.require_consistent(before.states[i], after.states[i])
 
     def finished(self, state: Starts) -> str | None:
-        """Why the best start ended, once all have."""
+        """The reason why the best start ended, once all have."""
         return None if len(state.ended) < len(state.states) else state.ended[state.best]
 
     def result(self, state: Starts, reason: str) -> Fit:
@@ -143,18 +143,18 @@ class StartsRun:
         return replace(found, starts=elbos, checkpoint=self.checkpoint(forked))
 
     def with_evaluations(self, state: Starts, evaluations: Evaluations) -> Starts:
-        """The starts with what a step had evaluated when it was cut short."""
+        """The starts with the evaluations of a step that was cut short."""
         found = self._under_way.with_evaluations(state.states[state.active], evaluations)
         return state.with_active(found)
 
     def checkpoint(self, state: Starts) -> Checkpoint:
-        """All starts, and the choices they belong to."""
+        """All starts, with the choices of the run."""
         spent = sum(inner.n_evaluations for inner in state.states)
         records = partial(_saved, self._runs[0].problem.geometry)
         return Checkpoint(DOOR, self._runs[0].settings, state, spent, records)
 
     def standing(self, state: Starts) -> Standing:
-        """That of the start under way."""
+        """The standing of the start under way."""
         run = self._runs[state.active]
         found = run.standing(state.states[state.active])
         if run.records.stop.budget is not None:

@@ -24,17 +24,17 @@ __all__ = ["LoopProblem", "LoopState", "Model", "Stop"]
 
 
 Model: TypeAlias = ConjugateModel | LogJointModel | AmortisedModel
-"""What q is fitted to, in one of the three forms that an estimator may take."""
+"""A model in one of the three forms that estimators accept."""
 
 
 @dataclass(frozen=True)
 class LoopProblem:
-    """What is run: a model, its data, and the four choices of the loop.
+    """A model, its data, and the four choices of the loop.
 
     Attributes
     ----------
-    model : whose posterior q approximates; of any type, as callers use methods of their own model.
-    data : N rows, an array or several.
+    model : the model whose posterior q approximates; of any type, as callers use methods of their own model.
+    data : N rows, one array or several.
     estimator : estimates the gradient of the ELBO in q's parameters.
     geometry : turns a gradient into a direction, and moves q along it.
     schedule : the step size at each step.
@@ -55,7 +55,7 @@ class LoopProblem:
 
     @cached_property
     def per_datum(self) -> bool:
-        """Whether gradients are made row by row.
+        """Whether gradients are computed row by row.
 
         They are for a strategy that uses them, and where weights can be negative: the weighted sum of
         statistics is then projected onto sums that data can have.
@@ -65,32 +65,35 @@ class LoopProblem:
 
     @cached_property
     def limits(self) -> Any:
-        """What sums over the data can be; None if the model has no such limits."""
+        """The limits of sums over the data; None if the model has none."""
         return self.model.term_limits(self.data) if isinstance(self.model, PerDatumModel) else None
 
 
 @dataclass(frozen=True)
 class LoopState:
-    """The state of a run: all that its further steps depend on.
+    """The state of a run, which determines its further steps.
 
     Attributes
     ----------
     q : the approximation.
-    rng : the generator, live: a copy of the state needs a copy of it (`fork`).
+    rng : the generator, which changes with each draw: a copy of the state needs a copy of it (`fork`).
     schedule, minibatch : states of the schedule and of the strategy.
-    memory : what a `RememberingEstimator` keeps; ``None`` for the others.
-    iteration : steps made.
-    seconds : that they took.
-    evaluations : of the steps; those of records are in the trace.
-    samples : of theta that the steps drew.
-    setup_seconds : what the strategy took before the first step; not in ``seconds``.
-    minibatch_seconds : what it took since, for draws and for what it made of gradients; in ``seconds``.
+    memory : the memory of a `RememberingEstimator`; ``None`` for others.
+    iteration : the number of steps made.
+    seconds : the time of these steps.
+    evaluations : evaluations of the steps; those of records are in the trace.
+    samples : draws of theta by the steps.
+    setup_seconds : the time of the strategy before the first step; not in ``seconds``.
+    minibatch_seconds : the time of the strategy since then, for draws and for processing gradients; in
+        ``seconds``.
     rows : the records.
-    record_evaluations : what the records took, in the units of ``evaluations``, the closing ones among them.
-    estimates : of the ELBO less ln h of the data, by the latest steps from their own draws; at most 256.
+    record_evaluations : evaluations of the records, the closing ones included, in the units of
+        ``evaluations``.
+    estimates : estimates of the ELBO less ln h of the data, by the latest steps from their draws; at most
+        256.
     repeated : evaluations of steps that were cut short and made again by an estimator that keeps none.
-    unfinished : evaluations of the next step. Where it was cut short and is made again, it takes these in the
-        place of calls; of points that were asked for, it learns from these.
+    unfinished : evaluations of the next step: those of an attempt that was cut short, which replace calls
+        when it is made again, or told values of points that were asked for.
     pending : points theta (m, D) that were chosen and have no values yet, where they are asked for.
     latest : (m, 2 D + 1), at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for
         checks: theta, values, gradients (NaN where the user gave none).
@@ -117,7 +120,7 @@ class LoopState:
 
     @property
     def n_evaluations(self) -> int:
-        """All that were made, in the units of ``evaluations``."""
+        """The number of all evaluations, in the units of ``evaluations``."""
         unfinished = 0 if self.unfinished is None else self.unfinished.n_evaluations
         return self.evaluations + self.record_evaluations + self.repeated + unfinished
 
@@ -133,7 +136,7 @@ class LoopState:
         return Evaluations(rows[:, :d], rows[:, d], slopes, None, np.zeros(n, bool), ("",) * n)
 
     def fork(self) -> LoopState:
-        """A state that shares nothing that changes with this one."""
+        """A copy of the state that shares no mutable object with it."""
         fork = getattr(self.minibatch, "fork", None)
         minibatch = self.minibatch if fork is None else fork()
         return replace(self, rng=copy.deepcopy(self.rng), minibatch=minibatch)
@@ -141,14 +144,14 @@ class LoopState:
 
 @dataclass(frozen=True)
 class Stop:
-    """When a run ends; ``None`` never ends it.
+    """The conditions on which a run ends; ``None`` for no condition.
 
     Attributes
     ----------
     steps : iterations in all.
-    tolerance : change of the ELBO between two records that counts as none, nats.
-    budget : most evaluations: `bqvi.inference.affordable` cuts a step that would exceed them.
-    seconds : that the steps may take.
+    tolerance : change of the ELBO between two records below which the run ends, nats.
+    budget : the most evaluations; `bqvi.inference.affordable` shortens a step that would exceed them.
+    seconds : the longest time of the steps.
     """
 
     steps: int | None = None
@@ -157,7 +160,7 @@ class Stop:
     seconds: float | None = None
 
     def reached(self, state: LoopState) -> str | None:
-        """Why ``state`` is the last, or None."""
+        """The reason why ``state`` is the last, or None."""
         if self.steps is not None and state.iteration >= self.steps:
             return "steps"
         if self.seconds is not None and state.seconds >= self.seconds:

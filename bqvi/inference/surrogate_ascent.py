@@ -1,25 +1,25 @@
 """Maximisation of a surrogate's ELBO in q, inside a trust region.
 
-In units whitened by the present q, which is N(0, I) there, q' = N(m, P^-1) ascends by natural-gradient steps
-of size rho on the surrogate's ELBO: with the moments E[y] and J of `bqvi.gradients.whitened` under q',
+In units whitened by the present q, in which q is N(0, I), q' = N(m, P^-1) ascends the surrogate's ELBO by
+natural-gradient steps of size rho. With the moments E[y] and J of `bqvi.gradients.whitened` under q',
 
     P <- P + rho D,         D = (I - J) - P        (I - J estimates minus the expected Hessian)
     m <- m + rho P^-1 (E[y] - m)                   with the new P
 
 and, where P + rho D is not positive definite, along the retraction P + rho D + rho^2 D P^-1 D / 2 (Lin,
-Schmidt and Khan 2020). It ends where the natural gradient vanishes, or on the boundary
+Schmidt and Khan 2020). The ascent ends where the natural gradient vanishes, or on the boundary
 
-    KL(q' || q) = (tr P^-1 + m^T m - D + ln|P|) / 2 <= radius:
+    KL(q' || q) = (tr P^-1 + m^T m - D + ln|P|) / 2 <= radius,
 
-beyond it there are no evaluations, and the surrogate's optimum may lie where it is wrong. Where the
-gradient at q is almost zero, a long step of large expected gain is an artefact of the surrogate; and where
-the gradient does not differ from zero within its error, its direction is unknown. With |g|^2 the squared
-Fisher norm there and v the variance of its error bars (the model's and the jackknife's: the model alone is
-overconfident where points are few), the step ends at
+since there are no evaluations beyond it, and the surrogate may be wrong at its optimum. Where the gradient at
+q is nearly zero, a long step with a large expected gain is an artefact of the surrogate, and where the
+gradient does not differ from zero within its error, its direction is not determined. With |g|^2 the squared
+Fisher norm of the gradient at q and v its error variance (the model's plus the jackknife's, as the model's
+alone is too small where points are few), the step ends at
 
     KL <= min(radius, r |g|^2) (|g|^2 / (|g|^2 + d v))^2,    r = `ASCENT.reach`, d = `ASCENT.doubt`.
 
-With a ``stretch`` above 1 the way of the mean, m^T m, counts that much less everywhere.
+With a ``stretch`` above 1 the term of the mean, m^T m, is divided by it in all divergences.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Place:
     precision: np.ndarray
     covariance: np.ndarray
     divergence: float
-    """KL(q' || N(0, I)), but for the stretch."""
+    """KL(q' || N(0, I)), with m^T m divided by the stretch."""
     stretch: float = 1.0
-    """By which the squared way of the mean counts less."""
+    """The divisor of m^T m."""
 
 
 def ascend(
     surrogate: WhitenedSurrogate, dimension: int, radius: float, diagonal: bool, stretch: float = 1.0
 ) -> Place:
-    """The best q' in reach from N(0, I); ``diagonal`` keeps it mean-field."""
+    """The best q' within the trust region around N(0, I); with ``diagonal`` it is mean-field."""
     identity = np.eye(dimension)
     place = Place(np.zeros(dimension), identity, identity, 0.0, stretch)
     rate, before = ASCENT.rate, np.inf
@@ -69,14 +69,14 @@ def ascend(
         if not following.divergence <= radius:
             return _at_the_boundary(place, pull, change, rate, radius)
         place = following
-        # near the maximum each step squares the remaining gain, so that what is left is negligible
+        # near the maximum each step squares the remaining gain, which is then negligible
         if left < ASCENT.settled:
             break
     return place
 
 
 def _allowed(surrogate: WhitenedSurrogate, radius: float, squared_norm: float, diagonal: bool) -> float:
-    """What the gradient at q, and what is known of it, leave of the radius."""
+    """The radius after its reduction by the norm and the error of the gradient at q."""
     sd = surrogate.standard_deviations()
     slopes = np.diagonal(sd.jacobian) if diagonal else sd.jacobian
     variance = float(np.square(sd.mean).sum() + 0.5 * np.square(slopes).sum())
@@ -85,7 +85,7 @@ def _allowed(surrogate: WhitenedSurrogate, radius: float, squared_norm: float, d
 
 
 def _adapted(rate: float, ratio: float) -> float:
-    """The next rho, from how much the last step left of the squared natural gradient."""
+    """The next rho, given the ratio of the squared natural gradients after and before the last step."""
     if ratio > ASCENT.slow:
         return max(0.5 * rate, ASCENT.least_rate)
     return min(ASCENT.faster * rate, 1.0) if ratio < ASCENT.fast else rate

@@ -33,16 +33,16 @@ class TraceRow:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The caller's own measures of q."""
     setup_seconds: float = 0.0
-    """What the mini-batch strategy did before the first step; not in ``seconds``."""
+    """Time of the mini-batch strategy before the first step; not in ``seconds``."""
     minibatch_seconds: float = 0.0
-    """What the strategy did in those steps; in ``seconds``."""
+    """Time of the strategy in those steps; in ``seconds``."""
     record_evaluations: int = 0
-    """What the ELBO of this record took, in the units of ``evaluations``, where it is not counted."""
+    """Evaluations for the ELBO of this record, in the units of ``evaluations``, which leave them out."""
 
 
 @dataclass(frozen=True)
 class Recorder:
-    """When to record: every so many iterations, or at chosen ones; the last always."""
+    """The iterations that are recorded: one in ``every``, or the chosen ones; the last always."""
 
     every: int = 1
     chosen: frozenset[int] | None = None
@@ -68,11 +68,11 @@ class Recorder:
 
 
 Metrics = Mapping[str, Callable[[Any], float]]
-"""Name -> function of q, recorded beside the ELBO."""
+"""Functions of q by name, recorded with the ELBO."""
 
 
 def require_metrics(metrics: object) -> None:
-    """Functions by name, none of them the name of a column."""
+    """Raise an error unless ``metrics`` are functions by name, none of them the name of a column."""
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics is a {type(metrics).__name__}; it must be a mapping, name -> function of q")
     columns = [column.name for column in fields(TraceRow) if column.name != "metrics"]
