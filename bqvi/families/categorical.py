@@ -91,7 +91,7 @@ class Categorical:
 
     @property
     def mode(self) -> Array:
-        """The likeliest outcome, one-hot (..., K)."""
+        """The outcome of largest probability, one-hot (..., K)."""
         return np.eye(self.logits.shape[-1])[to_numpy(self.logits).argmax(-1)]
 
     def kl(self, other: Categorical) -> Array:

@@ -1,13 +1,15 @@
 """A point estimate of the concentration of a Dirichlet, as a factor of q that is updated like the others.
 
-The log density of pi ~ Dir(alpha), up to -sum_k ln pi_k, is <alpha, ln pi> - A(alpha), A the Dirichlet's
-log normaliser. In alpha that is an exponential family's: its natural parameters are sums over draws,
+The log density of pi ~ Dir(alpha), up to -sum_k ln pi_k, is <alpha, ln pi> - A(alpha), with A the log
+normaliser of the Dirichlet. As a function of alpha it is the log density of an exponential family whose
+natural parameters are sums over draws,
 
     chi = sum_d E[ln pi_d],   nu = the number of draws,   statistics (alpha, -A(alpha)),
 
-and its mode is where E[ln pi | alpha] = chi / nu, the maximum likelihood estimate. With it as a factor of q,
-under a flat prior (chi = nu = 0), coordinate ascent and natural gradients of mini-batches estimate the
-concentration together with the other parameters. The entropy is left out, as in `point_mass`.
+and its mode is the alpha with E[ln pi | alpha] = chi / nu, the maximum likelihood estimate. With the point
+mass at the mode as a factor of q, under a flat prior (chi = nu = 0), coordinate ascent and natural gradients
+of mini-batches estimate the concentration together with the other parameters. The entropy is left out, as in
+`point_mass`.
 """
 
 from __future__ import annotations
@@ -21,8 +23,7 @@ from bqvi.families.dirichlet import Dirichlet
 from gp.arrays import Array
 
 _MARGIN = 1e-9
-"""How far sum_k exp(chi_k / nu) stays below 1, which it reaches where all draws are equal and alpha
-infinite."""
+"""The smallest 1 - sum_k exp(chi_k / nu), which is 0 where all draws are equal and alpha is infinite."""
 
 
 class Concentration:
@@ -67,7 +68,7 @@ class Concentration:
 
     @property
     def unbounded(self) -> bool:
-        """Whether all draws are equal, so that the likelihood has no maximum and a margin holds alpha."""
+        """Whether all draws are equal, so that the likelihood has no maximum and a margin bounds alpha."""
         chi, nu = self._natural
         return len(chi) > 1 and float((chi / nu).mean()) > -np.log(len(chi)) - _MARGIN
 
@@ -83,7 +84,7 @@ class Concentration:
 
     @property
     def entropy(self) -> Array:
-        """0 by convention, as of every point mass (see `point_mass`)."""
+        """0 by convention, as for every point mass (see `point_mass`)."""
         return np.zeros(())
 
     def kl(self, other: Concentration) -> Array:

@@ -2,7 +2,7 @@
 
     eta = (m / v, -1 / (2 v)),   t(x) = (x, x^2),   mu = (m, v + m^2),   u = (m, ln s),   v = s^2.
 
-The formulas are those of `gaussian` with matrices that are vectors.
+The formulas are those of `gaussian` with diagonal matrices, stored as vectors.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Dirichlet:
         Raises
         ------
         ValueError
-            None has these: each must be negative, and their exponentials must sum to less than 1.
+            No Dirichlet has them: each must be negative, and their exponentials must sum to less than 1.
         """
         (target,) = expected
         if not (np.exp(target).sum(-1) < 1.0).all():

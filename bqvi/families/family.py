@@ -9,7 +9,7 @@ and variational inference needs two maps between its coordinates:
     natural parameters eta  --grad A-->  mean parameters mu = E[t]       (`expected_statistics`)
     natural parameters eta  <------->    unconstrained parameters u      (`unconstrained`)
 
-two linear maps of gradients at a point, in closed form and without automatic differentiation:
+two linear maps of gradients at a point, in closed form:
 
     natural gradient dL/dmu  -->  dL/du          (`gradient_to_unconstrained`, J^T with J = dmu/du)
     dL/du  -->  natural gradient dL/dmu          (`gradient_to_natural`, its inverse)
@@ -61,7 +61,7 @@ class Distribution(Protocol):
 
 
 class FamilyOrPoint(Distribution, Protocol):
-    """What a conjugate model takes as q: of an exponential family, or all mass at a point of one."""
+    """The q of a conjugate model: a distribution of an exponential family, or a point mass at its mode."""
 
     @property
     def natural(self) -> Values:

@@ -1,9 +1,9 @@
-"""An exponential family given by its log normaliser alone, for conjugate priors without a class of their own.
+"""An exponential family given by its log normaliser, for conjugate priors without a class of their own.
 
     eta any arrays,   mu = grad A(eta) by automatic differentiation,   KL = the Bregman divergence of A
 
-Coordinate ascent, natural gradients and the exact bound need no more than that. With the mode and t given as
-well, q may also be a point mass (EM, MAP). Draws and Euclidean coordinates are not available.
+Coordinate ascent, natural gradients and the exact bound need the log normaliser only. With the mode and t
+given as well, q may also be a point mass (EM, MAP). Draws and Euclidean coordinates are not available.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class FromNormaliser:
     log_normaliser : A, a function in torch of the tensors of eta, each with the axes of the batch in front;
         returns an array of the batch's shape
     natural : eta, one array for each argument of A
-    mode : of eta, a tuple of arrays: theta (batch, ...) where the density is highest; default none, and no
-        point estimates
-    statistics : t, of theta (L, batch, ...): a tuple of arrays, each an entry of eta with L in front
+    mode : a function of eta, a tuple of arrays, that returns the mode theta (batch, ...); without it there
+        are no point estimates
+    statistics : t, a function of theta (L, batch, ...) that returns a tuple of arrays with the shapes of eta
+        and L in front
 
     Raises
     ------
@@ -83,7 +84,7 @@ class FromNormaliser:
 
     @property
     def mean(self) -> Values:
-        """mu, as t is the only statistic that is known."""
+        """mu, as the mean of theta is not known."""
         return self.expected_statistics
 
     def kl(self, other: FromNormaliser) -> np.ndarray:
@@ -101,7 +102,7 @@ class FromNormaliser:
 
     @property
     def mode(self) -> np.ndarray:
-        """Where the density is highest."""
+        """The point of highest density."""
         assert self._mode_of is not None  # called only where `has_mode`
         return self._mode_of(self.natural)
 

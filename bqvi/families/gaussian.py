@@ -53,8 +53,7 @@ class Gaussian:
     Raises
     ------
     ValueError
-        Shapes that do not fit, entries that are not finite, a covariance that is not positive
-        definite.
+        Shapes do not agree, entries are not finite, or a covariance is not positive definite.
     """
 
     leaf_names = ("", "")
@@ -218,7 +217,7 @@ class Gaussian:
         return mean_gradient - 2.0 * matvec(second, self.mean), second
 
     def retract(self, tangent: Values) -> Self:
-        """Along d eta without leaving the domain, see the module's docstring."""
+        """The distribution along d eta inside the domain, see the module's docstring."""
         change = -(tangent[1] + transpose(tangent[1]))
         precision = self.precision + change + 0.5 * change @ self.covariance @ change
         linear = matvec(self.precision, self.mean) + tangent[0]

@@ -21,7 +21,7 @@ from bqvi.arrays import Seed, generator, like
 from gp.arrays import Array, is_torch, to_numpy
 
 _SMALL = np.log(1e-12)
-"""Below this the density of a draw is that of its power law to rounding, and so is the slope."""
+"""The draw below which its density and slope are those of the power law, to rounding."""
 
 
 def log_gamma_draws(shape: np.ndarray, n: int, seed: Seed) -> np.ndarray:

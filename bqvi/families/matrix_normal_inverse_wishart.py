@@ -1,4 +1,4 @@
-"""Matrix-normal-inverse-Wishart: coefficients of J linear regressions and the noise covariance they share.
+"""Matrix-normal-inverse-Wishart: coefficients of J linear regressions and their common noise covariance.
 
     Sigma ~ IW(Psi, nu),   W_j | Sigma ~ MN(M_j, Sigma, V^-1),  j = 1..J,   Lambda = Sigma^-1,   W_j (D, P)
 
@@ -8,8 +8,8 @@
     mu = (nu Q M_j, -(J D V^-1 + nu sum_j M_j^T Q M_j) / 2, -nu Q / 2, E ln|Lambda| / 2),   Q = Psi^-1,
     E ln|Lambda| = sum_i psi((nu + 1 - i) / 2) + D ln 2 - ln|Psi|,
 
-psi the digamma function. Observations y_j = W_j x + noise of covariance Sigma add (y_j x^T, x x^T,
-sum_j y_j y_j^T, J), and a Gaussian datum is one with P = 1 and x = 1. So this is the conjugate prior of
+psi the digamma function. Observations y_j = W_j x + noise of covariance Sigma add (y_j x^T, x x^T, sum_j y_j
+y_j^T, J) to eta, and a Gaussian datum is the case P = 1, x = 1. The family is the conjugate prior of
 
     J = P = 1           a mean and a covariance matrix: the normal-inverse-Wishart
     J = 1               regressions with D outputs; P means with one covariance (V diagonal)
@@ -67,12 +67,13 @@ class MatrixNormalInverseWishart:
     precision : (..., P, P), V, symmetric positive definite; for means the number of data that M counts
     scale : (..., D, D), Psi, symmetric positive definite
     dof : (...), nu > D - 1
-    origin : from which coefficients are measured, of any shape that broadcasts to that of M; default 0
+    origin : the constant that is subtracted from coefficients, of a shape that broadcasts to that of M;
+        default 0
 
     Raises
     ------
     ValueError
-        Shapes that do not fit, entries that are not finite or out of their range.
+        Shapes do not agree, or entries are not finite or out of their range.
     """
 
     leaf_names = ("", "", "", "")
@@ -419,7 +420,7 @@ def _root(a: Array) -> Array:
 
 
 def _inverse(factor: Array) -> Array:
-    """Of L L^T, by L."""
+    """The inverse of L L^T, given L."""
     if factor.shape[-1] == 1:
         return 1.0 / (factor * factor)
     half = namespace(factor).linalg.inv(factor)
@@ -427,12 +428,12 @@ def _inverse(factor: Array) -> Array:
 
 
 def _log_determinant(factor: Array) -> Array:
-    """Of L L^T, by L."""
+    """ln|L L^T|, given L."""
     return 2.0 * namespace(factor).log(diagonal(factor)).sum(-1)
 
 
 def _divided(linear: Array, precision: Array) -> Array:
-    """M_j of M_j V (..., J, D, P); of one input by division, which is exact and gives NaN of nothing."""
+    """M_j from M_j V (..., J, D, P); for one input by division, which is exact, and NaN for 0 / 0."""
     if precision.shape[-1] == 1:
         return linear / precision[..., None, :, :]
     return transpose(namespace(linear).linalg.solve(precision[..., None, :, :], transpose(linear)))

@@ -38,7 +38,7 @@ class Point:
 
     @property
     def entropy(self) -> Array:
-        """0 by convention, as of every point mass (see `point_mass`)."""
+        """0 by convention, as for every point mass (see `point_mass`)."""
         return namespace(self.place).zeros_like(self.place).sum()
 
     @property
@@ -65,5 +65,5 @@ class Point:
         return namespace(self.place).broadcast_to(self.place, (n, *self.place.shape))
 
     def log_prob(self, theta: Array) -> Array:
-        """0 at each of the draws theta (L, ...) by convention, as of every point mass."""
+        """0 at each of the draws theta (L, ...) by convention, as for every point mass."""
         return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)

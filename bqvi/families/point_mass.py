@@ -1,6 +1,6 @@
 """A point mass (Dirac delta) as q(theta): with it the loop of variational inference is MAP estimation by EM.
 
-A conjugate update needs q only through E[t(theta)]. Where q is a point mass at the mode of the family to
+A conjugate update is a function of E_q[t(theta)] only. Where q is a point mass at the mode of the family to
 which the update belongs, E[t] = t(mode), and
 
     local step with t(mode)  = the E step,     eta <- eta*, then its mode  = the M step,
@@ -27,8 +27,8 @@ class PointMass:
 
     Raises
     ------
-    ValueError
-        The family has no mode inside its support (a Dirichlet with some alpha_k < 1), or none that is known.
+    ValueError The family has no mode inside its support (a Dirichlet with some alpha_k < 1), or its mode is
+        not known.
     """
 
     def __init__(self, family: Any) -> None:

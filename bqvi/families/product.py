@@ -2,7 +2,7 @@
 
 Its natural parameters are those of the factors, concatenated, and its log normaliser is the sum of theirs.
 Inference therefore treats q(pi, mu) = q(pi) prod_k q(mu_k) like any other family. A factor that is a batch
-counts as the product over its batch. Points theta are dictionaries, name -> draws of that factor.
+is the product over its batch. Points theta are dictionaries with the draws of each factor by name.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Product:
         return self._map(gradient, lambda q, part: q.gradient_to_natural(part))
 
     def retract(self, tangent: Values) -> Product:
-        """Along d eta inside the domain, block by block."""
+        """The distribution along d eta inside the domain, block by block."""
         return self._rebuild(tangent, lambda q, part: q.retract(part))
 
 

@@ -1,10 +1,10 @@
-"""The contract of an exponential family as a check that the author of a new one can call.
+"""A contract test for exponential families, yours included.
 
     from bqvi.families.testing import check_family
     check_family(MyFamily(...))          # AssertionError names the clause that does not hold
 
-The checks share no derivation with a family: derivatives are torch's automatic ones, of the log
-normaliser and of mu(u); expectations are averages of draws, compared with what they estimate at six
+The checks share no derivation with a family: derivatives of the log normaliser and of mu(u) are by torch's
+automatic differentiation. Expectations are averages of draws, which may differ from the formulas by six
 standard errors (a probability of a false alarm of 2e-9 for each number where the average is normal).
 
 Clauses, for q with natural parameters eta and any tangent d:
@@ -29,7 +29,7 @@ from bqvi.arrays import Values, add, inner, scale, subtract
 from gp.arrays import to_numpy
 
 _SIGMAS = 6.0
-"""Standard errors that a mean of draws may be off by."""
+"""The largest error of a mean of draws, in standard errors."""
 
 
 def check_family(
@@ -41,9 +41,10 @@ def check_family(
     ----------
     q : the distribution, or a batch of them
     seed : seed of tangents and draws
-    draws : for the clauses on draws
+    draws : the number of draws for the clauses on draws
     reparameterised : False where ``rsample`` is a relaxation, whose gradients are biased
-    rtol : of each identity, relative to the largest entry; raise it with the condition number of q
+    rtol : tolerance of each identity, relative to the largest entry; larger for q with a large condition
+        number
 
     Raises
     ------
@@ -159,7 +160,7 @@ def _check_retraction(q: Any, tangent: Values, rtol: float) -> None:
 
 
 def _departure(q: Any, step: Values) -> float:
-    """How far the retraction ends from the straight line."""
+    """The distance of the retraction from the straight line."""
     apart = subtract(q.retract(step).natural, add(q.natural, step))
     return max(float(np.abs(x).max()) for x in apart)
 

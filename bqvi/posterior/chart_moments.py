@@ -17,7 +17,7 @@ __all__ = ["mixture_quantiles", "moments"]
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _BISECTIONS = 80
-"""Halvings of the bracket: 2^-80 of it is below rounding."""
+"""The number of bisections: 2^-80 of the bracket is below rounding."""
 
 
 def moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray, np.ndarray]:

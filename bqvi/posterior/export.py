@@ -3,13 +3,13 @@
     torch     MixtureSameFamily in the charts' coordinates t, and one transform for each coordinate
     xarray    a tree of data sets, each with dimensions chain and draw first:
                   posterior                 the variables of the model, with its coords and dims
-                  unconstrained_posterior   the parameters that the run saw, where a model was given
+                  unconstrained_posterior   the unconstrained parameters of the run, where a model was given
                   sample_stats              lp (log density of q), log_weight (by which draws were resampled)
                   observed_data, constant_data   of the model, without chain and draw
 
-ArviZ 1.x takes the tree; for ArviZ 0.23, ``arviz.InferenceData.from_datatree(tree)``. `Posterior.to_netcdf`
-writes it to a file, which ``arviz.from_netcdf`` of both reads. Either needs the extra ``arviz`` (xarray,
-h5netcdf).
+ArviZ 1.x accepts the tree; for ArviZ 0.23 use ``arviz.InferenceData.from_datatree(tree)``.
+`Posterior.to_netcdf` writes the tree to a file that ``arviz.from_netcdf`` of both versions reads. Both need
+the extra ``arviz`` (xarray, h5netcdf).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from bqvi.posterior.posterior import Posterior
 
 _CHAINS = 4
-"""Independent draws are handed over as this many chains, which ArviZ's diagnostics compare."""
+"""The number of chains into which independent draws are divided, as ArviZ's diagnostics compare chains."""
 _NOTE = (
     "independent draws, parted into chains for ArviZ: diagnostics of Markov chains (r_hat, ess) do not judge "
     "them; see converged, log_evidence_sd and pareto_k of the run"
@@ -55,9 +55,9 @@ _NOTE = (
 
 
 def torch_distribution(posterior: Posterior) -> Distribution:
-    """Q over the D free parameters, in float64.
+    """The density q over the D free parameters as a torch distribution, in float64.
 
-    A periodic parameter runs over the period around the middle of its plausible interval: not wrapped.
+    A periodic parameter is in the period around the middle of its plausible interval and is not wrapped.
     """
     coordinates, q = posterior.coordinates, posterior.q
     to_charts = coordinates.to_charts
@@ -73,7 +73,7 @@ def torch_distribution(posterior: Posterior) -> Distribution:
 
 
 def _transform(name: str, low: float, high: float) -> Transform:
-    """The chart as torch has it."""
+    """The chart as a transform of torch."""
     if name == "above":
         return ComposeTransform([ExpTransform(), AffineTransform(low, 1.0)])
     if name == "below":

@@ -5,7 +5,7 @@
     plane     two parameters: the evaluations, the surrogate and the posterior; made of `shade`, `mass`
               and `nodes`
 
-None of them touches pyplot or its state: a figure is made where none is given.
+None of them uses pyplot or its state: a figure is made where none is given.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ with needing("plot"):
     from matplotlib.figure import Figure
 
 _LEVELS = (0.9, 0.5)
-"""Probability inside of the contours."""
+"""Probabilities inside the contours."""
 _COLOUR, _OTHER = COLOURS[:2]
 
 
@@ -91,12 +91,12 @@ def corner(
 
     Parameters
     ----------
-    posterior : whose draws are shown.
-    figure : where to draw; a new one if None.
+    posterior : the posterior whose draws are shown.
+    figure : the figure in which to draw; a new one if None.
     parameters : names of the parameters shown, or one name; the free ones if None.
     truth : (P,), marked by lines.
-    draws : (m, P), of another posterior, laid over in a second colour.
-    n : draws shown.
+    draws : (m, P), draws of another posterior, shown in a second colour.
+    n : the number of draws shown. seed : seed of the draws.
 
     Raises
     ------
@@ -191,8 +191,8 @@ def trace(rows: Sequence[EvidenceRow], ax: Axes | None = None, *, truth: float |
     Parameters
     ----------
     rows : records of a run, at least one.
-    ax : where to draw; of a new figure if None.
-    truth : of the log evidence, where it is known.
+    ax : the axes in which to draw; those of a new figure if None.
+    truth : the log evidence, where it is known.
 
     Raises
     ------
@@ -241,12 +241,14 @@ def plane(
 
     Parameters
     ----------
-    posterior : of a run; its contours are drawn in colour.
-    evaluations : of the run, in the posterior's coordinates.
-    ax : where to draw; of a new figure if None.
-    log_density : (n, P) -> (n,), drawn in grey: the surrogate in the user's units, or the truth.
-    box : lower and upper corner shown; the plausible box, widened, if None.
-    new : so many of the last evaluations are marked as new.
+    posterior : the posterior of a run; its contours are drawn in colour.
+    evaluations : the evaluations of the run, in the posterior's coordinates.
+    ax : the axes in which to draw; those of a new figure if None.
+    log_density : a function of points (n, P) that returns (n,), drawn in grey: the surrogate in the user's
+        units, or the true log density.
+    box : lower and upper corner of the region shown; the plausible box, widened, if None.
+    new : the number of the last evaluations that are marked as new.
+    cells : the number of grid points in each direction.
 
     Raises
     ------

@@ -1,19 +1,19 @@
 """The posterior of the parameters after a run, in the user's units.
 
 q is a mixture of Gaussians in the coordinates v; a single Gaussian is a mixture of one (`Posterior.of`). In
-the charts' coordinates t = shift + matrix v it is a mixture too, and theta_i depends on t_i alone; so every
-expectation that is asked for has one or two dimensions:
+the charts' coordinates t = shift + matrix v it is a mixture too, and theta_i is a function of t_i alone, so
+that all expectations are integrals in one or two dimensions:
 
     E theta_i            Gauss-Hermite in each component of the marginal of t_i
     E theta_i theta_j    the same in (t_i, t_j)
     marginals            of t_i, with the slope of the chart
 
-Where the surrogate corrects q by importance weights, draws with weights stand beside q: `sample`, `mean`,
-`covariance` and `quantiles` follow them, the density, the mode and the marginal densities are those of q.
-`without_weights` is q alone.
+Where the surrogate corrects q by importance weights, the posterior also has weighted draws: `sample`, `mean`,
+`covariance` and `quantiles` are those of the weighted draws; the density, the mode and the marginal densities
+are those of q. `without_weights` is q alone.
 
-Periodic parameters: draws are wrapped into [lower, upper); moments are taken on the period around the
-middle of the plausible interval, and the mean is wrapped afterwards. A fixed parameter is a constant.
+Draws of periodic parameters are wrapped into [lower, upper). Their moments are computed on the period around
+the middle of the plausible interval, and the mean is wrapped afterwards. A fixed parameter is a constant.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the file format that ``save`` writes and ``load`` accepts."""
 _SHOWN = 20
-"""Parameters that a notebook shows."""
+"""The most parameters that a notebook shows."""
 _REACH = 8.0
 """Standard deviations around a component within which a mode is searched for."""
 
@@ -60,10 +60,9 @@ class Posterior:
     Attributes
     ----------
     q : a mixture of Gaussians on R^D, in the coordinates.
-    coordinates : what the coordinates mean.
-    draws : draws with importance weights under the surrogate, where these can be used.
-    model : the `bqvi.calls.TargetModel` whose unconstrained parameters they are, if it was given one; it is
-        not saved.
+    coordinates : the map from the coordinates to the parameters.
+    draws : draws with importance weights under the surrogate, where the weights are reliable.
+    model : the `bqvi.calls.TargetModel` to which the parameters belong, if one was given; it is not saved.
     """
 
     q: GaussianMixture
@@ -105,16 +104,16 @@ class Posterior:
         ----------
         q : over R^D: a `Gaussian`, `DiagonalGaussian` or `GaussianMixture` of `bqvi.families`, or one of
             the measures of `gp.measures`.
-        coordinates : what q's coordinates mean; ``None`` if they are the parameters themselves.
+        coordinates : the map from q's coordinates to the parameters; ``None`` if q is over the parameters.
         names : D different names, where ``coordinates`` is None; by default the model's, or x0, x1, ...
-        model : whose unconstrained parameters they are, if any.
+        model : the model to which the parameters belong, if any.
 
         Raises
         ------
         TypeError
-            q is something else.
+            q is of another class.
         ValueError
-            The dimension of q is not that of the coordinates; names are not D different ones.
+            The dimension of q is not that of the coordinates, or names are not D different ones.
         """
         if all(hasattr(q, part) for part in ("weights", "means", "covariances")):
             parts = tuple(to_numpy(x) for x in (q.weights, q.means, q.covariances))
@@ -192,13 +191,13 @@ class Posterior:
 
     @property
     def mean(self) -> np.ndarray:
-        """(P,)."""
+        """Means of the parameters, (P,)."""
         out: np.ndarray = self.coordinates.wrapped(self._moments()[0][None])[0]
         return out
 
     @property
     def covariance(self) -> np.ndarray:
-        """(P, P); zero in the rows of fixed parameters."""
+        """Covariance of the parameters, (P, P); zero in the rows of fixed parameters."""
         return self._moments()[1]
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -207,7 +206,7 @@ class Posterior:
             theta, weights = self.coordinates.unwrapped(self.draws.points), self.draws.weights
             fixed = np.setdiff1d(np.arange(theta.shape[1]), self.coordinates.free)
             mean = weights @ theta
-            mean[fixed] = self.coordinates.lower[fixed]  # exactly, not as rounding leaves it
+            mean[fixed] = self.coordinates.lower[fixed]  # exactly, without rounding
             return mean, ((theta - mean).T * weights) @ (theta - mean)
         mean, covariance = moments(self.coordinates, self._raw())
         free = self.coordinates.free
@@ -218,17 +217,17 @@ class Posterior:
         return full, matrix
 
     def _raw(self) -> GaussianMixture:
-        """Q in the charts' coordinates t."""
+        """q in the charts' coordinates t."""
         carried = self.coordinates.to_charts
         covariances = carried.scale @ self.q.covariances @ carried.scale.T
         symmetric = 0.5 * (covariances + np.swapaxes(covariances, -1, -2))
         return GaussianMixture(self.q.weights, carried.from_standard(self.q.means), symmetric)
 
     def mode(self) -> np.ndarray:
-        """Where the density of q in the user's units is largest, (P,).
+        """The point of largest density of q in the user's units, (P,).
 
-        Climbed from the means of the largest components, at most 8 standard deviations away from them: a
-        density that grows towards a bound has no mode inside.
+        It is found by climbs from the means of the largest components, at most 8 standard deviations away
+        from them, as a density that grows towards a bound has no mode inside.
         """
         order = np.argsort(self.q.weights)[::-1][:10]
         found = [self._climbed(self.q.means[k], np.sqrt(np.diag(self.q.covariances[k]))) for k in order]
@@ -237,7 +236,7 @@ class Posterior:
         return out
 
     def _climbed(self, start: np.ndarray, sd: np.ndarray) -> tuple[float, np.ndarray]:
-        """Largest density reached from ``start``, and where."""
+        """The largest density reached from ``start``, and its point."""
         density = MixtureDensity.of(self.q.weights, self.q.means, self.q.factors)
 
         def negative(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -251,9 +250,10 @@ class Posterior:
         return -float(end.fun), start + sd * end.x
 
     def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
-        """(L, P): quantiles of each parameter at the levels (L,) in (0, 1).
+        """Quantiles (L, P) of each parameter at the levels (L,) in (0, 1).
 
-        Of a periodic parameter on the period around the middle of its plausible interval, not wrapped.
+        Those of a periodic parameter are on the period around the middle of its plausible interval, not
+        wrapped.
         """
         wanted = np.asarray(levels, float)
         if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
@@ -293,24 +293,24 @@ class Posterior:
         return int(index)
 
     def to_torch(self) -> torch.distributions.Distribution:
-        """Q over the D free parameters as a torch distribution; see `bqvi.posterior.export`."""
+        """q over the D free parameters as a torch distribution; see `bqvi.posterior.export`."""
         from bqvi.posterior.export import torch_distribution
 
         return torch_distribution(self)
 
     def to_arviz(self, n: int = 4000, seed: int = 0, **attributes: Any) -> xarray.DataTree:
-        """``n`` draws by the seed as groups that ArviZ opens, in the words of the `model` if there is one.
+        """``n`` draws by the seed as groups for ArviZ, with the variables of the `model` if there is one.
 
-        See `bqvi.posterior.export`. Further ``attributes`` are written beside the draws, such as
-        ``log_evidence``. Needs the extra ``arviz``. The draws are independent: r_hat, the effective sample
-        size and other diagnostics of Markov chains do not apply to them.
+        See `bqvi.posterior.export`. Further ``attributes``, such as ``log_evidence``, are stored with the
+        draws. The extra ``arviz`` is needed. The draws are independent: r_hat, the effective sample size and
+        other diagnostics of Markov chains do not apply to them.
         """
         from bqvi.posterior.export import data_tree
 
         return data_tree(self, n, seed, attributes)
 
     def to_netcdf(self, path: str | Path, n: int = 4000, seed: int = 0, **attributes: Any) -> None:
-        """Write what `to_arviz` makes of ``n`` draws by the seed to a netCDF file at ``path``."""
+        """Write the groups of `to_arviz`, with ``n`` draws by the seed, to a netCDF file at ``path``."""
         self.to_arviz(n, seed, **attributes).to_netcdf(Path(path), engine="h5netcdf")
 
     def plot(
@@ -328,7 +328,7 @@ class Posterior:
 
         Parameters
         ----------
-        figure : of matplotlib, where to draw; by default a new one.
+        figure : the figure of matplotlib in which to draw; by default a new one.
         parameters : names of the parameters shown, or one name; the free ones if None.
         truth : (P,), marked by lines.
         n : draws shown. seed : of the draws.
@@ -367,7 +367,7 @@ class Posterior:
         return "\n".join(lines)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Plain arrays from which `from_arrays` makes the same posterior again."""
+        """Plain arrays from which `from_arrays` makes the same posterior."""
         arrays = {f"coordinates.{name}": value for name, value in self.coordinates.to_arrays().items()}
         arrays |= {f"q.{name}": value for name, value in self.q.parameters()._asdict().items()}
         if self.draws is not None:
@@ -396,7 +396,7 @@ class Posterior:
         Raises
         ------
         ValueError
-            The file is something else, damaged, or of another format.
+            The file is no saved posterior, damaged, or of another format.
         """
         try:
             stored = np.load(Path(path), allow_pickle=False)

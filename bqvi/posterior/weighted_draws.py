@@ -13,7 +13,7 @@ __all__ = ["WeightedDraws", "weighted_quantiles"]
 
 @dataclass(frozen=True, eq=False)
 class WeightedDraws:
-    """Draws that stand for the posterior together with their weights.
+    """Draws that represent the posterior together with their weights.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class WeightedDraws:
 
     @property
     def weights(self) -> np.ndarray:
-        """Normalised, (n,)."""
+        """Normalised weights, (n,)."""
         return normalised(self.log_weights)
 
     @property

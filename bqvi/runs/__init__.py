@@ -1,6 +1,6 @@
-"""Runs: the parts of the front doors that do not depend on what is computed.
+"""Runs: the common parts of the front doors.
 
-A front door is an `Engine` of ``init``, ``step``, ``finished`` and ``result``. `Run` drives it, keeps its
+A front door has an `Engine` with ``init``, ``step``, ``finished`` and ``result``. `Run` drives it, keeps its
 state in every exception that ends it, and writes checkpoints. `door` makes the function that users call, with
 its ``steps``.
 """

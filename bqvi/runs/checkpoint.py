@@ -29,15 +29,16 @@ def _as_it_is(state: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The state of a run, with the choices that it belongs to.
+    """The state of a run, with the choices with which it was made.
 
     Attributes
     ----------
     door : name of the function that began the run: "fit", "integrate", "vbmc" or "evidence_bounds".
-    settings : the choices that the state belongs to, numbers and text.
-    state : all that the future of the run depends on.
-    n_evaluations : of the user's function so far.
-    records : what is saved of a state, made of records, arrays and numbers; picklable.
+    settings : these choices, numbers and text.
+    state : the state, which determines the continuation of the run.
+    n_evaluations : evaluations of the user's function so far.
+    records : a function that returns the saved part of a state, made of records, arrays and numbers;
+        picklable.
     """
 
     door: str
@@ -67,14 +68,14 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
 
     Parameters
     ----------
-    door : whose run it has to be. classes : the records that its states are made of, by name.
+    door : the door of the run. classes : the classes of the records in its states, by name.
 
     Raises
     ------
     ValueError
-        It is something else, of another door or another format, or damaged; the message says which.
+        The file is no saved run, of another door or another format, or damaged; the message says which.
     OSError
-        It cannot be opened.
+        The file cannot be opened.
     """
     arrays = _arrays(Path(path))
     header = _header(path, arrays)
@@ -94,11 +95,11 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
 def resumed(
     resume: Any, door: str, classes: Mapping[str, type], same: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """The checkpoint of the run that ``resume`` names: by its result, a path, or the exception that ended it.
+    """The checkpoint of the run to resume, given by its result, a path, or the exception that ended it.
 
     Parameters
     ----------
-    classes : what a saved run of the door is made of. same : settings that it has to have been begun with.
+    classes : the classes of the records in a saved run of the door. same : settings that the run must have.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The form of the front doors: a call runs to the end; `steps` returns the run, to be iterated over."""
+"""The form of the front doors: a call runs to the end; `steps` returns the run, an iterator of states."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Door(Protocol[P, S, R]):
         """Run to the end."""
 
     def steps(self, *args: P.args, **kwargs: P.kwargs) -> Run[S, R]:
-        """The run, with its input checked and nothing evaluated yet: iterate over its states."""
+        """The run, an iterator over its states, with checked arguments and before any evaluation."""
 
 
 def door(result: type[R]) -> Callable[[Callable[P, Run[S, R]]], Door[P, S, R]]:
-    """Make a front door of a function that checks its arguments and returns the run.
+    """Make a front door from a function that checks its arguments and returns the run.
 
     The function's name, signature and docstring are the door's; ``result`` is what the door returns.
     """

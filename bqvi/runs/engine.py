@@ -1,6 +1,6 @@
-"""The engine of a front door, for the driver: how its runs begin, continue and end.
+"""The contract of the engine of a front door: how its runs begin, continue and end.
 
-`bqvi.runs.testing.check_engine` holds an engine to its contract.
+`bqvi.runs.testing.check_engine` tests an engine.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a run has come, for the progress line.
+    """The progress of a run, for the progress line.
 
     Attributes
     ----------
     done, total : counted in ``unit``; a total of None is not known.
     told : the estimate, in words.
-    where : how the place of an exception is told, as "at iteration 12"; by default "after 12 evaluations".
+    where : the place of an exception in words, as "at iteration 12"; by default "after 12 evaluations".
     """
 
     done: int
@@ -37,21 +37,21 @@ class Standing:
 
     @property
     def place(self) -> str:
-        """Where the run was when an exception ended it."""
+        """The place at which an exception ended the run, in words."""
         return self.where or f"after {self.done} {self.unit}"
 
 
 class Engine(Protocol[S, R_co]):
     """A front door's run, whose states are records of arrays and numbers.
 
-    Only the generators of random numbers in a state change: `step` returns a new state. The evaluations
-    that a step makes are entered in ``ledger`` as they return, so that the driver can add those of a step
-    that was cut short to the state from before it (`with_evaluations`).
+    A state does not change, except for its generators of random numbers: `step` returns a new state. The
+    evaluations of a step are entered in ``ledger`` as they return, so that the driver can add those of a step
+    that was cut short to the state before it (`with_evaluations`).
     """
 
     @property
     def ledger(self) -> Ledger:
-        """Where its evaluations are entered."""
+        """The ledger in which evaluations are entered."""
 
     @property
     def small(self) -> bool:
@@ -61,26 +61,26 @@ class Engine(Protocol[S, R_co]):
         """The state before the first evaluation."""
 
     def step(self, state: S) -> S:
-        """Evaluate the user's function, within the budget, and learn from it."""
+        """Evaluate the user's function, within the budget, and update the estimate."""
 
     def finished(self, state: S) -> str | None:
-        """Why there is no further step, or None."""
+        """The reason why there is no further step, or None."""
 
     def result(self, state: S, reason: str) -> R_co:
-        """The result of a run that ends at ``state`` for a ``reason``; ValueError on too few evaluations."""
+        """The result of a run that ends at ``state`` for a ``reason``; ValueError for too few evaluations."""
 
     def with_evaluations(self, state: S, evaluations: Evaluations) -> S:
         """The state with the evaluations that the step after it had made when it was cut short."""
 
     def checkpoint(self, state: S) -> Checkpoint:
-        """The state with all that is needed to save the run and to go on from there."""
+        """The state in a form that is saved, and from which the run continues."""
 
     def standing(self, state: S) -> Standing:
-        """How far it has come."""
+        """The progress of the run."""
 
 
 class Keeping(Engine[S, R_co], Protocol[S, R_co]):
-    """An engine whose states keep evaluations, of which some can be made again (:mod:`verified`)."""
+    """An engine whose states keep evaluations, some of which can be repeated (:mod:`verified`)."""
 
     @property
     def caller(self) -> Caller:
@@ -90,13 +90,13 @@ class Keeping(Engine[S, R_co], Protocol[S, R_co]):
         """What may be spent from ``state`` on."""
 
     def kept(self, state: S) -> Evaluations | None:
-        """Those of ``state`` that have values to compare; None for none."""
+        """The evaluations of ``state`` that have values to compare; None for none."""
 
     def require_consistent(self, before: S, after: S) -> None:
-        """An error where evaluations show that given gradients are not those of the values."""
+        """Raise an error where given gradients are not those of the values."""
 
     def again(self, state: S, points: np.ndarray) -> Evaluations:
-        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""
 
 
 class Asked(Engine[S, R_co], Protocol[S, R_co]):
@@ -118,6 +118,6 @@ class Asked(Engine[S, R_co], Protocol[S, R_co]):
     def with_more(self, state: S, count: int) -> S:
         """The state with ``count`` further pending points, given that the pending ones will have values.
 
-        Where a step is due, the run first learns from the points that have values. There are fewer points, or
+        Where a step is due, it is made first with the points that have values. There are fewer points, or
         none, where the run has finished.
         """

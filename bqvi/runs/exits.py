@@ -1,7 +1,8 @@
-"""The exceptions that end a run early, and what they hold for their handler.
+"""The exceptions that end a run early, with its state.
 
-Each of the exceptions has the state with every evaluation that returned, can write it to a file, and is taken
-by ``resume``. It has the kind of the exception that ended the run, which is its ``__cause__``:
+Each of the exceptions has the state with every evaluation that returned, can write it to a file, and may be
+given as ``resume``. Its class derives from the kind of exception that ended the run, which is its
+``__cause__``:
 
     an error of the user's function or of the run itself    RunError        a RuntimeError
     Ctrl-C                                                  RunInterrupted  a KeyboardInterrupt
@@ -20,11 +21,11 @@ from bqvi.runs.checkpoint import Checkpoint
 
 
 class Ended:
-    """What the exceptions below have in common.
+    """The base class of the exceptions below.
 
     Attributes
     ----------
-    checkpoint : of the run when it ended.
+    checkpoint : the checkpoint of the run when it ended.
     """
 
     checkpoint: Checkpoint
@@ -37,7 +38,7 @@ class Ended:
 
     @property
     def n_evaluations(self) -> int:
-        """How many evaluations there were."""
+        """The number of evaluations."""
         return self.checkpoint.n_evaluations
 
     def save(self, path: str | Path) -> None:
@@ -50,31 +51,31 @@ class Ended:
         Raises
         ------
         ValueError
-            Too little was evaluated, or the exception comes from another process: resume it there.
+            There are too few evaluations, or the exception was copied from another process: resume the run.
         """
         if self._result is None:
             raise ValueError("this exception was copied from another process: pass it as resume instead")
         return self._result()
 
     def __reduce__(self) -> Any:
-        """A process that ends: the exception holds the state."""
+        """Pickle the exception with its checkpoint, for another process."""
         return _remade, (type(self), self.args, self.checkpoint)  # type: ignore[attr-defined]
 
 
 class RunError(Ended, RuntimeError):
-    """A run that failed: its cause is ``__cause__``. See `Ended`."""
+    """A run failed; the error is ``__cause__``. See `Ended`."""
 
 
 class RunInterrupted(Ended, KeyboardInterrupt):
-    """A run that was interrupted. See `Ended`."""
+    """A run was interrupted by Ctrl-C. See `Ended`."""
 
 
 class RunExit(Ended, SystemExit):
-    """A run ended by SystemExit; ``code`` is the original's. See `Ended`."""
+    """A run was ended by SystemExit, whose ``code`` this exception has. See `Ended`."""
 
 
 class RunStopped(Ended, BaseException):
-    """A run that another kind of exception stopped, its ``__cause__``. See `Ended`."""
+    """A run was stopped by another kind of exception, which is ``__cause__``. See `Ended`."""
 
 
 def exit_of(
@@ -84,8 +85,8 @@ def exit_of(
 
     Parameters
     ----------
-    place : where it happened, as "after 12 evaluations".
-    result : makes the result from the evaluations so far.
+    place : the place in the run, as "after 12 evaluations".
+    result : a function that returns the result from the evaluations so far.
     """
     keeps = "this exception has what was reached: pass it as resume to go on, or save it"
     ended: RunError | RunInterrupted | RunExit | RunStopped

@@ -1,4 +1,4 @@
-"""Which argument of a front door is meant by a keyword that it does not take."""
+"""Suggestions for keywords that are no arguments of a front door."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ELSEWHERE = {
     "verbose": ("progress",),
     "x0": ("start", "start_from"),
 }
-"""Names in other packages of arguments of ours; the error names ours where the door has it."""
+"""Arguments of other packages and the arguments here; the error suggests those that the door has."""
 
 
 def require_known(door: str, given: Iterable[str], known: Sequence[str]) -> None:
@@ -31,12 +31,12 @@ def require_known(door: str, given: Iterable[str], known: Sequence[str]) -> None
 
     Parameters
     ----------
-    door : its name. given : the keywords of a call. known : its arguments.
+    door : name of the door. given : the keywords of a call. known : the door's arguments.
 
     Raises
     ------
     TypeError
-        One is not; the error says which argument is meant, or names all.
+        A keyword is no argument; the message suggests one, or lists all.
     """
     for name in given:
         if name in known:

@@ -3,9 +3,9 @@
     Searching(evaluations) --one step: bqvi.calls.plausible_search--> box, evaluations
                            --begin--> the door's own run, in coordinates of that box, with the evaluations
 
-The search is a step of the run: its evaluations are in the ledger and in the budget, one that is cut short is
-resumed, and the door's own run is given what was evaluated in the place of a first design. A saved run has
-the box among its settings, so that it is resumed in the same coordinates.
+The search is a step of the run: its evaluations are in the ledger and in the budget, a search that is cut
+short is resumed, and the evaluations replace the first design of the door's own run. A saved run has the box
+among its settings, so that it is resumed in the same coordinates.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ class Searching:
 
 
 RECORDS = named(Searching, Evaluations, Coordinates)
-"""What is saved of a search."""
+"""The classes of the records in a saved search."""
 
 
 class Locating:
-    """The first phase of such a run (:class:`bqvi.runs.two_phases.First`): the search.
+    """The first phase of a run (:class:`bqvi.runs.two_phases.First`): the search of a plausible box.
 
     Parameters
     ----------
-    door : its name. steps : makes a run of it, of the arguments ``said`` by name.
-    caller : the log joint in coordinates without bounds, whose plausible box is the first one.
-    start : (m, P), of which the first is where the search begins.
-    prior : the box of the prior (P,), (P,), where it is known. settings : of the search.
+    door : name of the door. steps : makes a run of the door from the arguments ``said`` by name.
+    caller : the log joint in coordinates without bounds, with the first plausible box.
+    start : (m, P); the search begins at the first point.
+    prior : the box of the prior (P,), (P,), where it is known. settings : settings of the search.
     """
 
     alone = False
@@ -85,11 +85,11 @@ class Locating:
         self.second: Any
         """The engine of the door's own run."""
         self.checked = self._begun(coordinates.plausible_lower, coordinates.plausible_upper)
-        """A first state of the door's own run, made to have all arguments checked."""
+        """A first state of the door's own run, made so that all arguments are checked."""
         self._box = self.second = None
 
     def init(self) -> Searching:
-        """Nothing evaluated."""
+        """The state before the first evaluation."""
         return Searching(Evaluations.none(self._caller.dimension), self._coordinates)
 
     def resumed(self, before: Checkpoint, resume: Any) -> Any:
@@ -126,7 +126,7 @@ class Locating:
         return self._begun_with(search.made, lower, upper, spent)
 
     def handed_over(self, state: Searching) -> Any:
-        """The first state of the door's own run in the first box: a run asked for points makes no search."""
+        """The first state of the door's own run in the first box, as a run that is asked makes no search."""
         coordinates = self._coordinates
         lower, upper = coordinates.plausible_lower, coordinates.plausible_upper
         return self._begun_with(state.evaluations, lower, upper, 0.0)
@@ -146,14 +146,14 @@ class Locating:
         return state.evaluations[~state.evaluations.failed]
 
     def again(self, state: Searching, points: np.ndarray) -> Evaluations:
-        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""
         return self._caller.evaluate(points, None, self.budget_of(state))
 
     def require_consistent(self, before: Searching, after: Searching) -> None:
-        """There is no check before the search has ended."""
+        """Check nothing, as gradients are checked after the search."""
 
     def with_evaluations(self, state: Searching, evaluations: Evaluations) -> Searching:
-        """The state with those of a step that was cut short."""
+        """The state with the evaluations of a step that was cut short."""
         return replace(state, evaluations=state.evaluations.joined(evaluations))
 
     def checkpoint(self, state: Searching) -> Checkpoint:
@@ -161,13 +161,13 @@ class Locating:
         return Checkpoint(self._door, {}, state, state.evaluations.n_evaluations)
 
     def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
-        """That of the door's own run with the box."""
+        """The checkpoint of the door's own run with the box."""
         assert self._box is not None  # found by the search before
         box: Mapping[str, Any] = dict(zip(_BOX, (end.tolist() for end in self._box), strict=True))
         return replace(checkpoint, settings={**checkpoint.settings, **box})
 
     def standing(self, state: Searching) -> Standing:
-        """How far it has come."""
+        """The progress of the search."""
         count, told = state.evaluations.n_evaluations, "in search of a plausible box"
         where = f"in its search for a plausible box, after {count} evaluations"
         return Standing(count, self._said["budget"], "evaluations", told, where)
@@ -193,7 +193,7 @@ class Locating:
         return run.state
 
     def _begun_with(self, made: Evaluations, lower: np.ndarray, upper: np.ndarray, seconds: float) -> Any:
-        """The first state of the door's own run, in which all evaluations count, even those not taken."""
+        """The first state of the door's own run, in which all evaluations count, also those not used."""
         if not len(made):
             return self._begun(lower, upper, seconds=seconds)
         state = self._begun(lower, upper, self._in_users_units(made), seconds=seconds)
@@ -204,7 +204,7 @@ class Locating:
         return self.second.with_evaluations(state, none)
 
     def _in_users_units(self, made: Evaluations) -> tuple[Any, ...]:
-        """Theta, values, gradients and noise sds, the highest value first, where a climb would begin."""
+        """theta, values, gradients and noise sds, the highest value first, as a climb begins there."""
         best = int(np.argmax(made.values))
         made = made[np.r_[best, np.delete(np.arange(len(made)), best)]]
         coordinates, slopes = self._coordinates, made.gradients
@@ -231,15 +231,15 @@ def located(
 
     Parameters
     ----------
-    door : its name. steps : makes a run of it, of the arguments ``said`` by name: those of the user.
-    function : the log joint over R^P. start : (P,) or (m, P), around which the first plausible box is.
+    door : name of the door. steps : makes a run of the door from the user's arguments, ``said``, by name.
+    function : the log joint over R^P. start : (P,) or (m, P), the centre of the first plausible box.
     prior : the box of the prior, (P,) and (P,), where it is known.
-    records : of the first state of such a run, what its states are made of. settings : of the search.
+    records : a function of the first state that returns the classes of its records. settings : of the search.
 
     Raises
     ------
     ValueError, TypeError
-        The door takes one of its arguments for bad input, or ``resume`` is none of its runs.
+        The door refuses one of its arguments, or ``resume`` is no run of the door.
     """
     resume, seed = said["resume"], said["seed"]
     require_seed("seed", seed)

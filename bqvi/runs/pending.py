@@ -1,4 +1,4 @@
-"""Pending points, which were chosen and have no values yet, and which of them have been evaluated."""
+"""Pending points, which were chosen and have no values yet, matched with evaluated points."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def matched(pending: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each of the points (n, D) its row in ``pending`` (m, D), and which rows are left, (m,).
+    """Return for each of the points (n, D) its row in ``pending`` (m, D), and which rows remain, (m,).
 
-    Points are compared to the last digit; of equal rows each is matched once. A point that is none of them
+    Points are compared to the last digit; of equal rows each is matched once. A point that is not pending
     has the row -1.
     """
     waiting: dict[bytes, list[int]] = {}

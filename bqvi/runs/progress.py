@@ -1,4 +1,4 @@
-"""The progress line: evaluations spent of the budget, the present estimate, and why the run stopped."""
+"""The progress line: evaluations so far of the budget, the present estimate, and why the run stopped."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from bqvi.runs.engine import Standing
 class ProgressLine:
     """A line on standard error, or nothing where ``wanted`` is false; a context around the run.
 
-    Where standard error cannot be written any more, as of a closed terminal, the run goes on without it.
+    Where standard error can no longer be written, as after a terminal was closed, the run continues without
+    it.
 
     Parameters
     ----------
-    wanted : whether it is shown. standing : at the beginning.
+    wanted : whether the line is shown. standing : the progress at the beginning.
     """
 
     def __init__(self, wanted: bool, standing: Standing) -> None:
@@ -30,14 +31,14 @@ class ProgressLine:
             self.show(standing)
 
     def show(self, standing: Standing) -> None:
-        """Show how far the run has come."""
+        """Show the progress of the run."""
         if self._bar is not None:
             with self._while_it_can_be_written():
                 self._bar.set_postfix_str(standing.told, refresh=False)
                 self._bar.update(standing.done - self._bar.n)
 
     def end(self, standing: Standing, why: str) -> None:
-        """Show why the run ended, and leave the line."""
+        """Show why the run ended, and end the line."""
         if self._bar is not None:
             self._bar.n = standing.done
             with self._while_it_can_be_written():

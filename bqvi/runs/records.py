@@ -1,9 +1,9 @@
-"""Nested records of arrays and numbers, as text and arrays and back; tensors come back as arrays.
+"""Nested records of arrays and numbers, as text and arrays and back; tensors are restored as arrays.
 
-A state is made of dataclasses, tuples, lists, mappings, arrays, numbers and text. `flattened` writes it as a
-skeleton that JSON can hold, with arrays by number; `restored` builds it again from the classes that the
-reader names. Nothing of a file is run, and a class that the reader does not name is an error. A field marked
-``metadata={"derived": True}`` follows from the others and is left out.
+A state consists of dataclasses, tuples, lists, mappings, arrays, numbers and text. `flattened` writes it as a
+skeleton in JSON, with arrays by number; `restored` makes it again from the classes that the
+reader gives. No code of a file is run, and another class is an error. A field marked
+``metadata={"derived": True}`` is determined by the others and left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DERIVED: dict[str, Any] = {"derived": True}
 
 
 class RecordError(ValueError):
-    """A skeleton that does not fit the classes at hand."""
+    """A skeleton that does not agree with the given classes."""
 
 
 def flattened(value: Any, arrays: list[np.ndarray]) -> Any:
@@ -54,12 +54,12 @@ def _nested(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def restored(skeleton: Any, arrays: Sequence[np.ndarray], classes: Mapping[str, type]) -> Any:
-    """The value that `flattened` was given.
+    """The value of which `flattened` made the skeleton.
 
     Parameters
     ----------
-    skeleton, arrays : as `flattened` left them.
-    classes : name -> dataclass, all that may occur.
+    skeleton, arrays : the result of `flattened`.
+    classes : all dataclasses that may occur, by name.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def named(*classes: type) -> dict[str, type]:
 
 
 def classes_in(value: Any) -> dict[str, type]:
-    """The dataclasses that ``value`` is made of, by name."""
+    """The dataclasses in ``value``, by name."""
     return named(*_classes(value))
 
 
@@ -127,7 +127,7 @@ def _record(skeleton: Mapping[str, Any], arrays: Sequence[np.ndarray], classes: 
 
 
 def _generator(state: Any) -> np.random.Generator:
-    """A generator of the kind that was saved, in the saved state."""
+    """A generator of the saved kind, in the saved state."""
     kinds = {kind.__name__: kind for kind in np.random.BitGenerator.__subclasses__()}
     if not isinstance(state, dict) or state.get("bit_generator") not in kinds:
         raise RecordError("there is no such kind of generator")

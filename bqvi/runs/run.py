@@ -2,14 +2,14 @@
 
     while finished(state) is None:  state = step(state)         and then  result(state)
 
-When a step is ended early, by any exception, the evaluations that returned are in the engine's ledger; they
-are added to the state before the step, and the exception that leaves the run has both. With ``checkpoint``
-the same is written to a file each time that an evaluation returns, so that a killed process loses no more
-than the evaluations under way.
+When a step is ended early, by any exception, the evaluations that returned are in the engine's ledger. They
+are added to the state before the step, which the exception that leaves the run has. With ``checkpoint``
+this state is written to a file each time that an evaluation returns, so that a killed process loses only
+the evaluations under way.
 
 With workers a step asks the engine for as many further points as workers are free, begins their evaluations,
-and takes what has returned. The points under way are part of the state, so that a run that was killed begins
-with them again. `Run.ask` and `Run.tell` are the same for evaluations that the caller makes.
+and uses those that have returned. The points under way are part of the state, so that a run that was killed
+begins with them again. `Run.ask` and `Run.tell` do the same for evaluations that the caller makes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 _SECONDS = 2.0
-"""Least seconds between two checkpoints of steps that do not call a function of the user's."""
+"""The fewest seconds between two checkpoints of steps that do not call a user's function."""
 UNFINISHED, FAILED, INTERRUPTED = "unfinished", "failed", "interrupted"
 """Why a result of a run is not final: the run is under way, or an error or an interrupt ended it."""
 
@@ -57,7 +57,7 @@ class Watch:
     Raises
     ------
     TypeError, ValueError
-        One of them is something else, or the checkpoint's folder does not exist.
+        An argument is of another kind, or the checkpoint's folder does not exist.
     """
 
     callback: Callable[[Any], None] | None = None
@@ -103,22 +103,22 @@ class _HandingOver:
 
 
 class Run(Generic[S, R]):
-    """A run under way: an iterator over its states, of which each step gives one.
+    """A run under way: an iterator over the states after its steps.
 
-    Its input has been checked, and nothing is evaluated before the first state is asked for.
+    Its arguments have been checked, and there is no evaluation before the first state is requested.
 
     Parameters
     ----------
-    engine : what is run. state : where it begins; by default the engine's own beginning.
+    engine : the engine of the run. state : the first state; by default the engine's own.
     watch : callback, progress line and checkpoint.
-    workers : with these each step takes what has returned, of as many evaluations as they keep under way;
-        without, it is a batch that is chosen and evaluated together.
-    verify : evaluations of ``state`` that are made again before the first step, and compared.
+    workers : the evaluations that these keep under way are used as they return; without workers a step
+        chooses and evaluates a batch.
+    verify : the number of evaluations of ``state`` that are repeated before the first step, and compared.
 
     Raises
     ------
     ValueError, TypeError
-        At once: ``verify`` of a run that is not resumed, or keeps no evaluations.
+        When it is made: ``verify`` for a run that is not resumed, or keeps no evaluations.
     RunError, RunInterrupted, RunExit, RunStopped
         From a step: the function or the run failed, Ctrl-C, SystemExit, another BaseException. Each has the
         state with every evaluation that returned.
@@ -135,11 +135,11 @@ class Run(Generic[S, R]):
         self._verify = require_verifiable(verify, engine, state)
         self._engine, self._workers = engine, workers
         self._asked: Counter[bytes] = Counter()
-        """Pending points that were handed out, and how often each."""
+        """Pending points under evaluation, and how often each."""
         self._draining = False
         self._watch = watch
         self._held = (engine.init() if state is None else state, False)
-        """The state, and whether what is in the ledger is in it."""
+        """The state, and whether it contains the evaluations in the ledger."""
         self._line: ProgressLine | None = None
         self._saved_at = -float("inf")
         if watch.progress or watch.checkpoint is not None:
@@ -161,12 +161,12 @@ class Run(Generic[S, R]):
 
     @property
     def n_evaluations(self) -> int:
-        """How many evaluations have been made."""
+        """The number of evaluations so far."""
         return self._engine.checkpoint(self.state).n_evaluations
 
     @property
     def stopped(self) -> str | None:
-        """Why there is no further step; None if there is one."""
+        """The reason why there is no further step; None if there is one."""
         return self._engine.finished(self.state)
 
     def result(self) -> R:
@@ -175,7 +175,7 @@ class Run(Generic[S, R]):
         Raises
         ------
         ValueError
-            Too little has been evaluated.
+            There are too few evaluations.
         """
         with self._threads():
             return self._engine.result(self.state, self.stopped or UNFINISHED)
@@ -232,7 +232,7 @@ class Run(Generic[S, R]):
                 self._watch.callback(reached)
 
     def _compare(self) -> None:
-        """Before the first step of a resumed run, check whether its function is that of the run before."""
+        """Before the first step of a resumed run, check that its function is that of the earlier run."""
         count, self._verify = self._verify, 0
         if count:
             engine: Any = self._engine
@@ -242,9 +242,9 @@ class Run(Generic[S, R]):
             self._held = (self.state, False)
 
     def _keep_busy(self, workers: Workers) -> None:
-        """Begin evaluations on idle workers, and take those that have returned.
+        """Begin evaluations on idle workers, and use those that have returned.
 
-        Where the run asks for nothing more, those under way are waited for, and then it is asked again.
+        Where the engine has no further point, the evaluations under way are awaited, and it is asked again.
         """
         free = workers.count - len(workers)
         if free and not self._draining:
@@ -279,7 +279,7 @@ class Run(Generic[S, R]):
         return found
 
     def _free(self) -> list[int]:
-        """Rows of the pending points that were not handed out; those that have values are forgotten."""
+        """Rows of the pending points that are not under evaluation; points with values are removed."""
         pending = [point.tobytes() for point in self._asking().pending(self.state)]
         self._asked &= Counter(pending)
         out = Counter(self._asked)
@@ -293,18 +293,18 @@ class Run(Generic[S, R]):
     def ask(self, count: int = 1) -> np.ndarray:
         """Points at which to evaluate next, by the caller; `tell` takes the values.
 
-        They are chosen given that all points that were asked for before will be evaluated too. The run learns
-        here, from the values that `tell` took.
+        They are chosen given that all points asked for before will be evaluated too. The estimate is updated
+        here, with the values given to `tell`.
 
         Parameters
         ----------
-        count : how many.
+        count : the number of points.
 
         Returns
         -------
-        (n, P), in the units of the user's function. Fewer than ``count`` where the budget has no room for
-        more, points not yet told among them; none where the run has come to its end (`stopped` says why),
-        once all that was asked for is told. A resumed run asks for the points again that were never told.
+        (n, P), in the units of the user's function. There are fewer than ``count`` where the budget does not
+        suffice for more, points without values included, and none where the run has ended (`stopped` is the
+        reason) and all points have values. A resumed run returns points again that have no values.
         """
         require_integer("count", count, 1)
         if self._workers is not None:
@@ -319,23 +319,23 @@ class Run(Generic[S, R]):
         return found
 
     def tell(self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None) -> S:
-        """Values at points that `ask` gave, in any order, all or some of them.
+        """Add values at points that `ask` returned, in any order, all or some of them.
 
         Parameters
         ----------
-        theta : (n, P), rows of what `ask` gave.
+        theta : (n, P), rows that `ask` returned.
         values : (n,), or (n, o) for several outputs; -inf or NaN where the function failed.
         gradients : (n, P), or (n, o, P); needed where the run has any.
         noise_sd : (n,), a number or None.
 
         Returns
         -------
-        The state with them.
+        The state with these values.
 
         Raises
         ------
         ValueError, TypeError
-            A point was never asked for, or has been told before; or what is told is no such array.
+            A point was never asked for, or has a value already; or an argument is no such array.
         """
         engine = self._asking()
         pending = engine.pending(self.state)
@@ -373,7 +373,7 @@ class Run(Generic[S, R]):
         self._line = None
 
     def _collected(self) -> S:
-        """The state with what a step that is under way, or was cut short, has evaluated so far."""
+        """The state with the evaluations so far of a step that is under way or was cut short."""
         state, whole = self._held
         made = self._engine.ledger.entries()
         return state if whole or not made.n_evaluations else self._engine.with_evaluations(state, made)
@@ -396,7 +396,7 @@ class Run(Generic[S, R]):
         return _HandingOver(self._threads(), self._ended)
 
     def _ended(self, error: BaseException) -> RunError | RunInterrupted | RunExit | RunStopped:
-        """The exception to raise in the place of ``error``, once its evaluations are in the state."""
+        """The exception that replaces ``error``, after its evaluations were added to the state."""
         if self._workers is not None:
             self._workers.end(self._engine.ledger, wait=isinstance(error, Exception))
         try:

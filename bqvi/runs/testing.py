@@ -1,7 +1,7 @@
-"""A contract test that the author of a new engine can call.
+"""A contract test for engines, yours included.
 
 An engine that passes :func:`check_engine` can be driven by :class:`bqvi.runs.Run`: stepped, interrupted at
-any evaluation, saved and resumed without losing one. The oracle is the run that nothing interrupted.
+any evaluation, saved and resumed without loss of an evaluation. The oracle is the uninterrupted run.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def check_engine(
 
     Parameters
     ----------
-    make : gives a new engine of the same run each time, that of a function of one point a call.
-    numbers : result -> what has to be the same to the digit, however often the run was interrupted.
-    at : evaluations at whose return the run is interrupted, one after another, each in a run of its own.
+    make : a function that returns a new engine of the same run, of a function of one point in a call.
+    numbers : a function of the result that returns numbers which interruptions must not change in any digit.
+    at : evaluations at whose return the run is interrupted, each in a run of its own.
     """
     engine = make()
     with single_threaded() if engine.small else nullcontext():  # with as many threads as the driver
@@ -48,7 +48,7 @@ def check_engine(
 
 
 def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tuple[Any, int]:
-    """Numbers of the run that nothing interrupts, and how many evaluations it makes."""
+    """Numbers of the uninterrupted run, and the number of its evaluations."""
     state = engine.init()
     before = engine.checkpoint(state).n_evaluations
     require(engine.ledger.entries().n_evaluations == 0, "init has to evaluate nothing")
@@ -80,7 +80,7 @@ def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tup
 def _check_interrupted(
     make: Callable[[], Engine[Any, Any]], numbers: Callable[[Any], Any], at: int, whole: Any, total: int
 ) -> None:
-    """A run that is interrupted where evaluation ``at`` returns, and resumed by another engine."""
+    """Check a run that is interrupted where evaluation ``at`` returns, and resumed by another engine."""
     engine, left = make(), at
     before = engine.checkpoint(engine.init()).n_evaluations
 

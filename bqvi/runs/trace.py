@@ -1,4 +1,4 @@
-"""Records of a run, read by rows or by columns."""
+"""Records of a run, by rows or by columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Trace(Sequence[Any]):
         return notebook.table(rows | {column: f"{float(self[column][-1]):.4g}" for column in self._numbers()})
 
     def _numbers(self) -> list[str]:
-        """Columns of one number a record."""
+        """Names of the columns with one number in each record."""
         return [
             column for column in self.columns if self[column].ndim == 1 and self[column].dtype.kind in "fiub"
         ]

@@ -24,13 +24,14 @@ B_co = TypeVar("B_co", covariant=True)
 
 
 class First(Protocol[A, B_co]):
-    """The first phase: :class:`bqvi.runs.engine.Keeping` without an end and a result, and the following.
+    """The first phase: the methods of `Keeping` without its end and result, and those defined here.
 
     Attributes
     ----------
-    second : the engine of the second phase. ledger : that of both.
-    alone : whether it makes its steps before the run can be asked for points; else such a run skips them.
-    advice : what to do with a run that ended in it.
+    second : the engine of the second phase. ledger : the ledger of both.
+    alone : whether its steps are made before the run can be asked for points; otherwise such a run leaves
+        them out.
+    advice : advice for a run that ended in this phase.
     """
 
     second: Any
@@ -42,18 +43,18 @@ class First(Protocol[A, B_co]):
         """The state before the first evaluation."""
 
     def handed_over(self, state: A) -> B_co:
-        """The first state of the second phase, given one of the first."""
+        """The first state of the second phase, given a state of the first."""
 
     def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
-        """A checkpoint of the second phase with what a resumed run needs of the first."""
+        """A checkpoint of the second phase with the part of the first that a resumed run needs."""
 
 
 class TwoPhases(Generic[A, B]):
-    """The engine of such a run (:class:`bqvi.runs.Engine`).
+    """The engine of a run in two phases (:class:`bqvi.runs.Engine`).
 
     Parameters
     ----------
-    first : its first phase, which has the second. states : the class of the states of the first.
+    first : the first phase, which has the second. states : the class of the states of the first.
     """
 
     small = True
@@ -78,11 +79,11 @@ class TwoPhases(Generic[A, B]):
         return cast(Keeping[A | B, Any], self._first).caller
 
     def step(self, state: A | B) -> A | B:
-        """A step of the phase that has been reached."""
+        """A step of the present phase."""
         return self._of(state).step(state)
 
     def finished(self, state: A | B) -> str | None:
-        """Why the second phase has no further step, or None."""
+        """The reason why the second phase has no further step, or None."""
         return self._of(state).finished(state) if self._begun(state) else None
 
     def result(self, state: A | B, reason: str) -> Any:
@@ -93,7 +94,7 @@ class TwoPhases(Generic[A, B]):
         return replace(found, checkpoint=self._first.recorded(found.checkpoint))
 
     def with_evaluations(self, state: A | B, evaluations: Evaluations) -> A | B:
-        """The state with those of a step that was cut short."""
+        """The state with the evaluations of a step that was cut short."""
         return self._of(state).with_evaluations(state, evaluations)
 
     def checkpoint(self, state: A | B) -> Checkpoint:
@@ -102,7 +103,7 @@ class TwoPhases(Generic[A, B]):
         return self._first.recorded(found) if self._begun(state) else found
 
     def standing(self, state: A | B) -> Standing:
-        """How far the phase has come."""
+        """The progress of the present phase."""
         return self._of(state).standing(state)
 
     def budget_of(self, state: A | B) -> Budget:
@@ -114,12 +115,12 @@ class TwoPhases(Generic[A, B]):
         return self._of(state).kept(state)
 
     def require_consistent(self, before: A | B, after: A | B) -> None:
-        """EvaluationError where given gradients are not those of the values, asked within a phase."""
+        """Raise EvaluationError where given gradients are not those of the values, within a phase."""
         if self._begun(before) == self._begun(after):
             self._of(after).require_consistent(before, after)
 
     def again(self, state: A | B, points: np.ndarray) -> Evaluations:
-        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""
         return self._of(state).again(state, points)
 
     def alone(self, state: A | B) -> bool:

@@ -1,4 +1,4 @@
-"""Whether the function of a resumed run is that of the run before, checked by repeating a few evaluations."""
+"""A check that the function of a resumed run is that of the earlier run, by repeating a few evaluations."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from bqvi.runs.engine import Keeping
 
 @dataclass(frozen=True)
 class VerifySettings:
-    """By how much a repeated evaluation may differ."""
+    """The largest differences of repeated evaluations."""
 
     same: float = 1e-6
-    """Difference, relative to the size and range of values, that other threads or another machine may bring;
-    not studied."""
+    """The largest difference of exact values, relative to their size and range, as due to other threads or
+    another machine; not studied."""
     sds: float = 7.0
-    """Standard deviations by which a noisy value may differ: one false alarm in 10^11 normal values."""
+    """The largest difference of noisy values, in sds: one false alarm in 10^11 normal values."""
 
 
 VERIFY = VerifySettings()
 
 
 class OtherFunctionError(ValueError):
-    """The user's function gives other values than in the run that is resumed."""
+    """The user's function returns other values than in the run that is resumed."""
 
 
 def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
@@ -34,12 +34,13 @@ def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
 
     Parameters
     ----------
-    verify : as the doors take it. engine : of the run. state : from which it is resumed; None if it is not.
+    verify : the argument of the doors. engine : that of the run. state : the state from which it is resumed,
+        or None.
 
     Raises
     ------
     TypeError, ValueError
-        It is no integer of at least 0, the run is not resumed, or it keeps no evaluations to compare.
+        ``verify`` is no integer of at least 0, the run is not resumed, or it keeps no evaluations to compare.
     """
     count = require_integer("verify", verify, 0)
     if count and (state is None or not hasattr(engine, "again") or engine.kept(state) is None):
@@ -51,14 +52,14 @@ def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
 
 
 def compare(engine: Keeping[Any, Any], state: Any, count: int) -> None:
-    """Make ``count`` of the kept evaluations again, at most as many as the budget has room for.
+    """Repeat ``count`` of the kept evaluations, or as many as the budget allows.
 
     They are counted in the engine's ledger.
 
     Raises
     ------
     OtherFunctionError
-        A value differs by more than rounding and its noise, or there is none where there was one.
+        A value differs by more than rounding and its noise, or an evaluation fails that had a value.
     """
     kept = engine.kept(state)
     assert kept is not None  # `require_verifiable` has checked this
