@@ -1,10 +1,10 @@
-"""Models of other packages, made into what the front doors take. Only the file of a package imports it.
+"""Models of other packages, converted for the front doors. A package is imported only by the file for it.
 
     model = bqvi.adapters.from_pymc(pymc_model)
     bqvi.vbmc(model)        bqvi.fit(model, method="bq")        bqvi.integrate(model)
 
 Each function returns a `TargetModel`: the log joint over unconstrained parameters with the Jacobians of the
-package's own transforms, its gradient, and the way back to the variables of the model.
+package's own transforms, its gradient, and the map from parameters to the variables of the model.
 
     from_pymc       PyMC 5.28 and 6 (extra ``pymc``)
     from_numpyro    NumPyro on JAX in float64 (extra ``numpyro``)

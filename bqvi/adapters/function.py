@@ -33,19 +33,19 @@ def from_function(
 
     Parameters
     ----------
-    log_joint : theta (D,) -> a number, with the Jacobians of the transforms and every constant; if
-        ``vectorised``, (n, D) -> (n,).
-    dimension : D.
-    gradient : (D,) -> (D,); if ``vectorised``, (n, D) -> (n, D).
-    log_joint_and_gradient : both in one call, in the place of ``gradient``: (D,) -> (a number, (D,)); if
+    log_joint : the log joint, a function of theta (D,) -> a number; if ``vectorised``, (n, D) -> (n,). It has
+        to contain the Jacobians of the transforms and all constants.
+    dimension : the number D of parameters.
+    gradient : the gradient of the log joint, (D,) -> (D,); if ``vectorised``, (n, D) -> (n, D).
+    log_joint_and_gradient : both in one call, instead of ``gradient``: (D,) -> (a number, (D,)); if
         ``vectorised``, (n, D) -> ((n,), (n, D)).
     vectorised : whether the functions take many points at once.
-    names : D different names; x0, x1, ... if not given.
-    start : (D,), where a run begins; by default the middle of the plausible box.
-    plausible_lower, plausible_upper : (D,) or a number, likely to hold most of the posterior; by default 2 to
-        either side of ``start``.
-    constrain : (n, D) -> name -> array (n, ...), the variables of the model.
-    unconstrain : name -> array (...) -> (D,).
+    names : D different names; x0, x1, ... by default.
+    start : the point (D,) where a run begins; by default the middle of the plausible box.
+    plausible_lower, plausible_upper : the ends of a box, (D,) or a number, that is likely to contain most of
+        the posterior; by default 2 to either side of ``start``.
+    constrain : a function (n, D) -> name -> array (n, ...), the variables of the model.
+    unconstrain : a function of name -> array (...) that returns theta (D,).
     coords : dimension -> labels. dims : variable -> names of its dimensions.
     observed : name -> array of data, for files.
 
@@ -94,7 +94,7 @@ def from_function(
 
 
 class _Both:
-    """Two functions called one after the other; picklable where they are."""
+    """The value and the gradient as one function; picklable where both are."""
 
     def __init__(self, value: Callable[[Any], Any], gradient: Callable[[Any], Any]) -> None:
         self.value, self.gradient = value, gradient

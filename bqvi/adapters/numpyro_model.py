@@ -2,7 +2,7 @@
 
 Density and gradient come from the potential function of ``numpyro.infer.util.initialize_model``, compiled for
 batches. A batch is padded to a power of two, so that few sizes have to be compiled. The box of the prior is
-the central 95 % of draws of it.
+the central 95 % of draws from the prior.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
 _PRIOR_DRAWS = 200
-"""Draws of the prior that the plausible box is read from; their number is not studied."""
+"""The number of draws from the prior that define the plausible box; not studied."""
 
 
 def from_numpyro(
@@ -38,22 +38,24 @@ def from_numpyro(
     Parameters
     ----------
     model : a function of NumPyro statements, with continuous latent variables. JAX has to be in float64.
-    args, kwargs : of ``model``; one that is called like an argument here is bound by ``functools.partial``.
-    start : (P,), unconstrained; by default 0 or, where the central 95 % of the prior do not contain it, their
-        middle; medians of the prior (``numpyro.infer.init_to_median``) where it cannot be drawn from.
-    plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
-        of the prior, and 2 to either side of ``start`` where it cannot be drawn from. Where they are not
+    args, kwargs : the arguments of ``model``; one with the name of an argument of this function has to be
+        bound by ``functools.partial``.
+    start : the unconstrained point (P,) where a run begins; by default 0 or, where the central 95 % of the
+        prior do not contain 0, their middle; where the prior cannot be drawn from, its medians
+        (``numpyro.infer.init_to_median``).
+    plausible_lower, plausible_upper : the ends of the plausible box, (P,) or a number, unconstrained; by
+        default the central 95 % of draws from the prior, or 2 to either side of ``start`` where the prior
+        cannot be drawn from. Where they are not
         given, `bqvi.vbmc` begins 2 to either side of ``start``, and `bqvi.fit` with 'bq' and `bqvi.integrate`
         search for a box.
-    coords : dimension -> labels; NumPyro has none. dims : variable -> names of its dimensions; by default the
-        plates that it is in.
-    seed : seed of the draws.
+    coords : dimension -> labels, which NumPyro does not have. dims : variable -> names of its dimensions; by
+        default the plates that contain it.
+    seed : the seed of the draws from the prior.
 
     Returns
     -------
-    TargetModel
-        Parameters by site in the order of the model. NumPyro itself evaluates the log joint where it starts,
-        to see that it is finite.
+    TargetModel The model, with parameters by site in the order of the model. NumPyro itself evaluates the log
+        joint at its initial point, to check that it is finite.
 
     Raises
     ------
@@ -124,7 +126,7 @@ def _observed(sites: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _check(sites: Mapping[str, Any]) -> None:
-    """Raise ValueError where a model cannot be taken; the message names the variables and says what to do."""
+    """Raise ValueError where a model cannot be used; the message names the variables and says what to do."""
     for name, site in sites.items():
         if site["type"] == "plate" and site["args"][1] is not None and site["args"][1] < site["args"][0]:
             size, part = site["args"]
@@ -154,7 +156,7 @@ def _check(sites: Mapping[str, Any]) -> None:
 
 
 def _plates(sites: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Names of the dimensions of each variable that is in plates."""
+    """The names of the dimensions of each variable in plates."""
     found = {}
     for name, site in sites.items():
         frames = site.get("cond_indep_stack") or []
@@ -176,8 +178,8 @@ class _Sites:
 
     Attributes
     ----------
-    model, args, kwargs : the function and its arguments. layout : of theta. potential, postprocess : of
-    NumPyro.
+    model, args, kwargs : the function and its arguments. layout : the layout of theta.
+    potential, postprocess : NumPyro's functions.
     """
 
     model: Callable[..., Any]
@@ -202,12 +204,12 @@ class _Sites:
         return {name: np.asarray(x)[: len(theta)] for name, x in found.items()}
 
     def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Theta (P,) of the latent variables by name."""
+        """The parameters theta (P,) of the latent variables by name."""
         given = {name: values[name] for name in self.layout.shapes}
         return self.layout.joined(self._unconstrain(given))
 
     def prior(self, n: int, key: Any) -> np.ndarray | None:
-        """Draws of the prior (n, P), or None where it cannot be drawn from."""
+        """Draws from the prior (n, P), or None where it cannot be drawn from."""
         import jax
         import numpyro
 
@@ -216,7 +218,8 @@ class _Sites:
             sites = numpyro.handlers.trace(seeded).get_trace(*self.args, **self.kwargs)
             return {name: sites[name]["value"] for name in self.layout.shapes}
 
-        # compiled, so that what no draw depends on, such as simulators in the likelihood, is not computed
+        # Compilation removes computations that the draws do not depend on, such as simulators in the
+        # likelihood.
         try:
             draws = jax.jit(jax.vmap(one))(jax.random.split(key, n))
         except NotImplementedError:  # NumPyro cannot draw from an improper prior
@@ -257,6 +260,6 @@ class _Sites:
 
 
 def _padded(theta: np.ndarray) -> np.ndarray:
-    """Theta (n, P) with its first row repeated until the number of rows is a power of two."""
+    """The parameters theta (n, P), with the first row repeated until the number of rows is a power of two."""
     more = (1 << (len(theta) - 1).bit_length()) - len(theta)
     return np.concatenate([theta, np.repeat(theta[:1], more, axis=0)]) if more else theta

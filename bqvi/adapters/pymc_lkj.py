@@ -4,8 +4,8 @@ For R of n dimensions, p(R) = |R|^(eta - 1) / c (Lewandowski, Kurowicka and Joe 
 
     ln c = sum_{k < n} k ln(pi) / 2 + ln Gamma(eta + (n - 1 - k) / 2) - ln Gamma(eta + (n - 1) / 2).
 
-The constant does not change samples of a posterior; an evidence is off by 2 ln c. The error of PyMC's
-density is measured at R = I, where ln p = -ln c; a version of PyMC without the error is not corrected.
+The constant does not change samples of a posterior, but a log evidence is wrong by 2 ln c. The error of
+PyMC's density is computed at R = I, where ln p = -ln c; a version of PyMC without the error is not corrected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def log_normaliser(n: int, eta: float) -> float:
 
 
 def excess(model: Any) -> float:
-    """By how much a PyMC model's log density is above the normalised one, for all its LKJ variables."""
+    """The excess of a PyMC model's log density over the normalised one, from all its LKJ variables."""
     import pymc
 
     total = 0.0
@@ -41,7 +41,7 @@ def excess(model: Any) -> float:
 
 
 def _arguments(variable: Any) -> tuple[int, float]:
-    """Dimension and eta of an LKJ variable, which PyMC's own density needs to be constants too."""
+    """The dimension and eta of an LKJ variable, which must be constants for PyMC's own density, too."""
     inputs = variable.owner.inputs
     cholesky = type(variable.owner.op).__name__ == _KINDS[0]
     n, eta = inputs[1:3] if cholesky else inputs[-2:]

@@ -2,7 +2,7 @@
 
 Density and gradient are ``logp_dlogp_function``: priors, likelihoods, potentials and the Jacobians of every
 transform. The maps from draws to variables and back are compiled when they are first used. The box of the
-prior is the central 95 % of draws of it, which take no evaluation of the log joint.
+prior is the central 95 % of draws from the prior, for which the log joint is not evaluated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
 _PRIOR_DRAWS = 200
-"""Draws of the prior that the plausible box is read from; their number is not studied."""
+"""The number of draws from the prior that define the plausible box; not studied."""
 _LKJ = (
     "PyMC {} has the normaliser of the LKJ distribution with the wrong sign; the log joint is PyMC's less "
     "{:.6g} nats, which corrects the evidence"
@@ -41,20 +41,21 @@ def from_pymc(
     ----------
     model : a ``pymc.Model`` whose free variables are continuous. Its data are read when this function is
         called; after ``pymc.set_data`` it has to be called again.
-    start : (P,), unconstrained; by default the ``initval`` of variables that have one, and of the others 0
-        or, where the central 95 % of the prior do not contain it, their middle. PyMC's initial point where
-        the prior cannot be drawn from (``Flat``).
-    plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
-        of the prior, and 2 to either side of ``start`` where it cannot be drawn from. Where they are not
+    start : the unconstrained point (P,) where a run begins; by default the ``initval`` of variables that have
+        one, and for the others 0 or, where the central 95 % of the prior do not contain 0, their middle.
+        Where the prior cannot be drawn from (``Flat``), the default is PyMC's initial point.
+    plausible_lower, plausible_upper : the ends of the plausible box, (P,) or a number, unconstrained; by
+        default the central 95 % of draws from the prior, or 2 to either side of ``start`` where the prior
+        cannot be drawn from. Where they are not
         given, `bqvi.vbmc` begins 2 to either side of ``start``, and `bqvi.fit` with 'bq' and `bqvi.integrate`
         search for a box.
-    seed : seed of these draws.
+    seed : the seed of the draws from the prior.
 
     Returns
     -------
     TargetModel
-        Parameters have the names of PyMC's value variables ("tau_log__"), with the model's coords and dims.
-        Compiling takes a few seconds, and about twenty the first time.
+        The model, with the names of PyMC's value variables ("tau_log__") and PyMC's coords and dims.
+        Compilation takes a few seconds, and about twenty the first time.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def from_pymc(
 
 
 def _check(model: Any) -> None:
-    """Raise ValueError where a model cannot be taken; the message names the variables and says what to do."""
+    """Raise ValueError where a model cannot be used; the message names the variables and says what to do."""
     discrete = [variable.name for variable in model.free_RVs if variable.dtype[:5] != "float"]
     if discrete:
         raise ValueError(
@@ -138,7 +139,7 @@ def _check(model: Any) -> None:
 
 
 def _unused(model: Any) -> list[str]:
-    """Names of data containers that no variable, deterministic or potential depends on."""
+    """The names of data containers on which no variable, deterministic or potential depends."""
     from pytensor.graph.traversal import ancestors
 
     used = set(ancestors([*model.basic_RVs, *model.deterministics, *model.potentials]))
@@ -159,7 +160,7 @@ def _observed(model: Any) -> dict[str, np.ndarray]:
 
 
 def _prior_box(model: Any, layout: VectorLayout, seed: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """The central 95 % of draws of the prior (P,), (P,); None where it cannot be drawn from."""
+    """The ends (P,), (P,) of the central 95 % of draws from the prior; None where it cannot be drawn from."""
     from pymc.initial_point import make_initial_point_fn
 
     try:
@@ -177,7 +178,7 @@ def _start(
     first: Mapping[str, Any],
     prior: tuple[np.ndarray, np.ndarray] | None,
 ) -> np.ndarray:
-    """Where a run begins (P,): ``first``, PyMC's initial point, where the user or a flat prior chose it."""
+    """The start (P,) of a run: PyMC's initial point ``first`` for an ``initval`` or without prior draws."""
     if prior is None:
         return layout.joined(first)
     values = layout.parted(start_within(*prior))
@@ -200,7 +201,7 @@ class _ValueAndGradient:
 
 
 class _Value:
-    """The value alone; PyMC computes both."""
+    """The value alone, although PyMC computes both."""
 
     def __init__(self, density: Any, off: float) -> None:
         self.both = _ValueAndGradient(density, off)
@@ -226,7 +227,7 @@ class _PyMCVariables:
         }
 
     def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Theta (P,) of the free variables by name."""
+        """The parameters theta (P,) of the free variables by name."""
         free = {variable.name: np.asarray(values[variable.name], float) for variable in self.model.free_RVs}
         found = self._unconstrain(**free)
         names = [self.model.rvs_to_values[variable].name for variable in self.model.free_RVs]

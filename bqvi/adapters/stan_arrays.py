@@ -1,4 +1,4 @@
-"""Stan's flat vectors of variables, last-index-slowest, as arrays by name."""
+"""Stan's flat vectors of variables, whose first index varies fastest, as arrays by name."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TitledColumns:
-    """Which entries of a vector belong to which variable, and with what index.
+    """The variable and the index of each entry of a vector.
 
     Attributes
     ----------
-    titles : of the entries, as Stan writes them: "mu", "z.1", "L.2.1".
+    titles : the titles of the entries in Stan's notation: "mu", "z.1", "L.2.1".
     """
 
     titles: Sequence[str]
 
     def parted(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Name -> array (n, shape) of rows (n, entries)."""
+        """The arrays (n, shape) of the ``rows`` (n, entries), by name."""
         found: dict[str, np.ndarray] = {}
         for name, places in self._places().items():
             shape = tuple(np.max([index for _, index in places], axis=0) + 1) if places[0][1] else ()
@@ -32,7 +32,7 @@ class TitledColumns:
         return found
 
     def _places(self) -> dict[str, list[tuple[int, tuple[int, ...]]]]:
-        """Name -> columns with their indices, counted from 0."""
+        """For each name the columns with their indices, counted from 0."""
         found: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
         for column, title in enumerate(self.titles):
             name, *index = title.split(".")
@@ -41,23 +41,23 @@ class TitledColumns:
 
 
 def from_zero(title: str) -> str:
-    """A title as NumPy counts: "z.1" is "z[0]"."""
+    """A title with indices counted from 0: "z[0]" for "z.1"."""
     name, *index = title.split(".")
     return f"{name}[{','.join(str(int(i) - 1) for i in index)}]" if index else name
 
 
 def unconstrained_titles(owners: Sequence[str], constrained: Sequence[str]) -> tuple[str, ...]:
-    """Names of unconstrained numbers: those of the constrained ones where a parameter has as many of both.
+    """The names of unconstrained numbers, equal to the constrained ones' if a parameter has as many of both.
 
     Parameters
     ----------
-    owners : the parameter that each unconstrained number belongs to.
-    constrained : titles of the constrained numbers, as Stan writes them.
+    owners : for each unconstrained number the parameter to which it belongs.
+    constrained : the titles of the constrained numbers in Stan's notation.
 
     Returns
     -------
     tuple of str
-        Counted from 0; the two numbers of a simplex p of three are "p__[0]", "p__[1]".
+        The names, counted from 0; the two numbers of a simplex p of three are "p__[0]", "p__[1]".
     """
     own: dict[str, list[str]] = {}
     for title in constrained:

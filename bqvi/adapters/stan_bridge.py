@@ -18,7 +18,7 @@ from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
 
 
 def is_ready() -> bool:
-    """Whether BridgeStan is installed together with its sources; it is not asked to download them."""
+    """Whether BridgeStan is installed together with its sources, which are not downloaded."""
     if importlib.util.find_spec("bridgestan") is None:
         return False
     from bridgestan.compile import get_bridgestan_path, verify_bridgestan_path
@@ -33,7 +33,7 @@ def is_ready() -> bool:
 
 
 def build_folder() -> Path:
-    """Where programs and their builds are kept: `bqvi/stan` in the user's cache."""
+    """The folder of programs and their builds: `bqvi/stan` in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "bqvi" / "stan"
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ class BridgeProgram:
 
     Parameters
     ----------
-    code : the program. folder : where it includes from. data : name -> array.
+    code : the program. folder : the folder of its includes. data : name -> array.
     """
 
     def __init__(self, code: str, folder: Path | None, data: Mapping[str, Any]) -> None:
@@ -81,10 +81,10 @@ class BridgeProgram:
         return float(value), np.array(gradient)
 
     def constrained(self, theta: np.ndarray) -> np.ndarray:
-        """Parameters and transformed parameters at theta (P,)."""
+        """The parameters and transformed parameters at theta (P,)."""
         return np.asarray(self._model.param_constrain(theta, include_tp=True, include_gq=False))
 
     def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Theta (P,) of the parameters ``values`` by name."""
+        """The unconstrained theta (P,) of the parameters ``values`` by name."""
         told = json.dumps({name: np.asarray(x).tolist() for name, x in values.items()})
         return np.asarray(self._model.param_unconstrain_json(told))

@@ -1,7 +1,7 @@
 """A Stan program through httpstan's compiled module, without its server.
 
-httpstan's functions take the data anew at each call, and do not tell how many unconstrained parameters there
-are. Their number, and which of them belong to which parameter, are found by the map to the constrained ones.
+httpstan's functions take the data at each call, and do not return the number of unconstrained parameters.
+This number, and the parameter to which each of them belongs, are found by the map to the constrained ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
 
 _ATTEMPTS = 5
-"""Times that Stan's translator is started: httpstan gives it one second, too short on a loaded machine."""
+"""The number of attempts to run Stan's translator, as httpstan limits each to one second."""
 
 
 def is_ready() -> bool:
@@ -61,11 +61,11 @@ class HttpProgram:
         return float(value), np.array(self._module.log_prob_grad(self._data, point, True))
 
     def constrained(self, theta: np.ndarray) -> np.ndarray:
-        """Parameters and transformed parameters at theta (P,)."""
+        """The parameters and transformed parameters at theta (P,)."""
         return np.array(self._constrained(theta.tolist(), True))
 
     def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Theta (P,) of the parameters ``values`` by name."""
+        """The unconstrained theta (P,) of the parameters ``values`` by name."""
         given = {name: _plain(np.asarray(x, float)) for name, x in values.items()}
         try:
             return np.array(self._module.transform_inits(self._data, given))
@@ -77,7 +77,7 @@ class HttpProgram:
         return found
 
     def _size(self, most: int) -> int:
-        """How many unconstrained parameters there are: no more than constrained ones."""
+        """The number of unconstrained parameters, at most ``most``, that of the constrained ones."""
         for size in range(most, 0, -1):
             try:
                 self._constrained([0.0] * size, False)
@@ -89,7 +89,7 @@ class HttpProgram:
         raise ValueError("the Stan program has no parameters: there is nothing to infer")
 
     def _titles(self, parameters: list[str], zeros: list[float]) -> tuple[str, ...]:
-        """Names of the unconstrained parameters: each belongs to the parameter that moves with it."""
+        """The names of the unconstrained parameters; each belongs to the parameter that changes with it."""
         owners = [title.split(".")[0] for title in parameters]
         if len(owners) != len(zeros):
             middle = np.array(self._constrained(zeros, False))
@@ -101,14 +101,14 @@ class HttpProgram:
 
 
 def _plain(x: np.ndarray) -> Any:
-    """An array as httpstan takes it: a number, or nested lists."""
+    """An array as a number or nested lists, which httpstan requires."""
     if x.dtype.kind == "b":
         x = x.astype(int)
     return x.tolist()
 
 
 def _built(code: str) -> Any:
-    """The program's module, built where it is not yet; ValueError with the compiler's message."""
+    """The program's module, built if necessary; ValueError with the compiler's message."""
     from httpstan.models import calculate_model_name, import_services_extension_module
 
     name = calculate_model_name(code)
@@ -118,7 +118,7 @@ def _built(code: str) -> Any:
         _translated(code)
         with concurrent.futures.ThreadPoolExecutor(
             1
-        ) as pool:  # an own thread, as a notebook already runs an event loop in this one
+        ) as pool:  # a separate thread, as a notebook already runs an event loop in this one
             pool.submit(_build, code).result()
         return import_services_extension_module(name)
 

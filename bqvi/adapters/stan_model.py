@@ -1,8 +1,8 @@
 """`from_stan`: a Stan program and its data, through BridgeStan or else httpstan.
 
 BridgeStan keeps every constant of the density (``propto=False``). httpstan, whose wheel contains the compiler
-and the headers, drops the constants of ``~`` statements, which changes the evidence; a program with such
-statements leads to a warning. Either builds a program once (minutes) and keeps the build.
+and the headers, drops the constants of ``~`` statements, which changes the evidence; a warning is given for a
+program with such statements. Both build a program once (minutes) and keep the build.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class _Program(Protocol):
     columns: TitledColumns
 
     def value(self, theta: np.ndarray) -> float:
-        """The log density with the Jacobians."""
+        """The log density at theta (P,), with the Jacobians."""
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """The same with its gradient (P,)."""
+        """The log density with its gradient (P,)."""
 
     def constrained(self, theta: np.ndarray) -> np.ndarray:
-        """Parameters and transformed parameters in one vector, in Stan's order."""
+        """The parameters and transformed parameters in one vector, in Stan's order."""
 
     def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Theta (P,) of the parameters by name."""
+        """The unconstrained theta (P,) of the parameters by name."""
 
 
 def from_stan(
@@ -58,16 +58,16 @@ def from_stan(
     ----------
     code_or_file : the program's text, or the path of a .stan file.
     data : name -> number or array; or the path of a JSON file of them.
-    start : (P,), unconstrained; by default zeros.
-    plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default 2 to either side of
-        ``start``, the range in which Stan itself begins. A better one should be given where it is known, as
-        Stan does not report the prior.
+    start : the unconstrained point (P,) where a run begins; by default zeros.
+    plausible_lower, plausible_upper : the ends of the plausible box, (P,) or a number, unconstrained; by
+        default 2 to either side of ``start``, the range in which Stan itself begins. A better box should be
+        given where it is known, as Stan does not report the prior.
     coords : dimension -> labels. dims : variable -> names of its dimensions.
 
     Returns
     -------
     TargetModel
-        Parameters by name, counted from 0; results hold parameters and transformed parameters.
+        The model, with indices counted from 0; results contain parameters and transformed parameters.
 
     Raises
     ------
@@ -80,9 +80,9 @@ def from_stan(
 
     Warns
     -----
-    UserWarning
-        httpstan is used and the program has ``~`` statements, whose constants it drops: the evidence is then
-        off by them. Write ``target += normal_lpdf(y | mu, sigma)`` in the place of ``y ~ normal(mu, sigma)``.
+    UserWarning httpstan is used and the program has ``~`` statements, whose constants it drops: the log
+        evidence lacks them. Write ``target += normal_lpdf(y | mu, sigma)`` instead of ``y ~ normal(mu,
+        sigma)``.
     """
     code, folder = _code(code_or_file)
     program = _compiled(code, folder, _data(data))
@@ -105,7 +105,7 @@ def from_stan(
 
 
 class _StanVariables:
-    """Draws theta (n, P) as the variables of the program."""
+    """The map from draws theta (n, P) to the variables of the program."""
 
     def __init__(self, program: _Program) -> None:
         self.program = program
@@ -116,7 +116,7 @@ class _StanVariables:
 
 
 def _code(code_or_file: str | Path) -> tuple[str, Path | None]:
-    """The program, and the folder that its includes are looked for in."""
+    """The program's text, and the folder of its includes."""
     is_path = isinstance(code_or_file, Path)
     if not is_path and not isinstance(code_or_file, str):
         raise TypeError(f"code_or_file is {code_or_file!r:.100}; it must be a program's text or a path")
@@ -128,7 +128,7 @@ def _code(code_or_file: str | Path) -> tuple[str, Path | None]:
 
 
 def _data(data: Any) -> dict[str, Any]:
-    """Name -> number or array."""
+    """The data by name, numbers or arrays."""
     if data is None:
         return {}
     if isinstance(data, str | Path):
@@ -141,7 +141,7 @@ def _data(data: Any) -> dict[str, Any]:
 
 
 def _compiled(code: str, folder: Path | None, data: Mapping[str, Any]) -> _Program:
-    """By BridgeStan if it has its sources, else by httpstan."""
+    """The program compiled by BridgeStan if its sources are installed, else by httpstan."""
     from bqvi.adapters import stan_bridge, stan_http
 
     if stan_bridge.is_ready():

@@ -28,14 +28,15 @@ def from_torch(
     module : ``module(*args, **kwargs)`` returns the log joint, a tensor of one number, at its parameters,
         which are float64 and unconstrained. Those with ``requires_grad=False`` stay as they are; the module
         itself is not changed.
-    args, kwargs : of the call, such as the data.
-    start : (D,), where a run begins; by default the values of the parameters.
-    plausible_lower, plausible_upper : (D,) or a number; by default 2 to either side of ``start``.
+    args, kwargs : the arguments of the call, such as the data.
+    start : the point (D,) where a run begins; by default the values of the parameters.
+    plausible_lower, plausible_upper : the ends of the plausible box, (D,) or a number; by default 2 to either
+        side of ``start``.
 
     Returns
     -------
     TargetModel
-        Parameters by the names that torch gives them, in its order.
+        The model, with torch's names and order of the parameters.
 
     Raises
     ------

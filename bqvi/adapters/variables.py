@@ -1,4 +1,4 @@
-"""Named arrays in one vector: which entries belong to which variable, and what they are called."""
+"""Named arrays in one vector: the variable to which each entry belongs, and its name."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class VectorLayout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the entries: "mu" for a number, "z[0]", "z[1]", ... for an array."""
+        """The titles of the entries: "mu" for a number, "z[0]", "z[1]", ... for an array."""
         return tuple(title for name, shape in self.shapes.items() for title in entries(name, shape))
 
     def parted(self, vectors: Any) -> dict[str, Any]:
-        """Name -> array (..., shape) of vectors (..., P); views, of the kind that went in."""
+        """The arrays (..., shape) of ``vectors`` (..., P), by name; views, of the same kind of array."""
         found, at = {}, 0
         for name, shape in self.shapes.items():
             size = int(np.prod(shape))
@@ -46,9 +46,9 @@ class VectorLayout:
         Raises
         ------
         KeyError
-            One is missing.
+            An array is missing.
         ValueError
-            One has another shape.
+            An array has another shape.
         """
         parts = [np.asarray(values[name], float) for name in self.shapes]
         for part, (name, shape) in zip(parts, self.shapes.items(), strict=True):
@@ -58,14 +58,14 @@ class VectorLayout:
 
 
 def entries(name: str, shape: Sequence[int]) -> list[str]:
-    """What the entries of an array of this name and shape are called."""
+    """The titles of the entries of an array with this name and shape."""
     if not shape:
         return [name]
     return [f"{name}[{','.join(map(str, index))}]" for index in product(*(range(n) for n in shape))]
 
 
 def box_of_draws(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A plausible box (P,), (P,) of draws of a prior (n, P): its central 95 %.
+    """The ends (P,), (P,) of a plausible box from draws of a prior (n, P): their central 95 %.
 
     Entries that are not finite are left out; a parameter that is constant over the draws gets a width of 1.
     """
@@ -75,9 +75,9 @@ def box_of_draws(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def start_within(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Where a run begins in the box of a prior (P,), (P,): at 0, or at the middle where 0 is outside, (P,).
+    """The start (P,) in the box of a prior (P,), (P,): 0, or the middle of an interval without 0.
 
-    Stan's programs, which do not tell of their priors, begin at 0. The same model then begins at the same
-    point in all packages, but for parameters that are far from 0.
+    For Stan's programs, which do not report their priors, the start is 0. The same model then has the same
+    start in all packages, except for parameters whose prior is far from 0.
     """
     return np.where((low < 0.0) & (high > 0.0), 0.0, 0.5 * (low + high))

@@ -22,7 +22,7 @@ class Unfinished:
 
     Parameters
     ----------
-    rows : evaluations that had returned. cost : evaluations that one point counts for.
+    rows : the evaluations that had returned. cost : the number of evaluations that one point counts for.
     """
 
     def __init__(self, rows: Evaluations, cost: int = 1) -> None:
@@ -33,9 +33,9 @@ class Unfinished:
         self._counted = 0
 
     def completed(self, points: np.ndarray, evaluate: Callable[[np.ndarray], Evaluations]) -> Evaluations:
-        """Evaluations at the points (n, D): those that are here, and by ``evaluate`` the others.
+        """Evaluations at the points (n, D): stored ones where there are any, the others made by ``evaluate``.
 
-        Where all of them are here, the step was not ended by a call: then those that failed are
+        Where all of them are stored, the step was not ended by a call: then those that failed are
         evaluated again, since the function may have been mended.
         """
         found = np.array([self._next(point) for point in points], dtype=int)
@@ -56,7 +56,7 @@ class Unfinished:
         return replace(rows, n_evaluations=paid + made.n_evaluations)
 
     def left(self) -> Evaluations:
-        """Evaluations not used when the step was made again, and the number spent and not yet counted."""
+        """The evaluations that the repeated step did not use, with the number spent and not yet counted."""
         rows = self._rows[sorted(i for waiting in self._waiting.values() for i in waiting)]
         return replace(rows, n_evaluations=self._rows.n_evaluations - self._counted)
 
@@ -66,24 +66,24 @@ class Unfinished:
 
 
 class Seen:
-    """Points, values and gradients of a step by an estimator that keeps none, for checks."""
+    """The points, values and gradients of a step, kept for checks where the estimator itself keeps none."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def enter(self, points: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Enter evaluations; their gradients may be written to what is returned, (n, D) of NaN.
+        """Enter evaluations; return an array (n, D) of NaN, into which their gradients may be written.
 
         Parameters
         ----------
-        points : (n, D). values : (n,).
+        points : the points (n, D). values : the values there (n,).
         """
         gradients = np.full(points.shape, np.nan)
         self.rows.append((points, values, gradients))
         return gradients
 
     def table(self) -> np.ndarray:
-        """Points, values and gradients in the columns of one array (n, 2 D + 1)."""
+        """The points, values and gradients as the columns of one array (n, 2 D + 1)."""
         return np.concatenate([np.column_stack(row) for row in self.rows])
 
 
@@ -93,11 +93,11 @@ class Account:
 
     Attributes
     ----------
-    ledger : where evaluations are entered as they return; None where they are not kept.
-    budget : asked before each call; None for no limit.
-    unfinished : what the step had evaluated when it was cut short before; None for nothing.
-    told : evaluations that the step learns from in the place of its own; None where it makes its own.
-    seen : where evaluations of an estimator that keeps none are entered for checks; None where they are not.
+    ledger : the ledger in which evaluations are entered as they return; None where they are not kept.
+    budget : the budget that is checked before each call; None for no limit.
+    unfinished : the evaluations of an earlier attempt at the step that was cut short; None if there are none.
+    told : evaluations given by the caller, which the step uses instead of calls; None where it makes calls.
+    seen : a `Seen`, for an estimator that keeps no evaluations; None where no check needs them.
     """
 
     ledger: Ledger | None = None

@@ -1,4 +1,4 @@
-"""Answers of one batch, collected as they return, and made into rows when rows are asked for."""
+"""The answers of one batch, collected as they return, and converted into rows when rows are requested."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NO_GRAPH = (
 )
 
 _NOT_CALLED, _KEPT, _DROPPED = range(3)
-"""What is known of a point: no answer yet, an evaluation, or an answer that is none and ends the run."""
+"""The state of a point: no answer yet, an evaluation, or an answer without evaluation, which ends the run."""
 
 
 class CallBatch:
-    """What has returned of a batch of points (n, D); theta (n, P) are the same points in the user's units."""
+    """The answers so far at a batch of points (n, D), which are theta (n, P) in the user's units."""
 
     def __init__(
         self,
@@ -50,15 +50,15 @@ class CallBatch:
         self._by_products: list[Any] = [None] * n
         self._failed, self._raised, self._no_graph = np.zeros((3, n), bool)
         self._standing = np.full(n, _NOT_CALLED)
-        """Of each point, written after all else that is known of it, in one assignment: an interrupt
-        finds the answer with its row and its count, or neither."""
+        """The state of each point. It is written last and in one assignment, so that at an interrupt an
+        answer is there with its row and its count, or not at all."""
         self._called_in_vain, self._cost = 0, cost
         self._failure: Answers | None = None
         if ledger is not None:
             ledger.begin(self.returned)
 
     def enter_whole(self, answers: Answers) -> bool:
-        """Take the answers at all points together; False if each point is to be tried by itself.
+        """Enter the answers at all points together; False if each point has to be evaluated by itself.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class CallBatch:
         return True
 
     def enter(self, index: int, answers: Answers) -> None:
-        """Take the answers at the point of this index.
+        """Enter the answers at the point of this index.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class CallBatch:
         self._standing[at] = np.where(answers.kept & self._is_kept(answers), _KEPT, _DROPPED)
 
     def _is_kept(self, answers: Answers) -> bool:
-        """Whether what raised leaves an evaluation, as a value without gradient is one."""
+        """Whether answers with an error still are an evaluation, as a value without its gradient is."""
         error = answers.error
         return not answers.raised or isinstance(error, EvaluationError) or not self._stops(error)
 
@@ -125,7 +125,7 @@ class CallBatch:
         )
 
     def _judge(self, answers: Answers, points: np.ndarray) -> None:
-        """Enter the answer in the ledger, and stop where the policy demands it."""
+        """Enter the answer in the ledger, and stop the run where the policy on errors says so."""
         if self.ledger is not None:
             self.ledger.returned()
         error = answers.error
@@ -150,7 +150,7 @@ class CallBatch:
         raise EvaluationError(message, point, self.rows()) from error
 
     def _who(self, answers: Answers) -> str:
-        """Whose exception it is that left no value."""
+        """The name of the function whose exception left no value."""
         return answers.who or f"the {self.function.range.title}"
 
     def finished(self, first: bool) -> Evaluations:
@@ -174,7 +174,7 @@ class CallBatch:
         return made
 
     def _left_torch(self) -> np.ndarray:
-        """Rows without a graph, (n,), of values that differ: these have come from theta, and should have one.
+        """Which rows (n,) have no graph although values differ, so that they must depend on theta.
 
         A constant, whose gradient is zero, is allowed.
         """
@@ -187,26 +187,26 @@ class CallBatch:
         return found
 
     def returned(self) -> Evaluations:
-        """The same as `rows`, without counting the call that stops the run: it has given no evaluation."""
+        """As `rows`, without counting the call that stops the run, which has returned no evaluation."""
         found = self.rows()
         dropped = int((self._standing == _DROPPED).sum())
         return replace(found, n_evaluations=found.n_evaluations - self._cost * dropped)
 
     @property
     def _outputs(self) -> int | None:
-        """How many numbers the function gives at a point, here or in the batches before."""
+        """The number of values that the function returns at a point, in this batch or an earlier one."""
         if self._values is not None:
             return int(self._values.shape[1])
         return None if self.ledger is None else self.ledger.outputs
 
     @property
     def _kept(self) -> np.ndarray:
-        """Points whose answer is an evaluation, good or infeasible, (n,) bool."""
+        """Which points have an evaluation, good or infeasible, (n,) bool."""
         found: np.ndarray = self._standing == _KEPT
         return found
 
     def rows(self) -> Evaluations:
-        """What has returned until now, in the order of the points, but for what stops the run."""
+        """The evaluations so far, in the order of the points, without an answer that stops the run."""
         width, standing = self.points.shape[1], self._standing.copy()
         at, called = standing == _KEPT, int((standing != _NOT_CALLED).sum()) + self._called_in_vain
         n = int(at.sum())
@@ -257,7 +257,7 @@ class CallBatch:
         return chosen(tuple(self._by_products), np.arange(len(self.points))[kept].tolist())
 
     def _gradient_noise(self, kept: np.ndarray | slice) -> np.ndarray | None:
-        """Of the rows' gradients, (n, D): each coordinate is a function of one parameter."""
+        """The noise variance of the rows' gradients, (n, D): each coordinate depends on one parameter."""
         if self.function.gradient_noise_sd is None or not self._with_gradients:
             return None
         sds = np.broadcast_to(self.function.gradient_noise_sd, self.theta[kept].shape)

@@ -1,4 +1,4 @@
-"""Values and gradients of a torch function; imported only where there is one."""
+"""Values and gradients of a torch function; imported only where the user gives one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gp.arrays import Array, is_torch, to_numpy
 
 
 class Differentiated(NamedTuple):
-    """What a torch function of m points returned."""
+    """The values and gradients of a torch function at m points."""
 
     returned: Any
     """The returned tensors, detached from the graph."""
     gradients: np.ndarray
-    """(m, o, P); zero where nothing depends on theta."""
+    """Gradients (m, o, P); zero where nothing depends on theta."""
     graph: bool
     """Whether the values depend on theta, by torch's graph."""
     tensor: bool
@@ -28,11 +28,11 @@ class Differentiated(NamedTuple):
 def differentiated(
     function: Callable[..., Any], points: np.ndarray, like: Array, vectorised: bool
 ) -> Differentiated:
-    """``function`` at points (m, P), each row of what it returns differentiated in its own point.
+    """The values of ``function`` at points (m, P), and the gradient of each with respect to its own point.
 
     Parameters
     ----------
-    like : a tensor of the dtype and device of what the function gets; anything else for float64 on the host.
+    like : a tensor whose dtype and device the points get; anything else for float64 on the host.
     """
     if is_torch(like):
         leaf = like.new_tensor(points).requires_grad_()

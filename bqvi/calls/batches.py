@@ -1,4 +1,4 @@
-"""Calls one after the other, or through an executor (:mod:`executors`), each handed on as it returns."""
+"""Calls in order, or through an executor (:mod:`executors`); each answer is entered as it returns."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from bqvi.calls.executors import answer, require_future, returned
 from bqvi.calls.faults import LostError
 
 Enter = Callable[[int, Answers], None]
-"""What is told of each answer and its index as it returns; it may raise EvaluationError to end the batch."""
+"""A function called with each answer and its index; it may raise EvaluationError to end the batch."""
 
 
 def collect(
     call: Callable[[np.ndarray], Answers], points: np.ndarray, executor: Any, n_jobs: int, enter: Enter
 ) -> None:
-    """Evaluate ``call`` at each of the points (n, P), and hand each answer to ``enter`` as it returns.
+    """Evaluate ``call`` at each of the points (n, P), and pass each answer to ``enter`` as it returns.
 
     Raises
     ------
     EvaluationError
-        The executor failed, or gave another number of results; or what ``enter`` raises.
+        The executor failed, or returned another number of results; or ``enter`` raised it.
     """
     rows = list(points)
     if executor is None and (n_jobs == 1 or len(rows) == 1):
@@ -45,7 +45,7 @@ def collect(
             _mapped((several if callable(several) else executor.map)(call, rows), rows, enter)
     except EvaluationError:
         raise
-    # an error of the pool; exceptions of the user's function are returned in its answers
+    # This is an error of the pool: exceptions of the user's function are returned in its answers.
     except Exception as failure:
         raise executor_failed(failure) from failure
 
@@ -68,7 +68,7 @@ def _of_joblib(call: Callable[..., Answers], rows: Sequence[np.ndarray], n_jobs:
 
 
 def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
-    """Enter the results of a `map`, in order; an error unless each point has one answer."""
+    """Enter the results of a `map` in order; raise an error unless each point has one answer."""
     count, n = 0, len(rows)
     for result in results:
         if count < n:
@@ -121,9 +121,9 @@ def _submitted(call: Callable[..., Answers], rows: Sequence[np.ndarray], executo
 
 
 def _swept(futures: dict[Any, int], rows: Sequence[np.ndarray], enter: Enter, wait: bool) -> None:
-    """Enter what has returned, or returns if it is under way and there is time to ``wait``.
+    """Enter the answers that have returned and, with ``wait``, those of the calls under way.
 
-    What has not begun is cancelled, where the futures know, as those of concurrent.futures.
+    Calls that have not begun are cancelled where the futures allow it, as those of concurrent.futures do.
     """
     begun = [
         future

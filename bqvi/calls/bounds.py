@@ -12,15 +12,15 @@ from bqvi.calls.settings import INTERVALS
 from gp.arrays import shown, to_numpy
 
 _LARGE = 1e140
-"""Squares of larger bounds, summed over parameters, would come near the largest floating-point number."""
+"""The largest bound: squares of larger ones, summed over parameters, approach the largest float."""
 _NARROWEST = 1e-140
-"""Squares of the widths of narrower plausible boxes underflow."""
+"""The least width of a plausible box: the squares of smaller ones underflow."""
 
 Bound = float | Sequence[float] | np.ndarray | None
 
 
 def _length(name: str, value: Bound) -> int | None:
-    """Entries of an array, None of a number."""
+    """The number of entries of an array; None for a number."""
     try:
         array = to_numpy(value)
     except ValueError:
@@ -31,7 +31,7 @@ def _length(name: str, value: Bound) -> int | None:
 
 
 def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension: int | None) -> int:
-    """P, on which all vectors must agree."""
+    """The number P of parameters; ValueError unless all vectors have that length."""
     found = {name: _length(name, value) for name, value in bounds.items()}
     lengths = {name: length for name, length in found.items() if length is not None}
     if names is not None:
@@ -59,7 +59,7 @@ def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension
 
 
 def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray:
-    """The bound as (P,) numbers; ``missing`` where none is given."""
+    """The bound as an array (P,), P being ``count``, with ``missing`` where none is given."""
     if value is None:
         return np.full(count, missing)
     try:
@@ -75,7 +75,7 @@ def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray
 
 
 def names_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
-    """P different names."""
+    """The P = ``count`` names, or x0, x1, ... by default; ValueError where two are equal."""
     titles = tuple(f"x{i}" for i in range(count)) if names is None else tuple(map(str, names))
     if len(set(titles)) < count:
         raise ValueError(f"names is {list(titles)}; the names must differ")
@@ -83,7 +83,7 @@ def names_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
 
 
 def turning_of(periodic: Any, count: int) -> np.ndarray:
-    """Which parameters are periodic, (P,) bool."""
+    """Which of the P = ``count`` parameters are periodic, (P,) bool."""
     try:
         given = np.asarray(to_numpy(periodic))
     except ValueError:
@@ -101,7 +101,7 @@ def turning_of(periodic: Any, count: int) -> np.ndarray:
 
 
 def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, turning: np.ndarray) -> None:
-    """ValueError where bounds are NaN or out of order, or a periodic parameter lacks one."""
+    """Raise ValueError where bounds are NaN or out of order, or a periodic parameter lacks one."""
     for i, name in enumerate(names):
         if math.isnan(low[i]) or math.isnan(high[i]):
             raise ValueError(
@@ -126,7 +126,7 @@ def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, tur
 
 
 def require_resolved(names: Sequence[str], half_widths: np.ndarray) -> None:
-    """ValueError where plausible bounds are one number, or beyond all numbers, to rounding."""
+    """Raise ValueError where the plausible bounds are equal, or infinite, after rounding."""
     for name, half in zip(names, half_widths, strict=True):
         if not _NARROWEST < half < math.inf:
             raise ValueError(
@@ -143,7 +143,7 @@ def plausible_box(
     given_low: np.ndarray,
     given_high: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Plausible bounds, strictly inside the hard ones."""
+    """The plausible bounds (P,), (P,), strictly inside the hard bounds."""
     out_low, out_high = given_low.copy(), given_high.copy()
     for i, name in enumerate(names):
         a, b = float(low[i]), float(high[i])
@@ -170,7 +170,7 @@ def plausible_box(
 
 
 def _filled(name: str, a: float, b: float, p: float, q: float) -> tuple[float, float]:
-    """Plausible bounds in the place of those that are missing."""
+    """The plausible bounds p and q of one parameter, with defaults where they are missing (NaN)."""
     bounded = math.isfinite(b - a)
     for side, value in (("plausible_lower", p), ("plausible_upper", q)):
         if math.isinf(value) or (math.isnan(value) and not bounded):

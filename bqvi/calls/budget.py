@@ -1,4 +1,4 @@
-"""How many evaluations a run may make: asked before any call, never exceeded.
+"""The number of evaluations that a run may make; it is checked before each call and never exceeded.
 
 An evaluation is one point at which the user's function, its gradient or both are called; where a batch that
 failed is called again point by point, each of its points counts again.
@@ -10,7 +10,7 @@ from bqvi.checks import require_integer
 
 
 class BudgetError(RuntimeError):
-    """More evaluations were asked for than a budget has left: a mistake of the engine, not of the user."""
+    """More evaluations were requested than a budget has left: an error of the engine, not of the user."""
 
 
 class Budget:
@@ -18,8 +18,8 @@ class Budget:
 
     Parameters
     ----------
-    most : evaluations in all, at least 0; None for no limit.
-    spent : how many of them were made before, as by the run that this one resumes.
+    most : the total number of evaluations, at least 0; None for no limit.
+    spent : the number of them made before, for instance by the run that this one resumes.
     """
 
     def __init__(self, most: int | None = None, spent: int = 0) -> None:
@@ -28,15 +28,15 @@ class Budget:
 
     @property
     def left(self) -> int | None:
-        """Evaluations that may still be made; None for any number."""
+        """The number of evaluations that may still be made; None for no limit."""
         return None if self.most is None else max(self.most - self.spent, 0)
 
     def room(self, wanted: int) -> int:
-        """How many of ``wanted`` evaluations may be made."""
+        """The number of evaluations, at most ``wanted``, that may be made."""
         return wanted if self.left is None else min(wanted, self.left)
 
     def require_enough(self) -> None:
-        """ValueError where the run that this one resumes had made more evaluations than it has."""
+        """Raise ValueError where the resumed run has made more evaluations than the budget allows."""
         if self.most is not None and self.spent > self.most:
             raise ValueError(f"budget is {self.most}; {self.spent} evaluations have been made: raise it")
 
@@ -46,7 +46,7 @@ class Budget:
         Raises
         ------
         BudgetError
-            There is no room for them; ask `room` first.
+            The budget has fewer left; call `room` first.
         """
         if self.room(count) < count:
             raise BudgetError(f"{count} evaluations were asked for, and {self.left} of {self.most} are left")

@@ -1,4 +1,4 @@
-"""One call of the user's function at m points: what it returned, or what it raised."""
+"""One call of the user's function at m points: the values that it returned, or its exception."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from bqvi.calls.user_code import run_user_code
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What one call returned at m points, in the user's units.
+    """The result of one call at m points, in the user's units.
 
     Attributes
     ----------
-    values : (m, o), NaN where the function raised. sds : (m,) or None. gradients : (m, o, P) or None.
-    failed : rows whose value is of no use, (m,) bool.
-    reasons : what is wrong with each row, or "".
-    kept : rows that are evaluations, good or infeasible, (m,) bool or True for all; the others are what
-        ``error`` is about.
-    error : what the value or the gradient raised, or an EvaluationError about what they returned; or None.
-    graph : whether the values depend on theta in torch's graph; False for "autodiff" where it does not.
-    raised : whether the value itself raised, or its noise or factor, so that there is none.
-    who : what raised, where it was neither the value nor the gradient: "noise_sd" or "log_density".
-    by_products : of each row what was returned beside its value; () for none.
+    values : the values (m, o), NaN where the function raised. sds : the standard deviations of their noise
+        (m,), or None. gradients : the gradients (m, o, P), or None.
+    failed : which rows have no usable value, (m,) bool.
+    reasons : for each row why it failed, or "".
+    kept : which rows are evaluations, good or infeasible, (m,) bool or True for all; ``error`` describes the
+        others.
+    error : the exception that the value or the gradient raised, or an EvaluationError about what they
+        returned; None if there is none.
+    graph : whether the values depend on theta in torch's graph; with "autodiff" False where they do not.
+    raised : whether the value, its noise or its factor raised, so that there is no value.
+    who : the function that raised, where it was neither the value nor the gradient: "noise_sd" or
+        "log_density".
+    by_products : for each row the dict that was returned with its value; () for none.
     """
 
     values: np.ndarray
@@ -50,18 +53,17 @@ class Answers:
 
 @dataclass(frozen=True)
 class Call:
-    """A function at points (m, P), or at one point (P,); picklable where the function is.
+    """A call of a function at points (m, P), or at one point (P,); picklable where the function is.
 
     Exceptions are returned in the answers; only BaseExceptions that are no Exception, such as Ctrl-C, are
-    raised. ``elsewhere`` says that answers are sent between processes, where not every exception can be
-    pickled.
+    raised. ``elsewhere`` is True where answers are sent between processes, and exceptions have to be pickled.
     """
 
     function: Function
     elsewhere: bool = False
 
     def __call__(self, points: np.ndarray) -> Answers:
-        """What the function gives at ``points``."""
+        """The answers of the function at ``points``."""
         points = np.atleast_2d(points)
         try:
             answers = _answers(self.function, points)
@@ -77,7 +79,7 @@ class Call:
 
 
 class _BesideError(Exception):
-    """What is asked for beside the value, ``who``, raised ``error``."""
+    """The noise or the factor of the value, named by ``who``, raised ``error``."""
 
     def __init__(self, who: str, error: Exception) -> None:
         super().__init__(who, error)
@@ -85,7 +87,7 @@ class _BesideError(Exception):
 
 
 def nothing(points: np.ndarray, error: Exception, kept: bool = True, who: str = "") -> Answers:
-    """Of values at points (m, P) that were not returned, or are no numbers."""
+    """The answers at points (m, P) where no values were returned, or they are no numbers."""
     values, reason = np.full((len(points), 1), np.nan), f"{who} {described(error)}".strip()
     return Answers(values, failed=True, reasons=reason, kept=kept, error=error, raised=True, who=who)
 
@@ -127,7 +129,7 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
 
 
 def _plain(function: Function, answers: Answers) -> bool:
-    """Whether all are finite real numbers, as in nearly all calls: a fast test."""
+    """Whether all answers are finite real numbers: a fast test, which nearly all calls pass."""
     if function.range.non_negative or function.log_weight is not None or callable(function.noise_sd):
         return False
     if callable(function.gradient) and answers.gradients is None:
@@ -143,7 +145,7 @@ def _handed(function: Function, points: np.ndarray) -> Any:
 
 
 def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> Answers:
-    """With the gradients, NaN and a reason where they fail; none is asked for where no value is of use."""
+    """The answers with gradients, NaN with a reason where they fail; not called where no value is usable."""
     if function.gradient is None:
         return answers
     gradients, outputs = answers.gradients, answers.values.shape[1]
@@ -182,14 +184,14 @@ def _weighted(function: Function, answers: Answers, points: np.ndarray) -> Answe
 
 
 def weighted(function: Function, values: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Values (m, o) at points (m, P) with the factor of a function that has one."""
+    """The values (m, o) at points (m, P), multiplied by the function's factor if it has one."""
     logs = log_weights(function, points)[:, None]
     found: np.ndarray = values + logs if function.range.logarithmic else values * np.exp(logs)
     return found
 
 
 def log_weights(function: Function, points: np.ndarray) -> np.ndarray:
-    """Logarithms (n,) of the factor of a function that has one, at points (n, P)."""
+    """The logarithms (n,) of the function's factor at points (n, P)."""
     assert function.log_weight is not None  # called only where there is a log weight
     return log_weights_of(run_user_code(function.log_weight, function.handed(points)), points)
 
@@ -199,7 +201,7 @@ def _without_refused(function: Function, answers: Answers, points: np.ndarray) -
         return answers
     bad, told, must = refused(function, answers.values)
     kept = ~bad
-    # an error about the gradient; the values count as evaluations
+    # The error is about the gradient; the values count as evaluations.
     if not bad.any() and function.errors == "raise":
         bad = np.array([bool(reason) for reason in answers.reasons])
         told, must = "the gradient is not finite", "it has to be"
@@ -220,7 +222,7 @@ def _no_tensor(function: Function, points: np.ndarray) -> EvaluationError:
 
 
 def _fit_for_travel(error: Exception) -> Exception:
-    """The error with its traceback as a note; where it cannot be pickled, one of a built-in kind."""
+    """The error with its traceback as a note; a built-in exception in its place if it cannot be pickled."""
     told = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))

@@ -1,4 +1,4 @@
-"""The user's function for engines: points of their coordinates in, `Evaluations` out.
+"""The user's function as engines call it: from points in the coordinates to `Evaluations`.
 
     points v (n, D)  --coordinates-->  theta (n, P)  --user-->  value, sd?, gradient?
                                                                   + log Jacobian, pulled back
@@ -43,22 +43,23 @@ from gp.threads import as_the_user_has_it
 
 @dataclass(frozen=True, eq=False)
 class Caller:
-    """A function, the coordinates in which an engine takes it, and how the calls are made.
+    """A function, the coordinates in which an engine calls it, and how the calls are made.
 
     Attributes
     ----------
-    function : the user's.
-    coordinates : bounds and coordinates of its parameters; None where points are those of the function. The
-        values of a log density then have the log Jacobian added.
-    executor : a batch is evaluated through its ``submit``, or else its ``map``, point by point.
-    n_jobs : a batch is evaluated by so many processes of joblib; not with an executor.
-    cost : evaluations that one point counts for: 1, or N for a sum over N data.
-    separately : whether a vectorised function gets one point a call: batches at which it raised count twice.
+    function : the user's function.
+    coordinates : the bounds and coordinates of its parameters, with which a log density has the log Jacobian
+        added; None where points are passed to the function as they are.
+    executor : evaluates a batch point by point, through its ``submit`` or else its ``map``.
+    n_jobs : the number of joblib's processes that evaluate a batch; not together with an executor.
+    cost : the number of evaluations that one point counts for: 1, or N for a sum over N data.
+    separately : whether a vectorised function is called at one point at a time, since a batch at which it
+        raises counts twice.
 
     Raises
     ------
     TypeError, ValueError
-        where an argument is none of these.
+        An argument is not as described.
     """
 
     function: Function
@@ -80,16 +81,16 @@ class Caller:
 
     @property
     def has_gradient(self) -> bool:
-        """Whether evaluations bring gradients."""
+        """Whether evaluations have gradients."""
         return self.function.gradient is not None
 
     @property
     def noise_unknown(self) -> bool:
-        """Whether values are noisy with an unknown sd."""
+        """Whether values are noisy with an unknown standard deviation."""
         return self.function.noise_sd == UNKNOWN
 
     def to_user(self, points: np.ndarray) -> np.ndarray:
-        """Points (n, D) as the function gets them, (n, P)."""
+        """The parameters (n, P) that the function is called with at points (n, D)."""
         return points if self.coordinates is None else self.coordinates.to_user(points)
 
     def evaluate(
@@ -99,21 +100,21 @@ class Caller:
         budget: Budget | None = None,
         first: bool = False,
     ) -> Evaluations:
-        """Evaluate at the points (n, D); at the first of them, where the budget has no room for all.
+        """Evaluate at the points (n, D), or at the first of them that the budget allows.
 
         Parameters
         ----------
-        ledger : each evaluation is entered as it returns.
-        budget : asked before each call.
-        first : whether nothing has been evaluated before with success: then a function that raises at every
+        ledger : the ledger in which each evaluation is entered as it returns.
+        budget : the budget that is checked before each call.
+        first : whether no evaluation has succeeded before: then a function that raises at every
             point is an error of the function, and a log density whose values look like those of a density
             is reported.
 
         Raises
         ------
         EvaluationError
-            The function's code or the system failed, it returned something that it must not, or the executor
-            failed. Holds the rows of this batch that returned, and has for a cause what was raised.
+            The function's code, the system or the executor failed, or the function returned something that is
+            not allowed. It holds the rows of this batch that returned; its cause is what was raised.
         """
         budget = Budget() if budget is None else budget
         points = np.asarray(points, float)
@@ -143,19 +144,19 @@ class Caller:
     def given(
         self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None
     ) -> Evaluations:
-        """Evaluations made before, in the user's units.
+        """The `Evaluations` of values that were computed before, in the user's units.
 
         Parameters
         ----------
-        theta : (n, P), inside the bounds.
-        values : (n,), the log joint there; -inf or NaN where it failed.
-        gradients : (n, P) or None.
-        noise_sd : (n,), a number or None; the function's own where it has one.
+        theta : the parameters (n, P), inside the bounds.
+        values : the log joint there (n,); -inf or NaN where it failed.
+        gradients : its gradients (n, P), or None.
+        noise_sd : the standard deviation of the values' noise, (n,) or a number; by default the function's.
 
         Raises
         ------
         ValueError
-            Shapes disagree, a value is +inf, parameters lie outside of the bounds.
+            Shapes disagree, a value is +inf, or parameters lie outside of the bounds.
         """
         from bqvi.calls.given import evaluations_given
 
@@ -164,13 +165,13 @@ class Caller:
     def told(
         self, points: np.ndarray, values: Array, gradients: Array = None, noise_sd: Array = None
     ) -> Evaluations:
-        """Evaluations that the caller of a run made, at points (n, D) that the engine proposed.
+        """The `Evaluations` of values that the user computed at points (n, D) that the engine proposed.
 
         Parameters
         ----------
-        values : (n,), or (n, o) for a function of several outputs; -inf or NaN where it failed.
-        gradients : (n, P), or (n, o, P); needed where the function has any.
-        noise_sd : (n,), a number or None.
+        values : the values (n,), or (n, o) for a function of several outputs; -inf or NaN where it failed.
+        gradients : the gradients (n, P), or (n, o, P); needed where the function has any.
+        noise_sd : the standard deviation of the values' noise, (n,) or a number; None if exact.
 
         Raises
         ------

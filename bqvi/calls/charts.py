@@ -1,4 +1,4 @@
-"""Monotone maps from the line onto intervals, with the logarithms of their slopes: see `coordinates`."""
+"""Monotone maps from the real line onto intervals, with the logarithms of their slopes: see `coordinates`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST_EXPONENT = 700.0  # e^700 is representable
 
 @dataclass(frozen=True)
 class Chart:
-    """A monotone map from the line onto an interval (a, b)."""
+    """A monotone map from the real line onto an interval (a, b)."""
 
     name: str
     forward: Callable[[Array, Array, Array], Array]
@@ -26,12 +26,12 @@ class Chart:
     log_slope_gradient: Callable[[Array], Array]
 
     def __reduce__(self) -> Any:
-        """By name: functions without one cannot be pickled, and results travel between processes."""
+        """Pickle by name: a chart holds functions without a name, which cannot be pickled."""
         return chart_named, (self.name,)
 
 
 def bounded_exp(t: Array) -> Array:
-    """E^t, finite for any finite t."""
+    """The exponential of t, finite for any finite t."""
     return np.exp(np.minimum(t, _LARGEST_EXPONENT))
 
 

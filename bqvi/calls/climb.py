@@ -1,11 +1,11 @@
-"""A climb of the user's log joint: an optimiser on the evaluations, which are made where they are missing.
+"""Maximisation of the user's log joint ("climb"), by an optimiser that reuses evaluations and makes new ones.
 
     x  ->  its row among the evaluations, made if it is new  ->  -value, -gradient  ->  the optimiser  ->  x
                                                              ->  `Ends`, `within`   ->  the end
 
-The optimiser is L-BFGS where there are gradients, and from values alone COBYQA (Ragonneau and Zhang 2024). It
-is a function of what it is given: a climb that was cut short, or whose values were not at hand (`Asking`), is
-run anew, and finds all the points that were evaluated. Only the evaluations have to be kept.
+The optimiser is L-BFGS where there are gradients, and COBYQA (Ragonneau and Zhang 2024) for values alone. A
+climb is deterministic. One that was cut short, or that had to request values (`Asking`), is run again from
+its start and looks up all points that have been evaluated, so that only the evaluations have to be kept.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Evaluating(Protocol):
 
     @property
     def made(self) -> Evaluations:
-        """All evaluations so far, n rows."""
+        """All n evaluations so far."""
 
     def evaluate(self, points: np.ndarray) -> bool:
-        """Evaluate at further points (m, D); False where there is no room for all of them."""
+        """Evaluate at further points (m, D); False where the budget does not allow all of them."""
 
 
 class AsksError(Exception):
@@ -47,20 +47,21 @@ class Asking:
     made: Evaluations
 
     def evaluate(self, points: np.ndarray) -> bool:
-        """Ask for the points (m, D)."""
+        """Request values at the points (m, D), by raising `AsksError`."""
         raise AsksError(points)
 
 
 @dataclass(frozen=True)
 class Ends:
-    """When a climb ends.
+    """The criterion by which a climb ends.
 
     Attributes
     ----------
-    most : points that it visits.
-    gain : nats by which its best value has to rise.
-    patience : over how many of the latest points; 0: over the optimiser's latest step, of one or more points.
-    least : points before this criterion is applied.
+    most : the largest number of points that it visits.
+    gain : the rise of its best value, in nats, without which it ends.
+    patience : the number of latest points over which the rise is taken; 0 for the optimiser's latest step,
+        of one or more points.
+    least : the number of points before this criterion is applied.
     """
 
     most: int
@@ -72,7 +73,7 @@ class Ends:
     def by(cls, gradients: bool, dimension: int, gain: float, most: int) -> Ends:
         """With gradients a point or two that gain little end a climb; from values alone D + 2 such points do.
 
-        ``most`` is of a climb with gradients; one from values alone visits 8 D + 10 points.
+        ``most`` applies to a climb with gradients; one from values alone visits at most 8 D + 10 points.
         """
         if gradients:
             return cls(most, gain, CLIMB.patience, CLIMB.least)
@@ -81,7 +82,7 @@ class Ends:
         return cls(visits, gain, patience, least)
 
     def after(self, best: list[float], failed: bool) -> bool:
-        """Whether the climb ends after points with these best values; ``failed``: the last has none."""
+        """Whether the climb ends after points with these best values; ``failed`` is of the last point."""
         n = len(best)
         still = 0 < self.patience < n and n > self.least and best[-1] - best[-1 - self.patience] < self.gain
         return n >= self.most or (still and not failed)
@@ -93,10 +94,10 @@ class ClimbResult:
 
     Attributes
     ----------
-    rows : rows of the points that it visited, in order; the first is the start.
-    new : how many of these points were evaluated for this climb.
-    ended : 'gain' (it gained little, or visited as many points as it may), 'within', or 'room' (there was no
-        room for another evaluation).
+    rows : the rows of the points that it visited, in order; the first is the start.
+    new : the number of these points that were evaluated for this climb.
+    ended : 'gain' (it gained little, or visited the largest number of points), 'within', or 'room' (the
+        budget allowed no other evaluation).
     """
 
     rows: tuple[int, ...]
@@ -105,7 +106,7 @@ class ClimbResult:
 
 
 def rows_of(points: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each of the points wanted (m, D) its row among ``points`` (n, D), -1 where it has none, (m,)."""
+    """The row (m,) of each ``wanted`` point (m, D) among ``points`` (n, D), -1 where it is not there."""
     rows = {point.tobytes(): i for i, point in enumerate(points)}
     return np.array([rows.get(point.tobytes(), -1) for point in wanted], dtype=int)
 
@@ -117,13 +118,13 @@ def climb(
 
     Parameters
     ----------
-    run : what evaluates. ends : when the climb ends.
-    within : of a point (D,) whose value is finite, whether the climb has come where it need not go on.
+    run : the source of evaluations. ends : the criterion by which the climb ends.
+    within : a function of a point (D,) with a finite value that returns whether the climb may end there.
 
     Raises
     ------
     AsksError
-        Of an `Asking`: the next point.
+        ``run`` is an `Asking`, and the next point has no value yet.
     """
     under_way = _Climb(run, ends, within)
     options = {} if under_way.gradients else {"initial_tr_radius": CLIMB.first_radius}
@@ -176,7 +177,7 @@ class _Climb:
         )
 
     def _row(self, x: np.ndarray) -> int:
-        """The row of x (D,), evaluated where it is new."""
+        """The row of x (D,), which is evaluated if it is new."""
         row = int(rows_of(self._run.made.points, x[None])[0])
         if row < 0:
             if not self._run.evaluate(x[None].copy()):

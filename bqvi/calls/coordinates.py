@@ -1,7 +1,7 @@
 """From the user's parameters to coordinates without bounds, and back.
 
 A parameter vector theta has P entries. Those that are fixed (lower == upper) have no coordinate; the other
-D are carried to R^D in two steps, each with its Jacobian in closed form:
+D are mapped to R^D in two steps, each with its Jacobian in closed form:
 
     v  --standardised-->  t  --chart-->  theta,      t = centre + half v
 
@@ -15,8 +15,8 @@ D are carried to R^D in two steps, each with its Jacobian in closed form:
 user's units. Phi is the normal distribution function: a uniform density on an interval becomes exactly
 Gaussian, which a process with a quadratic mean fits better than the exponential tails of a logistic.
 
-A periodic parameter is cut open opposite the middle of its plausible interval, and is then one between two
-bounds; what comes back is wrapped into [lower, upper).
+The circle of a periodic parameter is cut opposite the middle of its plausible interval, so that it becomes a
+parameter between two bounds; values that are returned to the user are wrapped into [lower, upper).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Coordinates:
 
     Attributes
     ----------
-    names : P names.
-    lower, upper : (P,), infinite where there is none.
-    plausible_lower, plausible_upper : (P,), strictly inside the bounds; of a periodic parameter they may
-        reach beyond one bound.
-    periodic : (P,) bool.
+    names : the P names of the parameters.
+    lower, upper : the bounds (P,), infinite where there is none.
+    plausible_lower, plausible_upper : the plausible bounds (P,), strictly inside the bounds; those of a
+        periodic parameter may reach beyond one bound.
+    periodic : which parameters are periodic, (P,) bool.
     """
 
     names: tuple[str, ...]
@@ -65,7 +65,7 @@ class Coordinates:
 
     @cached_property
     def free(self) -> np.ndarray:
-        """Indices of the parameters that are not fixed, (D,)."""
+        """The indices (D,) of the parameters that are not fixed."""
         return np.flatnonzero(self.lower < self.upper)
 
     @property
@@ -80,12 +80,12 @@ class Coordinates:
 
     @property
     def free_names(self) -> tuple[str, ...]:
-        """Names of the D free parameters."""
+        """The names of the D free parameters."""
         return tuple(self.names[i] for i in self.free)
 
     @cached_property
     def _window(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ends (D,), (D,) of the charts' intervals: the bounds, or one period around the middle."""
+        """The ends (D,), (D,) of the charts' intervals: the bounds, or one period around the middle."""
         a, b = self.lower[self.free].copy(), self.upper[self.free].copy()
         turning = self.periodic[self.free]
         middle = 0.5 * (self.plausible_lower + self.plausible_upper)[self.free][turning]
@@ -104,7 +104,7 @@ class Coordinates:
 
     @cached_property
     def _standard(self) -> tuple[np.ndarray, np.ndarray]:
-        """Centre and half width (D,) of the plausible box in t."""
+        """The centre and the half width (D,) of the plausible box in the charts' coordinates t."""
         with np.errstate(divide="ignore", invalid="ignore"):  # `require_resolved` checks the result
             low = self._apply("inverse", self.plausible_lower[self.free][None])[0]
             high = self._apply("inverse", self.plausible_upper[self.free][None])[0]
@@ -116,7 +116,7 @@ class Coordinates:
         return self._standard[1]
 
     def _apply(self, method: str, x: np.ndarray) -> np.ndarray:
-        """`method` of the charts on the columns (n, D)."""
+        """Apply ``method`` of each chart to its columns of x (n, D)."""
         a, b = self._window
         out = np.empty(x.shape)
         for chart, where in self._columns:
@@ -124,7 +124,7 @@ class Coordinates:
         return out
 
     def _raw(self, points: np.ndarray) -> np.ndarray:
-        """The line's coordinates t (n, D)."""
+        """The charts' coordinates t (n, D) of the points (n, D)."""
         centre, half = self._standard
         out: np.ndarray = centre + half * points
         return out
@@ -136,7 +136,7 @@ class Coordinates:
         return array
 
     def unwrapped(self, points: np.ndarray) -> np.ndarray:
-        """`to_user` of the points (n, D), with periodic parameters continued beyond a bound, for moments."""
+        """As `to_user`, with periodic parameters continued beyond a bound, so that moments are meaningful."""
         points = self._require("points", points, self.dimension)
         a, b = self._window
         inside = np.clip(self._apply("forward", self._raw(points)), np.nextafter(a, b), np.nextafter(b, a))
@@ -145,7 +145,7 @@ class Coordinates:
         return theta
 
     def to_user(self, points: np.ndarray) -> np.ndarray:
-        """Parameters (n, P) at the points (n, D): strictly inside the bounds, fixed ones as they are."""
+        """The parameters (n, P) at the points (n, D), free ones strictly inside the bounds."""
         return self.wrapped(self.unwrapped(points))
 
     def wrapped(self, theta: np.ndarray) -> np.ndarray:
@@ -158,12 +158,12 @@ class Coordinates:
         return theta
 
     def from_user(self, theta: np.ndarray) -> np.ndarray:
-        """Points (n, D) of the parameters theta (n, P).
+        """The points (n, D) of the parameters theta (n, P).
 
         Raises
         ------
         ValueError
-            where a parameter is not strictly inside its bounds, is not its fixed value, or is NaN.
+            A parameter is not strictly inside its bounds, differs from its fixed value, or is NaN.
         """
         theta = self._require("theta", theta, self.n_parameters)
         self.require_inside("theta", theta)
@@ -178,7 +178,7 @@ class Coordinates:
         return out
 
     def inside(self, theta: np.ndarray) -> np.ndarray:
-        """Which entries of ``theta`` (n, P) have a density: inside the bounds, or at a fixed value."""
+        """Which entries of ``theta`` (n, P) lie strictly inside the bounds, or are at a fixed value."""
         inside = (theta > self.lower) & (theta < self.upper)
         inside |= (self.lower == self.upper) & (theta == self.lower)
         inside |= self.periodic & (self.lower < self.upper)
@@ -186,7 +186,7 @@ class Coordinates:
         return found
 
     def require_inside(self, name: str, theta: np.ndarray) -> None:
-        """ValueError, with ``name`` for ``theta`` (n, P), unless each row is strictly inside the bounds."""
+        """Raise ValueError, naming ``theta`` (n, P) as ``name``, unless each row is inside the bounds."""
         inside = self.inside(theta)
         if not inside.all():
             row, i = np.argwhere(~inside)[0]
@@ -198,14 +198,14 @@ class Coordinates:
             raise ValueError(f"{name} has {self.names[i]} = {theta[row, i]} in row {row}; {allowed}")
 
     def log_jacobian(self, points: np.ndarray) -> np.ndarray:
-        """Log |d theta_free / d v| at the points, (n,)."""
+        """The log Jacobian ln |d theta_free / d v| at the points (n, D), (n,)."""
         t = self._raw(self._require("points", points, self.dimension))
         _, half = self._standard
         out: np.ndarray = self._apply("log_slope", t).sum(axis=1) + np.log(half).sum()
         return out
 
     def log_jacobian_gradient(self, points: np.ndarray) -> np.ndarray:
-        """The gradient of `log_jacobian` in v at the points, (n, D)."""
+        """The gradient of `log_jacobian` with respect to v at the points, (n, D)."""
         t = self._raw(self._require("points", points, self.dimension))
         _, half = self._standard
         slopes = np.empty(t.shape)
@@ -215,7 +215,7 @@ class Coordinates:
         return slopes
 
     def pull_gradients(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Gradients in v (n, D) at points of a function whose gradients in theta are (n, P)."""
+        """The gradients in v (n, D), at the points, of a function with ``gradients`` in theta (n, P)."""
         points = self._require("points", points, self.dimension)
         gradients = self._require("gradients", gradients, self.n_parameters)
         _, half = self._standard
@@ -225,12 +225,12 @@ class Coordinates:
 
     @cached_property
     def to_charts(self) -> AffineMap:
-        """The map from v to the charts' coordinates t: what a transform of a distribution is made of."""
+        """The scale and shift of the map from v to the charts' coordinates t."""
         centre, half = self._standard
         return AffineMap(centre, np.diag(half))
 
     def chart_values(self, t: np.ndarray, only: int | None = None) -> np.ndarray:
-        """Free parameters for t (..., D) of the charts, not wrapped; or of the coordinate ``only``, any t."""
+        """The free parameters at t (..., D), not wrapped; with ``only``, that parameter at t of any shape."""
         a, b = self._window
         out = np.empty(t.shape)
         for chart, where in self._columns:
@@ -241,7 +241,7 @@ class Coordinates:
         return out
 
     def axis(self, position: int) -> Coordinates:
-        """Coordinates of the free parameter at ``position`` by itself."""
+        """The coordinates of the free parameter at ``position`` alone."""
         i = [int(self.free[position])]
         return Coordinates(
             names=(self.names[i[0]],),
@@ -253,13 +253,13 @@ class Coordinates:
         )
 
     def charts(self) -> tuple[tuple[str, float, float], ...]:
-        """For each coordinate the chart's name and the ends of its interval."""
+        """For each coordinate the name of its chart and the ends of its interval."""
         a, b = self._window
         names = {int(i): chart.name for chart, where in self._columns for i in where}
         return tuple((names[i], float(a[i]), float(b[i])) for i in range(self.dimension))
 
     def require_like(self, other: Coordinates) -> None:
-        """ValueError where bounds differ from those of ``other``, of a run to resume; names may differ."""
+        """Raise ValueError where bounds differ from ``other``, those of a run to resume; names may differ."""
         for name in ("lower", "upper", "plausible_lower", "plausible_upper", "periodic"):
             if not np.array_equal(getattr(self, name), getattr(other, name)):
                 raise ValueError(
@@ -267,7 +267,7 @@ class Coordinates:
                 )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Plain arrays from which `from_arrays` makes the same coordinates again."""
+        """The arrays from which `from_arrays` restores these coordinates."""
         return {
             "names": np.array(json.dumps(list(self.names))),
             "lower": self.lower,
@@ -279,7 +279,7 @@ class Coordinates:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """What `to_arrays`, which made the ``arrays``, was called on."""
+        """The coordinates from the ``arrays`` that `to_arrays` returned."""
         plain = {
             key: np.array(arrays[key]) for key in ("lower", "upper", "plausible_lower", "plausible_upper")
         }
@@ -304,15 +304,15 @@ def make_coordinates(
 
     Parameters
     ----------
-    lower, upper : (P,) or a number for all; None or infinite entries: no bound. lower == upper fixes a
-        parameter.
-    plausible_lower, plausible_upper : (P,) or a number for all: an interval that is likely to hold most of
-        the posterior, about two standard deviations to either side. Parameters with both bounds may do
-        without (NaN entries or None): the middle 80 % of their interval stand in. On a hard bound it is
-        moved in by 1 % of the interval.
-    periodic : indices of the periodic parameters, or P booleans; their period is upper - lower.
-    names : P different names; x0, x1, ... if not given.
-    dimension : P, where no vector of that length is given.
+    lower, upper : the bounds, (P,) or a number for all; None or an infinite entry for no bound. A parameter
+        with lower == upper is fixed.
+    plausible_lower, plausible_upper : the plausible bounds, (P,) or a number for all: an interval that is
+        likely to contain most of the posterior, about two standard deviations to either side. For parameters
+        with both bounds the default (NaN entries or None) is the middle 80 % of their interval. A plausible
+        bound that lies on a hard bound is moved inwards by 1 % of the interval.
+    periodic : the indices of the periodic parameters, or P booleans; their period is upper - lower.
+    names : P different names; x0, x1, ... by default.
+    dimension : the number P, needed where no vector of that length is given.
 
     Raises
     ------
@@ -320,7 +320,7 @@ def make_coordinates(
         Lengths disagree, bounds are NaN or out of order, plausible bounds lie outside of them, are out of
         order or missing, a periodic parameter lacks a bound, every parameter is fixed.
     TypeError
-        Something is no array of numbers.
+        A bound is no array of numbers.
     """
     bounds = {
         "lower": lower,

@@ -19,9 +19,9 @@ def message_of(error: BaseException) -> str:
 
 
 class EvaluationError(RuntimeError):
-    """The user's function failed, is not what it should be, or gives nothing to work with.
+    """The user's function failed, is not as documented, or has no usable value.
 
-    Its ``__cause__`` is what the function raised, if it raised.
+    Its ``__cause__`` is the exception that the function raised, if it raised one.
 
     Parameters
     ----------
@@ -29,9 +29,10 @@ class EvaluationError(RuntimeError):
 
     Attributes
     ----------
-    point : (P,), where it failed, as it was handed to the function; None if no single point is to blame.
-    evaluations : those that returned: of the batch that failed, or, when a door raises it, of the whole run.
-    state : of the run, when a door raises it; ``resume`` takes this exception once the function is mended.
+    point : the parameters (P,) at which the function failed; None if no single point is the cause.
+    evaluations : the evaluations that returned: of the failed batch or, when a front door raises, of the run.
+    state : the state of the run, when a front door raises; this exception may be given as ``resume`` once the
+        function is mended.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class EvaluationError(RuntimeError):
 
 
 def require_good(evaluations: Evaluations, needed: int = 1) -> None:
-    """EvaluationError, with what went wrong, unless ``needed`` evaluations of a log density are good."""
+    """Raise EvaluationError, with the reasons, unless ``needed`` evaluations of a log density are good."""
     good = int((~evaluations.failed).sum())
     if good >= needed:
         return

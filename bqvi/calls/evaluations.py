@@ -1,4 +1,4 @@
-"""Results of evaluations of the user's function: one record for all engines, n rows."""
+"""The record of n evaluations of the user's function that all engines use."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ class Evaluations:
 
     Attributes
     ----------
-    points : (n, D), in the order in which they were asked for.
-    values : (n,), or (n, o) for a function of o outputs. Where ``failed``: -inf for a log density, NaN for
-        another function.
-    gradients : (n, D), or (n, o, D), or None; a row is NaN where the function failed, or only its gradient
-        did.
-    noise_variance : (n,) or None; NaN where it is not known, or the function failed.
-    failed : (n,) bool; a value is of no use there.
-    reasons : for each row what went wrong there, or "".
-    n_evaluations : points at which the function was called to get these rows. More than n where a batch
-        that failed was called again point by point.
-    by_products : for each row the dict that was returned beside the value, or None; () where there is none.
-    gradient_noise_variance : (n, D), of the gradients' entries, or None where they are exact.
+    points : the points (n, D), in the order in which they were requested.
+    values : the values (n,), or (n, o) for a function of o outputs. A failed row has -inf for a log density,
+        NaN for another function.
+    gradients : the gradients (n, D) or (n, o, D), or None; a row is NaN where the function or its gradient
+        failed.
+    noise_variance : the variances (n,) of the values' noise, or None; NaN where it is not known, or the
+        function failed.
+    failed : which rows have no usable value, (n,) bool.
+    reasons : for each row why it failed, or "".
+    n_evaluations : the number of points at which the function was called to get these rows, more than n
+        where a batch that failed was called again point by point.
+    by_products : for each row the dict that was returned with the value, or None; () where there is none.
+    gradient_noise_variance : the variances (n, D) of the noise of the gradients, or None where they are
+        exact.
     """
 
     points: np.ndarray
@@ -54,12 +56,12 @@ class Evaluations:
 
     @classmethod
     def none(cls, dimension: int) -> Self:
-        """No evaluations yet, of points (0, D), D = ``dimension``."""
+        """An empty record for points (0, D), D being ``dimension``."""
         return cls(np.zeros((0, dimension)), np.zeros(0), None, None, np.zeros(0, bool), ())
 
     @cached_property
     def good(self) -> np.ndarray:
-        """Rows whose value, and gradient where there are any, is of use, (n,) bool."""
+        """Which rows have a usable value, and a usable gradient where there are gradients, (n,) bool."""
         found: np.ndarray = ~self.failed
         if self.gradients is not None:
             found &= np.isfinite(self.gradients).all(axis=tuple(range(1, self.gradients.ndim)))
@@ -80,7 +82,7 @@ class Evaluations:
         )
 
     def joined(self, more: Evaluations) -> Evaluations:
-        """These, then ``more``; NaN stands for a gradient or a noise that one of the two does not have."""
+        """These rows followed by those of ``more``, with NaN for a gradient or noise that one lacks."""
         first = self._like(more)
         second = more._like(first)
         return Evaluations(
@@ -96,7 +98,7 @@ class Evaluations:
         )
 
     def _like(self, other: Evaluations) -> Evaluations:
-        """The same rows with the arrays that ``other`` has; an empty record takes its shapes."""
+        """These rows with all arrays that ``other`` has; an empty record takes its shapes."""
         n = len(self)
         values = self.values if n else np.zeros((0, *other.values.shape[1:]))
         gradients, noise = self.gradients, self.noise_variance

@@ -5,8 +5,8 @@
     has `get_executor`          a Dask client, whose own `map` gives futures and whose own `submit`
                                 gives equal calls one answer; its executor does neither
 
-A future is any object with ``result()``. Where an executor's futures are those of concurrent.futures they are
-waited for together; others are asked in turn whether they are ``done()``.
+A future is any object with ``result()``. Futures of concurrent.futures are waited for together; the
+``done()`` of others is called in turn.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOST = (
     "ManagerLost",  # Parsl
     "WorkerLost",
 )
-"""Classes of exceptions by which an executor reports that one call has no answer and others may have one."""
+"""Names of the exceptions by which executors report that one call has no answer while others may have one."""
 _SHORTEST, _LONGEST = 0.001, 0.5
 """Seconds between two checks whether a future is done."""
 
@@ -49,7 +49,7 @@ class Maps(Protocol):
 
 
 class Submits(Protocol):
-    """An executor that gives futures."""
+    """An executor that returns futures."""
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
         """A future of ``function(*arguments)``: an object with ``result()``."""
@@ -64,7 +64,7 @@ class RayExecutor:
 
     Parameters
     ----------
-    options : of each task, as of Ray's ``options``: ``num_cpus``, ``max_retries``, ...
+    options : the options of each task, as for Ray's ``options``: ``num_cpus``, ``max_retries``, ...
 
     Raises
     ------
@@ -81,7 +81,7 @@ class RayExecutor:
         self._stored: Any = None
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A future of ``function(*arguments)``; a function is sent to the nodes once."""
+        """A future of ``function(*arguments)``; each function is sent to the nodes once."""
         if self._stored is None or function != self._function:
             self._function, self._stored = function, self._ray.put(function)
         return self._task.remote(self._stored, *arguments).future()
@@ -92,7 +92,7 @@ def _applied(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def require_workers(executor: Any, n_jobs: int) -> Any:
-    """The executor to use, or None; TypeError or ValueError where one is not what it must be."""
+    """The executor to use, or None; TypeError or ValueError where an argument is not allowed."""
     if executor is not None and callable(getattr(executor, "get_executor", None)):
         # pure=False: two equal calls of a noisy function are two evaluations
         executor = executor.get_executor(pure=False)
@@ -114,7 +114,7 @@ def require_workers(executor: Any, n_jobs: int) -> Any:
 
 
 def require_future(future: Any) -> Any:
-    """What an executor's ``submit`` gave, if it is a future; EvaluationError otherwise."""
+    """The result of an executor's ``submit`` if it is a future; EvaluationError otherwise."""
     if not callable(getattr(future, "result", None)):
         raise EvaluationError(
             f"the executor's submit returned {future!r:.80}; it must return a future, which has result()"
@@ -123,7 +123,7 @@ def require_future(future: Any) -> Any:
 
 
 def returned(futures: Sequence[Any]) -> list[Any]:
-    """Those of the futures that are done, at least one of them, in their order; waits for the first."""
+    """The futures that are done, in their order; waits until at least one is."""
     if all(isinstance(future, concurrent.futures.Future) for future in futures):
         done = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED).done
         return [future for future in futures if future in done]
@@ -137,12 +137,12 @@ def returned(futures: Sequence[Any]) -> list[Any]:
 
 
 def answer(future: Any) -> Any:
-    """What the future's call returned.
+    """The result of the future's call.
 
     Raises
     ------
     LostError
-        The executor says that this call has no answer; others may have one.
+        The executor reports that this call has no answer; others may have one.
     Exception
         The executor failed.
     """

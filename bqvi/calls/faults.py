@@ -9,9 +9,9 @@
     no answer, as of a lost worker            as a numerical one
     Ctrl-C, SystemExit                        pass through unchanged
 
-``errors="raise"`` stops at numerical ones and at values that are not finite, too; ``errors="infeasible"``
-takes every exception and every value that is not finite for an infeasible point. What is returned with a
-wrong shape or type stops the run in any case.
+With ``errors="raise"`` numerical exceptions and values that are not finite stop the run, too; with
+``errors="infeasible"`` every exception and every value that is not finite is an infeasible point. A returned
+value of the wrong shape or type stops the run in any case.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAMED = (
     "BrokenExecutor",
     "TerminatedWorkerError",
 )
-"""Errors of the system that are RuntimeErrors, of packages that need not be installed."""
+"""Names of RuntimeErrors that are errors of the system, from packages that need not be installed."""
 _WITHOUT_TORCH = "Can't call numpy() on Tensor that requires grad"
 _WITHOUT_GRAPH = "does not require grad and does not have a grad_fn"
 
@@ -56,7 +56,7 @@ class LostError(RuntimeError):
 
 
 def is_numerical(error: Exception) -> bool:
-    """Whether ``error`` may be a matter of the point, not of the function's code or of the system."""
+    """Whether ``error`` may be due to the point, and not to the function's code or the system."""
     if isinstance(error, TimeoutError):  # TimeoutError is a subclass of OSError
         return True
     if isinstance(error, _OF_THE_CODE + _OF_THE_SYSTEM) or type(error).__name__ in _NAMED:
@@ -65,7 +65,7 @@ def is_numerical(error: Exception) -> bool:
 
 
 def stops(error: Exception, errors: str | None) -> bool:
-    """Whether a run stops at ``error``; ``errors`` is the user's choice: "raise", "infeasible" or None."""
+    """Whether a run stops at ``error``, with the user's choice ``errors``: "raise", "infeasible" or None."""
     if errors is None:
         return not is_numerical(error)
     return errors == "raise"
@@ -79,7 +79,7 @@ def described(error: Exception) -> str:
 
 
 def advice(error: Exception, gradient: Any) -> str:
-    """What to do about an error that comes of torch where NumPy was meant, or the reverse; "" otherwise."""
+    """Advice on an error caused by torch tensors where NumPy was meant, or the reverse; "" otherwise."""
     told = message_of(error)
     if gradient == "autodiff":
         of_numpy = "Tensor" in told or "keyword argument 'axis'" in told

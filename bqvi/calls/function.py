@@ -1,4 +1,4 @@
-"""The user's function: value, gradient, noise, kind of arrays, and what may be returned."""
+"""The user's function: its value, gradient, noise, kind of arrays, and the values that it may return."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 AUTODIFF = "autodiff"
 UNKNOWN = "unknown"
 _LEAST_NOISE = 1e-150
-"""Least standard deviation of noise; its square and the square of its inverse are still representable."""
+"""The least standard deviation of noise; its square and that of its inverse are representable."""
 LARGEST = 1e100
-"""No log density of data has such values; they are overflows, or stand for 'impossible'."""
+"""Log densities beyond this are treated as overflows, or as a user's code for a density of zero."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Which values a function may return, and what its messages call it.
+    """The values that a function may return, and its name in messages.
 
     Attributes
     ----------
-    title : "log joint", "integrand", ...
-    density : whether it is a log density: -inf, and what is below -1e100, is an infeasible point, and values
-        of 1e100 and above are an error, or with ``errors="infeasible"`` such a point too.
-    logarithmic : whether values are logarithms, of which -inf is one like others.
-    non_negative : why negative values are an error, in words; "" where they are not.
-    outputs : whether it may return several numbers a point.
+    title : the name: "log joint", "integrand", ...
+    density : whether it is a log density: -inf and values below -1e100 are an infeasible point, and values
+        of 1e100 and above an error, or with ``errors="infeasible"`` an infeasible point, too.
+    logarithmic : whether values are logarithms, for which -inf is allowed.
+    non_negative : the reason why negative values are an error, for messages; "" where they are allowed.
+    outputs : whether it may return several numbers at a point.
     """
 
     title: str
@@ -54,7 +54,7 @@ CHEAP_MODEL = Range("cheap model", density=True)
 
 
 def require_noise(noise_sd: object) -> None:
-    """A standard deviation, whose square is a number too."""
+    """Raise an error unless ``noise_sd`` is a positive number whose square is representable."""
     require_above("noise_sd", noise_sd, 0.0)  # type: ignore[arg-type]
     if not _LEAST_NOISE < float(noise_sd) < 1.0 / _LEAST_NOISE:  # type: ignore[arg-type]
         raise ValueError(
@@ -69,7 +69,7 @@ class GradientWithValue:
 
     Attributes
     ----------
-    both : (P,) -> (a number, (P,)); of a vectorised function, (n, P) -> ((n,), (n, P)).
+    both : a function (P,) -> (a number, (P,)), or if vectorised (n, P) -> ((n,), (n, P)).
     """
 
     both: Callable[[Any], Any]
@@ -85,28 +85,30 @@ class Function:
 
     Attributes
     ----------
-    value : (P,) -> a number, or (o,) where the range allows several; if ``vectorised``, (n, P) -> (n,) or
-        (n, o). A log joint may return (value, standard deviation of its noise). One of one point may return
-        a dict after these, of numbers, text and arrays, which is kept with the evaluation.
-    gradient : None; "autodiff": ``value`` takes and returns torch tensors; or a function (P,) -> (P,) or
-        (o, P); if ``vectorised``, (n, P) -> (n, P) or (n, o, P). A `GradientWithValue` is called in the place
-        of ``value``.
-    vectorised : whether ``value`` and its like take many points at once.
-    noise_sd : of the values: None, exact unless ``value`` returns a standard deviation; a number; "unknown";
-        or a function (P,) -> a number, if ``vectorised`` (n, P) -> (n,). Called once at each point.
-    gradient_noise_sd : None, exact; () or (P,): of the noise of the gradient's entries.
-    log_weight : None; or a function (n, P) -> (n,), the logarithm of a factor of what is returned.
-    like : an array of the kind, dtype and device that points are handed over in; None: NumPy, or for
-        "autodiff" torch, float64.
-    range : which values may be returned.
+    value : a function (P,) -> a number, or (o,) where the range allows several; if ``vectorised``, (n, P) ->
+        (n,) or (n, o). A log joint may return (value, standard deviation of its noise). A function of one
+        point may append a dict of numbers, text and arrays, which is kept with the evaluation.
+    gradient : None; "autodiff", with which ``value`` takes and returns torch tensors; or a function (P,) ->
+        (P,) or (o, P), if ``vectorised`` (n, P) -> (n, P) or (n, o, P). A `GradientWithValue` is called
+        instead of ``value``.
+    vectorised : whether ``value``, ``gradient`` and ``noise_sd`` take many points at once.
+    noise_sd : the standard deviation of the values' noise: None, where values are exact unless ``value``
+        returns a standard deviation; a number; "unknown"; or a function (P,) -> a number, if ``vectorised``
+        (n, P) -> (n,), called once at each point.
+    gradient_noise_sd : the standard deviation of the noise of the gradient's entries, () or (P,); None where
+        they are exact.
+    log_weight : a function (n, P) -> (n,), the logarithm of a factor by which values are multiplied; or None.
+    like : an array of the kind, dtype and device that points are passed in; None for float64 arrays of NumPy,
+        or of torch with "autodiff".
+    range : the values that may be returned.
     errors : "raise", "infeasible" or None: see :mod:`bqvi.calls.faults`.
-    names : of the P parameters, for messages.
-    model : the `bqvi.calls.TargetModel` whose log joint it is, if it is one's.
+    names : the names of the P parameters, for messages.
+    model : the `bqvi.calls.TargetModel` whose log joint this is; None if there is none.
 
     Raises
     ------
     TypeError, ValueError
-        where an argument is none of these.
+        An argument is not as described.
     """
 
     value: Callable[..., Any]
@@ -141,20 +143,20 @@ class Function:
 
     @property
     def logarithmic(self) -> bool:
-        """Whether values are logarithms of what is wanted, of which -inf is one like others."""
+        """Whether values are logarithms, for which -inf is allowed."""
         return self.range.logarithmic
 
     def handed(self, points: np.ndarray) -> Array:
-        """Points (n, P) as the user's function gets them; a copy, which it may change."""
+        """The points (n, P) as they are passed to the user's function; a copy, which it may change."""
         return as_like(points, self.like) if is_torch(self.like) else points.copy()
 
     def place(self, point: np.ndarray) -> str:
-        """A point (P,) in words."""
+        """The text by which messages name a point (P,)."""
         if not self.names:
             return f"x = {point.tolist()}"
         return ", ".join(f"{name} = {x:.6g}" for name, x in zip(self.names, point, strict=True))
 
     def places(self, points: np.ndarray) -> str:
-        """Points (n, P) in words."""
+        """The text by which messages name points (n, P)."""
         first = self.place(points[0])
         return first if len(points) == 1 else f"one of {len(points)} points, the first of which is {first}"

@@ -1,4 +1,4 @@
-"""Evaluations that the user made before, in his units: checked, and brought to the coordinates."""
+"""Evaluations that the user made before, in his units: checked, and transformed to the coordinates."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gp.arrays import Array, to_numpy
 
 
 def made_before(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
-    """Arrays of what the user gave as ``evaluations``: theta and values, then gradients and noise sds if any.
+    """The arrays of the argument ``evaluations``: theta and values, then gradients and noise sds if any.
 
     Raises
     ------
     TypeError
-        It is no tuple or list of two to four arrays of real numbers.
+        ``evaluations`` is no tuple or list of two to four arrays of real numbers.
     """
     if evaluations is None:
         return None
@@ -41,7 +41,7 @@ def made_before(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
 
 
 def numbers(name: str, given: object) -> np.ndarray:
-    """An array of the real numbers ``given``; TypeError, with ``name``, where they are none."""
+    """The array of real numbers ``given`` as the argument ``name``; TypeError where it is none."""
     try:
         array = np.asarray(to_numpy(given))
     except (TypeError, ValueError) as error:

@@ -1,15 +1,15 @@
-"""Whether given gradients are those of the values, by the evaluations of the run.
+"""A check that given gradients are those of the values, by the evaluations of the run.
 
 Between two evaluations that are near each other the trapezoid rule gives the difference of the values,
 
     f(y) - f(x)  =  (grad f(x) + grad f(y)) . (y - x) / 2  +  O(|y - x|^3),
 
 exactly where f is quadratic. A gradient with a wrong sign, a wrong factor or a missing term violates this
-nearly everywhere. So does a right one where f bends much between x and y, as on a funnel. But by the
-mean value theorem f(y) - f(x) is the slope along y - x at some point between them, which lies between the
-slopes at both ends unless f bends both ways. Where it does so for nearly all pairs, the gradients are those
-of f. Where it does so for so few that this would happen to a right gradient less than once in a hundred
-thousand times, they are not, and the run stops before it reports anything that rests on them.
+nearly everywhere. So does a correct gradient where the curvature of f changes much between x and y, as on a
+funnel. But by the mean value theorem f(y) - f(x) is the slope along y - x at some point between x and y, and
+it lies between the slopes at both ends unless f is convex on one part of the segment and concave on another.
+Gradients for which nearly all pairs fulfil this are accepted. Where so few pairs do that a correct gradient
+would give as few with a probability below 1e-5, the run stops before any result is reported.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from bqvi.calls.settings import CHECK
 
 
 def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
-    """Median of |a - b| / (|a| + |b|), a difference of values to the nearest neighbour, b its trapezoid.
+    """Median of |a - b| / (|a| + |b|), a a difference of values to the nearest neighbour, b its trapezoid.
 
     Parameters
     ----------
-    points : (n, D). values : (n,). gradients : (n, D); all finite.
+    points : the points (n, D). values : the values (n,). gradients : the gradients (n, D). All are finite.
 
     Returns
     -------
     float
-        Between 0 and 1; 0 also where fewer than six pairs tell, and where nearly all differences lie between
-        the slopes at both ends.
+        The median, between 0 and 1; also 0 where fewer than six pairs can be used, and where nearly all
+        differences lie between the slopes at both ends.
     """
     if len(points) < CHECK.fewest:
         return 0.0
@@ -54,7 +54,7 @@ def _differences(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Differences of values to nearest neighbours (k,), their trapezoids (k,), slopes at both ends (2, k).
 
-    Distances are over ``scale``, by default the standard deviations of the points.
+    Distances are in units of ``scale``, by default the standard deviations of the points.
     """
     scale = np.maximum(points.std(axis=0), 1e-300) if scale is None else scale
     distances, nearest = cKDTree(points / scale).query(points / scale, k=2)
@@ -67,15 +67,15 @@ def _differences(
 
 
 def require_consistent(function: Function, before: int, made: Evaluations | None) -> None:
-    """EvaluationError where given gradients are not those of the values, beyond doubt.
+    """Raise EvaluationError where given gradients are not those of the values, by the test of the module.
 
     The check is made each time that eight more evaluations have been made, and only for exact values.
 
     Parameters
     ----------
-    function : the user's; derivatives by torch are not checked.
-    before : number of evaluations at the last check.
-    made : the evaluations there are now; None where they are not to be compared.
+    function : the user's function; derivatives by torch are not checked.
+    before : the number of evaluations at the last check.
+    made : all evaluations so far; None where they are not to be compared.
     """
     if made is None or made.gradients is None or function.gradient in (None, AUTODIFF):
         return
@@ -98,12 +98,12 @@ def _noisy(made: Evaluations) -> bool:
 
 
 def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray, nats: bool) -> str:
-    """Why the gradients (n, D) are not those of the values (n,); "" where that can be doubted."""
+    """The message that gradients (n, D) are not those of the values (n,); "" where they may be."""
     if len(points) < CHECK.fewest:
         return ""
     least = CHECK.large if nats else CHECK.large_share * np.ptp(values)
-    # A point far out in one coordinate makes all others near each other in its units. Differences are
-    # therefore also compared in the coordinates as they are, in units of the run's plausible box.
+    # An outlier in one coordinate makes that coordinate's standard deviation large, and all other points
+    # neighbours. Differences are therefore also compared in units of the run's plausible box (scale 1).
     both = [_between(_differences(points, values, gradients, scale), least) for scale in (1.0, None)]
     if any(
         len(one) < CHECK.fewest or bdtr(one.sum(), len(one), CHECK.consistent) > CHECK.chance for one in both
@@ -123,7 +123,7 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
 
 
 def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: float) -> np.ndarray:
-    """Which differences (k,) lie between the slopes at both ends, of those larger than ``least``."""
+    """Which of the k differences larger than ``least`` lie between the slopes at both ends, (k,) bool."""
     a, b, slopes = differences
     large = np.maximum(np.abs(a), np.abs(b)) > least
     found: np.ndarray = ((slopes.min(0) <= a) & (a <= slopes.max(0)))[large]
@@ -131,11 +131,11 @@ def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: floa
 
 
 def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
-    """A warning where gradients disagree with values.
+    """A warning where gradients disagree with values, in a list; an empty list otherwise.
 
     Parameters
     ----------
-    points, values, gradients : as of `disagreement`.
+    points, values, gradients : as in `disagreement`.
     """
     found = disagreement(points, values, gradients)
     if found < CHECK.disagrees:
@@ -152,7 +152,7 @@ def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[
 
 
 def _multiple(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float | None:
-    """The number that a given gradient is multiplied by, or ``None`` where it is no multiple."""
+    """The factor between given gradients and those of the values; None where they are no multiple."""
     a, b = _differences(points, values, gradients)[:2]
     ratios = b[np.abs(a) > 0] / a[np.abs(a) > 0]
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75)) if len(ratios) else (0.0, 0.0, 0.0)

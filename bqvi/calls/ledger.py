@@ -1,6 +1,6 @@
-"""Every evaluation that has returned, until a step takes it.
+"""The evaluations that have returned since the last completed step.
 
-A ledger is the one mutable thing that goes down from a driver to where the user's function is called:
+A ledger is the one mutable object that a driver passes down to where the user's function is called:
 
     driver                      engine                          calls
     ledger = Ledger(D)   -->    evaluate(..., ledger)    -->    entered as each evaluation returns
@@ -10,8 +10,8 @@ A ledger is the one mutable thing that goes down from a driver to where the user
     except BaseException:       Ctrl-C, SystemExit, an error of the function, a failure of the engine
         ledger.take()           what returned since the last `take`; the exception passes on as it is
 
-While a batch is under way its rows are made only when they are asked for, so that entering one costs an
-engine nothing.
+While a batch is under way its rows are assembled only when they are requested, so that entering an evaluation
+takes no time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Ledger:
 
     Parameters
     ----------
-    dimension : D, of the points.
-    on_return : called each time that an evaluation of a batch has returned and is in the ledger, from the
-        thread that drives the run; it may call `entries` (and save them), and what it raises ends the batch.
+    dimension : the dimension D of the points.
+    on_return : a function that is called each time an evaluation of a batch has been entered, from the thread
+        that drives the run; it may call `entries` (and save them), and an exception in it ends the batch.
 
     Attributes
     ----------
-    outputs : how many numbers the function gives at a point; None before it has given any.
+    outputs : the number of values that the function returns at a point; None before the first evaluation.
     """
 
     def __init__(self, dimension: int, on_return: Callable[[], None] | None = None) -> None:
@@ -41,13 +41,13 @@ class Ledger:
         self.on_return = on_return
         self.outputs: int | None = None
         self._held: tuple[tuple[Evaluations, ...], Callable[[], Evaluations] | None] = ((), None)
-        """Whole batches, and a function that returns the rows of the batch under way. A batch moves in one
-        assignment, so that an interrupt finds its evaluations once."""
+        """The completed batches, and a function that returns the rows of the batch under way. A batch moves
+        from the second to the first in one assignment, so that at an interrupt it is in one of them only."""
         self._without_rows = 0
         self._none = Evaluations.none(dimension)
 
     def entries(self) -> Evaluations:
-        """The evaluations that returned since the last `take`, those of a batch under way among them."""
+        """The evaluations that returned since the last `take`, including those of a batch under way."""
         whole, under_way = self._held
         parts = whole if under_way is None else (*whole, under_way())
         found = parts[0] if parts else self._none
@@ -64,23 +64,23 @@ class Ledger:
         return found
 
     def enter(self, made: Evaluations) -> None:
-        """Enter a whole batch that has returned, ``made``."""
+        """Enter ``made``, a batch that has returned completely."""
         whole, under_way = self._held
         self._held = ((*whole, made), under_way)
 
     def count(self, evaluations: int) -> None:
-        """So many evaluations are made of which nothing is kept: they count, and have no rows."""
+        """Count a number of ``evaluations`` that are not kept as rows."""
         self._without_rows += evaluations
 
     def begin(self, so_far: Callable[[], Evaluations]) -> None:
-        """A batch is under way; ``so_far`` returns the rows of it that have returned."""
+        """Begin a batch; ``so_far`` returns those of its rows that have returned."""
         self._held = (self._held[0], so_far)
 
     def returned(self) -> None:
-        """Another evaluation of the batch under way has returned."""
+        """Note that another evaluation of the batch under way has returned."""
         if self.on_return is not None:
             self.on_return()
 
     def end(self, made: Evaluations) -> None:
-        """End the batch under way, whose evaluations ``made`` are."""
+        """End the batch under way, whose evaluations are ``made``."""
         self._held = ((*self._held[0], made), None)

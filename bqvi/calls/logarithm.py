@@ -1,7 +1,7 @@
-"""Whether a log joint returns the density itself: the logarithm was forgotten.
+"""A test whether a log joint returns the density itself, because the logarithm was forgotten.
 
-A log joint takes all values, and those of its first design differ by nats around their mean. A density is
-nowhere negative, falls by orders of magnitude over that design, and underflows to 0 on most data.
+A log joint may have any value, and its values on the first design differ by nats around their mean. A density
+is nowhere negative, varies by orders of magnitude over that design, and underflows to 0 on most data.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from bqvi.calls.settings import DENSITY
 
 
 def not_logarithms(values: np.ndarray) -> str:
-    """Why values (n,) of a log joint look like those of a density; "" where they do not.
+    """A message why values (n,) of a log joint look like those of a density; "" where they do not.
 
-    They do if none is negative and a quarter of them or more is below a hundredth of the largest, or all
-    are 0 (as those of a uniform density whose constant is left out are too).
+    They do if none is negative and a quarter of them or more is below a hundredth of the largest, or if all
+    are 0 (which is also true of the logarithm of a uniform density without its constant).
     """
     if len(values) < DENSITY.least or not np.isfinite(values).all() or (values < 0.0).any():
         return ""
@@ -38,7 +38,7 @@ def not_logarithms(values: np.ndarray) -> str:
 
 
 def warn_of_densities(values: np.ndarray) -> None:
-    """Warn where the first values (n,) of a log joint are those of a density."""
+    """Warn where the first values (n,) of a log joint look like those of a density."""
     told = not_logarithms(values)
     if told:
         warnings.warn(told, UserWarning, stacklevel=2)

@@ -1,18 +1,15 @@
-"""A plausible box where none is given: where the mode is, and how far around it the log joint stays high.
+"""The search for a plausible box where none is given, by the mode and the curvature of the log joint.
 
     Sobol points of a first box  ->  climb from the best of them  ->  curvature at the mode
-                                 ->  climbs from points that the mode does not explain  ->  the box
-
+                                 ->  climbs from points above Laplace's quadratic  ->  the box
 The curvature is a difference of gradients for each axis; from values alone, second differences along the
-axes. The box is that of Laplace's Gaussian, `PlausibleSearch.reach` standard deviations to either side. It
-also contains what else was seen to matter: other modes, and the Sobol points by which simple Monte Carlo over
-the first box finds mass beside Laplace's Gaussian, as it does where the mode is in the neck of a funnel.
-Where the log joint does not curve downwards, the first box's widths stand in; where it is finite nowhere, the
-prior's box does, if it is known.
-
-The first box is 2 to either side of a start; the search is in coordinates in which it is [-1, 1]^D. It is a
-function of what it evaluates: one that was cut short is made again, and finds the points that have been
-evaluated.
+axes. The box is that of Laplace's Gaussian, `PlausibleSearch.reach` standard deviations to either side,
+enlarged to contain other modes and those Sobol points whose share of a simple Monte Carlo estimate over the
+first box is not small against Laplace's evidence, as happens where the mode is in the neck of a funnel. In
+directions where the log joint is not concave, the widths of the first box are used; where the log joint is
+finite nowhere, the box of the prior is used if it is known. The first box is 2 to either side of a start; the
+search is in coordinates in which it is [-1, 1]^D. The search is deterministic: one that was cut short is run
+again, and looks up the points that have been evaluated.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from gp.low_discrepancy import scrambled_sobol
 
 
 class _EndError(Exception):
-    """Ends the search."""
+    """Raised to end the search."""
 
 
 class PlausibleBoxSearch:
@@ -38,11 +35,12 @@ class PlausibleBoxSearch:
 
     Parameters
     ----------
-    made : what has been evaluated so far.
-    evaluate : at points (m, D), gives all evaluations so far; None where budget or time has no room for them.
-    start : (D,), the first point. seed : of the Sobol points.
-    wide : (2, D), lower and upper ends of the box where the log joint has no value at any point; by default
-        the first box.
+    made : the evaluations so far.
+    evaluate : a function of points (m, D) that evaluates them and returns all evaluations so far; None where
+        the budget or the time does not allow it.
+    start : the first point (D,). seed : the seed of the Sobol points.
+    wide : the lower and upper ends (2, D) of the box that is returned where no evaluation is finite; by
+        default the first box.
     """
 
     def __init__(
@@ -63,13 +61,13 @@ class PlausibleBoxSearch:
         self._design = np.zeros(0, int)
 
     def run(self) -> tuple[np.ndarray, np.ndarray]:
-        """The box (D,), (D,), from as much of the search as there was room for."""
+        """The ends (D,), (D,) of the box, after as much of the search as the budget allows."""
         with suppress(_EndError):
             self._search()
         return self.box()
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
-        """The box (D,), (D,) by what is known."""
+        """The ends (D,), (D,) of the box from the evaluations so far."""
         low, high = -np.ones(len(self._start)), np.ones(len(self._start))
         good = self._design[~self.made.failed[self._design]]
         if not len(good):
@@ -84,7 +82,7 @@ class PlausibleBoxSearch:
         return np.vstack([lower, beside]).min(0), np.vstack([upper, beside]).max(0)
 
     def rows(self, points: np.ndarray) -> np.ndarray:
-        """Rows of the points (m, D) among the evaluations; missing evaluations are made."""
+        """The rows of the points (m, D) among the evaluations; missing evaluations are made."""
         found = rows_of(self.made.points, points)
         if (found < 0).any():
             if not self.evaluate(points[found < 0]):
@@ -93,7 +91,7 @@ class PlausibleBoxSearch:
         return found
 
     def evaluate(self, points: np.ndarray) -> bool:
-        """Evaluate at further points (m, D); False where there is no room for them."""
+        """Evaluate at further points (m, D); False where the budget does not allow it."""
         made = self._evaluate(points)
         self.made = self.made if made is None else made
         return made is not None
@@ -114,7 +112,7 @@ class PlausibleBoxSearch:
                 self._modes.append(mode)
 
     def _look_around(self) -> None:
-        """The start and Sobol points; where all fail, further ones, of other boxes too."""
+        """Evaluate the start and Sobol points and, where all of them fail, Sobol points of other boxes."""
         dimension, boxes = len(self._start), self._settings.boxes
         count = dimension + self._settings.beyond
         cube = 2.0 * scrambled_sobol(dimension, (1 + len(boxes)) * count, self._seed) - 1.0
@@ -140,13 +138,13 @@ class PlausibleBoxSearch:
         return rows[int(np.argmax(self.made.values[list(rows)]))]
 
     def _laplace(self, mode: int) -> tuple[Bowl, bool]:
-        """Laplace's Gaussian, and whether all directions curve downwards."""
+        """Laplace's Gaussian, and whether the log joint is concave at the mode in all directions."""
         along = self._along if self.made.gradients is None else self._along_gradient
         rows = np.array([along(mode, i) for i in range(len(self._start))])
         return Bowl.of(rows, self._settings.flat, self._settings.reach**2)
 
     def _newton(self) -> None:
-        """Newton steps with that curvature, where they gain more than a climb's last steps had to."""
+        """Make Newton steps with Laplace's curvature while each gains more than the criterion of a climb."""
         for _ in range(self._settings.climbs):
             slopes, mode = self.made.gradients, self._modes[0]
             if slopes is None or not self._curved:
@@ -160,7 +158,7 @@ class PlausibleBoxSearch:
             self._modes[0] = row
 
     def _along_gradient(self, mode: int, i: int) -> np.ndarray:
-        """Row i of the negative Hessian, from gradients at the mode and a step along the axis."""
+        """Row i of the negative Hessian, from the gradients at the mode and at a step along axis i."""
         towards = -1.0 if self.made.points[mode][i] > 0.0 else 1.0
 
         def curvature(step: float) -> tuple[np.ndarray, float] | None:
@@ -174,7 +172,7 @@ class PlausibleBoxSearch:
         return self._measured(curvature, np.zeros(len(self._start)))
 
     def _along(self, mode: int, i: int) -> np.ndarray:
-        """The same from values on both sides of the mode, with zeros beside the diagonal."""
+        """Row i of the negative Hessian, zero off the diagonal, from values on both sides of the mode."""
 
         def curvature(step: float) -> tuple[np.ndarray, float] | None:
             rows = self.rows(self._stepped(mode, i, (step, -step)))
@@ -191,7 +189,7 @@ class PlausibleBoxSearch:
     def _measured(
         self, curvature: Callable[[float], tuple[np.ndarray, float] | None], found: np.ndarray
     ) -> np.ndarray:
-        """``curvature`` at a step over which the log joint falls by about half a nat."""
+        """The result of ``curvature`` for a step over which the log joint falls by about half a nat."""
         step, settings = self._settings.first_step, self._settings
         for _ in range(settings.tries):
             told = curvature(step)
@@ -208,7 +206,7 @@ class PlausibleBoxSearch:
         return found
 
     def _unexplained(self) -> int | None:
-        """The first point outside the box that exceeds Laplace's quadratic by most, if by enough."""
+        """The row of the point outside the box farthest above Laplace's quadratic; None if not by enough."""
         mode, made = self._modes[0], self.made
         good = self._design[~made.failed[self._design]]
         lower, upper = self.box()
@@ -221,7 +219,7 @@ class PlausibleBoxSearch:
         return int(good[at]) if excess[at] > self._settings.margin else None
 
     def _mass_beside(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-        """Points (m, D) outside of a box by which simple Monte Carlo over the first box finds mass there."""
+        """Points (m, D) outside of a box with a considerable share of a Monte Carlo estimate of Z."""
         made, mode, dimension = self.made, self._modes[0], len(self._start)
         points, values = made.points[self._design[1:]], made.values[self._design[1:]]
         mass = values + dimension * np.log(2.0) - np.log(len(points))

@@ -1,4 +1,4 @@
-"""What the user's function returned, read as numbers; EvaluationError where it is anything else."""
+"""Conversion of what the user's function returned into numbers; EvaluationError for anything else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gp.arrays import is_torch, to_numpy
 
 
 def parted(function: Function, returned: Any, points: np.ndarray) -> tuple[Any, Mapping[str, Any] | None]:
-    """What was returned at points (m, P) without the dict at its end, and that dict.
+    """Split what was returned at points (m, P) into the values and the dict of by-products at its end.
 
     Raises
     ------
     EvaluationError
-        The function takes many points at once, or the dict holds something that cannot be saved.
+        The function takes many points at once, or the dict contains something that cannot be saved.
     """
     if not (isinstance(returned, tuple) and returned and isinstance(returned[-1], Mapping)):
         return returned, None
@@ -34,7 +34,7 @@ def parted(function: Function, returned: Any, points: np.ndarray) -> tuple[Any, 
 
 
 def _kept(function: Function, name: Any, value: Any, points: np.ndarray) -> Any:
-    """A copy of a by-product, as arrays of NumPy, numbers and text."""
+    """A copy of a by-product as a NumPy array, a number or text."""
     if is_torch(value):
         value = to_numpy(value)
     if isinstance(name, str):
@@ -51,7 +51,7 @@ def _kept(function: Function, name: Any, value: Any, points: np.ndarray) -> Any:
 
 
 def values_of(function: Function, returned: Any, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Values (m, o), and standard deviations (m,) if they were returned, at points (m, P)."""
+    """The values (m, o) at points (m, P), and their standard deviations (m,) if they were returned."""
     title, sds = function.range.title, None
     if isinstance(returned, tuple) and not function.range.outputs:
         if len(returned) != 2:
@@ -66,7 +66,7 @@ def values_of(function: Function, returned: Any, points: np.ndarray) -> tuple[np
 
 
 def sds_of(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
-    """Standard deviations (m,) of the noise at points (m, P)."""
+    """The standard deviations (m,) of the noise at points (m, P)."""
     n = len(points)
     try:
         array = np.asarray(to_numpy(returned))
@@ -83,7 +83,7 @@ def sds_of(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
 
 
 def gradients_of(function: Function, returned: Any, points: np.ndarray, outputs: int) -> np.ndarray:
-    """Gradients (m, o, P) at points (m, P)."""
+    """The gradients (m, o, P) at points (m, P)."""
     n, dimension = points.shape
     try:
         array = np.asarray(to_numpy(returned))
@@ -106,7 +106,7 @@ def gradients_of(function: Function, returned: Any, points: np.ndarray, outputs:
 
 
 def log_weights_of(returned: Any, points: np.ndarray) -> np.ndarray:
-    """Logarithms of weights (m,) at points (m, P)."""
+    """The logarithms of the weights (m,) at points (m, P)."""
     logs = np.asarray(to_numpy(returned), dtype=float).reshape(-1)
     if logs.shape != (len(points),) or np.isnan(logs).any() or (logs == np.inf).any():
         raise EvaluationError(
@@ -117,7 +117,7 @@ def log_weights_of(returned: Any, points: np.ndarray) -> np.ndarray:
 
 
 def reasons_of(function: Function, values: np.ndarray) -> tuple[str, ...]:
-    """For each row of values (m, o) why it is of no use, or ""."""
+    """For each row of values (m, o) the reason why it cannot be used, or ""."""
     largest = LARGEST if function.range.density else np.inf
     fine = np.abs(values) < largest
     if function.range.logarithmic:
@@ -131,7 +131,7 @@ def _numbers(row: np.ndarray) -> str:
 
 
 def numbers_in(returned: Any) -> np.ndarray | None:
-    """The array of real numbers that a user's function ``returned``, in its own dtype; None if it is none."""
+    """The array of real numbers that a function ``returned``, in its own dtype; None for anything else."""
     try:
         array = np.asarray(to_numpy(returned))
     except (TypeError, ValueError):
@@ -152,7 +152,7 @@ def _real(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
 
 
 def _shaped(function: Function, array: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Values (m, o) of what has the right shape."""
+    """The array as values (m, o); EvaluationError where its shape is wrong."""
     n, several = len(points), function.range.outputs
     shape = array.shape
     if function.vectorised:
@@ -180,7 +180,7 @@ def _wanted(function: Function, n: int) -> str:
 
 
 def refused(function: Function, values: np.ndarray) -> tuple[np.ndarray, str, str]:
-    """Rows (m,) of values (m, o) that no such function may return; what the first is, and what it must be."""
+    """Which rows (m,) of values (m, o) are not allowed; a text of the first, and of what is allowed."""
     kind, must = function.range, ""
     bad: np.ndarray = np.zeros(len(values), bool)
     if kind.density and function.errors != "infeasible":

@@ -1,10 +1,11 @@
-"""The log joint of a package's model to 34 binary digits, so that all packages give the same numbers.
+"""The log joint of another package's model, rounded to 34 binary digits so that all packages agree.
 
 PyMC, NumPyro and Stan sum the same terms in different orders, and their last digits differ. Where to evaluate
 next is chosen by comparisons, which amplify such differences: two runs of VBMC on the eight schools end at
-different evaluations. Values are rounded in units of 2^-34 of the power of two above them, or of 1 where that
-is more, gradients in those of their largest entry. At 34 binary digits the numbers of two packages are equal
-but for about one in 100,000, and a log joint of -1e6 is still known to 6e-5 nats.
+different evaluations. Values are rounded to multiples of 2^-34 times the power of two above them, or times 1
+where that is larger; gradients likewise, with the power of two above their largest entry. With 34 binary
+digits about one number in 100,000 differs between two packages, and a log joint of -1e6 has an error of at
+most 6e-5 nats.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class RoundedValue:
 
     Attributes
     ----------
-    log_joint : what else it returns, as a tuple with its noise or a dict, is passed on as it is.
+    log_joint : the log joint; a tuple with its noise, or a dict, is passed on unchanged.
     """
 
     log_joint: Callable[[Any], Any]
@@ -43,7 +44,7 @@ class RoundedPair:
 
     Attributes
     ----------
-    both : what else it returns is passed on as it is.
+    both : the log joint with its gradient; anything else that it returns is passed on unchanged.
     """
 
     both: Callable[[Any], Any]
@@ -57,7 +58,7 @@ class RoundedPair:
 
 
 def _rounded_if_numbers(found: Any, rows: bool = False) -> Any:
-    """Real numbers rounded, a number as one; anything else as it is, for the caller to judge."""
+    """Real numbers rounded, a number as a number; anything else unchanged, for the caller to check."""
     if not isinstance(found, float | np.floating | np.ndarray) or np.asarray(found).dtype != np.float64:
         return found
     made = rounded(np.asarray(found), rows)
@@ -65,7 +66,7 @@ def _rounded_if_numbers(found: Any, rows: bool = False) -> Any:
 
 
 def rounded(numbers: np.ndarray, rows: bool = False) -> np.ndarray:
-    """Numbers (...) rounded, each in its own units or, with ``rows``, in those of the largest of its row."""
+    """Numbers (...) rounded, each in its own units or, with ``rows``, in those of the row's largest entry."""
     sizes = np.abs(numbers)
     if rows:
         sizes = np.where(np.isfinite(sizes), sizes, 0.0).max(axis=-1, keepdims=True, initial=0.0)

@@ -1,4 +1,4 @@
-"""Which of many evaluations that were made before a run begins with.
+"""The choice of the evaluations that a run begins with among many that the user gave.
 
 A surrogate of ten thousand rows would take minutes a step, and most rows of a chain are redundant. With
 depths d_j, nats below the highest row, and points u_j in units of the shallow rows' moments, rows are chosen
@@ -7,10 +7,10 @@ one after the other by the variance that those before leave, weighted by the tem
     argmax_j  v_j exp(-d_j / (c D)),      v_j = Var f(u_j) given those chosen, squared-exponential kernel,
 
 by the rank-one updates of :mod:`acquisition.conditioned`: O(k^2 N) time and O(k N) memory for k of N rows.
-Clumps and rows far below the highest are left out so. Failed rows, of which a surrogate takes where not to
-look, are chosen from the nearest in the same way. Of rows at one point the first is kept, unless values are
-noisy. Some of the rows that are left out, none far below the highest, can be held out: what the surrogate
-predicts there is a check that costs no evaluation.
+Few rows are chosen from a cluster, and few that are far below the highest. Failed rows, by which a surrogate
+avoids infeasible regions, are chosen from the nearest in the same way. Of rows at one point the first is
+kept, unless values are noisy. Some of the remaining rows that are not far below the highest can be held out:
+the surrogate's predictions there are a check without further evaluations.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def selected(
 
     Parameters
     ----------
-    made : n rows, which the user gave.
-    budget : in which those that are taken count; None for no limit.
-    noisy : whether values are of unknown noise; those of noise that is known, which the rows say, are in any
-        case.
-    log_density : (n,), up to a constant; by default the values, which are those of a log density.
+    made : the n evaluations that the user gave.
+    budget : the budget, in which the chosen evaluations count; None for no limit.
+    noisy : whether the noise of the values is unknown; values whose noise variance is given count as noisy in
+        any case.
+    log_density : the log density (n,) of the rows up to a constant; by default their values.
 
     Raises
     ------
     ValueError
-        They are more than the budget.
+        The chosen evaluations are more than the budget.
     """
     density = made.values if log_density is None else log_density
     rows = np.arange(len(made))
@@ -61,12 +61,12 @@ def selected(
 
 
 def held_out(made: Evaluations, taken: Evaluations, noisy: bool = False) -> Evaluations | None:
-    """Rows that were not taken and have values, evenly in their order; None where there are none.
+    """Rows with values that were not chosen, evenly spaced in their order; None where there are none.
 
     Parameters
     ----------
-    made : n rows of a log density, which the user gave.
-    taken, noisy : of :func:`selected`, what it took and whether values are of unknown noise.
+    made : the n evaluations of a log density that the user gave.
+    taken : the evaluations that :func:`selected` chose. noisy : as in :func:`selected`.
     """
     if len(taken) == len(made):
         return None
@@ -81,7 +81,7 @@ def held_out(made: Evaluations, taken: Evaluations, noisy: bool = False) -> Eval
 
 
 def _distinct(made: Evaluations, noisy: bool) -> np.ndarray:
-    """Rows of different points, the first of each; all of them where values are noisy."""
+    """The first row of each different point; all rows where values are noisy."""
     if noisy or made.noise_variance is not None:
         return np.arange(len(made))
     found: np.ndarray = np.sort(np.unique(made.points, axis=0, return_index=True)[1])
@@ -89,12 +89,12 @@ def _distinct(made: Evaluations, noisy: bool) -> np.ndarray:
 
 
 def _width(made: Evaluations) -> int:
-    """Numbers that a row contributes: its value and derivatives."""
+    """The number of values and derivatives in a row."""
     return 1 if made.gradients is None else 1 + made.points.shape[1]
 
 
 def _chosen(made: Evaluations, rows: np.ndarray, density: np.ndarray, most: int) -> np.ndarray:
-    """At most ``most`` of the rows, in their order."""
+    """At most ``most`` of the rows, chosen by the rule of the module, in their order."""
     good, failed = rows[made.good[rows]], rows[~made.good[rows]]
     count = min(len(failed), max(int(SELECTION.failed * most), most - len(good)))
     points, away = made.points[good], made.points[failed]
@@ -108,14 +108,14 @@ def _chosen(made: Evaluations, rows: np.ndarray, density: np.ndarray, most: int)
 
 @dataclass(frozen=True, eq=False)
 class _Units:
-    """Units of the shallow rows: mean (D,) and Cholesky factor (D, D) of their covariance."""
+    """The units of the shallow rows: the mean (D,) and the Cholesky factor (D, D) of their covariance."""
 
     mean: np.ndarray
     scale: np.ndarray
 
     @classmethod
     def of(cls, points: np.ndarray, density: np.ndarray | None = None) -> _Units:
-        """From rows (n, D) with log densities (n,); from all of them where there are none."""
+        """The units from points (n, D) with log densities (n,), or from all points without densities."""
         d = points.shape[1]
         if density is not None:
             order = np.argsort(-density, kind="stable")
@@ -126,7 +126,7 @@ class _Units:
         return cls(points.mean(0), spread[:, None] * cholesky(covariance))
 
     def whitened(self, points: np.ndarray) -> np.ndarray:
-        """Points (n, D) in these units."""
+        """The points (n, D) in these units."""
         u: np.ndarray = solve_lower(self.scale, (points - self.mean).T).T
         return u
 

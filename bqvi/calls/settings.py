@@ -1,4 +1,4 @@
-"""Constants of the calls that decide results: what each is, and what it was chosen on.
+"""Constants of the calls that affect results: what each is, and what it was chosen on.
 
 "Not studied" says that no other value was compared, or that no figures of a comparison were kept.
 """
@@ -25,15 +25,15 @@ class ClimbSettings:
     """A climb of the log joint (:mod:`climb`); not studied."""
 
     worst: float = 1e10
-    """Objective at a point where the log joint failed, nats."""
+    """The objective of the optimiser at a point where the log joint failed, in nats."""
     first_radius: float = 0.25
-    """First radius of COBYQA's trust region, an eighth of the plausible box [-1, 1]^D."""
+    """The first radius of COBYQA's trust region, an eighth of the width of the plausible box [-1, 1]^D."""
     most_of_values: tuple[int, int] = (8, 10)
     """A climb from values alone visits 8 D + 10 points at most."""
     patience: int = 1
-    """Number of points that, if they gain little, end a climb with gradients."""
+    """The number of points that, if they gain little, end a climb with gradients."""
     least: int = 2
-    """Number of points before that criterion is applied."""
+    """The number of points before that criterion is applied."""
     patience_of_values: tuple[int, int] = (1, 2)
     """D + 2 points that gain little end a climb from values alone; COBYQA's model has 2 D + 1 points."""
     least_of_values: tuple[int, int] = (2, 2)
@@ -42,28 +42,28 @@ class ClimbSettings:
 
 @dataclass(frozen=True)
 class GradientCheckSettings:
-    """Whether given gradients are those of the values (:mod:`gradient_check`)."""
+    """The check that given gradients are those of the values (:mod:`gradient_check`)."""
 
     fewest: int = 6
-    """Least number of pairs of which a median is taken; with fewer a single rough place could decide it."""
+    """The least number of pairs whose median is taken; with fewer, one pair could determine it."""
     consistent: float = 0.9
-    """Share of the pairs whose difference lies between the slopes. It was .98 to 1 for the right gradients of
-    funnels, both forms of eight schools, a Rosenbrock function and a logistic regression, and .1 to .7 with a
-    wrong sign."""
+    """The share of pairs whose difference lies between the slopes that a correct gradient is assumed to have.
+    It was .98 to 1 for the correct gradients of funnels, both forms of eight schools, a Rosenbrock function
+    and a logistic regression, and .1 to .7 with a wrong sign."""
     chance: float = 1e-5
-    """Probability of stopping a run whose gradient is right, were each pair consistent independently with
-    probability ``consistent``."""
+    """The probability that a run with a correct gradient is stopped, if pairs are independent and each is
+    consistent with probability ``consistent``."""
     large: float = 0.1
-    """Nats: smaller differences do not count towards stopping a run, as they may be errors of a solver; not
-    studied, like the constants that follow."""
+    """The least difference, in nats, that counts towards stopping a run, as smaller ones may be errors of a
+    solver; not studied, like the constants that follow."""
     large_share: float = 0.05
-    """The same for a function that is no log density, as a share of the range of its values."""
+    """As ``large``, for a function that is no log density, as a share of the range of its values."""
     every: int = 8
-    """Number of evaluations from which gradients are checked."""
+    """The number of evaluations between two checks of the gradients."""
     last: int = 72
-    """Number of evaluations up to which gradients are checked."""
+    """The number of evaluations after which gradients are no longer checked."""
     disagrees: float = 0.3
-    """Median relative disagreement of gradients and differences above which a warning is given."""
+    """The median relative disagreement of gradients and differences above which a warning is given."""
     one_multiple: float = 0.2
     """Ratios whose interquartile range is below this share of their median count as one number."""
     rounding: float = 1e-6
@@ -74,34 +74,36 @@ class GradientCheckSettings:
 
 @dataclass(frozen=True)
 class PlausibleSearch:
-    """Settings, chosen on Gaussians (scales 1 to 1000, correlated) and funnels of 2 to 6 dimensions.
+    """Settings of the search, chosen on Gaussians (scales 1 to 1000, correlated) and funnels, D = 2 to 6.
 
     Attributes
     ----------
-    reach : half the box's width, in Laplace's standard deviations.
-    gain, gain_of_values : nats that a climb has to gain in its latest steps to go on, with gradients and
-        without.
-    past_overshoots : whether a climb with gradients goes on after a point that gains little. A q that moves
-        need not: with 200 evaluations 'bq' has on the eight schools, whose mode is no typical point, an sd of
-        .26 where the climb ends there, and of 1.2 where it goes on, and on a regression the same either way.
-        Quadrature's measure stays where it is (:data:`AT_THE_MODE`).
-    first_step : for a curvature, in half widths of the first box: where that box is the posterior's, the log
-        joint falls by half a nat.
-    low, high : nats that the log joint has to fall by over the step from which a curvature is taken.
-    tries : of steps for it. shorter : factor of the step after one that failed, longer : after one without
-        curvature, shortest : least factor otherwise. Not studied.
-    beyond : Sobol points looked at, besides D. boxes : half widths of those in which as many more are looked
-        at while all have failed. Not studied.
+    reach : half the width of the box, in standard deviations of Laplace's Gaussian.
+    gain, gain_of_values : the nats that a climb has to gain in its latest steps to continue, with gradients
+        and without.
+    past_overshoots : whether a climb with gradients continues after a point that gains little. It need not
+        where q is optimised afterwards: with 200 evaluations, 'bq' on the eight schools, whose mode is no
+        typical point, has an sd of .26 where the climb ends there and of 1.2 where it continues; on a
+        regression there is no difference. The measure of quadrature is not optimised, and its climb
+        continues (:data:`AT_THE_MODE`).
+    first_step : the first step for a curvature, in half widths of the first box: where that box is the
+        posterior's, the log joint falls by half a nat over such a step.
+    low, high : the least and the largest fall of the log joint, in nats, over a step whose curvature is used.
+    tries : the number of steps that are tried for a curvature. shorter : the factor of the step after one
+        that failed. longer : the factor after one without curvature. shortest : the least factor in other
+        cases. Not studied.
+    beyond : the number of Sobol points besides D. boxes : the half widths of the boxes in which as many
+        points more are evaluated while all have failed. Not studied.
     visits, visits_beside : a climb with gradients visits at most 3 D + 15 points. Not studied.
-    share, margin : a point is explained where it exceeds Laplace's quadratic by less than this share of its
-        depth and these nats, as in VBMC's exploration.
-    relevant : nats below the mode, beyond D / 2, of a mode that could matter.
-    climbs : beside the first.
-    elsewhere : nats below Laplace's evidence from which mass beside it counts.
-    flat : curvature, per squared half width of the first box, below which there is none. longest : step for
-        a curvature, in half widths of the first box. Neither was studied.
-    of_budget : share of the budget that a search may take. each : evaluations for each dimension and two
-        more, which it takes at most.
+    share, margin : a climb is begun from a point that exceeds Laplace's quadratic by more than this share of
+        its depth and these nats, as in VBMC's exploration.
+    relevant : the nats below the mode, beyond D / 2, up to which another mode is included in the box.
+    climbs : the number of climbs after the first.
+    elsewhere : the nats below Laplace's evidence from which mass outside of the box counts.
+    flat : the curvature, per squared half width of the first box, below which the log joint counts as flat.
+        longest : the largest step for a curvature, in half widths of the first box. Neither was studied.
+    of_budget : the share of the budget that a search may use. each : the search uses at most this number of
+        evaluations times D + 2.
     """
 
     reach: float = 2.5
@@ -130,68 +132,68 @@ class PlausibleSearch:
     each: int = 15
 
     def most(self, budget: int | None, dimension: int) -> int:
-        """Evaluations of a search within ``budget``; None: no limit."""
+        """The largest number of evaluations of a search within ``budget``; None for no limit."""
         usual = self.each * (dimension + 2)
         return usual if budget is None else min(usual, int(self.of_budget * budget))
 
 
 @dataclass(frozen=True)
 class IntervalSettings:
-    """Plausible intervals that are not given (:mod:`bounds`, :mod:`target_model`); not studied."""
+    """The defaults of plausible intervals (:mod:`bounds`, :mod:`target_model`); not studied."""
 
     margin: float = 0.01
-    """How far a plausible bound is moved off the hard bound that it lies on, in widths."""
+    """The distance by which a plausible bound is moved off the hard bound that it lies on, in widths."""
     inner: float = 0.1
-    """A bounded parameter without plausible bounds has all of its interval but this share at either end."""
+    """The share at either end by which the default plausible interval is shorter than a bounded interval."""
     reach: float = 2.0
-    """Half the width of a plausible box of which nothing is known: Stan itself starts within 2 of 0."""
+    """The default half width of a plausible box: Stan itself starts within 2 of 0."""
 
 
 @dataclass(frozen=True)
 class DensitySettings:
-    """Whether a log joint returns the density itself (:mod:`logarithm`)."""
+    """The test whether a log joint returns the density itself (:mod:`logarithm`)."""
 
     least: int = 4
-    """Least number of values that are judged; not studied."""
+    """The least number of values that are tested; not studied."""
     small: float = 0.01
-    """Share of the largest value, below which a value is small beside it; not studied."""
+    """The share of the largest value below which a value counts as small; not studied."""
     share: float = 0.25
-    """Share of small values from which all are taken for a density's. None of 210 first designs of VBMC on 21
-    problems of the studies has as many, and 1 of 20,000 quadratics with random constants; of the exponentials
-    of those 210 designs 205 do."""
+    """The share of small values from which the values are taken to be a density's. It is reached by none of
+    210 first designs of VBMC on 21 problems of the studies and by 1 of 20,000 quadratics with random
+    constants, and by the exponentials of 205 of those 210 designs."""
 
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """How many of the evaluations made before a run begins it, and which (:mod:`selection`)."""
+    """The choice of the evaluations that a run begins with (:mod:`selection`)."""
 
     rows: int = 500
-    """The most rows; not studied, like all but ``tempering``."""
+    """The largest number of rows; not studied, like all but ``tempering``."""
     numbers: int = 1500
-    """The most values and derivatives together."""
+    """The largest number of values and derivatives together."""
     failed: float = 0.1
-    """Largest share of failed rows among those taken."""
+    """The largest share of failed rows among those chosen."""
     tempering: float = 1.0
-    """c, chosen of 1 and 2 on a Student t with D = 5 and 10,000 rows."""
+    """The constant c of the tempering, chosen from 1 and 2 on a Student t with D = 5 and 10,000 rows."""
     shallow: float = 2.0
-    """Depth, in units of D nats, of the rows whose moments give the units."""
+    """The largest depth, in units of D nats, of the rows whose moments define the units."""
     fewest: int = 10
-    """The moments are taken of at least this many rows for each dimension."""
+    """The least number of rows, for each dimension, whose moments are taken."""
     lengthscale: float = 1.0
-    """Lengthscale of the kernel, in units of sqrt(D)."""
+    """The lengthscale of the kernel, in units of sqrt(D)."""
     jitter: float = 1e-6
-    """Variance added to each row's, and to those of standardised coordinates."""
+    """The variance added to that of each row, and to those of standardised coordinates."""
     held_out: int = 200
-    """The most rows to hold out."""
+    """The largest number of rows that are held out."""
 
 
 @dataclass(frozen=True)
 class RoundingSettings:
-    """The log joint of a model of another package (:mod:`rounded`)."""
+    """The rounding of the log joint of another package's model (:mod:`rounded`)."""
 
     digits: int = 34
-    """Binary digits that are kept: the values of PyMC, NumPyro and Stan on the eight schools differ in the
-    49th and later ones. Not studied."""
+    """The number of binary digits that are kept. The values of PyMC, NumPyro and Stan on the eight schools
+    differ from the 49th digit on. Not studied."""
 
 
 CHECK, CLIMB, PLAUSIBLE = GradientCheckSettings(), ClimbSettings(), PlausibleSearch()

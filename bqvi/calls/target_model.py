@@ -1,14 +1,15 @@
-"""A log joint over R^D as another package states it, with the maps between theta and its named variables.
+"""A log joint over R^P of another package's model, with the maps between theta and its named variables.
 
-The doors take a `TargetModel` in the place of a log joint. Its parameters theta are unconstrained: the
-package's own transforms, with their Jacobians in the log joint, stand between them and the named variables.
+The front doors accept a `TargetModel` instead of a log joint. Its parameters theta are unconstrained: the
+package's own transforms, whose Jacobians are part of the log joint, map them to the named variables.
 
     theta (n, P)  --to_named-->  {"tau": (n,), "school": (n, 8), ...}       drawn, saved, plotted
                   --log_joint, log_joint_and_gradient-->  called by the engines
 
-The plausible box is where a run begins, and what VBMC explores. Where the user gives none, `fit` with 'bq'
-and `integrate` begin with a search for one around the start, and `vbmc`, which searches by itself, in the box
-around the start: the same in all packages. Other methods take the prior's box, if the package tells of it.
+A run begins in the plausible box, which VBMC also explores. Where the user gives none, `fit` with 'bq' and
+`integrate` begin with a search for one around the start, and `vbmc`, which searches by itself, begins in the
+box around the start, so that a run is the same for all packages. Other methods use the box of the prior, if
+the package provides the prior.
 """
 
 from __future__ import annotations
@@ -29,31 +30,33 @@ from gp.arrays import Array, shown
 
 @dataclass(frozen=True, eq=False)
 class TargetModel:
-    """A log joint density of P unconstrained parameters, as the front doors take it.
+    """A log joint density of P unconstrained parameters, which the front doors accept.
 
     Attributes
     ----------
-    log_joint : theta (P,) -> a number; if ``vectorised``, (n, P) -> (n,). With the transforms' Jacobians.
-    names : of the P parameters.
-    log_joint_and_gradient : the same with its gradient, (P,) -> (a number, (P,)); if ``vectorised``,
+    log_joint : a function of theta (P,) -> a number; if ``vectorised``, (n, P) -> (n,). It contains the
+        Jacobians of the transforms.
+    names : the names of the P parameters.
+    log_joint_and_gradient : the log joint with its gradient, (P,) -> (a number, (P,)); if ``vectorised``,
         (n, P) -> ((n,), (n, P)); None where there is no gradient.
-    vectorised : whether both take many points at once.
-    start : (P,), where a run begins; by default the middle of the plausible box.
-    plausible_lower, plausible_upper : (P,) or a number, likely to hold most of the posterior; by default
-        ``prior_box``, and 2 to either side of ``start`` where that is not known.
-    to_named : (n, P) -> name -> array (n, ...): the variables of the model; by default the parameters.
-    from_named : name -> array (...) -> (P,); None where that is not known.
-    coords : dimension -> labels. dims : variable -> names of its dimensions, those of ``to_named`` less n.
+    vectorised : whether both functions take many points at once.
+    start : the point (P,) where a run begins; by default the middle of the plausible box.
+    plausible_lower, plausible_upper : the ends of a box, (P,) or a number, that is likely to contain most of
+        the posterior; by default ``prior_box``, or 2 to either side of ``start`` where that is None.
+    to_named : a function (n, P) -> name -> array (n, ...), the variables of the model; by default the
+        parameters.
+    from_named : a function of name -> array (...) that returns theta (P,); None where it is not known.
+    coords : dimension -> labels. dims : variable -> names of the dimensions of ``to_named`` after the first.
     observed, constants : name -> array, the data, for files.
-    package : whose model it is, with its version, for files.
-    prior_box : (P,) and (P,), the central 95 % of the prior; None where it is not known.
-    boxed : whether the plausible box is known to be one. Else a run may begin with a search for one
-        (:mod:`bqvi.calls.plausible_search`). By default whether one of its ends was given.
+    package : the name and version of the package of the model, for files.
+    prior_box : the ends (P,) and (P,) of the central 95 % of the prior; None where it is not known.
+    boxed : whether the plausible box may be used as it is; otherwise a run may begin with a search for one
+        (:mod:`bqvi.calls.plausible_search`). By default, whether one of its ends was given.
 
     Raises
     ------
     TypeError, ValueError
-        An attribute is none of these.
+        An attribute is not as described.
     """
 
     log_joint: Callable[[Any], Any]
@@ -173,12 +176,12 @@ class TargetModel:
         return {name: np.asarray(x)[0] if one else np.asarray(x) for name, x in found.items()}
 
     def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Theta (P,) of the model's free variables ``values`` by name.
+        """The parameters theta (P,) of the model's free variables, given by name in ``values``.
 
         Raises
         ------
         ValueError
-            A variable is missing, or the model's package does not say how.
+            A variable is missing, or the model has no ``from_named``.
         """
         if self.from_named is None and self.to_named is not None:
             raise ValueError("this model does not say how its variables are unconstrained (from_named)")
@@ -190,21 +193,21 @@ class TargetModel:
             raise ValueError(f"values has {', '.join(values)}; it lacks {error.args[0]}") from None
 
     def box(self, lower: Any, upper: Any) -> tuple[Any, Any]:
-        """The plausible box: ``lower`` and ``upper`` where they are given, the model's own where not."""
+        """The plausible box: ``lower`` and ``upper`` where they are given, the model's own otherwise."""
         return (
             self.plausible_lower if lower is None else lower,
             self.plausible_upper if upper is None else upper,
         )
 
     def function(self, errors: str | None = None) -> Function:
-        """What the engines call, rounded (:mod:`rounded`); ``errors`` as of `bqvi.calls.Function`."""
+        """The log joint rounded (:mod:`rounded`), for engines; ``errors`` as in `bqvi.calls.Function`."""
         both = self.log_joint_and_gradient
         gradient = None if both is None else GradientWithValue(RoundedPair(both))
         value = RoundedValue(self.log_joint)
         return Function(value, gradient, self.vectorised, errors=errors, names=self.names, model=self)
 
     def _points(self, theta: Array) -> tuple[np.ndarray, bool]:
-        """Theta as (n, P), and whether it is one point (P,)."""
+        """The argument theta as an array (n, P), and whether it was one point (P,)."""
         array = np.asarray(theta, float)
         if array.ndim not in (1, 2) or array.shape[-1] != self.dimension:
             count = self.dimension
@@ -213,12 +216,12 @@ class TargetModel:
 
 
 def require_alone(model: TargetModel, **others: Any) -> None:
-    """ValueError where one of the ``others`` was given, which the model says itself.
+    """Raise ValueError where one of the ``others`` was given, which are part of the model.
 
     Parameters
     ----------
-    model : in the place of a log joint.
-    others : arguments of the door by name; None or empty where they were not given.
+    model : the model that was given instead of a log joint.
+    others : arguments of the front door by name; None or empty where they were not given.
     """
     for name, value in others.items():
         if value is not None and not (np.ndim(value) and np.size(value) == 0):
@@ -231,5 +234,5 @@ def require_alone(model: TargetModel, **others: Any) -> None:
 
 
 def box_around(start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A plausible box (P,), (P,) around points (m, P), of which nothing else is known."""
+    """The default plausible box, with ends (P,), (P,), around points (m, P)."""
     return start.min(0) - INTERVALS.reach, start.max(0) + INTERVALS.reach

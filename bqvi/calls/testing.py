@@ -1,8 +1,8 @@
-"""Contract tests that the author of a new executor, or of a model of another package, can call.
+"""Contract tests for executors and for models of other packages, yours included.
 
 An executor that passes :func:`check_executor` can be given to every front door as ``executor``; a
-:class:`~bqvi.calls.TargetModel` that passes :func:`check_target` can stand in the place of a log joint. The
-oracles are direct calls of a function whose values are known, and finite differences.
+:class:`~bqvi.calls.TargetModel` that passes :func:`check_target` can be given instead of a log joint. The
+oracles are direct calls of a function with known values, and finite differences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["check_executor", "check_target"]
 
 _POINTS = np.array([[0.3, -1.2], [1.0, 0.5], [-0.7, 0.1], [0.2, 0.9], [-1.5, -0.4], [0.8, 0.8]])
 _STEP = 1e-3
-"""Of central differences of fourth order: their error is about 1e-11 for functions of order 1."""
+"""The step of central differences of fourth order, whose error is about 1e-11 for functions of order 1."""
 
 
 def _value(x: np.ndarray) -> float:
@@ -51,7 +51,7 @@ def check_executor(executor: Executor) -> None:
 
     Parameters
     ----------
-    executor : anything with ``submit`` or ``map``; other processes of its have to be able to import bqvi.
+    executor : an object with ``submit`` or ``map``, whose processes must be able to import bqvi.
     """
     ledger = Ledger(2)
     found = Caller(Function(_value), executor=executor).evaluate(_POINTS, ledger)
@@ -91,9 +91,9 @@ def check_target(
 
     Parameters
     ----------
-    model : the model.
-    points : (n, P), n >= 2, where it is tried; by default three within its plausible box.
-    tolerance : of gradients and of round trips, relative to the largest entry, or 1.
+    model : the model to test.
+    points : the points (n, P), n >= 2, at which it is tested; by default three in its plausible box.
+    tolerance : the largest error of gradients and of round trips, relative to the largest entry, or 1.
     seed : seed of the default points.
     """
     if points is None:

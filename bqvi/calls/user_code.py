@@ -1,7 +1,7 @@
 """The one place where code of the user is run.
 
-What an engine sets for itself is undone here: the limit on threads (:mod:`gp.threads`). `Caller` undoes it
-for a whole batch, so that derivatives by torch and the threads of an executor are not limited either.
+An engine's limit on threads (:mod:`gp.threads`) is lifted here. `Caller` lifts it for a whole batch, so that
+derivatives by torch and the threads of an executor are not limited either.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ from gp.threads import as_the_user_has_it
 
 
 def run_user_code(function: Callable[..., Any], *arguments: Any) -> Any:
-    """``function(*arguments)``, with the threads that the user has."""
+    """``function(*arguments)``, with the number of threads that the user has set."""
     with as_the_user_has_it():
         return function(*arguments)

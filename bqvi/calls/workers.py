@@ -1,4 +1,4 @@
-"""Evaluations under way through an executor, each taken as it returns, in any order."""
+"""Evaluations under way through an executor; each is entered as it returns, in any order."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class Workers:
 
     Parameters
     ----------
-    caller : the function, its coordinates and the executor, which has ``submit``. count : W.
+    caller : the function, its coordinates and the executor, which must have ``submit``.
+    count : the number W of evaluations under way.
 
     Raises
     ------
     TypeError, ValueError
-        The count is no positive integer, or there is no executor that takes one call at a time.
+        ``count`` is no positive integer, or there is no executor with ``submit``.
     """
 
     def __init__(self, caller: Caller, count: int) -> None:
@@ -60,12 +61,12 @@ class Workers:
             self._under_way.append((future, point, row))
 
     def take(self, ledger: Ledger) -> None:
-        """Enter those that have returned in the ledger, at least one of them; waits for the first.
+        """Enter in the ledger the evaluations that have returned; waits until at least one has.
 
         Raises
         ------
         EvaluationError
-            As of :meth:`Caller.evaluate`; what has returned is in the ledger.
+            As in :meth:`Caller.evaluate`; the evaluations that have returned are in the ledger.
         """
         done = set(map(id, returned([future for future, _, _ in self._under_way])))
         for entry in [entry for entry in self._under_way if id(entry[0]) in done]:
@@ -73,7 +74,7 @@ class Workers:
             self._enter(*entry, ledger)
 
     def end(self, ledger: Ledger, wait: bool) -> None:
-        """Enter those that have returned, or return if there is time to ``wait``; begin no others."""
+        """Enter the evaluations that have returned and, with ``wait``, those under way; begin no others."""
         under_way, self._under_way = self._under_way, []
         for entry in under_way:
             future = entry[0]

@@ -1,6 +1,6 @@
 """Bounds on an evidence by sampling: any positive unbiased estimate of Z bounds ln Z from below (Jensen).
 
-`evidence_bounds` is a choice of four things:
+`evidence_bounds` is determined by the choice of four components:
 
     path           pi_b ~ q^(1 - b) p^b from the proposal q to the joint density p   (particles)
     transitions    reversible moves that leave pi_b invariant: Hamiltonian Monte Carlo, random walk, or none

@@ -1,4 +1,4 @@
-"""Bounds on an evidence as a run: pilot run, chains backwards, particles forwards; a temperature a step."""
+"""Bounds on an evidence as a run: pilot run, chains backwards, particles forwards, by temperatures."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ __all__ = ["DOOR", "BoundsRun", "Choices"]
 
 DOOR = "evidence_bounds"
 _SMALLEST_PILOT, _RUNGS = 16, 8
-"""Particles of a pilot run, at least; temperatures for which its budget should suffice."""
+"""The least number of particles of a pilot run; the number of temperatures that its budget should allow."""
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What is run.
+    """The choices that define a run.
 
     Attributes
     ----------
-    method : "smc", "ais" or "importance". transition : its name, of `TRANSITIONS`; "" where there is none.
-    systems : how many. particles, temperatures : L and T, or None for as many as suit the budget.
-    budget : evaluations in all. confidence : of the interval. seed : of all random numbers.
-    draws : of the posterior, (M, n, D) in the coordinates, or None. exact : whether they are as given.
+    method : "smc", "ais" or "importance".
+    transition : the name of the transition, one of `TRANSITIONS`; "" where there is none.
+    systems : the numbers of systems. particles, temperatures : L and T, or None to choose them by the budget.
+    budget : the total number of evaluations. confidence : the level of the interval.
+    seed : the seed of all random numbers.
+    draws : draws of the posterior (M, n, D) in the coordinates, or None.
+    exact : whether the user gave these draws, as opposed to draws of a fitted posterior.
     """
 
     method: str
@@ -52,7 +55,7 @@ class Choices:
     exact: bool
 
     def least(self, transition: Transition | None) -> int:
-        """The least budget: of a main run with one temperature between or those given, and a pilot run."""
+        """The least budget, for a pilot run and a main run with the given temperatures or one between."""
         particles = self.particles or 1
         if transition is None:
             return self.systems.cost(1, particles, 1)
@@ -65,8 +68,10 @@ class BoundsRun:
 
     Parameters
     ----------
-    caller : the log joint. proposals : of the M problems. coordinates : of the parameters, or None.
-    transition : of the moves; None for importance sampling. choices : what is run.
+    caller : the caller of the log joint. proposals : the proposals of the M problems.
+    coordinates : the coordinates of the parameters, or None.
+    transition : the transition of the moves; None for importance sampling.
+    choices : the choices that define the run.
     """
 
     small = True
@@ -84,20 +89,20 @@ class BoundsRun:
         self.ledger = Ledger(proposals.dimension + (len(proposals) > 1))
 
     def init(self) -> BoundsState:
-        """Nothing evaluated yet."""
+        """The state before the first evaluation."""
         if self.transition is not None:
             return BoundsState(PILOT)
         particles = self.choices.particles or self.choices.budget // self.choices.systems.cost(1, 1, 1)
         return self._after_pilot(BoundsState(PILOT, plan=AnnealingPlan(np.array([0.0, 1.0]), particles, ())))
 
     def resumed(self, before: Checkpoint) -> BoundsState:
-        """A state of an earlier run, whose budget may have been smaller."""
+        """The state of an earlier run, whose budget may have been smaller."""
         state: BoundsState = before.state
         Budget(self.choices.budget, state.spent).require_enough()
         return state
 
     def step(self, state: BoundsState) -> BoundsState:
-        """One temperature of one phase, or its beginning."""
+        """The state after one temperature of a phase, or after the beginning of a phase."""
         budget = Budget(self.choices.budget, state.spent)
         caller = replace(self.caller, separately=state.separately)
         target = AnnealedTarget(caller, self.proposals, self.ledger, budget, state.unfinished)
@@ -113,13 +118,13 @@ class BoundsRun:
         )
 
     def budget_of(self, state: BoundsState) -> Budget:
-        """What may be spent from ``state`` on, beside what the rest of the run needs."""
+        """The budget of the next step: the remaining budget less what the rest of the run needs."""
         if state.phase == PILOT:
             return Budget(max(self._pilot_budget, 0), state.spent)
         return Budget(max(self.choices.budget - self._to_come(state), 0), state.n_evaluations)
 
     def _to_come(self, state: BoundsState) -> int:
-        """Evaluations that the plan has yet to make, at most; those of an unfinished step among them."""
+        """The most evaluations that the plan has yet to make, including those of an unfinished step."""
         assert state.plan is not None  # the plan ends the pilot run
         systems, each = self.choices.systems, 0 if self.transition is None else self.transition.cost
         moves = len(state.plan) - 1
@@ -131,7 +136,7 @@ class BoundsRun:
         return chains * (whole - backwards) + particles * (whole - forwards)
 
     def kept(self, state: BoundsState) -> Evaluations | None:
-        """The latest particles that have values; None where there are none yet, or where values are noisy."""
+        """The latest particles with values; None where there are none yet, or where values are noisy."""
         if state.noisy:
             return None
         latest = state.forwards or state.pilot
@@ -144,13 +149,13 @@ class BoundsRun:
         return Evaluations(rows, values[has_values], None, None, fine, ("",) * len(rows))
 
     def again(self, state: BoundsState, points: np.ndarray) -> Evaluations:
-        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        """New evaluations at points (n, D) of the kept particles, within the budget, entered in no ledger."""
         return self.caller.evaluate(points, None, self.budget_of(state))
 
     def require_consistent(self, before: BoundsState, after: BoundsState) -> None:
-        """EvaluationError where the gradient is not that of the values, at the first points of the pilot run.
+        """Raise EvaluationError where gradients and values disagree at the first points of the pilot run.
 
-        Of several problems the first is asked.
+        Of several problems only the first is checked.
         """
         if before.pilot is not None or after.pilot is None or after.pilot.particles.joint_slopes is None:
             return
@@ -181,7 +186,7 @@ class BoundsRun:
         return self._after_pilot(replace(state, plan=pilot.planned(found, *chosen)))
 
     def _after_pilot(self, state: BoundsState) -> BoundsState:
-        """What is next depends on whether there are draws; until then the pilot's particles are kept."""
+        """The state at the next phase, backwards where there are draws; it keeps the pilot's particles."""
         assert state.plan is not None
         if self.choices.draws is None:
             return replace(state, phase=FORWARDS)
@@ -216,12 +221,12 @@ class BoundsRun:
         return replace(state, forwards=found, acceptance=rates)
 
     def _rng(self, phase: int, step: int) -> np.random.Generator:
-        """Random numbers of a step: the same when it is made again."""
+        """The random numbers of a step, which are the same when the step is repeated."""
         return np.random.default_rng([self.choices.seed, phase, step])
 
     @property
     def _pilot_budget(self) -> int:
-        """What the pilot run may spend."""
+        """The number of evaluations that the pilot run may make."""
         choices = self.choices
         if choices.temperatures is None:
             return int(SETTINGS.pilot_share * choices.budget)
@@ -236,17 +241,17 @@ class BoundsRun:
         return int(np.clip(most, _SMALLEST_PILOT, SETTINGS.pilot_particles))
 
     def _rung(self, particles: int) -> int:
-        """Evaluations of one temperature of the pilot run."""
+        """The number of evaluations of one temperature of the pilot run."""
         assert self.transition is not None
         return len(self.proposals) * particles * SETTINGS.pilot_moves * self.transition.cost
 
     def finished(self, state: BoundsState) -> str | None:
-        """'complete', once the particles have arrived at temperature 1."""
+        """The reason 'complete' once the particles have reached temperature 1; None before."""
         arrived = state.forwards is not None and state.forwards.ess.shape[1] == len(state.plan or ())
         return "complete" if arrived else None
 
     def result(self, state: BoundsState, reason: str) -> EvidenceBounds:
-        """The bounds; ValueError before the particles have arrived at temperature 1."""
+        """The bounds; ValueError before the particles have reached temperature 1."""
         if self.finished(state) is None:
             raise ValueError(
                 f"the run is in its {state.phase} phase; there are no bounds before its particles have "
@@ -257,7 +262,7 @@ class BoundsRun:
     def with_evaluations(self, state: BoundsState, evaluations: Evaluations) -> BoundsState:
         """The state with the evaluations of a step that was cut short.
 
-        Calls beyond one a point, as of batches that raised, are counted at once.
+        Further calls at the same points, as after batches that raised, are counted at once.
         """
         before, calls = state.unfinished, evaluations.n_evaluations - len(evaluations)
         found = replace(evaluations, n_evaluations=len(evaluations))
@@ -266,7 +271,7 @@ class BoundsRun:
         return replace(state, n_evaluations=made, separately=separately, unfinished=found)
 
     def checkpoint(self, state: BoundsState) -> Checkpoint:
-        """The state, and the choices that it belongs to."""
+        """The state together with the choices of its run."""
         choices, systems = self.choices, self.choices.systems
         settings = {
             "method": choices.method,
@@ -282,7 +287,7 @@ class BoundsRun:
         return Checkpoint(DOOR, settings, state, state.spent)
 
     def standing(self, state: BoundsState) -> Standing:
-        """Evaluations out of the budget, and the phase."""
+        """The number of evaluations, the budget and the phase."""
         way = state.forwards
         reached = "" if way is None else f", {way.ess.shape[1]} of {len(state.plan or ())} temperatures"
         told, where = f"{state.phase}{reached}", f"after {state.spent} evaluations, {state.phase}"

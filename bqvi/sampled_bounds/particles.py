@@ -1,4 +1,4 @@
-"""Particles of G systems, and the path of densities that they follow.
+"""Particles of G systems, and the path of densities along which they move.
 
     pi_b(x)  proportional to  q(x)^(1 - b) p(x)^b,        b from 0 to 1
 
@@ -9,10 +9,10 @@ A value may have Gaussian noise e of standard deviation s(x). Then p is estimate
 
     p(x) exp(e - s(x)^2 / 2),      e ~ N(0, s(x)^2),
 
-and a particle is the pair (x, e): it keeps the estimate with which it was accepted, so that all that holds of
-x for exact values holds of the pair (pseudo-marginal Metropolis; Andrieu and Roberts 2009). At a draw x of
-the posterior the e that belongs to it is distributed as exp(e) N(e; 0, s^2), which is N(s^2, s^2): a new
-value there is raised by s^2.
+and a particle is the pair (x, e): it keeps the estimate with which it was accepted. All statements on x for
+exact values then hold for the pair (pseudo-marginal Metropolis; Andrieu and Roberts 2009). Given a draw x of
+the posterior, e has the density exp(e) N(e; 0, s^2) up to a constant, which is N(s^2, s^2): s^2 is added to a
+new value there.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from bqvi.sampled_bounds.proposal import Proposals
 __all__ = ["AnnealedTarget", "Particles", "with_numbers"]
 
 _FAR = 1e100
-"""No coordinate is larger: a trajectory that has left the region of numbers is not evaluated."""
+"""The largest coordinate that is evaluated: a divergent trajectory may leave the range of numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Particles:
-    """L particles of each of G systems.
+    """The L particles of each of G systems.
 
     Attributes
     ----------
-    points : (G, L, D), in the coordinates.
-    log_joint, log_proposal : (G, L); the first is -inf where the density is zero.
-    joint_slopes, proposal_slopes : their gradients (G, L, D), or None.
+    points : the points (G, L, D), in the coordinates.
+    log_joint, log_proposal : ln p and ln q there (G, L); the first is -inf where the density is zero.
+    joint_slopes, proposal_slopes : the gradients of both (G, L, D), or None.
     """
 
     points: np.ndarray
@@ -51,18 +51,18 @@ class Particles:
 
     @property
     def log_ratio(self) -> np.ndarray:
-        """l = ln p - ln q, (G, L)."""
+        """The log ratios l = ln p - ln q, (G, L)."""
         found: np.ndarray = self.log_joint - self.log_proposal
         return found
 
     def log_density(self, temperature: float) -> np.ndarray:
-        """ln pi_b less its constant, (G, L), at a temperature b > 0."""
+        """The log density ln pi_b without its constant, (G, L), at a ``temperature`` b > 0."""
         return (1.0 - temperature) * self.log_proposal + temperature * self.log_joint
 
     def slopes(self, temperature: float) -> np.ndarray:
-        """The force at a temperature b, (G, L, D): the gradient of ln pi_b, that of ln q where p has none.
+        """The force at a ``temperature`` b, (G, L, D): the gradient of ln pi_b, or of ln q where p has none.
 
-        Any function of the position alone leaves a leapfrog step reversible and its volume as it is.
+        A leapfrog step is reversible and preserves volume with any force that depends on the position alone.
         """
         assert self.joint_slopes is not None
         assert self.proposal_slopes is not None
@@ -70,7 +70,7 @@ class Particles:
         return np.where(np.isfinite(found).all(axis=-1, keepdims=True), found, self.proposal_slopes)
 
     def where(self, chosen: np.ndarray, others: Particles) -> Particles:
-        """These where ``chosen`` (G, L) says so, else ``others``."""
+        """These particles where ``chosen`` (G, L) is True, and ``others`` elsewhere."""
 
         def mixed(mine: Any, theirs: Any) -> Any:
             if mine is None:
@@ -80,17 +80,17 @@ class Particles:
         return Particles(*(mixed(a, b) for a, b in zip(self.parts(), others.parts(), strict=True)))
 
     def taken(self, parents: np.ndarray) -> Particles:
-        """The particles ``parents`` (G, L) of each system."""
+        """The particles with indices ``parents`` (G, L) in each system."""
         rows = np.arange(len(parents))[:, None]
         return self.each(lambda part: part[rows, parents])
 
     def each(self, change: Callable[[np.ndarray], np.ndarray]) -> Particles:
-        """Return the particles with ``change`` applied to every array."""
+        """The particles with ``change`` applied to each array."""
         parts: list[Any] = [None if part is None else change(part) for part in self.parts()]
         return Particles(*parts)
 
     def with_retained(self, systems: np.ndarray, retained: Particles) -> Particles:
-        """With particle 0 of the ``systems`` (R,) those of ``retained``, particles (R, 1)."""
+        """The particles with particle 0 of the ``systems`` (R,) replaced by those in ``retained`` (R, 1)."""
         if not len(systems):
             return self
         parts = []
@@ -102,7 +102,7 @@ class Particles:
         return Particles(*parts)
 
     def parts(self) -> tuple[Any, ...]:
-        """The arrays in order."""
+        """The arrays of the particles, in order."""
         return (
             self.points,
             self.log_joint,
@@ -113,17 +113,17 @@ class Particles:
 
 
 class AnnealedTarget:
-    """The log joint and the proposals at particles, within a budget; of one step of a run.
+    """The log joint and the proposals at particles, within the budget of one step of a run.
 
     Parameters
     ----------
-    caller : the user's function. Of M > 1 problems its points have the problem's number as a last column.
-    proposals : of the M problems.
-    ledger, budget : where evaluations are entered, and how many there may be.
-    unfinished : what the step had evaluated when it was cut short before.
+    caller : the user's function. With M > 1 problems its points have the problem's number as a last column.
+    proposals : the proposals of the M problems.
+    ledger, budget : the ledger in which evaluations are entered, and the budget of the step.
+    unfinished : the evaluations of an earlier attempt at the step that was cut short.
 
-    Once a batch has raised, the log joint gets one point a call: a batch that is called again point by point
-    counts twice, and a plan for the whole budget has no room for that.
+    Once a batch has raised, the log joint is called at one point at a time: a batch that is called again
+    point by point counts twice, which the plan for the whole budget does not allow for.
     """
 
     def __init__(
@@ -142,12 +142,12 @@ class AnnealedTarget:
 
     @property
     def n_evaluations(self) -> int:
-        """Evaluations of the step, those that were made before it was cut short among them."""
+        """The number of evaluations of the step, including those made before it was cut short."""
         return self._made + (0 if self._unfinished is None else self._unfinished.left().n_evaluations)
 
     @property
     def separately(self) -> bool:
-        """Whether the log joint gets one point a call, since a batch has raised."""
+        """Whether the log joint is called at one point at a time, since a batch has raised."""
         return self._caller.separately
 
     @property
@@ -166,16 +166,17 @@ class AnnealedTarget:
 
         Parameters
         ----------
-        first : whether nothing has been evaluated before. of_posterior : whether points are its draws.
+        first : whether nothing has been evaluated before.
+        of_posterior : whether the points are draws of the posterior.
 
         Raises
         ------
         EvaluationError
-            As of `Caller.evaluate`.
+            As in `Caller.evaluate`.
         RuntimeError
             The budget is spent, because a batch that raised was evaluated again point by point.
         ValueError
-            The log joint is noisy, and its gradient is wanted.
+            The log joint is noisy, and its gradient is used.
         """
         log_proposal, proposal_slopes = self.proposals.log_density(points, self.gradient)
         asked = (np.abs(points) < _FAR).all(axis=-1)
@@ -219,11 +220,11 @@ class AnnealedTarget:
 
 
 def with_numbers(points: np.ndarray, chosen: np.ndarray, problems: int) -> np.ndarray:
-    """The ``chosen`` (G, L) of points (G, L, D) as rows, of several problems with the problem's number last.
+    """The ``chosen`` (G, L) of points (G, L, D) as rows; with several problems their number is appended.
 
     Parameters
     ----------
-    problems : M, with G / M systems each, in order.
+    problems : the number M of problems, each with G / M consecutive systems.
     """
     if problems > 1:
         numbers = np.repeat(np.arange(problems), len(points) // problems)[:, None, None]

@@ -8,11 +8,12 @@ and the estimate of the evidence Z is the product of the mean weights between re
 sampling where there are none (Neal 2001), sequential Monte Carlo where there are (Del Moral, Doucet and Jasra
 2006). Its expectation is Z.
 
-Backwards, x_(T-1) is a draw of the posterior, and x_(t-1) follows from x_t by the same transition, which is
+Backwards, x_(T-1) is a draw of the posterior, and x_(t-1) is drawn from x_t by the same transition, which is
 reversible. In a *conditional* system such a chain is particle 0, retained by each resampling. The law of
-such systems has the density estimate / Z in that of other systems with one particle chosen by its weight
-(Andrieu, Doucet and Holenstein 2010). So E[1 / estimate] = 1 / Z there, and by Jensen's inequality
-E[ln estimate] >= ln Z. With L = 1 it is the reverse annealing of Grosse, Ghahramani and Adams (2015).
+conditional systems has the density estimate / Z with respect to that of free systems with one particle chosen
+by its weight (Andrieu, Doucet and Holenstein 2010). So E[1 / estimate] = 1 / Z under it, and by Jensen's
+inequality E[ln estimate] >= ln Z. With L = 1 this is the reverse annealing of Grosse, Ghahramani and Adams
+(2015).
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ __all__ = ["Systems", "backwards_begun", "backwards_stepped", "begun", "estimate
 
 @dataclass(frozen=True)
 class Systems:
-    """The G systems: for each of M problems ``free`` ones, then ``conditional`` ones with one retained.
+    """The G systems: for each of M problems free ones, then conditional ones with a retained particle.
 
     Attributes
     ----------
-    problems, free, conditional : their numbers.
+    problems : the number M of problems.
+    free, conditional : the numbers of free and of conditional systems of each problem.
     """
 
     problems: int
@@ -45,16 +47,16 @@ class Systems:
 
     @property
     def each(self) -> int:
-        """Systems of a problem."""
+        """The number of systems of a problem."""
         return self.free + self.conditional
 
     def cost(self, temperatures: int, particles: int, each: int) -> int:
-        """Evaluations of T ``temperatures`` with L ``particles``, the chains' too, at ``each`` a move."""
+        """Evaluations of T ``temperatures`` with L ``particles``, with the chains, ``each`` for a move."""
         return self.problems * self.each * particles * (1 + (temperatures - 1) * each)
 
     @property
     def with_retained(self) -> np.ndarray:
-        """Indices of the systems with a retained particle, (M conditional,)."""
+        """The indices of the systems with a retained particle, (M conditional,)."""
         order = np.arange(self.problems * self.each).reshape(self.problems, self.each)
         return order[:, self.free :].reshape(-1)
 
@@ -66,7 +68,7 @@ class Systems:
 
 
 def backwards_begun(target: AnnealedTarget, draws: np.ndarray, count: int) -> Particles:
-    """Chains (R', ``count``, .) of which the last places are ``draws`` (R', D) of the posterior."""
+    """Chains (R', ``count``, .) whose last points are ``draws`` (R', D) of the posterior."""
     at = target.at(draws[:, None], first=True, of_posterior=True)
     if not np.isfinite(at.log_joint).all():
         row = int(np.argmin(np.isfinite(at.log_joint[:, 0])))
@@ -86,7 +88,7 @@ def backwards_stepped(
     target: AnnealedTarget,
     rng: np.random.Generator,
 ) -> Particles:
-    """The chains with their places at t - 1, by the transition at temperature b_t, where t is ``to_go``."""
+    """The chains with their points at t - 1, by the transition at temperature b_t, where t is ``to_go``."""
     here = _at(chains, to_go)
     frame = plan.frames[to_go - 1]
     movable = np.ones(here.log_joint.shape, bool)
@@ -97,7 +99,7 @@ def backwards_stepped(
 def begun(
     target: AnnealedTarget, systems: Systems, count: int, chains: Particles | None, rng: np.random.Generator
 ) -> Pass:
-    """All particles at temperature 0, ``count`` a system."""
+    """The pass at temperature 0, with ``count`` particles in each system."""
     points = target.proposals.sample(systems.each, count, rng)
     particles = target.at(points, ~systems.kept(count), first=chains is None)
     if chains is not None:
@@ -116,11 +118,13 @@ def stepped(
     target: AnnealedTarget,
     rng: np.random.Generator,
 ) -> tuple[Pass, float | None]:
-    """The weights of the next temperature and, below temperature 1, the move there; its rate of acceptance.
+    """The pass one temperature further, moved there unless it is 1, and the rate of acceptance of the move.
 
     Parameters
     ----------
-    way : the pass so far. chains : backwards, or None. systems, plan, transition, target, rng : see there.
+    way : the pass so far. chains : the chains backwards, or None.
+    systems, plan, transition : the systems, the plan and the transition of the run.
+    target : the log joint and the proposals. rng : the generator of random numbers.
     threshold : particles are resampled where the effective sample size is below this share of L.
     """
     t = way.ess.shape[1] + 1
@@ -147,7 +151,7 @@ def stepped(
 
 
 def estimates(way: Pass) -> np.ndarray:
-    """ln of the estimates of the evidence, (G,), at temperature 1."""
+    """The logarithms of the estimates of the evidence, (G,), at temperature 1."""
     found: np.ndarray = way.log_estimates + log_mean(way.log_weights)
     return found
 
@@ -163,7 +167,7 @@ def _parents(
 
 
 def _at(chains: Particles, t: int) -> Particles:
-    """The places (R', 1, .) of the chains at t."""
+    """The points (R', 1, .) of the chains at t."""
     return chains.each(lambda part: part[:, t : t + 1])
 
 

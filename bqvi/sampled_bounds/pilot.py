@@ -7,8 +7,8 @@ It is sequential Monte Carlo with L' particles for each problem, resampled at ea
     step size      raised or lowered after each of ``pilot_moves`` moves, by how the mean rate of acceptance
                    compares with the transition's
 
-Adapting to the particles makes estimates from the same particles biased. All of it is frozen when the pilot
-run ends, and given it the estimates of the main run are unbiased.
+Estimates from the particles that temperatures, units and steps are adapted to would be biased. All of these
+are fixed when the pilot run ends, and conditionally on them the estimates of the main run are unbiased.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["begun", "curtailed", "next_rung", "planned"]
 
 
 def begun(target: AnnealedTarget, particles: int, rng: np.random.Generator) -> Pilot:
-    """``particles`` draws of each proposal."""
+    """The pilot run at temperature 0, with ``particles`` draws of each proposal."""
     points = target.proposals.sample(1, particles, rng)
     return Pilot(target.at(points, first=True), np.zeros(1), np.zeros(0))
 
@@ -65,7 +65,7 @@ def next_rung(
 
 
 def curtailed(pilot: Pilot, transition: Transition, target: AnnealedTarget) -> Pilot:
-    """The pilot run with temperature 1 for the next, with no move there: its share of the budget is spent."""
+    """The pilot run with temperature 1 as the next, without a move: its share of the budget is spent."""
     before = float(pilot.temperatures[-1])
     _, ess = next_temperature(_finite_somewhere(pilot.particles.log_ratio), before, 0.0)
     if pilot.frames:
@@ -82,11 +82,12 @@ def curtailed(pilot: Pilot, transition: Transition, target: AnnealedTarget) -> P
 
 
 def planned(pilot: Pilot, count: int, particles: int) -> AnnealingPlan:
-    """``count`` temperatures above 0, spread along those of the pilot run, each with the nearest one's units.
+    """The plan of ``count`` temperatures above 0, equally distant along the path of the pilot run.
 
-    ``particles`` is L.
+    Each has the units of the nearest temperature of the pilot run, and an interpolated step size.
+    ``particles``
 
-    Step sizes are interpolated.
+    is L.
     """
     temperatures, places = spread(pilot.temperatures, pilot.ess, count)
     # one row each for the temperatures 1, 2, ...
@@ -101,7 +102,7 @@ def planned(pilot: Pilot, count: int, particles: int) -> AnnealingPlan:
 
 
 def _finite_somewhere(log_ratios: np.ndarray) -> np.ndarray:
-    """The same; ValueError where a problem has no particle of positive density."""
+    """The ``log_ratios``; ValueError where a problem has no particle of positive density."""
     found = np.isfinite(log_ratios).any(axis=1)
     if not found.all():
         which = f" of problem {int(np.argmin(found))}" if len(found) > 1 else ""
@@ -113,9 +114,9 @@ def _finite_somewhere(log_ratios: np.ndarray) -> np.ndarray:
 
 
 def _factors(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Cholesky factors (M, D, D) of the covariances of weighted points (M, n, D), shrunk to their diagonals.
+    """Cholesky factors (M, D, D) of covariances of weighted points (M, n, D), shrunk towards the diagonal.
 
-    The share of the diagonal is D / (D + effective number of points).
+    The weight of the diagonal is D / (D + effective number of points).
     """
     dimension = points.shape[-1]
     centred = points - (weights[..., None] * points).sum(axis=1, keepdims=True)

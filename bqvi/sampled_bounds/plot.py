@@ -24,7 +24,8 @@ def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Array = None) 
 
     Parameters
     ----------
-    found : what is drawn. ax : axes to draw in, or ``None`` for new ones. truth : ln Z, or ``None``.
+    found : the bounds. ax : the axes to draw in; None for new ones.
+    truth : the true ln Z, which is drawn as a line; None if it is not known.
     """
     with needing("plot"):
         import matplotlib.pyplot as plt
@@ -41,7 +42,7 @@ def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Array = None) 
 
 
 def _told(found: EvidenceBounds) -> str:
-    """The bounds in words, or of how many problems they are."""
+    """The text of the bounds, or of the number of problems."""
     if np.ndim(found.lower):
         return f"ln Z of {len(found.lower)} problems"
     above = "" if found.upper is None else rf" $\leq$ {found.upper:.6g}"

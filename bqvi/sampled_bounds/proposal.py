@@ -1,7 +1,7 @@
-"""The proposals q_1, ..., q_M of M problems: mixtures of Gaussians in their coordinates, all at once.
+"""The proposals q_1, ..., q_M of M problems: mixtures of Gaussians in the coordinates, evaluated together.
 
-M evidences with one factorisation, as those of M data under a decoder, are estimated together: what is
-computed of particles (G, L, D) of G systems is computed for all problems in one call. System s belongs to
+M evidences of models with the same structure, such as those of M data under one decoder, are estimated
+together: particles (G, L, D) of the G systems of all problems are evaluated in one call. System s belongs to
 problem s // (G / M).
 """
 
@@ -27,8 +27,8 @@ class Proposals:
 
     Attributes
     ----------
-    mixtures : M measures.
-    density : of all of them, with the leading dimension M.
+    mixtures : the M mixtures.
+    density : their densities, with the leading dimension M.
     """
 
     mixtures: tuple[GaussianMixture, ...]
@@ -36,12 +36,12 @@ class Proposals:
 
     @classmethod
     def of(cls, mixtures: Sequence[Any]) -> Proposals:
-        """Those of M ``mixtures``, measures with weights, means and covariances.
+        """The proposals of M ``mixtures``, measures with weights, means and covariances.
 
         Raises
         ------
         ValueError
-            They have different dimensions or numbers of components.
+            The mixtures have different dimensions or numbers of components.
         """
         plain = tuple(
             GaussianMixture(*(to_numpy(part).astype(float) for part in (q.weights, q.means, q.covariances)))
@@ -67,18 +67,18 @@ class Proposals:
 
     @property
     def factors(self) -> np.ndarray:
-        """Lower Cholesky factors of the covariances of the mixtures, (M, D, D)."""
+        """The lower Cholesky factors of the covariances of the mixtures, (M, D, D)."""
         covariances = np.stack([q.covariance for q in self.mixtures])
         found: np.ndarray = cholesky("the proposal's covariance", covariances)
         return found
 
     def sample(self, systems: int, particles: int, rng: np.random.Generator) -> np.ndarray:
-        """Independent draws (M systems, L, D), L being ``particles``, of ``systems`` for each problem."""
+        """Independent draws (M systems, L, D), with ``systems`` for each problem, L being ``particles``."""
         drawn = [q.sample(systems * particles, rng) for q in self.mixtures]
         return np.concatenate(drawn).reshape(len(self) * systems, particles, self.dimension)
 
     def log_density(self, points: np.ndarray, slopes: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        """Log densities (G, L) at points (G, L, D), and their gradients (G, L, D) if ``slopes``."""
+        """The log densities (G, L) at points (G, L, D), with their gradients (G, L, D) if ``slopes``."""
         grouped = points.reshape(len(self), -1, self.dimension)
         if not slopes:
             return self.density.log_density(grouped).reshape(points.shape[:2]), None

@@ -1,13 +1,13 @@
-"""Weights of particles: their mean, how much one temperature changes them, and systematic resampling.
+"""Weights of particles: their mean, their change by one temperature, and systematic resampling.
 
-Systematic resampling takes L positions, one apart, with one uniform offset, in the cumulated weights L w of
-the particles, which stand in random order. The expected number of offspring of a particle is L w, so that
-estimates of the evidence stay unbiased.
+Systematic resampling takes L positions, at distance 1 and with one uniform offset, in the cumulative weights
+L w of the particles in random order. The expected number of offspring of a particle is L w, so that estimates
+of the evidence remain unbiased.
 
-Where a particle is *retained* (conditional sequential Monte Carlo; Andrieu, Doucet and Holenstein 2010) it
-keeps its place. It stands first in the cumulated weights, and the density of the offset is proportional to
-the number of its offspring, as where systematic resampling makes it the parent of a particle chosen at
-random (Chopin and Singh 2015).
+A *retained* particle (conditional sequential Monte Carlo; Andrieu, Doucet and Holenstein 2010) keeps its
+index. It is the first in the cumulative weights, and the density of the offset is proportional to the number
+of its offspring: this is the law of the offset given that the retained particle is the parent of a particle
+chosen at random (Chopin and Singh 2015).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["conditional_ess", "log_mean", "systematic"]
 
 
 def log_mean(log_weights: np.ndarray) -> np.ndarray:
-    """ln of the mean weight of L particles, (...); -inf where none has a weight."""
+    """The logarithm of the mean weight of L particles, (...); -inf where all weights are zero."""
     found: np.ndarray = logsumexp(log_weights) - np.log(log_weights.shape[-1])
     return found
 
@@ -31,12 +31,12 @@ def conditional_ess(log_weights: np.ndarray, increments: np.ndarray) -> np.ndarr
 
     Parameters
     ----------
-    log_weights : (..., L), of the particles before their next weights.
-    increments : (..., L), logarithms of the next weights.
+    log_weights : the log weights (..., L) of the particles before the next temperature.
+    increments : the logarithms (..., L) of the weights of the next temperature.
 
     Returns
     -------
-    (sum w v)^2 / sum w v^2, with w the normalised weights and v the next ones: 1 where these are equal.
+    (sum w v)^2 / sum w v^2, with w the normalised weights and v those of the next temperature: 1 for equal v.
     """
     top = increments.max(axis=-1, keepdims=True)
     v = np.exp(increments - np.where(np.isfinite(top), top, 0.0))
@@ -53,9 +53,9 @@ def systematic(weights: np.ndarray, rng: np.random.Generator, retained: bool = F
 
     Parameters
     ----------
-    weights : (L,), of sum 1.
-    rng : where the order and the offset come from.
-    retained : whether particle 0 is retained, and is then its own parent.
+    weights : the weights (L,), with sum 1.
+    rng : the generator of the order and the offset.
+    retained : whether particle 0 is retained, so that it is its own parent.
     """
     count = len(weights)
     order = rng.permutation(count)
@@ -69,12 +69,12 @@ def systematic(weights: np.ndarray, rng: np.random.Generator, retained: bool = F
     places = np.minimum(np.searchsorted(edges, teeth, side="right"), count - 1)
     parents: np.ndarray = order[places]
     if retained:
-        parents[0] = 0  # the first place is below the first edge, except by rounding
+        parents[0] = 0  # the first position is below the first edge, except by rounding
     return parents
 
 
 def _offset_of_a_parent(expected: float, uniform: np.ndarray) -> float:
-    """An offset in [0, 1) of density proportional to the positions below ``expected``, L w_0 > 0."""
+    """An offset in [0, 1) with density proportional to the number of positions below ``expected`` = L w_0."""
     whole = np.floor(expected)
     rest = expected - whole
     if uniform[1] * expected < rest * (whole + 1.0):

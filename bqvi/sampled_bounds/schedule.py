@@ -1,13 +1,12 @@
-"""Temperatures: the next by the conditional effective sample size, and how many, with how many particles.
+"""The choice of temperatures by the conditional effective sample size, and of the numbers T and L.
 
-The distance between two temperatures is the root of -ln of the conditional effective sample size over L: its
-square is about the variance of the log weights from one to the other, and distances along a path add up.
-
-With d the distance from 0 to 1, T equally distant temperatures, and particles that follow the path, the
-variance of a log estimate is about v / L, v = T (exp(d^2 / T^2) - 1) with resampling and exp(d^2 / T) - 1
-without. The number of temperatures is the least with which v times the evaluations that a particle costs is
-about as small as with any, and a multiple of it, since particles follow with a delay; the rest of the budget
-is particles.
+The distance between two temperatures is the square root of -ln (conditional effective sample size / L). Its
+square is about the variance of the log weights from one temperature to the other, and distances along a path
+are additive. With d the distance from 0 to 1, T equally distant temperatures, and particles in equilibrium,
+the variance of a log estimate is about v / L, v = T (exp(d^2 / T^2) - 1) with resampling and exp(d^2 / T) - 1
+without. The number of temperatures is a multiple of the least T for which v times the evaluations of a
+particle is within a factor of its minimum; the multiple allows for particles that are not in equilibrium. The
+number L of particles follows from the budget.
 """
 
 from __future__ import annotations
@@ -24,11 +23,12 @@ __all__ = ["Allotment", "lengths", "next_temperature", "spread"]
 
 
 def next_temperature(log_ratios: np.ndarray, temperature: float, wanted: float) -> tuple[float, float]:
-    """The next temperature, at most 1, and the conditional effective sample size over L on the way there.
+    """The next temperature, at most 1, and the conditional effective sample size over L to reach it.
 
     Parameters
     ----------
-    log_ratios : (M, L), l at particles of equal weights of M problems at the ``temperature``.
+    log_ratios : the log ratios l (M, L) of equally weighted particles of M problems.
+    temperature : the temperature of these particles.
     wanted : the least conditional effective sample size of all problems, over L.
     """
     equal = np.zeros(log_ratios.shape)
@@ -48,12 +48,12 @@ def next_temperature(log_ratios: np.ndarray, temperature: float, wanted: float) 
 
 
 def spread(temperatures: np.ndarray, ess: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """``count`` + 1 temperatures from 0 to 1, equally far from one another, and where they lie, (count + 1,).
+    """``count`` + 1 temperatures from 0 to 1 at equal distances, and their positions, (count + 1,) each.
 
     Parameters
     ----------
-    temperatures : (n + 1,), those of the pilot run, from 0 to 1.
-    ess : (n,), conditional effective sample sizes over L between them.
+    temperatures : the temperatures (n + 1,) of the pilot run, from 0 to 1.
+    ess : the conditional effective sample sizes over L (n,) between them.
 
     Returns
     -------
@@ -67,19 +67,20 @@ def spread(temperatures: np.ndarray, ess: np.ndarray, count: int) -> tuple[np.nd
 
 
 def lengths(ess: np.ndarray) -> np.ndarray:
-    """Distances (n,) between temperatures, of conditional effective sample sizes over L, (n,)."""
+    """The distances (n,) between temperatures with conditional effective sample sizes ``ess`` over L (n,)."""
     found: np.ndarray = np.sqrt(-np.log(np.clip(ess, SETTINGS.least_loss, 1.0 - SETTINGS.least_loss)))
     return found
 
 
 @dataclass(frozen=True)
 class Allotment:
-    """How many temperatures and particles an amount of evaluations is spent on.
+    """The division of a number of evaluations into temperatures and particles.
 
     Attributes
     ----------
-    evaluations : to be spent.
-    cost : evaluations of T temperatures with L particles, at so many a move. each : evaluations of a move.
+    evaluations : the number of evaluations that may be made.
+    cost : a function of T, L and the evaluations of a move that returns the evaluations of a run.
+    each : the number of evaluations of a move.
     """
 
     evaluations: int
@@ -93,7 +94,7 @@ class Allotment:
 
         Parameters
         ----------
-        distance : from temperature 0 to 1. resampled : whether particles are.
+        distance : the distance from temperature 0 to 1. resampled : whether particles are resampled.
         """
         if temperatures is None and particles is not None:
             temperatures = self._most_temperatures(particles)
@@ -109,7 +110,7 @@ class Allotment:
         return 1 + max(self.evaluations - whole, 0) // (whole * self.each)
 
     def _suited(self, distance: float, resampled: bool) -> int:
-        """The number of temperatures of the module's docstring."""
+        """The number of temperatures by the rule in the module's docstring."""
         least, each = SETTINGS.looked_at
         t = np.arange(1.0, least + each * distance * (1.0 if resampled else 1.0 + distance))
         with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Where a run stands: the pilot run, the plan that follows from it, the chains backwards, the particles."""
+"""The state of a run: the pilot run, the plan that follows from it, the chains backwards, the particles."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class Pilot:
 
     Attributes
     ----------
-    particles : (M, L', .), of equal weights.
-    temperatures : (j + 1,), from 0 on. ess : (j,), conditional effective sample sizes over L' between them.
-    frames : j, one for each temperature above 0.
+    particles : the particles (M, L', .), with equal weights.
+    temperatures : the temperatures (j + 1,) so far, from 0.
+    ess : the conditional effective sample sizes over L' (j,) between them.
+    frames : the j units of moves, one for each temperature above 0.
     """
 
     particles: Particles
@@ -40,9 +41,9 @@ class AnnealingPlan:
 
     Attributes
     ----------
-    temperatures : (T + 1,), from 0 to 1.
-    particles : L.
-    frames : T - 1, one for each temperature strictly between.
+    temperatures : the temperatures (T + 1,), from 0 to 1.
+    particles : the number L of particles.
+    frames : the T - 1 units of moves, one for each temperature strictly between.
     """
 
     temperatures: np.ndarray
@@ -59,9 +60,10 @@ class Pass:
 
     Attributes
     ----------
-    particles : (G, L, .), after the move at the latest temperature.
-    log_weights : (G, L), since the latest resampling. log_estimates : (G,), ln of what came before it.
-    ess : (G, t), effective sample sizes at the temperatures passed, before resampling.
+    particles : the particles (G, L, .), after the move at the latest temperature.
+    log_weights : their log weights (G, L) since the latest resampling.
+    log_estimates : the logarithms (G,) of the product of mean weights up to that resampling.
+    ess : the effective sample sizes (G, t) at the temperatures passed, before resampling.
     """
 
     particles: Particles
@@ -72,19 +74,19 @@ class Pass:
 
 @dataclass(frozen=True, eq=False)
 class BoundsState:
-    """Where a run stands.
+    """The state of a run.
 
     Attributes
     ----------
-    phase : "pilot run", "backwards" or "forwards". n_evaluations : in whole steps.
-    pilot, plan, forwards : None before there are any.
-    backwards : (R', T, .), the chains from draws of the posterior, by temperature: all of them once
+    phase : "pilot run", "backwards" or "forwards". n_evaluations : the number in completed steps.
+    pilot, plan, forwards : the pilot run, the plan and the pass forwards; None before they exist.
+    backwards : the chains (R', T, .) from draws of the posterior, by temperature, which are complete when
         ``to_go`` is 0; None where there are no draws.
-    to_go : temperatures that the chains backwards have yet to pass.
-    acceptance : (t,), mean rates of the moves forwards.
-    n_failed : evaluations that failed, in whole steps: the density counts as zero there.
-    noisy : whether the log joint has returned noisy values. separately : whether it has raised at a batch,
-        and gets one point a call.
+    to_go : the number of temperatures that the chains backwards have yet to pass.
+    acceptance : the mean rates of acceptance (t,) of the moves forwards.
+    n_failed : the number of failed evaluations in completed steps, at which the density counts as zero.
+    noisy : whether the log joint has returned noisy values.
+    separately : whether it has raised at a batch, and is called at one point at a time.
     unfinished : evaluations of the next step, made before it was cut short.
     """
 
@@ -103,9 +105,9 @@ class BoundsState:
 
     @property
     def spent(self) -> int:
-        """Evaluations, those of an unfinished step among them."""
+        """The number of evaluations, including those of an unfinished step."""
         return self.n_evaluations + (0 if self.unfinished is None else self.unfinished.n_evaluations)
 
 
 RECORDS = named(BoundsState, Pilot, AnnealingPlan, Pass, Particles, MoveUnits, Evaluations)
-"""What a saved run is made of."""
+"""The classes of a saved run."""

@@ -1,15 +1,15 @@
 """Transitions that leave the density at a temperature invariant, and are reversible.
 
-Reversible means that a chain may be run backwards by the same transition, which the upper bound needs. Each
-move is made in units of a frame, x = A u, with a step size; both are fixed before any estimate is made. A
-factor of the step that is drawn anew for each move does not depend on the particle, so that reversibility and
-invariance hold.
+A reversible transition also runs a chain backwards, which the upper bound needs. Each move is made in units
+u, x = A u, with a step size h; A and h are fixed before any estimate is made. The factor of the step size
+that is drawn for each move is independent of the particle, so that the transition stays reversible and
+invariant.
 
     random-walk    u + h e, e ~ N(0, I), accepted by Metropolis' rule: one evaluation
     hmc            leapfrog steps of Hamiltonian dynamics with unit masses in u (Neal 2011), accepted by
                    Metropolis' rule: one evaluation with gradient for each
 
-A particle where the density is zero has no weight from then on; it is not moved, and not evaluated again.
+The weight of a particle at a point of density zero stays zero; it is not moved, and not evaluated again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = ["TRANSITIONS", "Hamiltonian", "MoveUnits", "RandomWalk", "Transition"
 
 @dataclass(frozen=True, eq=False)
 class MoveUnits:
-    """Units of moves for each of M problems.
+    """The units of moves for each of M problems.
 
     Attributes
     ----------
-    factors : (M, D, D), the matrices A.
-    steps : (M,), the step sizes h.
+    factors : the matrices A (M, D, D).
+    steps : the step sizes h (M,).
     """
 
     factors: np.ndarray
     steps: np.ndarray
 
     def of_systems(self, systems: int) -> tuple[np.ndarray, np.ndarray]:
-        """A (G, D, D) and h (G, 1, 1) of G ``systems``."""
+        """The matrices A (G, D, D) and step sizes h (G, 1, 1) of the G ``systems``."""
         each = systems // len(self.steps)
         return np.repeat(self.factors, each, axis=0), np.repeat(self.steps, each)[:, None, None]
 
@@ -50,20 +50,20 @@ class Transition(Protocol):
 
     Attributes
     ----------
-    cost : evaluations of one move of one particle.
+    cost : the number of evaluations of one move of one particle.
     acceptance : the rate of acceptance to which step sizes are adapted.
     """
 
     @property
     def cost(self) -> int:
-        """Evaluations of the log joint in a move."""
+        """The number of evaluations of the log joint in a move."""
 
     @property
     def acceptance(self) -> float:
-        """The rate of acceptance that step sizes are adapted to."""
+        """The rate of acceptance to which step sizes are adapted."""
 
     def first_step(self, dimension: int) -> float:
-        """The step size with which adaptation begins, where D is ``dimension``."""
+        """The step size with which adaptation begins, D being ``dimension``."""
 
     def __call__(
         self,
@@ -78,9 +78,11 @@ class Transition(Protocol):
 
         Parameters
         ----------
-        particles : of G systems. temperature : b, of the density that is left invariant.
-        frame : units of the M problems. target : evaluates. rng : draws numbers for all G L particles.
-        movable : (G, L), which particles are moved.
+        particles : the particles of G systems.
+        temperature : the temperature b of the density that is left invariant.
+        frame : the units of the M problems. target : the log joint and the proposals.
+        rng : the generator, which draws numbers for all G L particles.
+        movable : which particles are moved, (G, L) bool.
         """
 
 
@@ -110,7 +112,7 @@ class RandomWalk:
         uniform = rng.random(movable.shape)
         points = particles.points + steps * noise @ np.swapaxes(factors, -1, -2)
         proposed = target.at(points, movable)
-        # -inf less -inf: a particle at -inf whose proposal is at -inf stays
+        # -inf less -inf is NaN: a particle at -inf whose proposal is at -inf stays where it is.
         with np.errstate(invalid="ignore"):
             gain = proposed.log_density(temperature) - particles.log_density(temperature)
         return _accepted(particles, proposed, gain, uniform, movable)
@@ -122,7 +124,7 @@ class Hamiltonian:
 
     Attributes
     ----------
-    cost : leapfrog steps of a move.
+    cost : the number of leapfrog steps of a move.
     acceptance : see `Transition`.
     """
 
@@ -166,6 +168,6 @@ TRANSITIONS: dict[str, Transition] = {"random-walk": RandomWalk(), "hmc": Hamilt
 def _accepted(
     particles: Particles, proposed: Particles, gain: np.ndarray, uniform: np.ndarray, movable: np.ndarray
 ) -> tuple[Particles, np.ndarray]:
-    """Metropolis' rule: ``gain`` (G, L) is the logarithm of the ratio of densities."""
+    """Apply Metropolis' rule, with ``gain`` (G, L) the logarithm of the ratio of densities."""
     rate = np.exp(np.minimum(np.where(movable & ~np.isnan(gain), gain, -np.inf), 0.0))
     return proposed.where(uniform < rate, particles), rate

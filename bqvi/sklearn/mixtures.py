@@ -1,4 +1,4 @@
-"""Gaussian mixtures as scikit-learn estimators: a model of `bqvi.models`, and coordinate ascent.
+"""Gaussian mixtures as scikit-learn estimators: a model of `bqvi.models`, fitted by coordinate ascent.
 
 ``lower_bound_`` is the bound with all its constants, in nats for all the data (for `GaussianMixture` ln p(X,
 theta)), so that numbers of components, shapes of covariance and models can be compared by it.
@@ -43,7 +43,7 @@ from bqvi.sklearn.shared import (
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
-    """What the three estimators share; they differ in ``_model``, and in whether q is a point mass."""
+    """The common part of the three estimators, which differ in ``_model`` and in the family of q."""
 
     covariance_type: str = "full"
     max_iter: int = 500
@@ -56,7 +56,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     _family: ClassVar[str] = "full"
     _model: ClassVar[Callable[..., Mixture]]
-    """Of the estimator and the number of rows."""
+    """The model of an estimator, a function of the estimator and the number of rows."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -76,9 +76,9 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (N, D), NaN where missing, in some columns of a row
+        X : the data (N, D), NaN where missing, in some columns of a row
         y : ignored
-        sample_weight : (N,) nonnegative: a row counts as so many copies of it; default 1
+        sample_weight : nonnegative weights (N,); a row counts as that number of copies; default 1
         """
         data = self._weighted(X, sample_weight, reset=True)
         model: Any = Weighted(self._model(len(data[0])), "sample_weight")
@@ -97,16 +97,16 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """A natural-gradient step on the rows X (S, D), a sample of ``total_samples``.
+        """Take a natural-gradient step on the rows X (S, D), a sample of ``total_samples`` rows.
 
         The first batch must have at least K rows: the start, and the prior where it depends on data, are
         computed from it.
 
         Parameters
         ----------
-        X : (S, D), NaN where missing, in some columns of a row
+        X : the rows (S, D), NaN where missing, in some columns of a row
         y : ignored
-        sample_weight : (S,) nonnegative: a row counts as so many copies of it; default 1
+        sample_weight : nonnegative weights (S,); a row counts as that number of copies; default 1
         """
         first = not hasattr(self, "_seen")
         data = self._weighted(X, sample_weight, reset=first)
@@ -114,14 +114,14 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             model = Weighted(self._model(len(data[0])), "sample_weight")
             rng = generator_of(self.random_state)
             self._seen = first_seen(model, data, self._family, self.init_params, rng)
-        # this batch may be the first with missing values
+        # This batch may be the first with missing values.
         seen = replace(self._seen, model=self._seen.model.for_data(data[0]))
         rows, weights = Weighted(seen.model, "sample_weight").check(data)
         self._keep(natural_step(seen, rows, weights, self.total_samples))
         return self
 
     def _merges(self, found: Any) -> bool:
-        # a shared covariance is updated from complete rows only
+        # A shared covariance is updated from complete rows only.
         incomplete = self.covariance_type == "tied" and found.problem.model.model.incomplete
         return getattr(self, "merge", False) and not incomplete
 
@@ -150,7 +150,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.model_.check(X))
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Responsibilities, (N, K)."""
+        """The responsibilities, (N, K)."""
         X = self._checked(X)
         return np.asarray(self.model_.responsibilities(self.posterior_, X))
 
@@ -161,16 +161,16 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def fit_predict(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
     ) -> np.ndarray:
-        """Fit to X, and return ``predict(X)``."""
+        """Fit to X and return ``predict(X)``."""
         return self.fit(X, y, sample_weight).predict(X)
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
-        """ln of the posterior predictive density (of the density, for a point estimate), (N,)."""
+        """The log posterior predictive density, or the log density of a point estimate, (N,)."""
         X = self._checked(X)
         return log_predictive(self.model_, self.posterior_, X)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """Mean of ``score_samples``."""
+        """The mean of ``score_samples``."""
         return float(self.score_samples(X).mean())
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -188,16 +188,16 @@ class GaussianMixture(_Mixture):
 
     Parameters
     ----------
-    n_components : K
+    n_components : the number K of components
     covariance_type : 'full', 'tied', 'diag' or 'spherical'
     flat : True for maximum likelihood; False for the default priors of `models.GaussianMixture`, under which
         no component can collapse
-    max_iter, tol : most iterations; change of the bound that ends them, nats
-    n_init : starts, of which the best is kept
+    max_iter, tol : the largest number of iterations; the change of the bound, in nats, that ends them
+    n_init : the number of starts, of which the best is kept
     init_params : 'k-means++' or 'random'
-    total_samples : rows that there are in all, for ``partial_fit``; default those of all calls so far
-    random_state : an integer or a generator; None for other numbers each time, without NumPy's global
-        generator
+    total_samples : the total number of rows, for ``partial_fit``; default those of all calls so far
+    random_state : an integer or a generator; None for different numbers in each call. NumPy's global
+        generator is not used
     verbose : whether ``fit`` shows iterations and the bound on a line
 
     Examples
@@ -229,14 +229,14 @@ class BayesianGaussianMixture(_Mixture):
 
     Parameters
     ----------
-    n_components : K
+    n_components : the number K of components
     covariance_type : 'full', 'tied', 'diag' or 'spherical'
     concentration : alpha_0 of the weights; default 1 / K, which empties superfluous components
-    prior_mean, prior_strength, prior_scale, prior_dof : of the components; what is None is taken from the
-    data
-    merge : whether components that share one cluster are joined, where that raises the bound, and iterations
-        are left; not of a tied covariance with missing values
-    max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as of `GaussianMixture`
+    prior_mean, prior_strength, prior_scale, prior_dof : the prior of the components; None to compute it from
+        the data
+    merge : whether components that share one cluster are merged where this raises the bound and iterations
+        are left; not for a tied covariance with missing values
+    max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as for `GaussianMixture`
 
     Examples
     --------
@@ -274,16 +274,16 @@ class BayesianGaussianMixture(_Mixture):
 
 @dataclass(eq=False, repr=False)
 class DirichletProcessMixture(_Mixture):
-    """A Dirichlet process mixture of Gaussians: the number of components is found.
+    """A Dirichlet process mixture of Gaussians, with the number of components inferred.
 
     Parameters
     ----------
     n_components : the truncation, the largest number of components
     covariance_type : 'full', 'tied', 'diag' or 'spherical'
-    concentration : alpha, a number; or the (shape, rate) of a gamma prior, to learn it
-    merge : whether components that share one cluster are joined, where that raises the bound, and iterations
-        are left; not of a tied covariance with missing values
-    max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as of `GaussianMixture`
+    concentration : alpha, a number; or the (shape, rate) of a gamma prior, to infer alpha
+    merge : whether components that share one cluster are merged where this raises the bound and iterations
+        are left; not for a tied covariance with missing values
+    max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as for `GaussianMixture`
 
     Examples
     --------

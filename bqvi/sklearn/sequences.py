@@ -1,4 +1,4 @@
-"""Hidden Markov models with scikit-learn's interface; ``lengths`` cut rows into sequences, as hmmlearn's."""
+"""Hidden Markov models with scikit-learn's interface; ``lengths`` divide rows into sequences."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from bqvi.sklearn.shared import (
 
 _EMISSIONS = ("gaussian", "categorical", "poisson")
 MOST_SYMBOLS = 10_000_000
-"""Symbols are below it: a larger one is more likely an error, as symbols are numbered from 0."""
+"""All symbols must be below this; a larger one is probably an error, as symbols are numbered from 0."""
 
 
 @dataclass(eq=False, repr=False)
 class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
-    """A hidden Markov model, by variational Bayes or Baum and Welch's EM; rows of X (T, D) are times.
+    """A hidden Markov model, by variational Bayes or Baum and Welch's EM; a row of X (T, D) is a time.
 
     NaN is a missing observation, in a row or in some of its columns; missing observations are integrated out.
 
     Parameters
     ----------
-    n_components : K, states
+    n_components : the number K of states
     emissions : 'gaussian', 'categorical' (X of one column, symbols 0, 1, ..) or 'poisson'
-    n_symbols : V, symbols that there are, of categorical emissions; default those up to the largest in X
-    covariance_type : of Gaussian emissions: 'full', 'tied', 'diag' or 'spherical'
-    bayesian : True for variational Bayes; False for a point, maximum a posteriori
-    max_iter, tol, n_init, init_params, random_state, verbose : as of `GaussianMixture`
-    total_samples : sequences that there are in all, for ``partial_fit``; default those of all calls so far
+    n_symbols : the number V of symbols, for categorical emissions; default those up to the largest in X
+    covariance_type : for Gaussian emissions: 'full', 'tied', 'diag' or 'spherical'
+    bayesian : True for variational Bayes; False for the maximum a posteriori
+    max_iter, tol, n_init, init_params, random_state, verbose : as for `GaussianMixture`
+    total_samples : the total number of sequences, for ``partial_fit``; default those of all calls so far
 
     Examples
     --------
@@ -107,14 +107,14 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         lengths: ArrayLike | None = None,
         sequence_weight: ArrayLike | None = None,
     ) -> Self:
-        """Fit to X (T, D), whose rows are sequences of ``lengths``, one after the other; y is ignored.
+        """Fit to X (T, D), whose rows are consecutive sequences of ``lengths``; y is ignored.
 
         Parameters
         ----------
-        X : (T, D)
+        X : the observations (T, D)
         y : ignored
-        lengths : (N,), summing to T; default one sequence
-        sequence_weight : (N,), nonnegative; a sequence enters as so many copies of itself; default 1
+        lengths : the lengths (N,) of the sequences, with sum T; default one sequence
+        sequence_weight : nonnegative weights (N,); a sequence counts as that number of copies; default 1
         """
         rows = self._sequences(X, lengths, reset=True)
         require_settings(self)
@@ -146,17 +146,17 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         lengths: ArrayLike | None = None,
         sequence_weight: ArrayLike | None = None,
     ) -> Self:
-        """A natural-gradient step on the sequences in X, a sample of ``total_samples``.
+        """Take a natural-gradient step on the sequences in X, a sample of ``total_samples`` sequences.
 
-        The prior, where it is taken from data, the number of symbols and the start are those of the first
+        The prior, if it is computed from data, the number of symbols and the start are those of the first
         call.
 
         Parameters
         ----------
-        X : (T, D)
+        X : the observations (T, D)
         y : ignored
-        lengths : (S,), summing to T; default one sequence
-        sequence_weight : (S,), as of ``fit``
+        lengths : the lengths (S,) of the sequences, with sum T; default one sequence
+        sequence_weight : weights (S,), as for ``fit``
         """
         first = not hasattr(self, "_seen")
         rows = self._sequences(X, lengths, reset=first)
@@ -187,12 +187,12 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         return self._sequences(X, lengths, reset=False)
 
     def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
-        """The likeliest path (Viterbi), (T,), of X with ``lengths``."""
+        """The most probable path (Viterbi), (T,), of X with ``lengths``."""
         rows = self._checked(X, lengths)
         return np.concatenate(self.model_.viterbi(self.posterior_, rows))
 
     def predict_proba(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
-        """q(z_t = k), (T, K), of X with ``lengths``."""
+        """The probabilities q(z_t = k), (T, K), of X with ``lengths``."""
         rows = self._checked(X, lengths)
         return np.concatenate(self.model_.posteriors(self.posterior_, rows))
 
@@ -201,16 +201,17 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         return float(self.score_samples(X, lengths).sum())
 
     def score_samples(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
-        """Log likelihood of each sequence, (N,), nats: a sample is a sequence, not a row.
+        """The log likelihood of each sequence, (N,), in nats: a sample is a sequence, not a row.
 
-        For a point estimate ln p(x_n | theta), summed over paths; for a Bayesian fit ln sum_z exp E_q[ln
-        p(x_n, z | theta)], which is at most ln E_q[p(x_n | theta)]. The function of this name in hmmlearn
-        returns a pair, which here is ``score`` (X, lengths=lengths) and ``predict_proba`` (X, lengths).
+        For a point estimate this is ln p(x_n | theta), summed over paths; for a Bayesian fit ln sum_z exp
+        E_q[ln p(x_n, z | theta)], which is at most ln E_q[p(x_n | theta)]. The function of this name in
+        hmmlearn returns a pair, which here is ``score`` (X, lengths=lengths) and ``predict_proba`` (X,
+        lengths).
 
         Parameters
         ----------
-        X : (T, D), NaN where nothing was observed
-        lengths : (N,), summing to T; default one sequence
+        X : the observations (T, D), NaN where nothing was observed
+        lengths : the lengths (N,) of the sequences, with sum T; default one sequence
         """
         rows = self._checked(X, lengths)
         return np.asarray(self.model_.log_evidence_bounds(self.posterior_, rows))
@@ -227,7 +228,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         return self._drawn(states, rng), states
 
     def _drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """An observation (D,) from each of the states."""
+        """A draw of an observation (D,) from each of the states."""
         if self.emissions == "categorical":
             ends = self.posterior_["symbols"].mean.cumsum(axis=1)[states]
             symbols: np.ndarray = (rng.random((len(states), 1)) * ends[:, -1:] > ends).sum(axis=1)

@@ -1,4 +1,4 @@
-"""What the estimators share."""
+"""Functions that all estimators use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bqvi.models.weighted import Weighted
 from gp.linear_maps import cholesky
 
 SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
-"""scikit-learn's names of covariances, and those of `bqvi.models`."""
+"""For scikit-learn's names of covariances those of `bqvi.models`."""
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
-"""Where random numbers come from; None for other numbers each time."""
+"""The source of random numbers; None for different numbers in each call."""
 
 
 def generator_of(random_state: RandomState) -> np.random.Generator:
-    """A generator from what scikit-learn takes for ``random_state``; None for other numbers each time."""
+    """A generator from scikit-learn's ``random_state``; None for different numbers in each call."""
     if random_state is None or isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state)
     try:
@@ -40,7 +40,7 @@ def generator_of(random_state: RandomState) -> np.random.Generator:
 def gaussian_draws(
     means: np.ndarray, covariances: np.ndarray, labels: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """For each of ``labels`` (n,) a draw (D,) of its Gaussian, of means (K, D) and covariances (K, D, D)."""
+    """For each of ``labels`` (n,) a draw (D,) of its Gaussian, with means (K, D), covariances (K, D, D)."""
     noise = rng.standard_normal((len(labels), means.shape[1]))
     roots = cholesky("covariances", covariances)
     found: np.ndarray = means[labels] + np.einsum("nij,nj->ni", roots[labels], noise)
@@ -51,7 +51,7 @@ _SWITCHES = ("bayesian", "flat", "merge", "learn_word_concentration")
 
 
 def require_settings(estimator: Any) -> None:
-    """Check the settings that all estimators have; ValueError or TypeError where one is not valid."""
+    """Check the settings of all estimators; raise ValueError or TypeError where one is not valid."""
     given = estimator.get_params(deep=False)
     for name in ("n_components", "max_iter", "n_init"):
         if name in given:
@@ -68,13 +68,13 @@ def require_settings(estimator: Any) -> None:
 
 
 def require_enough(n_components: int, n: int) -> None:
-    """Raise ValueError unless there are at most as many components as rows."""
+    """Raise ValueError where there are more components than rows."""
     if n_components > n:
         raise ValueError(f"n_components is {n_components}, but n_samples = {n}; it must be at most that")
 
 
 def warn_unsettled(converged: bool, tol: float, max_iter: int) -> None:
-    """Warn where the bound still rose when the iterations ended."""
+    """Warn where the bound was still rising when the iterations ended."""
     if not converged:
         warnings.warn(
             f"the bound still rose by more than tol = {tol:g} nats after max_iter = {max_iter} "
@@ -85,7 +85,7 @@ def warn_unsettled(converged: bool, tol: float, max_iter: int) -> None:
 
 
 STREAM = RobbinsMonro(0.7, tau=10.0)
-"""Step sizes of ``partial_fit``."""
+"""The step sizes of ``partial_fit``."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,17 @@ class StreamState:
     """The state after some calls of ``partial_fit``."""
 
     model: Any
-    """Its prior settled."""
+    """The model, with the prior computed from the first batch."""
     q: Any
     steps: int = 0
     rows: float = 0.0
-    """By their weights."""
+    """The number of rows so far, counted by their weights."""
 
 
 def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> StreamState:
-    """The state before the first step: the prior and the start are computed from the first batch.
+    """The state before the first step, with the prior and the start computed from the first batch.
 
-    ``model`` is that of the rows, or `Weighted`, with weights in ``data``.
+    ``model`` is the model of the rows, or a `Weighted` model, with weights in ``data``.
     """
     model = settled(model, data)
     q = in_family(model.initial(model.check(data), how, rng), family)
@@ -113,7 +113,7 @@ def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Gene
 def natural_step(seen: StreamState, rows: Any, weights: np.ndarray, total: float | None) -> StreamState:
     """The state after a natural-gradient step on ``rows`` with ``weights`` (S,), a sample of ``total`` rows.
 
-    Where ``total`` is None, it is the number of rows of all calls so far.
+    Where ``total`` is None, the number of rows of all calls so far is used.
     """
     count = seen.rows + float(weights.sum())
     scaled = weights * ((count if total is None else total) / weights.sum())

@@ -37,19 +37,20 @@ class LatentDirichletAllocation(
 
     Parameters
     ----------
-    n_components : K, topics
+    n_components : the number K of topics
     concentration : alpha of the documents' proportions; default 1 / K
     word_concentration : eta of the topics, a number or (V,)
     learn_concentration : 'symmetric', 'asymmetric', or None to keep alpha
     learn_word_concentration : whether eta is learnt, as one number
     method : 'batch', coordinate ascent; 'online', natural gradients on mini-batches; 'memoised', mini-batches
         with an exact bound
-    batch_size : documents in a mini-batch, of 'online' and 'memoised'
-    total_samples : documents that there are in all, for ``partial_fit``; default those of all calls so far
-    max_iter, tol : most passes; change of the bound that ends them ('batch' and 'memoised'), nats
-    n_init : starts, of which the best is kept
+    batch_size : the number of documents in a mini-batch, for 'online' and 'memoised'
+    total_samples : the total number of documents, for ``partial_fit``; default those of all calls so far
+    max_iter, tol : the largest number of passes; the change of the bound, in nats, that ends them ('batch'
+        and 'memoised')
+    n_init : the number of starts, of which the best is kept
     init_params : 'k-means++' or 'random'
-    random_state, verbose : as of `GaussianMixture`
+    random_state, verbose : as for `GaussianMixture`
 
     Examples
     --------
@@ -107,9 +108,9 @@ class LatentDirichletAllocation(
 
         Parameters
         ----------
-        X : (N, V) counts, nonnegative, dense or sparse
+        X : the counts (N, V), nonnegative, dense or sparse
         y : ignored
-        sample_weight : (N,) nonnegative: a document counts as so many copies of it; default 1
+        sample_weight : nonnegative weights (N,); a document counts as that number of copies; default 1
         """
         X = self._counts(X, reset=True)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -138,13 +139,13 @@ class LatentDirichletAllocation(
         return self
 
     def partial_fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """A natural-gradient step on the documents X (S, V), a sample of ``total_samples``.
+        """Take a natural-gradient step on the documents X (S, V), a sample of ``total_samples`` documents.
 
         Parameters
         ----------
-        X : (S, V) counts, nonnegative, dense or sparse
+        X : the counts (S, V), nonnegative, dense or sparse
         y : ignored
-        sample_weight : (S,) nonnegative: a document counts as so many copies of it; default 1
+        sample_weight : nonnegative weights (S,); a document counts as that number of copies; default 1
         """
         first = not hasattr(self, "_seen")
         X = self._counts(X, reset=first)
@@ -166,7 +167,7 @@ class LatentDirichletAllocation(
         self._n_features_out = self.n_components
 
     def transform(self, X: Any) -> np.ndarray:
-        """E[pi_d] of each document given the topics, (N, K)."""
+        """The expected proportions E[pi_d] of each document given the topics, (N, K)."""
         check_is_fitted(self)
         return np.asarray(self.model_.transform(self.posterior_, self._counts(X, reset=False)))
 
