@@ -136,7 +136,7 @@ class Coordinates:
         return array
 
     def unwrapped(self, points: np.ndarray) -> np.ndarray:
-        """As `to_user`, with periodic parameters continued beyond a bound, so that moments are meaningful."""
+        """As `to_user` of the points (n, D), with periodic parameters continued beyond a bound."""
         points = self._require("points", points, self.dimension)
         a, b = self._window
         inside = np.clip(self._apply("forward", self._raw(points)), np.nextafter(a, b), np.nextafter(b, a))

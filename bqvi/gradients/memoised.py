@@ -58,7 +58,7 @@ class Sharing(Protocol):
     """A model with statistics that are not a sum over rows, such as those of a learnt hyperparameter."""
 
     def own_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
-        """The local step of ``rows`` with ``weights`` (S,), default 1, without the shared statistics."""
+        """The local step of ``rows`` under q, with ``weights`` (S,), default 1, without `shared_step`."""
 
     def shared_step(self, q: FamilyOrPoint, statistics: Values) -> LocalStep:
         """The shared statistics and their term of the bound, given the sum ``statistics`` over rows."""

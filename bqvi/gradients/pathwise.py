@@ -153,7 +153,7 @@ class Pathwise:
         return terms.reshape(self.randomisations, -1).mean(1) if self._designed else terms
 
     def drawn_noise(self, design: Design, dimension: int, rng: np.random.Generator) -> np.ndarray:
-        """Standard normal points (L, D) of a design, with random numbers from ``rng``.
+        """Standard normal points (L, D) of a design, D being ``dimension``, with random numbers from ``rng``.
 
         For standard errors they are those of R designs one after the other.
         """
