@@ -50,18 +50,18 @@ def evaluate(
 
 
 def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points: np.ndarray) -> Evaluations:
-    """Values alone at theta (n, D), for their mean: -inf is a value, and NaN marks points at which f raised.
+    """Values alone at theta (n, D), for their mean: -inf is a value, and NaN marks numerical failures.
 
     Raises
     ------
     EvaluationError
-        f raised at all points, which is an error of the function and not of a point.
+        f has an error in its code, or raised at all points, which is an error of the function too.
     """
     function = _function(model, q, batch)
     # the function takes tensors although derivatives are not needed
     if function.gradient == AUTODIFF and function.like is None:
         function = replace(function, like=_like(model, None))
-    function = replace(function, gradient=None, errors="infeasible", range=_AS_RETURNED)
+    function = replace(function, gradient=None, range=_AS_RETURNED)
     found = _called(function, model, batch, points, first=True)
     coordinates = getattr(model, "coordinates", None)
     if coordinates is None:

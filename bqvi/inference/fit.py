@@ -217,7 +217,7 @@ def fit(
     watch = Watch(callback, progress, checkpoint)
     recorder = default_recorder(problem, stop) if record is None else Recorder.of(record)
     records = Records(Monitor(whole, data, elbo_samples, metrics or {}), recorder, stop)
-    _check_budget(records)
+    _check_budget(records, starts)
     if starts > 1:
         _require_drawn(starts, start_from, evaluations, workers)
     first = _first_states(problem, start_from, family, starts, generator(seed))
@@ -270,12 +270,13 @@ def _located(model: TargetModel, said: Mapping[str, Any], choice: Method | None)
     return located(DOOR, fit.steps, said, function, np.asarray(model.start), model.prior_box, classes)
 
 
-def _check_budget(records: Records) -> None:
-    """Raise an error unless the fresh draws of the records leave evaluations for a step."""
+def _check_budget(records: Records, starts: int) -> None:
+    """Raise an error unless the fresh draws of the records leave evaluations for a step of each start."""
     monitor, budget = records.monitor, records.stop.budget
-    if budget is not None and not monitor.exact and 0 < budget <= monitor.cost:
+    if budget is not None and not monitor.exact and 0 < budget // starts <= monitor.cost:
+        shared = f", {budget // starts} for each of {starts} starts" if starts > 1 else ""
         raise ValueError(
-            f"budget is {budget}, and elbo_samples is {monitor.samples}: the last record alone takes "
+            f"budget is {budget}{shared}, and elbo_samples is {monitor.samples}: the last record alone takes "
             f"{monitor.cost} evaluations; raise the budget, or leave elbo_samples out"
         )
 

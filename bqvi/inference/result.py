@@ -68,12 +68,12 @@ class Fit:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings with advice: a given gradient is wrong, or q moves away without end."""
+        """Warnings with advice: a wrong gradient, an unknown ELBO, or a q that moves away without end."""
         memory = getattr(self.state.memory, "known", self.state.memory)
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
             return () if self.converged else _runs_away(self.q, self.state.looked_at)
-        found = self._of_failures(memory)
+        found = self._of_failures(memory) + self._of_unknown(memory)
         exact = not memory.noise.any()  # with noise, differences of values do not check the gradient
         if exact and callable(getattr(function, "gradient", None)):
             found += said(memory.points, memory.values, memory.gradients)
@@ -91,6 +91,23 @@ class Fit:
             f"{failed} evaluations failed, in a region that holds about {self._evidence.infeasible:.0%} of "
             "q. The log evidence leaves that region out; the ELBO and the posterior include it. "
             "State the feasible region by bounds if it is a box, or use bqvi.vbmc."
+        ]
+
+    def _of_unknown(self, memory: Memory) -> list[str]:
+        """Why the ELBO is not known."""
+        if not math.isnan(self.elbo):
+            return []
+        if not len(memory.points):
+            return [
+                f"None of {self.n_evaluations} evaluations had a finite value: q is where it began. Begin "
+                "where the log joint is finite, by plausible bounds or start_from."
+            ]
+        if self.n_evaluations <= memory.points.shape[1] + 2:
+            return []  # no surrogate is fitted to so few
+        return [
+            f"The ELBO of q is not known from {self.n_evaluations} evaluations: too few of them lie near q, "
+            "or the log joint changes too fast there. Raise the budget, or state plausible bounds nearer "
+            "to the posterior."
         ]
 
     @property

@@ -31,11 +31,11 @@ class Direct:
             in_units = state.slopes * np.exp(-shift) / unit
             slopes = np.einsum("ndo,de->neo", in_units, problem.standard.map.scale)
         relative, variance = None, None
-        # if all values are zero, as of a density that vanishes at the nodes, there is no size to divide the
-        # noise by
-        if values.any():
-            relative, variance = _noise(problem, state, float(unit[0]) * float(np.exp(shift)))
         noisy = problem.noise_sd is not None
+        # if all values are zero, as of a density that vanishes at the nodes, there is no size to divide the
+        # noise by; logarithms, whose shift may have no exponential, have no noise
+        if values.any() and (noisy or state.noise_variance is not None):
+            relative, variance = _noise(problem, state, float(unit[0]) * float(np.exp(shift)))
         data = StandardData(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
         return data, centre, unit
 

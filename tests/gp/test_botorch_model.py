@@ -444,9 +444,14 @@ def test_data_are_constants():
     lengthscale = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
     posterior = gp.GaussianProcess(SquaredExponential(lengthscale)).condition(x, x.sum(dim=1))
     acquisition = UpperConfidenceBound(gp.as_botorch_model(posterior), beta=1.0)
-    at = points(2, 1).requires_grad_()
+    at, step = points(2, 1, seed=2).requires_grad_(), 1e-6
+    with torch.no_grad():
+        ends = [acquisition(at + sign * step * torch.eye(2)[0]) for sign in (1.0, -1.0)]
     for _ in range(2):  # a graph that went through the data would be gone the second time
-        torch.autograd.grad(acquisition(at).sum(), at)
+        (gradient,) = torch.autograd.grad(acquisition(at).sum(), at)
+        torch.testing.assert_close(gradient[:, 0, 0], (ends[0] - ends[1]) / (2 * step), rtol=0, atol=1e-7)
+    assert x.grad is None
+    assert lengthscale.grad is None
 
 
 # inputs that are refused

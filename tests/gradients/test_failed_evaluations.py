@@ -91,3 +91,55 @@ def test_the_log_evidence_is_that_of_the_half_space_where_evaluations_return(edg
         found = bqvi.fit(LogJoint(cut, 2, gradient=np.negative), method="bq", budget=60, seed=1, **plausible)
     exact = np.log(2.0 * np.pi) + scipy.stats.norm.logsf(edge)
     assert abs(found.log_evidence - exact) < 2.0 * found.log_evidence_sd < 0.6
+
+
+@pytest.mark.parametrize("method", ["bq", "pathwise"])
+def test_an_error_of_the_code_at_draws_of_a_record_stops_the_run(method):
+    """An evaluation is of a record where the step is over: the log joint fails from the first of these on."""
+    calls = []
+
+    def breaks(theta):
+        calls.append(len(theta))
+        if len(theta) == 20:  # a record's draws; a step has five
+            return missing_name  # noqa: F821
+        return -0.5 * theta.square().sum(1)
+
+    choices = {"method": method, "samples": 5, "elbo_samples": 20, "steps": 3, "record": 1}
+    with pytest.raises(bqvi.RunError, match="missing_name") as told:
+        bqvi.fit(LogJoint(breaks, 2), **choices)
+    assert isinstance(told.value.__cause__, bqvi.EvaluationError)
+    assert calls[-1] == 20
+
+
+def test_numerical_failures_at_few_draws_of_a_record_are_left_out():
+    def fails_far_out(theta):
+        if theta[0] > 1.5:
+            raise ArithmeticError("did not converge")
+        return -0.5 * theta.square().sum()
+
+    model = LogJoint(fails_far_out, 2, vectorised=False)
+    start = Gaussian(np.zeros(2), 0.9 * np.eye(2))
+    found = bqvi.fit(model, method="pathwise", start_from=start, steps=1, record=[0], elbo_samples=100)
+    outside = scipy.stats.norm.sf(1.5 / np.sqrt(0.9))  # a share of 6 % of the draws
+    assert 0.0 < outside < 0.1
+    # entropy + E[log joint], of the draws that did not fail: truncated to the left of 1.5
+    inside = scipy.stats.truncnorm(-np.inf, 1.5 / np.sqrt(0.9), scale=np.sqrt(0.9))
+    log_q = -np.log(2 * np.pi * 0.9) - 0.5 * (inside.moment(2) / 0.9 + 1.0)
+    exact = -0.5 * (inside.moment(2) + 0.9) - log_q
+    # a false alarm at one of 16,000 seeds; the seed of the draws is that of all records
+    assert abs(found.trace["elbo"][0] - exact) < 4.0 * found.trace["elbo_se"][0]
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_a_budget_that_ends_before_any_finite_value_is_said(value):
+    model = LogJoint(lambda theta: value, 2, gradient=None, vectorised=False)
+    found = bqvi.fit(model, method="bq", budget=6)
+    assert np.isnan(found.elbo)
+    assert "None of 6 evaluations had a finite value" in found.warnings[0]
+
+
+def test_an_elbo_that_is_not_known_is_said():
+    model = LogJoint(lambda theta: -0.5e6 * np.sum((theta - 1.0) ** 2), 2, gradient=None, vectorised=False)
+    found = bqvi.fit(model, method="bq", budget=10)
+    assert np.isnan(found.elbo)
+    assert "The ELBO of q is not known from 10 evaluations" in found.warnings[0]

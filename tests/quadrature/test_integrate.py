@@ -490,7 +490,7 @@ def test_the_figure_has_the_estimates_and_its_bands():
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("constant", [-1000.0, -705.0, 3.0, 705.0, 1000.0])
-@pytest.mark.parametrize("method", ["wsabi-l", "qmc", "monte-carlo"])
+@pytest.mark.parametrize("method", ["bq", "wsabi-l", "qmc", "monte-carlo"])
 def test_an_integral_beyond_the_range_of_numbers_has_its_logarithm(method, constant):
     """Of e^(c - x.x / 10) against N(0, I) in two dimensions: e^c / 1.2."""
     found = bqvi.integrate(

@@ -236,7 +236,6 @@ def test_python_m_experiments_lists_without_heavy_imports():
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "set()"
@@ -257,9 +256,7 @@ def test_a_module_without_its_experiment_is_refused(monkeypatch):
 
 def test_missing_packages_are_named_with_the_remedy():
     code = "import sys; sys.modules['typer'] = None\nfrom experiments.__main__ import main\nmain()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.strip() == (
         'bqvi\'s command line needs typer; install it with: pip install "bqvi[experiments]"'
@@ -269,9 +266,7 @@ def test_missing_packages_are_named_with_the_remedy():
 def test_the_version_needs_no_extra():
     blocked = "import sys; sys.modules.update(typer=None, pandas=None); sys.argv[1:] = ['--version']\n"
     code = blocked + "from experiments.__main__ import main\nmain()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
     assert done.stdout.strip() == f"bqvi {bqvi_package.__version__}", done.stderr
 
 
