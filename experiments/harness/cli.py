@@ -6,6 +6,7 @@ interrupted.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,6 +82,18 @@ def _results_as_they_were_written() -> Iterator[None]:
         raise typer.BadParameter(str(error), param_hint="--results") from None
 
 
+def _require_writable(folder: Path, option: str) -> None:
+    """Make the ``folder`` of an ``option``; a wrong argument, before any work, where it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{folder} cannot be written ({error.strerror}); give a folder that can", param_hint=option
+        ) from None
+
+
 @app.command()
 @_results_as_they_were_written()
 def run(
@@ -140,6 +153,7 @@ def run(
         ]
     except UnfitFolderError as error:
         raise typer.BadParameter(str(error), param_hint="--data") from None
+    _require_writable(results, "--results")
     for made in plans:
         path = store.manifest_path(results, made.manifest.experiment)
         store.write_text(path, made.manifest.to_json())
@@ -195,9 +209,14 @@ def report(
         )
     options = [f"--results {results}"] * (results != Path("results"))
     command = " ".join(["bqvi report", *options, *(f"--module {own[name]}" for name in own)])
+    target = out or results / "report.html"
+    if target.is_dir():
+        raise typer.BadParameter(f"{target} is a folder; give the file of the page", param_hint="--out")
+    for folder, option in ((target.parent, "--out"), (figures, "--figures"), (gallery, "--gallery")):
+        if folder is not None:
+            _require_writable(folder, option)
     experiments = [registry.load(name) for name in names]
     made = page.build(experiments, results, command, jobs or joblib.cpu_count())
-    target = out or results / "report.html"
     page.write(made, target)
     console.print(
         f"{escape(str(target))}: {_counted(len(names), 'experiment')}, {len(made.html) / 1e6:.2g} MB"

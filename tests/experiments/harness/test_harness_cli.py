@@ -37,6 +37,11 @@ def bqvi(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+def unwrapped(output):
+    """The words of an error's box."""
+    return " ".join(output.replace("│", " ").split())
+
+
 def test_list_shows_names_and_first_lines():
     done = bqvi("list")
     assert done.exit_code == 0
@@ -68,6 +73,35 @@ def test_run_then_report(folder):
     out = folder / "deep" / "page.html"
     assert bqvi("report", "--results", folder, "--out", out).exit_code == 0
     assert out.read_text() == (folder / "report.html").read_text()
+
+
+def test_folders_that_cannot_be_written_are_refused_before_any_work(folder, tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.touch()
+    computed = []
+    monkeypatch.setattr(runner, "execute", lambda *_: computed.append(1) or [])
+    for place in (file, file / "below"):
+        refused = bqvi("run", "toy", "--results", place)
+        assert refused.exit_code == 2
+        assert "--results" in refused.output
+        assert "cannot be written" in unwrapped(refused.output)
+    assert not computed
+    monkeypatch.undo()
+    monkeypatch.setattr(registry, "EXPERIMENTS", TOYS)
+    assert bqvi("run", "toy", "--seeds", 1, "--jobs", 1, "--results", folder).exit_code == 0
+    for words in (
+        ("--figures", file / "below"),
+        ("--gallery", file / "below"),
+        ("--out", file / "page.html"),
+    ):
+        refused = bqvi("report", "--results", folder, *words)
+        assert refused.exit_code == 2
+        assert words[0] in refused.output
+        assert "cannot be written" in unwrapped(refused.output)
+    refused = bqvi("report", "--results", folder, "--out", tmp_path)
+    assert refused.exit_code == 2
+    assert "is a folder" in unwrapped(refused.output)
+    assert not (folder / "report.html").exists()
 
 
 @pytest.mark.parametrize("command", ["report", "run"])
