@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+
+def unwritable(folder: Path) -> str:
+    """Why no file can be made in the ``folder``; "" where one can, which is tried."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def write_arrays(

@@ -27,6 +27,7 @@ import numpy as np
 
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_boolean, require_integer
+from bqvi.files import unwritable
 from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
 from bqvi.runs.pending import matched
@@ -57,7 +58,7 @@ class Watch:
     Raises
     ------
     TypeError, ValueError
-        An argument is of another kind, or the checkpoint's folder does not exist.
+        An argument is of another kind, or the checkpoint's folder does not exist or cannot be written.
     """
 
     callback: Callable[[Any], None] | None = None
@@ -77,6 +78,11 @@ class Watch:
         if Path(self.checkpoint).is_dir():
             raise ValueError(
                 f"checkpoint is {self.checkpoint}, a folder; it must be the path of a file to write"
+            )
+        if why := unwritable(Path(self.checkpoint).absolute().parent):
+            raise ValueError(
+                f"checkpoint is {self.checkpoint}, in a folder that cannot be written ({why}); it must be "
+                "in one that can"
             )
 
 

@@ -6,7 +6,6 @@ interrupted.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,14 +83,17 @@ def _results_as_they_were_written() -> Iterator[None]:
 
 def _require_writable(folder: Path, option: str) -> None:
     """Make the ``folder`` of an ``option``; a wrong argument, before any work, where it cannot be written."""
+    from bqvi.files import unwritable
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        why = unwritable(folder)
     except OSError as error:
+        why = error.strerror or str(error)
+    if why:
         raise typer.BadParameter(
-            f"{folder} cannot be written ({error.strerror}); give a folder that can", param_hint=option
-        ) from None
+            f"{folder} cannot be written ({why}); give a folder that can", param_hint=option
+        )
 
 
 @app.command()

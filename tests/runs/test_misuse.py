@@ -1,5 +1,8 @@
 """Arguments that random misuse of the three doors found to end in an error of another package."""
 
+import errno
+import tempfile
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ import torch
 import bqvi
 import bqvi.sklearn
 import gp
+from bqvi.calls import Caller
 from bqvi.models import GaussianMixture, LogisticRegression
 from gp.measures import Uniform
 
@@ -149,3 +153,22 @@ def test_swapped_model_and_data_are_told_in_a_line(model):
     ) as told:
         bqvi.fit(np.zeros((500, 2)), model)
     assert len(str(told.value)) < 200
+
+
+@pytest.mark.parametrize("door", [integrate, vbmc, fit_bq])
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_any_work(door, tmp_path, monkeypatch):
+    """A disk that is read-only is simulated: permissions do not bind a superuser."""
+
+    def refused(dir):
+        assert dir == tmp_path
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    def called(*_):
+        raise AssertionError("the function has been called")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(Caller, "evaluate", called)
+    with pytest.raises(
+        ValueError, match=r"checkpoint is .*run.npz, in a folder .* \(Read-only file system\)"
+    ):
+        door(checkpoint=tmp_path / "run.npz")
