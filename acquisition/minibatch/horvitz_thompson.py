@@ -131,7 +131,8 @@ class GradientNorms:
     ----------
     size : S, between 1 and N
     uniform : share of the mean norm in every datum's probability, in (0, 1]
-    memory : share of the old average that a new norm leaves, in [0, 1)
+    memory : share of the old average that a new norm leaves, in [0, 1); of several norms of a datum between
+        two updates of the probabilities the latest counts
     refresh : steps between two updates of the probabilities
     """
 

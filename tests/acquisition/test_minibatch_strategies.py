@@ -380,6 +380,43 @@ def test_norms_seen_raise_the_probability():
     assert counts[7] == counts.max() > 100
 
 
+def test_probabilities_follow_running_averages_of_norms_that_are_mixed_with_their_mean():
+    """By hand: averages of what was seen, with .7 for what was before; a fifth of the mean for each datum."""
+    rng, n, size, refresh = np.random.default_rng(3), 9, 2, 4
+    strategy = GradientNorms(size, uniform=0.2, memory=0.7, refresh=refresh)
+    state, averages, seen, made_anew = strategy.start(n, rng), np.full(n, np.nan), [], 0
+    before = state.current
+    for t in range(40):
+        g = rng.uniform(0.5, 1.0, (n, 3))
+        _, selection, state = stepped(strategy, state, g, rng)
+        if state.current is not before:
+            made_anew += 1
+            assert t == made_anew * refresh  # after so many steps, and not one later
+            for i, norm in dict(seen).items():  # the latest of each datum
+                averages[i] = norm if np.isnan(averages[i]) else 0.7 * averages[i] + 0.3 * norm
+            seen = []
+            mean = np.nanmean(averages)
+            bound = 0.2 * mean + 0.8 * np.where(np.isnan(averages), mean, averages)
+            pi = np.diff(state.current.cumulated, prepend=0.0)
+            np.testing.assert_allclose(pi, inclusion(bound, size)[state.current.order], rtol=1e-9)
+            before = state.current
+        seen += [(i, np.linalg.norm(g[i])) for i in selection.indices]
+    assert made_anew == 9
+
+
+def test_a_snapshot_is_taken_again_after_as_many_data_as_it_says():
+    """Twice 20 data are eight mini-batches of five, after the ninth draw which is the snapshot."""
+    rng, n = np.random.default_rng(0), 20
+    strategy, g = Svrg(Reshuffled(5), epochs=2.0), gradients(rows(20))
+    state, sizes = strategy.start(n, rng), []
+    for _ in range(19):
+        announced = strategy.next_size(state)
+        _, selection, state = stepped(strategy, state, g, rng)
+        assert announced == len(selection.indices)
+        sizes.append(announced)
+    assert sizes == ([n] + [5] * 8) * 2 + [n]
+
+
 def started(strategy, n=5):
     return strategy.start(n, np.random.default_rng(0))
 

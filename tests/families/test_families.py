@@ -204,12 +204,17 @@ def test_retractions_stay_inside_for_any_tangent(seed, size):
             tangent = tangent[0], tangent[1] + tangent[1].T
         moved = q.retract(tangent)
         assert all(np.isfinite(e).all() for e in moved.natural)
+        # 1 + x + x^2 / 2 = ((1 + x)^2 + 1) / 2: no step takes more than half of what there was
         if row.name == "Dirichlet":
-            assert (moved.concentration > 0.0).all()
+            assert (moved.concentration >= (0.5 - 1e-9) * q.concentration).all()
         if row.name == "DiagonalGaussian":
+            assert (moved.variance <= (2.0 + 1e-9) * q.variance).all()
             assert (moved.variance > 0.0).all()
         if row.name == "Gaussian" and size < 5.0:  # beyond, the eigenvalues differ by more than 1e16
             assert np.linalg.eigvalsh(-moved.natural[1]).min() > 0.0
+        if row.name == "Gaussian" and abs(size) < 3.0:
+            whitened = q.scale_tril.T @ moved.precision @ q.scale_tril
+            assert np.linalg.eigvalsh(whitened).min() > 0.5 - 1e-6
 
 
 @few

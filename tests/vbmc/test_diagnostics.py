@@ -70,6 +70,15 @@ def log_joint(theta):
     return float(-0.5 * theta @ theta) + 3.0
 
 
+def test_a_quarter_of_the_draws_that_are_checked_is_wider():
+    """The variance is 3 / 4 + 1.7^2 / 4 = 1.47 of q's; of 4,000 draws it has an sd of .039, by the kurtosis.
+
+    Five of these are exceeded once in two million.
+    """
+    draws = check(Caller(Function(log_joint), gaussian(1).coordinates), gaussian(1), 4000).evaluations.points
+    assert np.square(draws).mean() == pytest.approx(0.75 + 0.25 * 1.7**2, abs=5 * 0.039)
+
+
 def test_check_of_good_and_narrow_posteriors():
     target = Caller(Function(log_joint), gaussian(2).coordinates)
     truth = 3.0 + math.log(2 * math.pi)
