@@ -1,7 +1,7 @@
 """Variational Bayesian Monte Carlo: evidence and posterior of an expensive model in few evaluations.
 
-`bqvi.vbmc` is the call. This package exports diagnostics of its results and distances between posteriors.
-The posterior itself is a `bqvi.posterior.Posterior`.
+The front door is `bqvi.vbmc`. This package exports diagnostics of its results and distances between
+posteriors. The posterior itself is a `bqvi.posterior.Posterior`.
 """
 
 from bqvi.pareto import Smoothed, psis

@@ -27,7 +27,7 @@ _TEMPERATURES = RESTARTS.cooling ** np.arange(RESTARTS.powers)
 def annealed(
     surrogate: Surrogate, mean: np.ndarray, covariance: np.ndarray, seed: int, feasible: Feasibility
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (D,) and covariance (D, D) in the frame, led from those given."""
+    """The mean (D,) and covariance (D, D), in the frame, adapted from those given."""
     dimension = len(mean)
     share, each, most = RESTARTS.carriers
     least = max(share * RESTARTS.draws, min(each * dimension, most * RESTARTS.draws))
@@ -52,7 +52,7 @@ def annealed(
 
 
 def _tempered(log_ratio: np.ndarray, least: float) -> tuple[np.ndarray, float]:
-    """Normalised weights to the largest power of which at least so many draws carry them."""
+    """The weights tempered to the largest power with an effective sample size ``least``, and that power."""
     weights = np.full(len(log_ratio), 1.0 / len(log_ratio))
     for temperature in _TEMPERATURES:
         logs = temperature * log_ratio

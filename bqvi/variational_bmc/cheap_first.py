@@ -4,11 +4,11 @@
                    --begun--> the first state on the log joint: that frame, and in the prior mean the cheap
                               model's posterior mean (`surrogate`)
 
-The first points of the log joint are draws of that q, and as many of the plausible box, in case the cheap
-model is wrong. A cheap model may be improper: where its q diverges, the run goes on without it, with a
-warning.
-Both are runs of :mod:`bqvi.variational_bmc.vbmc_run`, with a budget for each. Evaluations of the cheap model
-are entered in the same ledger, so that they are kept however the run ends, and it can be resumed.
+The first points of the log joint are draws of that q, and as many points of the plausible box, in case the
+cheap model is wrong. A cheap model may be improper: where its q diverges, the run continues without it, with
+a warning. Both are runs of :mod:`bqvi.variational_bmc.vbmc_run`, with a budget for each. Evaluations of the
+cheap model are entered in the same ledger, so that they are kept however the run ends, and the run can be
+resumed.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from bqvi.variational_bmc.vbmc_run import DOOR, VBMCRun
 
 @dataclass(frozen=True, eq=False)
 class OnCheap:
-    """The state of a run that is still on the cheap model: that of its own run."""
+    """The state of a run during its first phase, which is that of the run on the cheap model."""
 
     state: State
 
     @property
     def n_evaluations(self) -> int:
-        """Of the log joint: none."""
+        """The number of evaluations of the log joint, which is zero."""
         return 0
 
 
 class CheapFirst:
-    """The first phase of such a run (:class:`bqvi.runs.two_phases.First`): the run on the cheap model.
+    """The run on the cheap model as the first phase of a run (:class:`bqvi.runs.two_phases.First`).
 
     Parameters
     ----------
     cheap, dear : the runs on the cheap model and on the log joint.
-    given : how many of the dear run's first points are the user's.
+    given : the number of first points of the run on the log joint that the user gave.
     """
 
     alone = True
@@ -55,11 +55,11 @@ class CheapFirst:
         self.caller = dear.caller
 
     def init(self) -> OnCheap:
-        """Nothing evaluated."""
+        """The state before the first evaluation."""
         return OnCheap(self._cheap.init())
 
     def resumed(self, state: State | OnCheap) -> State | OnCheap:
-        """A state of an earlier run, which had a cheap model too; ValueError where it had none."""
+        """The state of an earlier run; ValueError where that run had no cheap model."""
         if isinstance(state, OnCheap):
             return OnCheap(self._cheap.resumed(state.state))
         if state.cheap is None:
@@ -67,7 +67,7 @@ class CheapFirst:
         return self.second.resumed(state)
 
     def step(self, state: OnCheap) -> State | OnCheap:
-        """A step on the cheap model; once that run has ended, the first state on the log joint."""
+        """Take a step on the cheap model or, once that run has ended, hand over to the log joint."""
         if self._cheap.finished(state.state) is None:
             state = OnCheap(self._cheap.step(state.state))
         return state if self._cheap.finished(state.state) is None else self.handed_over(state)
@@ -91,14 +91,14 @@ class CheapFirst:
         return replace(first, pending=np.concatenate([given, frame.out(draws), designed[:-count]]))
 
     def budget_of(self, state: OnCheap) -> Budget:
-        """What may be spent of the log joint: all."""
+        """The budget of the log joint, all of which remains."""
         return self.second.budget_of(self.second.first)
 
     def kept(self, state: OnCheap) -> None:
         """No evaluations of the log joint."""
 
     def require_consistent(self, before: OnCheap, after: OnCheap) -> None:
-        """EvaluationError where given gradients are not those of the values."""
+        """Raise EvaluationError where given gradients are not those of the values."""
         self._cheap.require_consistent(before.state, after.state)
 
     def with_evaluations(self, state: OnCheap, evaluations: Evaluations) -> OnCheap:
@@ -106,14 +106,14 @@ class CheapFirst:
         return OnCheap(self._cheap.with_evaluations(state.state, evaluations))
 
     def checkpoint(self, state: OnCheap) -> Checkpoint:
-        """The state, and what it was begun with."""
+        """The state together with the arguments of its run."""
         return Checkpoint(DOOR, self._cheap.checkpoint(state.state).settings, state, 0)
 
     def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
-        """As it is: states on the log joint have the cheap model."""
+        """The ``checkpoint`` unchanged, as states on the log joint contain the cheap model."""
         return checkpoint
 
     def standing(self, state: OnCheap) -> Standing:
-        """How far it has come."""
+        """The progress of the run on the cheap model."""
         found = replace(self._cheap.standing(state.state), unit="evaluations of the cheap model")
         return replace(found, where=f"{found.place}, before any of the log joint")

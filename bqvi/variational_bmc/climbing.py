@@ -1,10 +1,10 @@
-"""The way to the mode, where gradients are given: a climb of the log joint itself (`bqvi.calls.climb`).
+"""Maximisation of the log joint itself, where gradients are given, before the surrogate (`bqvi.calls.climb`).
 
 A surrogate whose first data are far from the posterior needs many evaluations until its mode is that of the
-posterior, the more the more the path to it bends; a quasi-Newton method takes a handful. Its evaluations are
-the surrogate's first data. The first step is as long as half the plausible box.
+posterior, in particular along a curved path; a quasi-Newton method needs few. Its evaluations are the first
+data of the surrogate. The first step has half the length of the plausible box.
 
-In directions that the climb left out, one point each follows (:mod:`new_directions`).
+The climb is followed by one point in each direction in which it made no step (:mod:`new_directions`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from bqvi.variational_bmc.settings import CLIMBING
 
 
 def next_step(made: Evaluations, most: int) -> np.ndarray | None:
-    """The next point (D,) of the climb from the first evaluation, then in a direction that it left out.
-
-    ``None`` once there is none.
+    """The next point (D,) of the climb, or after it a point in a direction without a step; None at the end.
 
     Parameters
     ----------
-    most : evaluations of the climb, after which it ends.
+    made : the evaluations so far, the first of which is the start of the climb.
+    most : the largest number of evaluations of the climb.
     """
     if made.gradients is None or made.failed[0]:
         return None

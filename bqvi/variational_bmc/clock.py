@@ -1,9 +1,9 @@
-"""How long the parts of a run take, and whether another step would end in time.
+"""The durations of the parts of a run, and a forecast whether another step would end in time.
 
-A run may not take longer than its user allows, calls of the log joint and the thorough estimate at the end
-included. A step is forecast by the calls that it makes, at what the latest ones took, and by what the latest
-step took beside its calls; the thorough estimate by the latest one or, before there was one, by
-`ClockSettings.thorough` times what a step takes beside its calls.
+A run may not take longer than its user allows, including calls of the log joint and the thorough estimate at
+the end. The forecast of a step is the number of its calls times the duration of the latest ones, and the time
+of the latest step without its calls. The forecast of the thorough estimate is the duration of the latest one
+or, before there was one, `ClockSettings.thorough` times that of a step without its calls.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bqvi.variational_bmc.settings import CLOCK
 
 
 class Clock:
-    """Seconds that one process has spent on a run.
+    """The seconds that one process has spent on a run.
 
     Parameters
     ----------
-    limit : of the whole run, in seconds; ``None`` for none.
+    limit : the largest duration of the whole run, in seconds; None for no limit.
     """
 
     def __init__(self, limit: float | None) -> None:
@@ -31,18 +31,18 @@ class Clock:
         self._own = self._thorough = 0.0
 
     def starts(self, seconds: float) -> None:
-        """A step begins, ``seconds`` after the run did."""
+        """Begin a step, ``seconds`` after the beginning of the run."""
         self._began, self._before = time.perf_counter(), max(seconds, self._before)
         self._begun_at = self._before
         self._calls, self._n_calls = 0.0, 0
 
     @property
     def runs(self) -> bool:
-        """Whether a step has begun that has not ended."""
+        """Whether a step is under way."""
         return self._began is not None
 
     def ends(self) -> float:
-        """A step ends; return the seconds since the run began."""
+        """End a step; return the seconds since the run began."""
         spent = self.spent
         self._own = spent - self._begun_at - self._calls
         self._began, self._before = None, spent
@@ -64,12 +64,12 @@ class Clock:
         began = time.perf_counter()
         yield
         self._thorough = time.perf_counter() - began
-        if self._began is None:  # called between two steps
+        if self._began is None:  # this is called between two steps
             self._before += self._thorough
 
     @property
     def spent(self) -> float:
-        """Seconds since the run began, as far as they are known."""
+        """The seconds since the run began, as far as they have been measured."""
         return self._before + (0.0 if self._began is None else time.perf_counter() - self._began)
 
     def allows(self, seconds: float, count: int) -> bool:
@@ -77,8 +77,8 @@ class Clock:
 
         Parameters
         ----------
-        seconds : since the run began, as a state says.
-        count : calls of the log joint in the step.
+        seconds : the seconds since the run began, from its state.
+        count : the number of calls of the log joint in the step.
         """
         if self._limit is None:
             return True

@@ -1,17 +1,18 @@
-"""Draws of the posterior at which the surrogate is compared with the log joint, before convergence.
+"""Comparison of the surrogate with the log joint at draws of the posterior, before convergence.
 
-The acquisition evaluates where the surrogate's variance is large. Where its mean is too low and its
-variance small nothing is evaluated: on bent ridges the log evidence was .1 to .3 nats too low at a stated
-sd of .04, and the log joint exceeded the surrogate by more than one nat on a tenth to a quarter of the mass.
+The acquisition evaluates where the surrogate's variance is large. Where its mean is too low and its variance
+small nothing is evaluated: on curved ridges the log evidence was .1 to .3 nats too low at a stated sd of .04,
+and the log joint exceeded the surrogate by more than one nat on a tenth to a quarter of the mass.
 A run that is about to converge therefore evaluates draws u_i of the surrogate's posterior p_s, tempered so
 that they reach into its tails. With g_i the log joint less its prediction there,
 
     d = sum_i w_i |exp(g_i) - 1| / sum_i w_i (exp(g_i) + 1),     u_i ~ p_s^t,     w_i = p_s(u_i)^(1 - t),
 
-estimates the integral of |p - p_s| over that of p + p_s, densities not normalised: the share of mass that the
-log joint and the surrogate do not have in common. It lies between 0 and 1, and the log evidences differ by
-log((1 + d) / (1 - d)), about 2 d, at most. Each of several modes has draws of its own. The draws are the
-batch of a step, so that the surrogate learns from those that contradict it. Noisy values are not compared.
+estimates the integral of |p - p_s| over that of p + p_s, with p and p_s not normalised: the share of mass in
+which the densities of the log joint and of the surrogate differ. It lies between 0 and 1, and the log
+evidences differ by at most log((1 + d) / (1 - d)), about 2 d. Of several modes each has draws of its own. The
+draws are evaluated as the batch of a step, so that the surrogate is then fitted to them. Noisy values are not
+compared.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bqvi.variational_bmc.steps import with_pending
 
 
 def with_draws(state: State, estimate: Estimate, most: int | None, seed: int) -> State:
-    """The state with draws of the posterior to evaluate, at most so many, where that is not None."""
+    """The state with draws of the posterior as pending points, at most ``most`` of them unless it is None."""
     found, frame = estimate.found, state.frame
     modes = Modes.of(estimate.surrogate, estimate.q, frame, found.log_evidence + frame.log_volume)
     nearest = np.zeros(len(found.u), int)
@@ -54,7 +55,7 @@ def with_draws(state: State, estimate: Estimate, most: int | None, seed: int) ->
 
 
 def draws_due(state: State) -> bool:
-    """Whether evaluations have grown enough since draws were last compared, or none have been."""
+    """Whether a comparison is due: there was none, or the evaluations have grown enough since the last."""
     made = np.flatnonzero(np.isfinite(state.predicted[:, 2]))
     waiting = np.isfinite(state.pending_predicted[:, 2]).any()
     return not waiting and (not len(made) or len(state) >= COMPARISON.again * (made[-1] + 1))

@@ -1,4 +1,4 @@
-"""The surrogate's posterior beyond q: importance weights, evidence, and their standard deviations.
+"""Correction of q to the surrogate's posterior by importance weights: the evidence and its sd.
 
     draws u_s of g = (1 - a) q + a q widened,     log w_s = mean(u_s) - log g(u_s)
     log Z = log mean w_s,     P = normalised weights
@@ -14,18 +14,18 @@ computed at a subset of the draws. The expectation of the density is that of a l
 var / 2), and a draw is weighted with this expectation up to a variance of one squared nat. Where the variance
 is larger the surrogate is close to its prior, and a draw's weight falls with the variance, exp(mean + 1 - var
 / 2), so that no mass is added where nothing was evaluated. Where the variance exceeds a squared nat even at
-the draws of least variance, only the excess over the variance of these draws enters: the weights then compare
-regions. The excess of the mean over the highest evaluated value is divided by the variance there, if the
-variance is above one: with few data the mean can exceed the highest value by hundreds of nats, which the next
-evaluation contradicts.
+the draws of least variance, only the excess over the variance of these draws is used, so that weights of
+different regions are comparable. The excess of the mean over the highest evaluated value is divided by the
+variance there, if the variance is above one: with few data the mean can exceed the highest value by hundreds
+of nats, which the next evaluation shows to be wrong.
 
 The same draws give the ELBO of q, restricted to where the log joint can be evaluated,
 
     ELBO = sum_s c_s (mean(u_s) - log q(u_s)) / sum_s c_s + log(mean c_s),     c_s = p_s q(u_s) / g(u_s),
 
-with p_s the probability that u_s is feasible. By Jensen's inequality it is at most the log evidence of the
-mean from these draws, whatever they are; an estimate from other draws, or from those that an optimiser has
-used, can exceed it.
+with p_s the probability that u_s is feasible. By Jensen's inequality this ELBO is at most the log evidence of
+the mean from the same draws. An estimate of the ELBO from other draws, or from those of an optimiser, can
+exceed it.
 """
 
 from __future__ import annotations
@@ -49,18 +49,19 @@ ANYWHERE = Feasibility(None, None, None, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Draws with weights.
+    """The M weighted draws, and the estimates from them.
 
     Attributes
     ----------
-    u : (M, D), in the frame. whitened : (N, M), W k of f there.
-    mean, variance : (M,), of f there. log_proposal : (M,), log g. log_q : (M,).
-    log_weights : (M,), of the draws, normalised.
-    log_evidence, elbo : in the frame's units. sd : of the log evidence, by the surrogate's uncertainty.
-    monte_carlo_sd : of the log evidence, by the finite number of draws.
-    effective : effective sample size. shape : Pareto k of the weights.
-    feasible : (M,), the probability that the log joint can be evaluated there, if no failure is accidental.
-    covered : whether no evaluations show mass that q lacks; only a thorough estimate checks this.
+    u : the draws (M, D), in the frame. whitened : W k of f there, (N, M).
+    mean, variance : the moments of f there, (M,). log_proposal, log_q : log g and log q there, (M,).
+    log_weights : the logarithms of the normalised weights, (M,).
+    log_evidence, elbo : the estimates, in the frame's units.
+    sd : the standard deviation of the log evidence by the surrogate's uncertainty.
+    monte_carlo_sd : the standard deviation of the log evidence by the finite number of draws.
+    effective : the effective sample size. shape : the Pareto shape k of the weights.
+    feasible : the probability (M,) that the log joint can be evaluated there, if no failure is accidental.
+    covered : whether no evaluation shows mass that q lacks; only a thorough estimate checks this.
     """
 
     u: np.ndarray
@@ -81,14 +82,14 @@ class Correction:
 
     @property
     def uncertain_mass(self) -> float:
-        """Share of the mass that depends on the unknown feasibility."""
+        """The share of the mass that depends on the unknown feasibility."""
         return float(self.weights @ (1.0 - self.feasible))
 
     def claimed_above(self, top: float) -> float:
-        """Mean excess of the surrogate's mean over ``top``, nats: by the weights or under q, the larger one.
+        """The larger of two mean excesses of the surrogate's mean over ``top``, by the weights and under q.
 
-        With ``top`` the highest evaluated value, this is the part of the ELBO and of the log evidence that
-        no evaluation supports. It vanishes once the mode has been evaluated.
+        With ``top`` the highest evaluated value, this is the part of the ELBO and of the log evidence, in
+        nats, without support by an evaluation. It vanishes once the mode has been evaluated.
         """
         above = np.maximum(self.mean - top, 0.0)
         log_c = self.log_q - self.log_proposal
@@ -97,7 +98,7 @@ class Correction:
 
     @property
     def weights(self) -> np.ndarray:
-        """Normalised, (M,)."""
+        """The normalised weights, (M,)."""
         found: np.ndarray = np.exp(self.log_weights)
         return found
 
@@ -105,13 +106,13 @@ class Correction:
 def proposal_of(
     q: DiagonalMixture, wide: float = WEIGHTS.wide, widening: float = WEIGHTS.widening
 ) -> Proposal:
-    """(1 - a) q + a q widened: the share a is ``wide``, the scales are ``widening`` times as large."""
+    """The proposal (1 - a) q + a q widened, with a = ``wide`` and scales ``widening`` times as large."""
     plain = Proposal(q.weights, q.means, q.scales[:, :, None] * np.eye(q.means.shape[1]))
     return plain.widened(wide, widening)
 
 
 def bounded(mean: np.ndarray, variance: np.ndarray, top: float) -> np.ndarray:
-    """The mean (m,); its excess over ``top``, the highest value, is divided by a variance above one."""
+    """The mean (m,), with its excess over the highest value ``top`` divided by a variance above one."""
     result: np.ndarray = mean - np.maximum(mean - top, 0.0) * (1.0 - 1.0 / np.maximum(variance, 1.0))
     return result
 
@@ -121,8 +122,8 @@ def variance_penalised(mean: np.ndarray, variance: np.ndarray, top: float) -> np
 
     Parameters
     ----------
-    mean, variance : (m,) each, of the surrogate at the draws.
-    top : the highest value that was evaluated.
+    mean, variance : the moments of the surrogate at the draws, (m,) each.
+    top : the highest evaluated value.
     """
     excess = variance - max(float(np.quantile(variance, WEIGHTS.best_known)) - 1.0, 0.0)
     result: np.ndarray = bounded(mean, variance, top) + 0.5 * np.minimum(
@@ -134,7 +135,7 @@ def variance_penalised(mean: np.ndarray, variance: np.ndarray, top: float) -> np
 def correct(
     surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
-    """Weigh ``count`` draws of q by the surrogate, and return the evidence with its sd."""
+    """Weight ``count`` draws of q by the surrogate, and return the evidence with its sd."""
     found = weighed(surrogate, q, count, seed, feasible)
     return replace(found, sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
 
@@ -142,7 +143,7 @@ def correct(
 def weighed(
     surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
-    """Weigh ``count`` draws of q by the surrogate, as `correct` does; ``sd`` is NaN."""
+    """Weight ``count`` draws of q by the surrogate, as `correct` does; ``sd`` is NaN."""
     return _weighed(surrogate, q, proposal_of(q), count, seed, feasible)
 
 
@@ -185,16 +186,16 @@ def polished(
 
 
 def _lacking(found: Correction, g: Proposal) -> float:
-    """Share of the mass, by draws of another proposal, that lies where a proposal g has too little."""
+    """The share of the mass, by the draws ``found``, that lies where the proposal g lacks density."""
     log_density = found.log_weights + found.log_proposal + np.log(len(found.u))
     lacks = log_density - g.density.log_density(found.u) > LOCAL.uncovered
     return float(found.weights[lacks].sum())
 
 
 def _beside(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Proposal | None:
-    """Gaussians at evaluated points where q has too little mass, of the nearest component's scales or longer.
+    """Gaussians at evaluated points where q lacks mass, with the scales of the nearest component or larger.
 
-    None where q has enough mass at all of them.
+    None where q has enough mass at all evaluated points.
     """
     data = surrogate.data
     near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + WEIGHTS.tail)
@@ -247,7 +248,7 @@ def _weighed(
 
 
 def _sd(surrogate: Surrogate, u: np.ndarray, whitened: np.ndarray, weights: np.ndarray, seed: int) -> float:
-    """Standard deviation of E_P[f]."""
+    """The standard deviation of E_P[f]."""
     index = resampled(weights, WEIGHTS.resampled, seed)
     at = u[index]
     prior = float(surrogate.kernel(at, at).mean())

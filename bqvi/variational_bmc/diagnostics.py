@@ -1,11 +1,11 @@
-"""Whether a posterior can be relied on, and what to do if not.
+"""Diagnostics of a posterior, with advice on what to change.
 
 *Importance weights.* With draws v_s of q and log weights l_s = log p(v_s) - log q(v_s), the tail of the
-weights is fitted by a generalised Pareto distribution; its shape k tells how many moments they have (Yao
-et al. 2018, "Yes, but did it work?"). Below 1/2 their variance is finite; from .7 on averages are not to
+weights is fitted by a generalised Pareto distribution, whose shape k determines the number of their moments
+(Yao et al. 2018, "Yes, but did it work?"). Below 1/2 their variance is finite; from .7 on averages should not
 be used. Smoothing replaces the largest weights by the expected order statistics of the fitted tail (Vehtari
-et al. 2024, "Pareto smoothed importance sampling"; `bqvi.pareto`). `check` does it for a posterior, with
-fresh evaluations of the log joint itself.
+et al. 2024, "Pareto smoothed importance sampling"; `bqvi.pareto`). `check` computes this for a posterior,
+with new evaluations of the log joint itself.
 
 *Several runs.* The agreement of runs from different seeds is a stronger check than any diagnostic of a single
 run: `agreement`.
@@ -38,16 +38,17 @@ from gp.measures import GaussianMixture, Measure
 
 @dataclass(frozen=True, eq=False)
 class PosteriorCheck:
-    """A posterior against the log joint itself.
+    """A comparison of a posterior with the log joint itself.
 
     Attributes
     ----------
-    shape : Pareto k of the weights; below .5 good, above .7 the posterior is not to be used as it is.
-    total_variation : 1/2 E|p - q|, estimated: the share of mass that q has in the wrong place. It is that of
-        the mixture, without the correction by weights that a posterior may have.
-    effective_sample_size : of the smoothed weights.
-    log_evidence, log_evidence_sd : by importance sampling; valid where the Pareto shape is small.
-    evaluations : how many were made.
+    shape : the Pareto shape k of the weights; below .5 it is good, above .7 the posterior should not be used
+        without correction.
+    total_variation : the estimated total variation 1/2 integral |p - q| between the posterior and the mixture
+        q, without the correction by weights that a `Posterior` may have.
+    effective_sample_size : the effective sample size of the smoothed weights.
+    log_evidence, log_evidence_sd : the estimate by importance sampling, valid where the shape k is small.
+    evaluations : the evaluations that were made.
     posterior : the posterior corrected by the weights.
     """
 
@@ -79,17 +80,17 @@ class PosteriorCheck:
 def check(
     log_joint: Callable[[Any], Any] | Caller, posterior: Posterior, n: int = 100, seed: int = 0
 ) -> PosteriorCheck:
-    """Evaluate the log joint at n fresh draws, and weigh them.
+    """Evaluate the log joint at n new draws, and compute their importance weights.
 
-    A quarter of the draws is of q with its components 1.7 times as wide, as a mixture that was fitted from
-    inside has tails too thin to show the mass that it misses.
+    A quarter of the draws is from q with components 1.7 times as wide, as the tails of a mixture of highest
+    ELBO are too thin to show the mass that it misses.
 
     Parameters
     ----------
-    log_joint : theta (P,) to a number; or a `Caller` with the posterior's coordinates, for batches.
-    posterior : to be checked; its mixture is, whether or not it is corrected by weights.
-    n : evaluations.
-    seed : seed of the draws.
+    log_joint : a function of theta (P,) -> a number; or a `Caller` with the posterior's coordinates.
+    posterior : the posterior, of which the mixture is checked, whether or not it is corrected by weights.
+    n : the number of evaluations.
+    seed : the seed of the draws.
 
     Raises
     ------
@@ -140,7 +141,7 @@ def _with_tails(q: GaussianMixture) -> GaussianMixture:
 
 
 class ComparedRun(Protocol):
-    """What is compared of a run."""
+    """The attributes of a run that are compared."""
 
     @property
     def posterior(self) -> Posterior:
@@ -148,16 +149,16 @@ class ComparedRun(Protocol):
 
     @property
     def log_evidence(self) -> float:
-        """Estimate."""
+        """The estimate of the log evidence."""
 
     @property
     def log_evidence_sd(self) -> float:
-        """Standard deviation of the estimate."""
+        """The standard deviation of that estimate."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far apart several runs are.
+    """The distances between the results of several runs.
 
     Attributes
     ----------
@@ -193,14 +194,14 @@ class Agreement:
 
 
 def agreement(runs: Sequence[ComparedRun], seed: int = 0) -> Agreement:
-    """Compare two or more runs on the same log joint; draws of their posteriors are by the seed.
+    """Compare two or more ``runs`` on the same log joint; ``seed`` is the seed of draws of their posteriors.
 
     Raises
     ------
     ValueError
-        There are fewer than two, or their parameters have different names.
+        There are fewer than two runs, or their parameters have different names.
     TypeError
-        They are no sequence of results.
+        ``runs`` is no sequence of results.
     """
     if not isinstance(runs, Sequence) or not all(hasattr(run, "log_evidence") for run in runs):
         raise TypeError(f"runs is a {type(runs).__name__}; it must be a list of two or more results of vbmc")
@@ -234,16 +235,16 @@ def advice(
     exact: bool = True,
     located: bool = True,
 ) -> tuple[str, ...]:
-    """Reasons not to rely on this posterior, each with what to do; empty if there are none.
+    """Reasons not to use this posterior, each with advice; empty if there are none.
 
     Parameters
     ----------
-    posterior : what a run ended with.
-    evaluations : what it spent.
-    shape : Pareto k of the weights between the surrogate and q, where known.
+    posterior : the final posterior of a run.
+    evaluations : the evaluations of the run.
+    shape : the Pareto shape k of the weights between the surrogate and q; None if it is not known.
     exact : whether values are without noise, so that gradients can be compared with their differences.
-    located : whether the posterior has been found. Where it has not, there is no advice on bounds and
-        plausible intervals.
+    located : whether the posterior has been found; otherwise no advice on bounds and plausible intervals is
+        given.
     """
     return (
         *_about_weights(shape),
@@ -255,11 +256,12 @@ def advice(
 
 
 def runs_away(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
-    """Warnings of a posterior without bounds that is far wider than its plausible box; () if there is none.
+    """A warning where a posterior without bounds is far wider than its plausible box; () otherwise.
 
     Parameters
     ----------
-    q : in the coordinates, in which the plausible box is [-1, 1]^D.
+    q : the posterior in the coordinates, in which the plausible box is [-1, 1]^D.
+    coordinates : the coordinates of the parameters.
     """
     sds = np.sqrt(np.diag(np.asarray(q.covariance)))
     if not np.isfinite(sds).all() or sds.max(initial=0.0) > DIAGNOSTICS.runaway:
@@ -273,14 +275,14 @@ def runs_away(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
 
 
 def returns_density(evaluations: Evaluations, coordinates: Coordinates) -> tuple[str, ...]:
-    """Warnings of a log joint that returns the density itself; () if there are none.
+    """A warning where a log joint seems to return the density itself; () otherwise.
 
     Parameters
     ----------
-    evaluations : of the run, in the coordinates.
+    evaluations : the evaluations of the run, in the ``coordinates``.
     """
     own = evaluations.values - coordinates.log_jacobian(evaluations.points)
-    # rounded, as adding and subtracting a Jacobian leaves 0 within rounding only
+    # Values are rounded, as a 0 is exact no longer after a Jacobian was added and subtracted.
     told = not_logarithms(np.round(own, 9))
     return (told,) if told else ()
 
@@ -307,7 +309,7 @@ def _about_failures(evaluations: Evaluations) -> list[str]:
 
 
 def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
-    """Gradients that fail, or that are those of another function."""
+    """Warnings of gradients that fail, or that are those of another function."""
     good = evaluations[~evaluations.failed]
     if good.gradients is None or len(good) == 0:
         return []
@@ -325,7 +327,7 @@ def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
 
 
 def _about_bounds(posterior: Posterior) -> list[str]:
-    """Mass beside a bound, or at the place where a periodic parameter was cut open."""
+    """Warnings of mass beside a bound, or beside the point where a periodic parameter was cut."""
     coordinates, said = posterior.coordinates, []
     draws = posterior.coordinates.unwrapped(_plain_draws(posterior))
     for position, (kind, low, high) in enumerate(coordinates.charts()):
@@ -367,7 +369,7 @@ def _plain_draws(posterior: Posterior) -> np.ndarray:
 
 
 def _about_box(posterior: Posterior) -> list[str]:
-    """Parameters whose plausible interval is far from where the posterior turned out to be."""
+    """Warnings of parameters whose posterior is far from their plausible interval."""
     coordinates = posterior.coordinates
     centre, sd = posterior.q.mean, np.sqrt(np.diag(posterior.q.covariance))
     said = []

@@ -1,10 +1,10 @@
-"""How far two posteriors lie from each other.
+"""Distances between two posteriors.
 
     mmtv    the total variation between marginals, averaged over the parameters: 0 to 1
     gskl    the Kullback-Leibler divergences of the Gaussians with the same moments, averaged over both
             directions: nats
 
-(Acerbi 2018, "Variational Bayesian Monte Carlo", section 4.1.) Below .2 and 1/8 they count as near.
+(Acerbi 2018, "Variational Bayesian Monte Carlo", section 4.1.) Values below .2 and 1/8 count as small.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ def gskl(mean_p: np.ndarray, covariance_p: np.ndarray, mean_q: np.ndarray, covar
 
     Parameters
     ----------
-    mean_p, covariance_p : (D,), (D, D), of one Gaussian
-    mean_q, covariance_q : of the other
+    mean_p, covariance_p : the mean (D,) and covariance (D, D) of one Gaussian.
+    mean_q, covariance_q : the mean and covariance of the other.
     """
     p, q = np.atleast_2d(covariance_p), np.atleast_2d(covariance_q)
     return symmetric_divergence(np.asarray(mean_p, float), p, np.asarray(mean_q, float), q)
 
 
 def mmtv(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
-    """Total variation between the marginals of draws p (n, D) and q (m, D), averaged over D.
+    """The total variation between the marginals of draws p (n, D) and q (m, D), averaged over D.
 
-    Both by Gaussian kernel density estimates on a grid of ``cells``, so 20,000 draws each of the same
-    distribution give about .01.
+    Marginals are Gaussian kernel density estimates on a grid of ``cells``, so that two sets of 20,000 draws
+    of the same distribution give about .01.
     """
     pairs = zip(np.asarray(p, float).T, np.asarray(q, float).T, strict=True)
     return float(np.mean([total_variation(a, b, cells) for a, b in pairs]))
 
 
 def total_variation(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
-    """1/2 integral |p - q| of kernel density estimates on ``cells``, from draws p (n,) and q (m,)."""
+    """The total variation 1/2 integral |p - q| of kernel density estimates from draws p (n,) and q (m,)."""
     widths = [_bandwidth(x) for x in (p, q)]
     low = min(p.min(), q.min()) - 5 * max(widths)
     high = max(p.max(), q.max()) + 5 * max(widths)
@@ -51,7 +51,7 @@ def total_variation(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
 
 
 def _bandwidth(x: np.ndarray) -> float:
-    """Silverman's rule, of the smaller of the two spreads."""
+    """The bandwidth by Silverman's rule, with the smaller of the standard deviation and the scaled range."""
     quartiles: Sequence[float] = np.percentile(x, [25, 75]).tolist()
     spread = min(float(x.std()), (quartiles[1] - quartiles[0]) / 1.34) or float(x.std())
     out: float = max(0.9 * spread * len(x) ** -0.2, 1e-12 * (1.0 + abs(float(x.mean()))))

@@ -1,26 +1,26 @@
-"""Exploration: Sobol points of the plausible box, and climbs of the log joint from some of them.
+"""Exploration for further modes, by Sobol points of the plausible box and climbs of the log joint from some.
 
-The acquisition refines the modes that the surrogate has, and does not look for a further one. A run that
+The acquisition refines the known modes of the surrogate, and does not search for further ones. A run that
 would otherwise have converged therefore explores first:
 
     Sobol points of the plausible box  ->  those that the known modes do not explain  ->  climbs from there
 
-1. Points of the scrambled Sobol sequence that the first design began are evaluated (`ExplorationSettings`).
-2. `Modes.unexplained` and, with gradients, `Modes.alignment` say which of them the known modes do not
-   explain. Where values do not rise with the density of the known modes, no point outside of these is
+1. Further points of the scrambled Sobol sequence of the first design are evaluated (`ExplorationSettings`).
+2. `Modes.unexplained` and, with gradients, `Modes.alignment` determine which points are explained by the
+   known modes. Where values do not rise with the density of the known modes, no point outside of these is
    explained.
-3. From each of those, the least explained first, the log joint itself is climbed (`bqvi.calls.climb`), until
-   the climb enters a known mode or gains no more.
+3. From each unexplained point, the least explained first, the log joint itself is maximised
+   (`bqvi.calls.climb`), until the climb enters a known mode or its gain is small.
+A climb that ends elsewhere has found a mode. With its evaluations q is given components there, and the run
+continues. Where no mode is found, exploration ends once few further modes are expected; until then more
+points and climbs are evaluated (`ExplorationSettings.most`).
 
-A climb that ends elsewhere has found a mode. With its evaluations q gets components there, and the run goes
-on. Where no mode is found, exploration ends once few further modes are to be expected; until then it goes on
-with more points and climbs (`ExplorationSettings.most`).
-
-Every other point is counted by where it leads. A point that is explained leads to the nearest known mode. A
-point whose climb enters a known mode leads there. A point from which a climb hardly rises leads nowhere.
-Points from which no climb was begun are counted in the proportions of those from which one was. Let n points
-lead to known modes, f of these modes be reached from a single point each, s points lead nowhere, and g points
-be expected to lead to further modes. The odds that the next point leads to an unseen mode are about
+The other points are counted by the mode to which they lead. A point that is explained leads to the nearest
+known mode. A point whose climb enters a known mode leads to that mode. A point from which a climb hardly
+rises leads nowhere. Points from which no climb was begun are counted in the proportions of those from which
+one was. Let n points lead to known modes, f of these modes be reached from a single point each, s points lead
+nowhere, and g points be expected to lead to further modes. The odds that the next point leads to an unseen
+mode are about
 
     (f + s / 2 + g + 1) / (n + 2 - f).
 
@@ -32,8 +32,8 @@ that mode is then one of the f.
 
 If an unseen mode has as much mass as the known ones with probability 1/2, and none otherwise, the log
 evidence is too low by log(2) / 2 times these odds on average. Where the odds are large, log(1 + odds) is
-less: it is the nats that are missing if points lead to modes in proportion to their mass. The smaller of the
-two (`left_open`) is in the evidence's standard deviation.
+less; these are the missing nats if points lead to modes in proportion to their mass. The smaller of the two
+numbers (`left_open`) is part of the standard deviation of the log evidence.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION
 
 @dataclass(frozen=True)
 class Explored:
-    """What an exploration found.
+    """The result of an exploration.
 
     Attributes
     ----------
     complete : whether the budget sufficed and no mode was found.
-    unseen : nats that unseen modes are expected to add to the log evidence, after this exploration.
+    unseen : the nats that unseen modes are expected to add to the log evidence, after this exploration.
     """
 
     complete: bool
@@ -67,15 +67,17 @@ def left_open(count: float, once: float = 0.0, nowhere: float = 0.0, unknown: fl
 
     Parameters
     ----------
-    count : points that lead to known modes. once : modes to which at most one of these leads.
-    nowhere : points that lead nowhere. unknown : points that lead to further modes not yet found.
+    count : the number of points that lead to known modes.
+    once : the number of modes to which at most one of these points leads.
+    nowhere : the number of points that lead nowhere.
+    unknown : the number of points that lead to modes not yet found.
     """
     odds = (once + 0.5 * nowhere + unknown + 1.0) / max(count + 2.0 - once, 1.0)
     return min(0.5 * float(np.log(2.0)) * odds, float(np.log1p(odds)))
 
 
 UNEXPLORED = Explored(False, left_open(0))
-"""Before exploration is complete."""
+"""The result before the first exploration."""
 
 
 def explore(
@@ -84,20 +86,20 @@ def explore(
     sequence: np.ndarray,
     noise_sd: float = 0.0,
 ) -> Explored:
-    """Explore the plausible box, until a mode is found or few further ones are to be expected.
+    """Explore the plausible box, until a mode is found or few further modes are expected.
 
     Parameters
     ----------
-    run : evaluates the log joint.
+    run : the source of evaluations of the log joint.
     modes : the known modes.
-    sequence : (M, D), points of the box in the order in which they are evaluated. The first
-        `ExplorationSettings.count` of them are, and as many again, with further climbs, while unseen modes
-        are expected to add `ConvergenceSettings.unseen` nats or more.
-    noise_sd : of values, nats.
+    sequence : points (M, D) of the box in the order of their evaluation. The first
+        `ExplorationSettings.count` of them are evaluated, and as many again, with further climbs, while
+        unseen modes are expected to add `ConvergenceSettings.unseen` nats or more.
+    noise_sd : the standard deviation of the values' noise, nats.
     """
     each = asked = min(EXPLORATION.count(sequence.shape[1], len(modes)), len(sequence))
     climbs: dict[int, ClimbResult] = {}
-    most = EXPLORATION.in_vain + len(modes) - 1  # climbs to modes found earlier are repeated without calls
+    most = EXPLORATION.in_vain + len(modes) - 1  # climbs to modes found earlier are repeated, without calls
     while True:
         rows = rows_of(run.made.points, sequence[:asked])
         seen = rows[rows >= 0]
@@ -135,24 +137,24 @@ def _unseen(
 
     Parameters
     ----------
-    explained : rows of points that the known modes explain.
-    climbs : those that ended elsewhere than in a further mode.
-    others : number of unexplained points from which no climb was begun.
-    found : number of climbs that ended in a further mode, zero or one.
+    explained : the rows of points that the known modes explain.
+    climbs : the climbs that did not end in a further mode.
+    others : the number of unexplained points from which no climb was begun.
+    found : the number of climbs that ended in a further mode, zero or one.
     """
     ends = [one.rows[-1] for one in climbs if one.ended == "within"]
     stuck = sum(_stuck(run.made, one) for one in climbs)
     each = others / max(len(ends) + stuck + found, 1)
     by_explained, by_climbs = (_led(run, modes, rows) for rows in (explained, ends))
     count = len(explained) + len(ends) * (1.0 + each) + found
-    # a mode to which one climb leads stands for as many as there are points for each climb
+    # A mode to which a single climb leads is counted as often as there are points for each climb.
     few = np.where(by_explained > 0, 1.0, 1.0 + each)[by_explained + by_climbs < 2].sum()
     once = min(float(few), count - found)
     return left_open(count, once + found, stuck * (1.0 + each), found * each)
 
 
 def _led(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarray:
-    """How many of the rows are nearest to each mode, (R,)."""
+    """The number of ``rows`` that are nearest to each mode, (R,)."""
     if not rows:
         return np.zeros(len(modes), int)
     return np.bincount(modes.squares(run.made.points[rows]).argmin(1), minlength=len(modes))
@@ -161,8 +163,9 @@ def _led(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarray:
 def _stuck(made: Evaluations, climbed: ClimbResult) -> bool:
     """Whether a climb ended outside of the modes and led nowhere.
 
-    From values alone a climb ends after D + 2 points that gain little. With gradients it ends after one such
-    point, which may be a step that was too long: a climb that has risen far is then not counted as stuck.
+    From values alone a climb ends after D + 2 points that gain little. With gradients a climb ends after one
+    such point, which may be due to a step that was too long; a climb that has risen far is therefore not
+    counted.
     """
     start, best = made.values[climbed.rows[0]], made.values[list(climbed.rows)].max()
     far = made.gradients is not None and best - start > EXPLORATION.risen * (made.values.max() - start)
@@ -170,7 +173,7 @@ def _stuck(made: Evaluations, climbed: ClimbResult) -> bool:
 
 
 def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> list[int]:
-    """Those of the rows from which a climb may lead to a further mode, the least explained first."""
+    """The ``rows`` from which a climb may lead to a further mode, the least explained first."""
     if not len(rows):
         return []
     points, values = run.made.points[rows], run.made.values[rows]
@@ -187,10 +190,10 @@ def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: floa
 
 
 def _ordered(explained: np.ndarray, values: np.ndarray) -> bool:
-    """Whether values (n,) outside of the modes rise with the density of the known modes there (n,).
+    """Whether values (n,) outside of the modes increase with the density of the known modes there (n,).
 
-    Where they do not, values below that density are not explained by it: the log joint falls and rises again
-    between modes that are narrow for their distance. The measure is Spearman's rank correlation.
+    Where they do not, even values below that density are not explained by the known modes, as the log joint
+    falls and rises again between narrow modes. The measure is Spearman's rank correlation.
     """
     if len(values) < EXPLORATION.ranked:
         return True

@@ -1,28 +1,29 @@
-"""Where the log joint can be evaluated at all, estimated from where it failed.
+"""The probability that the log joint can be evaluated at a point, estimated from failed evaluations.
 
-Where a log joint is -inf beyond a boundary, a Gaussian process without data beyond it would put mass there.
-So the probability that a point is feasible is estimated beside it, from the distances to the nearest good and
-the nearest failed evaluation,
+Where a log joint is -inf beyond a boundary, a Gaussian process without data beyond the boundary would put
+mass there. The probability that a point is feasible is therefore modelled separately, by the distances to the
+nearest good and the nearest failed evaluation,
 
     logit p(feasible) = -p max(1, (d / h)^2) log(d_good / d_failed),     d = min(d_good, d_failed),
 
-which is 0 halfway between them and grows steeper as evaluations lie nearer to the edge. h is what lies
-between a failed evaluation and the nearest good one. Beyond that distance the slope grows with d^2, as at
-large distances the ratio of the two tends to one, and the probability would tend to 1/2. p(feasible)
-multiplies the surrogate's density.
+which is 0 halfway between the two and becomes steeper as evaluations approach the edge. h is the
+distance between a failed evaluation and the nearest good one. Beyond that distance the slope grows with d^2,
+as at large distances the ratio of the two distances tends to one, and the probability would tend to 1/2.
+p(feasible) multiplies the surrogate's density.
 
-*Accidents.* Not every failure marks an edge: a solver may not have converged, or a machine have stopped. A
-failed evaluation among good ones, inside their convex hull and much nearer to them than to any other failed
-one, is taken for an accident and does not lower the probability around it. It does raise their uncertainty.
-So the mass that depends on feasibility, E_P[1 - p(feasible), accidents counted], is part of the evidence's
-standard deviation, and the next evaluation is made where it is large, which decides what the failure was.
+*Accidents.* Not every failure is due to an edge: a solver may not have converged, or a machine have stopped.
+A failed evaluation inside the convex hull of good ones, and much nearer to them than to any other failed one,
+is taken for an accident and does not lower the probability around it. It increases the uncertainty: the mass
+that depends on feasibility, E_P[1 - p(feasible)] with accidents counted as failures, is part of the standard
+deviation of the log evidence, and the next evaluation is made where this mass is large, so that an edge would
+be found.
 
 The quadrature of gradients has another model, `bqvi.gradients.feasibility`, a logistic regression. Here the
-probability multiplies a density, whose integral needs the edge itself. With the regression none of 18 runs
-(Gaussians cut by a half-space, D = 2 and 4; a uniform density on a box; a Gaussian less a disc; 3 seeds)
-converged within 40 + 15 D evaluations, where 5 do with this one, the mean error of the log evidence was .27
-against .09 nats, and 1.8 at most against .34 (the box). On half-spaces in D = 4 the regression was better:
-errors of .005 to .05 against .04 to .19.
+probability multiplies a density, whose integral depends on the edge itself. With the regression none of 18
+runs (Gaussians cut by a half-space, D = 2 and 4; a uniform density on a box; a Gaussian less a disc; 3 seeds)
+converged within 40 + 15 D evaluations, where 5 do with this model; the mean error of the log evidence was .27
+nats against .09, and the largest 1.8 against .34 (the box). On half-spaces in D = 4 the regression was
+better: errors of .005 to .05 against .04 to .19.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from bqvi.variational_bmc.settings import FEASIBILITY
 
 @dataclass(frozen=True, eq=False)
 class Feasibility:
-    """Phi, from good (n, D) and failed (m, D) points of the frame; 1 where nothing has failed.
+    """The probability p(feasible), from good (n, D) and failed (m, D) points of the frame.
 
     Attributes
     ----------
-    good, failed : evaluations. edges : those of the failed ones that are no accidents.
-    gap : h.
+    good, failed : the good and the failed evaluations. edges : the failed ones that are no accidents.
+    gap : the distance h.
     """
 
     good: cKDTree | None
@@ -53,7 +54,7 @@ class Feasibility:
 
     @classmethod
     def of(cls, points: np.ndarray, failed: np.ndarray) -> Feasibility:
-        """Make the model of points (n, D), some of which failed (n,)."""
+        """The model from points (n, D), of which those marked in ``failed`` (n,) failed."""
         if not failed.any():
             return cls(None, None, None, 1.0)
         good, bad = points[~failed], points[failed]
@@ -69,11 +70,11 @@ class Feasibility:
         return self.failed is None
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        """Phi at u (m, D), (m,)."""
+        """The probability p(feasible) at u (m, D), (m,); 1 where nothing has failed."""
         return self._phi(u, self.edges)
 
     def pessimistic(self, u: np.ndarray) -> np.ndarray:
-        """Phi at u (m, D) were none of the failures an accident, (m,)."""
+        """The probability p(feasible) at u (m, D) if no failure is an accident, (m,)."""
         return self._phi(u, self.failed)
 
     def _phi(self, u: np.ndarray, failed: cKDTree | None) -> np.ndarray:
@@ -87,10 +88,9 @@ class Feasibility:
 
 
 def _accidents(good: np.ndarray, bad: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """Which of the failed points (m, D) lie among good ones (n, D), ``distances`` (m,) away, (m,) bool.
+    """Which failed points ``bad`` (m, D), at ``distances`` (m,) from ``good`` (n, D), are accidents, (m,).
 
-    A failure that is an accident is not evidence of an edge near another one: the remaining ones are judged
-    again.
+    An accident is no evidence of an edge near another failed point: the remaining points are tested again.
     """
     among = np.array([_in_hull(good, x) for x in bad])
     found = np.zeros(len(bad), bool)
@@ -103,7 +103,7 @@ def _accidents(good: np.ndarray, bad: np.ndarray, distances: np.ndarray) -> np.n
 
 
 def _others(points: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Distances (m,) of points (m, D) to the nearest other of those ``which`` (m,) marks; inf if none."""
+    """The distances (m,) of points (m, D) to the nearest other point in ``which`` (m,) bool; inf if none."""
     distances = np.linalg.norm(points[:, None] - points[which], axis=2)
     distances[np.flatnonzero(which), np.arange(distances.shape[1])] = np.inf
     nearest: np.ndarray = distances.min(axis=1, initial=np.inf)
@@ -111,6 +111,6 @@ def _others(points: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 
 def _in_hull(points: np.ndarray, x: np.ndarray) -> bool:
-    """Whether x (D,) is a mean of points (n, D) with weights of at least 0."""
+    """Whether x (D,) is in the convex hull of the points (n, D)."""
     away = np.vstack([(points - x).T, np.ones(len(points))])
     return bool(nnls(away, np.append(np.zeros(len(x)), 1.0))[1] < FEASIBILITY.in_hull)

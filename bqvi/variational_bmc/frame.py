@@ -1,7 +1,7 @@
-"""The surrogate's frame: x = shift + scale u, in which the posterior is about N(0, I).
+"""The surrogate's frame: coordinates u, x = shift + scale u, in which the posterior is about N(0, I).
 
-Kernels, priors of hyperparameters and scales of components are all stated in the frame's units, so that what
-is a plausible lengthscale does not depend on the caller's plausible box. The frame follows q.
+Kernels, priors of hyperparameters and scales of components are stated in the frame's units, so that the prior
+of a lengthscale does not depend on the caller's plausible box. The frame is updated with q.
 """
 
 from __future__ import annotations
@@ -20,69 +20,69 @@ from gp.triangular import symmetric_eigen
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """An affine map, after which scales may depend on a coordinate."""
+    """An affine map, followed by a map with scales that depend on a coordinate, if there is one."""
 
     shift: np.ndarray
-    """(D,)."""
+    """The shift c, (D,)."""
     scale: np.ndarray
-    """T, (D, D)."""
+    """The matrix T, (D, D)."""
     scaling: Scaling | None = None
-    """From the affine map's image to x, if they differ."""
+    """The map from the image y of the affine map to x; None if they are equal."""
 
     @classmethod
     def unit(cls, dimension: int) -> Frame:
-        """The map that changes nothing."""
+        """The identity."""
         return cls(np.zeros(dimension), np.eye(dimension))
 
     @property
     def affine(self) -> AffineMap:
-        """The affine map alone; T is a rotation where axes are rotated."""
+        """The affine map alone, with a general matrix T where axes are rotated."""
         return AffineMap(self.shift, self.scale, triangular=False)
 
     @property
     def log_volume(self) -> float:
-        """log |det T|."""
+        """The logarithm log |det T|."""
         return float(self.affine.log_determinant)
 
     @property
     def diagonal(self) -> bool:
-        """Whether axes stay axes."""
+        """Whether T is diagonal."""
         return bool(np.all(self.scale == np.diag(np.diag(self.scale))))
 
     def into(self, x: np.ndarray) -> np.ndarray:
-        """U of points x (m, D), (m, D)."""
+        """The points u (m, D) of points x (m, D)."""
         found: np.ndarray = self.affine.to_standard(self.straightened(x))
         return found
 
     def out(self, u: np.ndarray) -> np.ndarray:
-        """X of points u (m, D), (m, D)."""
+        """The points x (m, D) of points u (m, D)."""
         y = self.straight(u)
         return y if self.scaling is None else self.scaling.out(y)
 
     def straight(self, u: np.ndarray) -> np.ndarray:
-        """Y, of which the map is affine, of points u (m, D), (m, D)."""
+        """The images y (m, D) of points u (m, D) under the affine map."""
         found: np.ndarray = self.affine.from_standard(u)
         return found
 
     def straightened(self, x: np.ndarray) -> np.ndarray:
-        """Y of points x (m, D), (m, D)."""
+        """The points y (m, D) of points x (m, D)."""
         return x if self.scaling is None else self.scaling.into(x)
 
     def log_stretch(self, u: np.ndarray) -> np.ndarray:
-        """Log |det dx / dy| at u (m, D), (m,): what a log density gains beside that of x."""
+        """The log Jacobian log |det dx / dy| at u (m, D), (m,), which is added to a log density of x."""
         return np.zeros(len(u)) if self.scaling is None else self.scaling.log_jacobian(self.straight(u))
 
     def slopes_into(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Gradients in u, with those of `log_stretch`, of gradients in x (m, D), at u (m, D), (m, D)."""
+        """The gradients in u (m, D), with that of `log_stretch`, from ``gradients`` in x (m, D) at u."""
         if self.scaling is not None:
             gradients = self.scaling.pulled(self.straight(u), gradients)
         found: np.ndarray = gradients @ self.scale
         return found
 
     def measure(self, q: DiagonalMixture) -> GaussianMixture:
-        """The mixture of x for a mixture of u; where scales change, a finer one that is near it.
+        """The mixture of x for a mixture ``q`` of u; an approximation where scales depend on a coordinate.
 
-        Each component is then cut into pieces along the leading coordinate, and the map is linear in each.
+        Each component is then divided along the leading coordinate, and the map is linearised in each part.
         """
         covariances = np.einsum("ij,kj,lj->kil", self.scale, q.scales**2, self.scale)
         weights, means = q.weights / q.weights.sum(), self.straight(q.means)
@@ -95,10 +95,10 @@ class Frame:
         return GaussianMixture(weights, means, covariances)
 
     def moved(self, q: DiagonalMixture, to: Frame) -> DiagonalMixture:
-        """The mixture in another frame; correlations that are new there are dropped.
+        """The mixture ``q`` in the frame ``to``, without the correlations that arise there.
 
-        A component keeps its variances, or its precisions where axes are turned: these leave it inside of the
-        thin posterior for which they are.
+        A component keeps its variances, or its precisions where axes are rotated, with which it stays inside
+        of a thin posterior.
         """
         means = to.into(self.out(q.means))
         if self.diagonal and not to.diagonal:
@@ -111,7 +111,7 @@ class Frame:
 def _cut(
     weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gaussians (K,), (K, D), (K, D, D), each in pieces of the same moments, narrower along k."""
+    """Gaussians (K,), (K, D), (K, D, D), each divided along k into parts with the same total moments."""
     nodes, shares = np.polynomial.hermite_e.hermegauss(FRAMES.pieces)
     share = FRAMES.between
     along = covariances[:, :, k] / np.sqrt(covariances[:, [k], k])
@@ -126,10 +126,10 @@ def _cut(
 
 
 def fitting(mean: np.ndarray, covariance: np.ndarray, last: Frame, within: np.ndarray | None = None) -> Frame:
-    """Along the axes, or turned where the correlations ask for it; in between as the ``last`` frame was.
+    """The frame of the moments: rotated for strong correlations, as the ``last`` frame for moderate ones.
 
-    Of several modes the correlations ``within`` count. Axes along the line through two modes are not those of
-    either, and a mixture loses its components where the axes are rotated.
+    With several modes the correlations ``within`` them are used. The line through two modes is no axis of
+    either mode, and a mixture loses its correlated components where axes are rotated.
     """
     condition = _condition(covariance if within is None else within)
     along = condition < FRAMES.correlated or (condition < FRAMES.thin and last.diagonal)
@@ -140,10 +140,10 @@ def fitting(mean: np.ndarray, covariance: np.ndarray, last: Frame, within: np.nd
 def alternative(
     mean: np.ndarray, covariance: np.ndarray, frame: Frame, within: np.ndarray | None = None
 ) -> Frame | None:
-    """The frame of the other kind, where the correlations leave the choice to the evidence.
+    """The rotated frame for one along the axes, and conversely, where correlations are moderate; else None.
 
     Log densities are more often sums of functions of few of the *given* coordinates than of rotated ones, but
-    a mixture with axes of its own needs many components for a thin posterior that has none.
+    a mixture of diagonal Gaussians needs many components for a thin posterior that is oblique to the axes.
     """
     if not FRAMES.correlated < _condition(covariance if within is None else within) < FRAMES.thin:
         return None
@@ -152,27 +152,27 @@ def alternative(
 
 
 def _condition(covariance: np.ndarray) -> float:
-    """Condition number of the correlations."""
+    """The condition number of the correlations."""
     values = correlation_eigenvalues(covariance)
     return float(values[-1] / max(values[0], 1e-300))
 
 
 def turns(covariance: np.ndarray) -> bool:
-    """Whether the axes are to be turned for a covariance that is known without noise.
+    """Whether the axes should be rotated for a covariance that is known without noise.
 
     -log det C / 2 is the Kullback-Leibler divergence of a Gaussian from the one without its correlations C.
-    In twenty dimensions it may be large although each correlation is small. A covariance that is estimated
-    from M draws makes the divergence too large, by about D^2 / (4 M).
+    In twenty dimensions this divergence may be large although each correlation is small. With a covariance
+    estimated from M draws it is too large by about D^2 / (4 M).
     """
     values = correlation_eigenvalues(covariance)
     return bool(-0.5 * np.log(np.maximum(values, 1e-300)).sum() > FRAMES.lost)
 
 
 def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of evaluated points (n, D), tempered so that 2 D of them carry the weight.
+    """The mean and covariance of the best evaluated points (n, D), with weights tempered as settings say.
 
-    Where nothing better is known, they lead uphill as in an evolution strategy. Where they lie less deep than
-    draws of a Gaussian would, D / 2 nats, they are spread until they would not, up to the plausible box.
+    Without better information, they move towards higher values as in an evolution strategy. Where the points
+    are less deep than draws of a Gaussian, D / 2 nats, the covariance is enlarged, up to the plausible box.
     """
     dimension = points.shape[1]
     each, more = FRAMES.elite
@@ -196,13 +196,13 @@ def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def axes(mean: np.ndarray, covariance: np.ndarray) -> Frame:
-    """The frame of a Gaussian's location and standard deviations."""
+    """The frame along the axes by a Gaussian's mean and standard deviations."""
     return Frame(mean, np.diag(np.sqrt(np.diag(covariance))))
 
 
 def turned(mean: np.ndarray, covariance: np.ndarray) -> Frame:
     """The frame in which a Gaussian is N(0, I), by the symmetric root of its correlations.
 
-    Of all such frames it is the one nearest to the axes.
+    Among all such frames this one is nearest to the axes.
     """
     return Frame(mean, correlation_root(covariance, FRAMES.least_correlation))

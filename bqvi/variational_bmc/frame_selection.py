@@ -2,10 +2,10 @@
 
     candidates frame x threshold  ->  noise-shaped data  ->  hyperparameters  ->  the largest evidence
 
-Values far below the best carry little information on the posterior and are not fitted by a stationary
-kernel, so those deeper than a threshold are given noise (Acerbi 2020, "noise shaping"). The threshold, and
-the axes along which the kernel's lengthscales lie, are hyperparameters like the others: candidates are
-fitted, and the evidence decides.
+Values far below the best carry little information on the posterior and are fitted badly by a stationary
+kernel, so that those deeper than a threshold are given noise (Acerbi 2020, "noise shaping"). The threshold,
+and the axes along which the kernel's lengthscales lie, are hyperparameters like the others: candidates are
+fitted, and the one of the largest evidence is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gp.expectation import AnovaSum, Quadratic
 
 
 def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
-    """The evaluations that did not fail, as data of a surrogate, with the predictions of a cheap model."""
+    """The good evaluations as data of a surrogate, with the predictions of a cheap model if there is one."""
     data = _shaped(state.usable, frame, threshold, settings.noise_unknown)
     if state.cheap is None or not state.cheap.used:
         return data
@@ -37,7 +37,7 @@ def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bo
     gradients = None if made.gradients is None else frame.slopes_into(points, made.gradients)
     noise = made.noise_variance
     if noise is not None and np.isnan(noise).any():
-        # evaluations handed in without noise_sd are of the same function, and count as noisy as the others
+        # Evaluations given without noise_sd are of the same function, and get the noise of the others.
         noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
     straight = frame.scaling is not None and frame.scaling.sheared
     kept = _informative(points, values) if straight else np.ones(len(values), bool)
@@ -48,11 +48,11 @@ def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bo
 
 
 def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Which of the evaluations (n,) the surrogate is fitted to, in a frame whose map was fitted to gradients.
+    """Which evaluations (n,) the surrogate is fitted to, in a frame whose map was fitted to gradients.
 
-    A very low value is left out where the prior mean, -|u|^2 / 2, is below that value as noise shaping with
-    the largest threshold returns it: in a frame in which the posterior is about Gaussian the shaped value
-    would contradict all others. Where maps are compared by the evidence of values, no value is left out.
+    A very low value is left out where the prior mean, -|u|^2 / 2, is below the value after noise shaping with
+    the largest threshold: in a frame in which the posterior is about Gaussian such a shaped value would
+    contradict all others. Where maps are compared by the evidence of values, no value is left out.
     """
     depth, most = values.max() - values, SHAPING.deepest * points.shape[1]
     expected = 0.5 * np.einsum("nd,nd->n", points, points)
@@ -62,7 +62,7 @@ def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSum:
-    """The posterior mean of a cheap model less its prior mean, in a frame (`surrogate`)."""
+    """The posterior mean of a cheap model less its prior mean, in a frame; see `surrogate`."""
     made = cheap.evaluations
     data = _shaped(made[~made.failed], frame, threshold, False)
     psi = None if cheap.psi is None else rescaled(cheap.psi, cheap.frame, frame)
@@ -73,7 +73,7 @@ def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSum:
 
 
 def rescaled(psi: np.ndarray, old: Frame, new: Frame) -> np.ndarray | None:
-    """Hyperparameters in another frame's units; None where its axes differ."""
+    """The hyperparameters ``psi`` in the units of the ``new`` frame; None where its axes differ."""
     if old.diagonal != new.diagonal:
         return None
     dimension, found = len(new.shift), psi.copy()
@@ -85,18 +85,18 @@ def rescaled(psi: np.ndarray, old: Frame, new: Frame) -> np.ndarray | None:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A frame, a threshold of noise shaping in nats below the best value, and what has been fitted so."""
+    """A frame, a threshold of noise shaping in nats below the best value, and the fit with both."""
 
     frame: Frame
     threshold: float
     data: Data
     psi: np.ndarray
     evidence: float
-    """The log evidence that `fit` returns, of data whose gradients are in the frame's units."""
+    """The log evidence from `fit`, for gradients in the frame's units."""
 
     @property
     def comparable(self) -> float:
-        """The log evidence of the gradients in the units in which they were observed."""
+        """The log evidence for gradients in the units in which they were observed."""
         slopes = self.data.thinned.gradients
         return self.evidence + (0 if slopes is None else len(slopes)) * self.frame.log_volume
 
@@ -107,11 +107,11 @@ class Candidate:
 def selected(
     state: State, frame: Frame, psi: np.ndarray | None, settings: Settings, final: bool, restarted: bool
 ) -> Candidate:
-    """The best of the candidates that are tried at this step.
+    """The candidate of the largest evidence among those tried at this step.
 
-    At some steps the other thresholds and the other frame are tried too. With gradients only one of these is
-    tried at a time, except at the first and the last step, where all are. With gradients a restart keeps what
-    has been fitted to the same evaluations just before.
+    At some steps the other thresholds and the other frame are tried, too. With gradients only one of these is
+    tried at a time, except at the first and the last step, where all are. With gradients, a restart keeps the
+    fit to the same evaluations that precedes it.
     """
     n, dimension = len(state), len(frame.shift)
     iterations = settings.fits * (3 if psi is None else 1)
@@ -123,7 +123,8 @@ def selected(
         return Candidate(frame, threshold, data, psi, 0.0)
     best = Candidate(frame, threshold, data, *fit(data, psi, iterations))
     if settings.noise_unknown and psi is not None and (final or n // settings.batch % 4 == 0):
-        # noise and short lengthscales explain few values alike: a fit from default ones may find the other
+        # Noise and short lengthscales explain few values alike: a fit from defaults may find the other
+        # maximum.
         best = max(best, Candidate(frame, threshold, data, *fit(data, None, 2 * iterations)))
     turn, rest = divmod(n // settings.batch, 2 if n < 80 else 4)
     warm = psi is not None and not final
@@ -147,7 +148,7 @@ def selected(
 
 
 def alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Frame, float]]:
-    """All other pairs of a frame, along the axes or turned to the correlations, and a threshold."""
+    """All other pairs of a frame, along the axes or rotated by the correlations, and a threshold."""
     frames, dimension = [frame], len(frame.shift)
     if state.mean is not None and state.covariance is not None:
         kind = alternative(state.mean, state.covariance, frame, state.within)

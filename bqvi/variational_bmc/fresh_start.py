@@ -1,13 +1,13 @@
-"""A fresh start from values alone, where the surrogate fitted to gradients fails.
+"""A new start from values alone, where the surrogate fitted to gradients fails.
 
 With gradients a run begins with a climb of the log joint. The density of a funnel or of a centred hierarchy
-is highest at the end of a neck that holds hardly any mass, where all scales are orders of magnitude
+is highest at the end of a neck that contains hardly any mass, where all scales are orders of magnitude
 smaller. A stationary kernel that is fitted to gradients there predicts the rest of the posterior badly. Such
-a run is recognised by its prediction errors, and by an effective sample size of the draws that stays small,
-unless the posterior hardly moves and the draws cover it. The run then begins anew as one without gradients
-does: from a Sobol design of the plausible box, in the box's frame. Earlier evaluations are used again where
-their values are no higher than those found since (`State.usable`), so that the neck is approached from the
-region of the mass.
+a run is recognised by its prediction errors, and by a persistently small effective sample size of the draws,
+unless the posterior hardly changes and the draws cover it. The run then starts again as a run without
+gradients does: from a Sobol design of the plausible box, in the box's frame. Earlier evaluations are used
+again where their values are no higher than those found since (`State.usable`), so that the neck is approached
+from the region of the mass.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def lost(state: State) -> bool:
 
 
 def _covered(state: State) -> bool:
-    """Whether the posterior hardly moves, and most draws of q carried weight lately."""
+    """Whether the posterior hardly changes, and most draws of q carried weight in a recent record."""
     shares = [row.effective for row in state.rows[-FRESH_START.following :]]
     return settled(state) and max(shares) > FRESH_START.covered
 

@@ -1,8 +1,8 @@
 """Scales that depend on a coordinate, found from gradients at evaluated points.
 
-Where log p is that of a Gaussian in the coordinates y of :mod:`scaling`, its gradient in y is affine in y
-at any points. For a coordinate j with the prior scale E_i = exp(b (x_ik - o)), and a likelihood term that is
-quadratic in x_j added to it,
+Where p is a Gaussian in the coordinates y of :mod:`scaling`, the gradient of log p in y is affine in y. For a
+coordinate j with the prior scale E_i = exp(b (x_ik - o)), and an additional likelihood term that is quadratic
+in x_j,
 
     E_i g_ij = -lambda (x_ij - c_j - a_j^T x_i) / E_i + E_i (alpha + beta x_ij),
 
@@ -13,12 +13,12 @@ r_i^2, where each residual is divided by the size of the two sides,
 
     r_i = (left_i - right_i) / (left_i^2 + right_i^2 + lambda)^1/2,
 
-so that points far out count as much as others. Matching gradients is score matching (Hyvarinen 2005); unlike
-a fit to draws (:func:`scaling.proposed`) it needs no draws of the posterior. The points of the climb with
-which a run with gradients begins suffice: on funnels and the centred eight schools its 18 to 40 points
-determine the map to three digits.
+so that distant points have the same influence as others. Matching gradients is score matching (Hyvarinen
+2005); in contrast to a fit to draws (:func:`scaling.proposed`), no draws of the posterior are needed. The
+points of the climb with which a run with gradients begins suffice: on funnels and the centred eight schools
+its 18 to 40 points determine the map to three digits.
 
-Which coordinates are scaled is decided by the regressions of all gradients in y on y (`_misfit`). In the
+The coordinates that are scaled are chosen by the regressions of all gradients in y on y (`_misfit`). In the
 centred eight schools the conditional scale of the common mean depends on the standard deviation of the
 effects too, but the map that scales only the effects, about the common mean, makes all gradients affine.
 """
@@ -37,12 +37,13 @@ from gp.linalg import ridge_regressions
 
 @dataclass(frozen=True, eq=False)
 class FittedScaling:
-    """A map by which gradients become affine, and a Gaussian in y with about those gradients.
+    """A map after which gradients are about affine, and the Gaussian in y with about these gradients.
 
     Attributes
     ----------
-    x, gradients : (n, D), points and gradients to which the map was fitted.
-    mean : (D,). covariance : (D, D); of the Gaussian in y.
+    scaling : the map.
+    x, gradients : the points and gradients to which the map was fitted, (n, D) each.
+    mean, covariance : the mean (D,) and covariance (D, D) of the Gaussian in y.
     """
 
     scaling: Scaling
@@ -52,22 +53,22 @@ class FittedScaling:
     covariance: np.ndarray
 
     def better_than(self, other: Scaling | None) -> bool:
-        """Whether gradients are clearly closer to affine than with another map, or with none."""
+        """Whether gradients are clearly closer to affine than with the ``other`` map, or with none."""
         ours, theirs = (_misfit(one, self.x, self.gradients) for one in (self.scaling, other))
         return ours < theirs - GRADIENT_SCALINGS.better
 
 
 @dataclass(frozen=True, eq=False)
 class _Map:
-    """A map, and in y the conditional variances (D,) of the coordinates that it scales; NaN elsewhere."""
+    """A map, with the conditional variances (D,) in y of the coordinates that it scales; NaN elsewhere."""
 
     scaling: Scaling
     variances: np.ndarray
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # of maps that are then left out
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # in maps that are then left out
 def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
-    """The map by which gradients become affine; None without gradients, or where no map is clearly better."""
+    """The map after which gradients are affine; None without gradients, or if no map is clearly better."""
     if made.gradients is None:
         return None
     known = ~made.failed & np.isfinite(made.gradients).all(1)
@@ -127,13 +128,13 @@ def _fitted(x: np.ndarray, gradients: np.ndarray) -> _Map | None:
 
 
 def _rates() -> np.ndarray:
-    """The rates that are compared, over a standard deviation of the leading coordinate; none is zero."""
+    """The rates that are compared, per standard deviation of the leading coordinate; none is zero."""
     rates = np.linspace(0.0, GRADIENT_SCALINGS.steepest, GRADIENT_SCALINGS.rates + 1)[1:]
     return np.concatenate([-rates[::-1], rates])
 
 
 def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> _Map | None:
-    """The best map led by k that is found from ``scaled`` by adding or leaving out a coordinate at a time."""
+    """The best map with leading coordinate k, found from ``scaled`` by adding or removing one coordinate."""
     best, least = _map(x, gradients, k, scaled)
     none = _misfit(None, x, gradients)
     if least > none - GRADIENT_SCALINGS.at_first * len(scaled):
@@ -152,7 +153,7 @@ def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) 
 
 
 def _map(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> tuple[_Map, float]:
-    """The map led by k that scales the coordinates ``scaled``, and its misfit."""
+    """The map with leading coordinate k that scales the coordinates ``scaled``, and its misfit."""
     dimension = x.shape[1]
     mean, sd = x.mean(0), x.std(0)
     z, given = (x - mean) / sd, gradients * sd
@@ -197,8 +198,8 @@ def _by_rates(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Regressions of the derivatives in p targets at q rates: mean r^2 (p, q), and weights (p, q, 4 + kept).
 
-    The regressors are z_j / E, 1 / E, z_kept / E, E z_j and E. The mean is infinite where lambda is not
-    positive.
+    The regressors are z_j / E, 1 / E, z_kept / E, E z_j and E. The mean r^2 is set to infinity where lambda
+    is not positive.
     """
     e = np.exp(np.clip(rates[:, None] * z[:, k], -30.0, 30.0))[None, :, :, None]
     left = slopes.T[targets][:, None] * e[..., 0]
@@ -225,7 +226,7 @@ def _regressed(left: np.ndarray, design: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _misfit(scaling: Scaling | None, x: np.ndarray, gradients: np.ndarray) -> float:
-    """How far the gradients in y are from affine: half the log of the mean r^2, summed over coordinates."""
+    """The deviation of gradients in y from affine: half the log of the mean r^2, summed over coordinates."""
     y, slopes = x, gradients
     if scaling is not None:
         y = scaling.into(x)

@@ -1,14 +1,14 @@
-"""Evaluations that were given and not used: the surrogate's predictions there, a check without further calls.
+"""A check of the surrogate by evaluations that the user gave and that were not used.
 
-Of thousands of evaluations some hundreds are taken (:mod:`bqvi.calls.selection`). At some of the others, none
+Of thousands of evaluations some hundreds are used (:mod:`bqvi.calls.selection`). At some of the others, none
 far below the highest, with values f_i and predictions N(m_i, v_i) of the surrogate,
 
     z_i = (f_i - m_i) / sqrt(v_i + s_i^2),
 
-s_i being the sd of a value's noise. These evaluations contradict the surrogate where the mean of
-(f_i - m_i)^2 / (v_i + s_i^2 + t^2) reaches the limit below which a run's predictions of its own evaluations
-have to stay before convergence (:mod:`stopping`). Residuals below t, the tolerance of the log evidence,
-count for little: such residuals move the log evidence by less than t.
+are standard normal if the surrogate is calibrated, with s_i the sd of a value's noise. The evaluations
+contradict the surrogate where the mean of (f_i - m_i)^2 / (v_i + s_i^2 + t^2) reaches the limit for the
+predictions of a run's own evaluations before convergence (:mod:`stopping`). Residuals below t, the tolerance
+of the log evidence, have little influence, as they change the log evidence by less than t.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from bqvi.variational_bmc.state import Estimate, State
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """The surrogate at m held-out evaluations.
+    """The surrogate's predictions at m held-out evaluations.
 
     Attributes
     ----------
-    theta : (m, P), in the user's units. residuals : (m,), values less their predictions, nats.
-    sds : (m,), of the residuals, by the surrogate and the noise of values.
+    theta : the points (m, P), in the user's units.
+    residuals : the values less their predictions (m,), nats.
+    sds : the standard deviations (m,) of the residuals, by the surrogate and the noise of values.
     """
 
     theta: np.ndarray
@@ -39,12 +40,12 @@ class HeldOut:
 
     @property
     def standardised(self) -> np.ndarray:
-        """Residuals in units of their sds, (m,): of variance 1 where the surrogate is calibrated."""
+        """The residuals in units of their sds, (m,), with variance 1 where the surrogate is calibrated."""
         found: np.ndarray = self.residuals / self.sds
         return found
 
     def contradicts(self, tolerance: float) -> bool:
-        """Whether the residuals are too large for the sds and a tolerance of the log evidence, nats."""
+        """Whether the residuals are too large for their sds and a ``tolerance`` of the log evidence, nats."""
         squares = self.residuals**2 / (self.sds**2 + tolerance**2)
         return float(np.minimum(squares, PREDICTIONS.largest_error).mean()) >= CONVERGENCE.prediction_error
 
@@ -63,7 +64,7 @@ CONTRADICTED = (
 
 
 def predicted(state: State, estimate: Estimate, frame: Frame, coordinates: Coordinates) -> HeldOut | None:
-    """What the surrogate, in its frame, predicts at the held-out evaluations; None where there are none."""
+    """The predictions of the surrogate, in its frame, at the held-out evaluations; None if there are none."""
     made = state.held_out
     if made is None:
         return None

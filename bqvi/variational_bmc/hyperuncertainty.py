@@ -1,15 +1,15 @@
 """The standard deviation of the evidence due to unknown hyperparameters.
 
 Hyperparameters psi_j are drawn from Laplace's approximation of their posterior, at scrambled Sobol points,
-and weighted by posterior over approximation (importance sampling, as in :func:`gp.marginalise`). Each has its
-own surrogate, hence its own evidence, to second order in d_s = m_j(u_s) - m(u_s)
+and weighted by posterior over approximation (importance sampling, as in :func:`gp.marginalise`). Each draw
+defines a surrogate with mean m_j and therefore an evidence, to second order in d_s = m_j(u_s) - m(u_s)
 
     log Z_j - log Z = log sum_s P_s exp(d_s) = E_P[d] + Var_P[d] / 2 + ...,      u_s draws, P_s their weights,
 
-which is exact where d is Gaussian. The logarithm of the mean itself can depend on one of 512 draws, far out
-in a tail: on a logistic regression it once gave a standard deviation of 9 nats, where d was .01 +- .08. The
-root mean square of these differences log Z_j - log Z is a standard deviation that is added to that of each
-surrogate.
+which is exact where d is Gaussian. The logarithm of the mean itself can depend on a single one of 512 draws
+in a tail: on a logistic regression it gave a standard deviation of 9 nats, where d was .01 +- .08. The root
+mean square of the differences log Z_j - log Z is a standard deviation that is added, as a variance, to that
+of the surrogate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gp.low_discrepancy import normal_sobol
 
 
 def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
-    """The standard deviation of log Z over the hyperparameters' posterior; infinite without an expansion."""
+    """The standard deviation of log Z over the hyperparameters' posterior; infinite if Laplace's fails."""
     data, psi = surrogate.data, surrogate.psi
     objective = log_posterior(data.thinned)
     try:

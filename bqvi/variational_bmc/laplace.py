@@ -1,8 +1,9 @@
-"""Laplace's approximation of the surrogate: where its mode is, and how wide.
+"""Laplace's approximation of the surrogate, by its mode and the curvature there.
 
-Newton's method (`gp.search`) on the posterior mean, whose curvature is a difference of its gradients;
-directions in which the mean is not concave count as barely so. It finds the thin ellipsoid of a correlated
-posterior in a few steps, for which the optimisation of a mixture from far away takes hundreds.
+Newton's method (`gp.search`) is applied to the posterior mean, whose curvature is a difference of its
+gradients; directions in which the mean is not concave get a small curvature. The method finds the thin
+ellipsoid of a correlated posterior in a few steps, for which the optimisation of a mixture from a distant
+start takes hundreds.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from gp.search import Expansion, search
 def laplace(
     surrogate: Surrogate, start: np.ndarray, lower: np.ndarray, upper: np.ndarray, widest: float | None = None
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Mean (D,) and covariance (D, D) in the frame, or ``None`` where the mean has no mode inside the box.
+    """The mean (D,) and covariance (D, D) in the frame; None where the mean has no mode inside the box.
 
-    With ``widest`` there always is one: in directions in which the mean is flatter than a Gaussian of that
-    standard deviation, or not concave, the standard deviation is ``widest``.
+    With ``widest`` there always is a result: in directions in which the mean is flatter than a Gaussian of
+    that standard deviation, or not concave, the standard deviation is ``widest``.
     """
     u = ascended(surrogate, start, lower, upper)
     values, vectors = spectrum(_curvature(surrogate, u), -np.inf if widest is None else widest**-2.0)
@@ -34,14 +35,14 @@ def laplace(
 
 
 def ascended(surrogate: Surrogate, start: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Where Newton's ascent of the mean from ``start`` ends, (D,): a mode, or on the box's boundary."""
+    """The end (D,) of Newton's ascent of the mean from ``start``: a mode, or a point on the boundary."""
     found: np.ndarray = search(_Mean(surrogate), [start], (lower, upper), RESTARTS.ascent).psi
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Mean:
-    """The posterior mean as what is maximised, with a curvature of at least ``RESTARTS.flattest``."""
+    """The posterior mean as an objective, with a curvature of at least ``RESTARTS.flattest``."""
 
     surrogate: Surrogate
 

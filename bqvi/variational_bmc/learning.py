@@ -2,12 +2,12 @@
 
     evaluations --select--> data, hyperparameters --> surrogate --climb--> q --correct--> evidence, draws
 
-Where the effective sample size of the draws is tiny in two records, q and the frame are initialised anew:
-from Laplace's approximation of the surrogate, then from the best evaluations. Where the posterior goes on
-beyond the reach of q's draws (:mod:`reach`), the next step begins with a q that has components there. As
-evaluations grow, a map for scales that depend on a coordinate is looked for. It is used where gradients
-become affine by it (:mod:`gradient_scaling`); else it is fitted to the draws (:mod:`scaling`), and used where
-the evidence of the values is higher with it.
+Where the effective sample size of the draws is tiny in two records, q and the frame are initialised again,
+from Laplace's approximation of the surrogate and then from the best evaluations. Where the posterior extends
+beyond the draws of q (:mod:`reach`), the next step begins with a q that has components there. Each time the
+number of evaluations has grown by a factor, a map for scales that depend on a coordinate is fitted. A map
+fitted to gradients is used where gradients are affine after it (:mod:`gradient_scaling`); otherwise a map is
+fitted to the draws (:mod:`scaling`), and used where the evidence of the values is higher with it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Vector = np.ndarray
 
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Estimate]:
-    """Fit the surrogate, climb its ELBO and weigh draws; the state keeps what the next step starts from.
+    """Fit the surrogate, maximise its ELBO and weight draws; the state keeps the start of the next step.
 
     Where the effective sample size is tiny, q and the frame start again from Laplace's approximation.
     """
@@ -74,7 +74,7 @@ def with_scales(
 def _with_scales(
     state: State, estimate: Estimate, fitted: FittedScaling | None, settings: Settings, seed: int, final: bool
 ) -> tuple[State, Estimate]:
-    """The same with the map that was fitted to gradients; where there is none, with one from the draws."""
+    """The result with the map that was fitted to gradients or, if there is none, one fitted to the draws."""
     trial = _rescaled(state, estimate, settings, seed) if fitted is None else _rescaled_as(state, fitted)
     if trial is None:
         return replace(state, scaled_at=len(state)), estimate
@@ -125,7 +125,7 @@ def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -
 
 
 def _rescaled_as(state: State, fitted: FittedScaling) -> State | None:
-    """The state in the frame of a map fitted to gradients; None where its own is about as good."""
+    """The state in the frame of a map fitted to gradients; None where the state's own map is as good."""
     now = state.frame.scaling
     if unlike(fitted.scaling, now, fitted.x) < SCALINGS.unlike or not fitted.better_than(now):
         return None
@@ -137,7 +137,7 @@ def _rescaled_as(state: State, fitted: FittedScaling) -> State | None:
 
 def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[State, Estimate]:
     state, estimate = _learn(state, settings, seed, final)
-    # with gradients in all directions a run begins in the frame of Laplace's approximation
+    # With gradients in all directions, a run begins in the frame of Laplace's approximation.
     begins = not state.rows and state.usable.gradients is not None
     found = estimate.found.effective
     carried = bool(state.rows) and state.rows[-1].effective > RESTARTS.carried
@@ -157,9 +157,9 @@ def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[
 
 
 def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vector]:
-    """From the best evaluations, or with gradients from `annealing`.
+    """The mean and covariance of the best evaluations or, with gradients, from `annealing`.
 
-    From values alone the surrogate is poor outside a thin ellipsoid, and the best evaluations lie along it.
+    From values alone the surrogate is poor outside a thin ellipsoid, along which the best evaluations lie.
     """
     good = state.usable
     frame = state.frame
@@ -264,7 +264,7 @@ def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> D
 def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> Vector:
     """Evaluated points (m, D) of high density where draws of q are improbable, the best first.
 
-    A mode that was evaluated but has no draws of q enters no diagnostic of the draws.
+    No diagnostic of the draws shows an evaluated mode without draws of q.
     """
     data = surrogate.data
     best = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + COMPONENTS.shallow)
@@ -278,11 +278,11 @@ def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> Vect
 def _extended(
     surrogate: Surrogate, q: DiagonalMixture, found: Correction, pool: PooledDraws, n: int
 ) -> DiagonalMixture:
-    """Return q with components where the posterior goes on beyond the reach of its draws (`reach`).
+    """The mixture q with components where the posterior extends beyond its draws (`reach`).
 
-    The next step begins with them. A thin curved posterior takes more components than `_most` of them. With
-    gradients q stays as it is: on Rosenbrock 2 with 20 of them (12 seeds) errors of ln Z were .0027 by root
-    mean square, .0048 with such components.
+    A thin curved posterior is given more components than `_most`. With gradients q is not changed: on
+    Rosenbrock 2 with 20 gradients (12 seeds) the root mean square error of ln Z was .0027, and .0048 with
+    such components.
     """
     if surrogate.data.gradients is not None or q.count >= COMPONENTS.longer * _most(n):
         return q
@@ -296,19 +296,19 @@ def _extended(
 
 
 def _most(n: int) -> int:
-    """Components of q from n evaluations, at most."""
+    """The largest number of components of q with n evaluations."""
     return max(2, int(n ** (2 / 3)))
 
 
 def _next_frame(state: State) -> Frame:
-    """The old frame, unless the posterior has moved out of it."""
+    """The frame of the next step: the old one, unless the posterior has moved away from it."""
     if state.mean is None or state.covariance is None:
         return state.frame
     return fitting(state.mean, state.covariance, state.frame, state.within)
 
 
 def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, DiagonalMixture]:
-    """Hyperparameters and q, in another frame."""
+    """The hyperparameters and q in another frame."""
     dimension = len(frame.shift)
     psi = None if state.psi is None else rescaled(state.psi, state.frame, frame)
     if state.q is not None:

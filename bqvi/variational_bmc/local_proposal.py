@@ -1,4 +1,4 @@
-"""Gaussians at evaluated points that a proposal lacks, each as long as the surrogate's density goes.
+"""Gaussians at evaluated points where a proposal lacks density, with scales by the surrogate's density.
 
     mean:            x_k, an evaluated point near the top;
     axes:            those of the curvature of the surrogate's mean at x_k;
@@ -6,8 +6,8 @@
     weight:          density at x_k times the volume of the Gaussian, its mass by Laplace's approximation.
 
 A thin curved posterior, such as a ring, needs tens of them; a mixture of diagonal Gaussians would need
-hundreds. Where the variance of the log joint exceeds a squared nat, the excess counts as a fall: no Gaussian
-extends to where the surrogate is uncertain.
+hundreds. Where the variance of the log joint exceeds a squared nat, the excess counts as a fall, so that no
+Gaussian extends to regions where the surrogate is uncertain.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gp.laplace import curvature, spectrum
 from gp.triangular import cholesky, solve_lower
 
 _LENGTHS = 2.0 ** np.arange(float(LOCAL.shortest), 1.0)
-"""Tried in turn, in the frame's units: no Gaussian is longer than the last."""
+"""The lengths that are tried in turn, in the frame's units; no Gaussian is longer than the last."""
 
 
 def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Proposal | None:
-    """Return Gaussians at evaluated points of high density that a proposal lacks.
+    """Gaussians at evaluated points of high density where the proposal g lacks density.
 
-    ``None`` is returned where they are few or have little mass: the components that q is given (`learning`)
-    and the rounds of `correction` suffice there.
+    None is returned where they are few or have little mass: there the components that q is given (`learning`)
+    and the rounds of `correction` suffice.
 
     Parameters
     ----------
-    surrogate : of the log joint.
+    surrogate : the surrogate of the log joint.
     g : the proposal, in the surrogate's frame.
-    log_evidence : of the surrogate, from draws of ``g``.
+    log_evidence : the log evidence of the surrogate, from draws of ``g``.
     """
     data = surrogate.data
     near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + LOCAL.shallow)
@@ -61,7 +61,7 @@ def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Pr
 
 
 def _factor(surrogate: Surrogate, at: np.ndarray, height: float) -> np.ndarray:
-    """Lower Cholesky factor (D, D) of the covariance of the Gaussian at a point (D,)."""
+    """The lower Cholesky factor (D, D) of the covariance of the Gaussian at a point (D,)."""
     dimension = len(at)
     _, axes = spectrum(curvature(surrogate.mean_gradient, at, RESTARTS.difference), -np.inf)
     places = at + _LENGTHS[:, None, None] * np.concatenate([axes.T, -axes.T])

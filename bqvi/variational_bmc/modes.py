@@ -1,19 +1,19 @@
 """The modes of q, and the evaluations that they explain.
 
 Components of q belong to one mode where the surrogate's mean has no dip between them. The moments of each
-group give one Gaussian, N(m_r, S_r). With the evidence Z the modes give an approximation of the log joint
-everywhere,
+group define a Gaussian, N(m_r, S_r). With the evidence Z the modes define an approximation of the log joint,
 
     g(x) = log Z + log sum_j w_j N(x; m_j, S_j),
 
-whose parts j are the Gaussians of the modes. A mode that is far from Gaussian, a ring or a bent ridge, has
-the components of its group as parts instead: one Gaussian of its whole width would hold regions in which the
-mode has no mass. Far from Gaussian is a group q_r with KL(q_r || N(m_r, S_r)) above ``ModeSettings.bent``.
+whose parts j are the Gaussians of the modes. For a mode that is far from Gaussian, such as a ring or a curved
+ridge, the parts are the components of its group instead, as one Gaussian would contain regions in which the
+mode has no mass. A group q_r counts as far from Gaussian if KL(q_r || N(m_r, S_r)) is above
+``ModeSettings.bent``.
 
-A log joint of several modes falls as the squared distance from the nearest of them. A point whose value
-exceeds g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks,
-or in a tail that is heavier than a Gaussian's. A gradient gives the same information by its direction: the
-gradient of g points, in the units of S_j, to the nearest part.
+A log joint with several modes falls as the squared distance from the nearest one. A point whose value exceeds
+g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks, or in a
+tail that is heavier than a Gaussian's. The direction of a gradient gives similar information: the gradient of
+g points, in the units of S_j, to the nearest part.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Modes:
 
     Attributes
     ----------
-    means : (R, D). factors : (R, D, D), lower Cholesky factors of S_r.
-    shares : (R,), of the posterior's mass.
-    outline : g.
+    means : the means m_r, (R, D). factors : the lower Cholesky factors of S_r, (R, D, D).
+    shares : the shares (R,) of the posterior's mass.
+    outline : the approximation g of the log joint.
     """
 
     means: np.ndarray
@@ -50,7 +50,7 @@ class Modes:
 
     @classmethod
     def of(cls, surrogate: Surrogate, q: DiagonalMixture, frame: Frame, log_evidence: float) -> Modes:
-        """From the mixture q, in its frame, and the log evidence."""
+        """The modes of the mixture q, in its frame, with the log evidence."""
         measure = frame.measure(q)
         # a component has several pieces where scales depend on a coordinate
         pieces = np.arange(len(measure.weights) // q.count)
@@ -78,7 +78,7 @@ class Modes:
         return len(self.shares)
 
     def squares(self, points: np.ndarray) -> np.ndarray:
-        """Return (x - m_r)^T S_r^-1 (x - m_r) of points (n, D), (n, R)."""
+        """The squared distances (x - m_r)^T S_r^-1 (x - m_r) of points (n, D), (n, R)."""
         whitened = [
             solve_lower(factor, (points - mean).T)
             for mean, factor in zip(self.means, self.factors, strict=True)
@@ -86,7 +86,7 @@ class Modes:
         return np.stack([np.square(each).sum(0) for each in whitened], axis=1)
 
     def contain(self, points: np.ndarray) -> np.ndarray:
-        """Return whether each of the points (n, D) lies where some mode has its mass, (n,)."""
+        """Whether each of the points (n, D) lies in the region of some mode's mass, (n,)."""
         dimension = points.shape[1]
         result: np.ndarray = self.squares(points).min(1) < dimension + MODES.inside * np.sqrt(2.0 * dimension)
         return result
@@ -102,7 +102,7 @@ class Modes:
         return np.where(self.contain(points), -np.inf, values - allowed)
 
     def alignment(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Return the cosines of gradients (n, D) with that of the nearest part of g, in its units, (n,)."""
+        """The cosines of gradients (n, D) with that of the nearest part of g, in its units, (n,)."""
         nearest = self.outline.log_parts(points).argmax(0)
         whitening, means = self.outline.whitening[nearest], self.outline.means[nearest]
         towards = np.einsum("nij,nj->ni", whitening, means - points)
@@ -113,7 +113,7 @@ class Modes:
 
 
 def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:
-    """Return groups of the components of q between whose means the surrogate's mean has no dip."""
+    """The groups of the components of q between whose means the surrogate's mean has no dip."""
     first, second = np.triu_indices(q.count, 1)
     along = np.linspace(0.0, 1.0, MODES.along)[:, None, None]
     segments = (1.0 - along) * q.means[first] + along * q.means[second]
@@ -126,7 +126,7 @@ def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:
 
 
 def pooled_within(surrogate: Surrogate, q: DiagonalMixture) -> np.ndarray | None:
-    """Return the covariance (D, D) within the modes of q, pooled by their masses; None for a single mode."""
+    """The covariance (D, D) within the modes of q, pooled by their masses; None for a single mode."""
     groups = connected(surrogate, q)
     if len(groups) == 1:
         return None
@@ -138,13 +138,13 @@ def pooled_within(surrogate: Surrogate, q: DiagonalMixture) -> np.ndarray | None
 
 
 def _gaussian(mode: GaussianMixture) -> GaussianMixture:
-    """The Gaussian of a mixture's moments, the covariance lifted above rounding."""
+    """The Gaussian with a mixture's moments, with eigenvalues of the covariance above rounding."""
     covariance = mode.covariance
     lifted = covariance + 1e-12 * np.trace(covariance) * np.eye(mode.dimension)
     return GaussianMixture(np.ones(1), mode.mean[None], lifted[None])
 
 
 def _divergence(mode: GaussianMixture, whole: GaussianMixture) -> float:
-    """KL(mode || whole) by draws."""
+    """The divergence KL(mode || whole), estimated by draws."""
     x = mode.sample(MODES.draws, 0)
     return float(np.mean(mode.log_density(x) - whole.log_density(x)))

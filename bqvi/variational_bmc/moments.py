@@ -1,18 +1,18 @@
 """Mean and covariance of the posterior, with those of q as a control variate, and their Monte Carlo error.
 
-From weighted draws alone the moments of one posterior would differ between samples, by a symmetric KL
-divergence of about D^2 / (2 M), and no threshold for convergence could be smaller than that. The moments of q
-have closed forms, and its weights on the same draws are known. With w_s those of the posterior, c_s those
-of q, both normalised,
+The moments from weighted draws alone would differ between two samples of one posterior by a symmetric KL
+divergence of about D^2 / (2 M), a lower limit for any threshold of convergence. The moments of q have closed
+forms, and its weights on the same draws are known. With w_s the weights of the posterior and c_s those of q,
+both normalised,
 
     E[h] = beta E_q[h] + sum_s (w_s - beta c_s) h(u_s),     beta = sum_s w_s c_s / sum_s c_s^2,
 
-has no error where q is the posterior. Elsewhere its error is known: in units z in which the
-posterior is N(0, I), the moments of two independent samples differ, to second order, by the divergence
+has no error where q is the posterior. In other cases its error is known: in units z in which the posterior is
+N(0, I), the moments of two independent samples differ, to second order, by the divergence
 
     sum_s a_s^2 (|z_s|^4 + D) / 2,     a_s = w_s - beta c_s,
 
-D (D + 3) / (2 M) for M plain draws. It is an upper bound, as the draws are of a Sobol set.
+which is D (D + 3) / (2 M) for M plain draws. It is an upper bound, as the draws are from a Sobol set.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gp.triangular import cholesky, solve_lower
 
 @dataclass(frozen=True, eq=False)
 class PosteriorMoments:
-    """Of the posterior, in the frame.
+    """The moments of the posterior, in the frame.
 
     Attributes
     ----------
-    mean : (D,). covariance : (D, D).
-    floor : divergence that two samples of the same posterior would show, nats.
+    mean : the mean (D,). covariance : the covariance (D, D).
+    floor : the divergence between two samples of the same posterior, nats.
     """
 
     mean: np.ndarray
@@ -43,7 +43,7 @@ class PosteriorMoments:
 
 
 def moments_of(found: Correction, q: DiagonalMixture) -> PosteriorMoments:
-    """Moments of the weighted draws ``found`` of the mixture ``q``; of q where few draws carry the weight."""
+    """The moments by the weighted draws ``found`` of the mixture q, or of q if few draws carry weight."""
     ours = np.exp(found.log_q - found.log_proposal)
     ours = ours / ours.sum()
     trust = min(1.0, found.effective / WEIGHTS.trusted)
@@ -60,7 +60,7 @@ def moments_of(found: Correction, q: DiagonalMixture) -> PosteriorMoments:
 
 
 def _controlled(u: np.ndarray, left: np.ndarray, share: float, q: DiagonalMixture) -> PosteriorMoments:
-    """With what is ``left`` of the weights (M,) of draws u (M, D) beside a ``share`` of q."""
+    """The moments from q with weight ``share`` and draws u (M, D) with the weights ``left`` (M,)."""
     mean = share * q.mean + left @ u
     centred, apart = u - mean, q.mean - mean
     covariance = share * (q.covariance + np.outer(apart, apart)) + (centred.T * left) @ centred

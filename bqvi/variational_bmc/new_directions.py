@@ -1,9 +1,9 @@
-"""Gradients in the directions that the climb to the mode left out.
+"""Gradients in the directions in which the climb to the mode made no step.
 
-A climb in many dimensions ends before it has moved in all directions. In a direction without differences the
-surrogate knows no curvature, and where it takes the curvature to be positive its density grows without end.
-So one gradient more is evaluated in each direction e in which no evaluation so far differs from the best
-point x,
+A climb in many dimensions ends before it has made steps in all directions. In a direction without differences
+between evaluations the curvature of the surrogate is not determined, and where it is positive the density
+grows without bound. One further gradient is therefore evaluated for each direction e in which no evaluation
+so far differs from the best point x, at
 
     x + s e,      s^-2 the median curvature along the steps that were made, s at most half the plausible box.
 
@@ -20,7 +20,7 @@ from gp.linalg import complement
 
 
 def in_a_new_direction(made: Evaluations) -> np.ndarray | None:
-    """A point (D,) that differs from the best one in a direction that no other does; None where all do."""
+    """A point (D,) that differs from the best one in a new direction; None if there is no such direction."""
     best = int(np.argmax(made.values))
     steps = np.delete(made.points - made.points[best], best, axis=0)
     sizes = np.linalg.norm(steps, axis=1)
@@ -33,7 +33,7 @@ def in_a_new_direction(made: Evaluations) -> np.ndarray | None:
 
 
 def _length(made: Evaluations, best: int, steps: np.ndarray, sizes: np.ndarray) -> float:
-    """One over the root of the median curvature along the steps (m, D) from the best point."""
+    """The inverse square root of the median curvature along the ``steps`` (m, D) from the best point."""
     assert made.gradients is not None
     slopes = np.delete(made.gradients[best] - made.gradients, best, axis=0)
     curvatures = np.einsum("nd,nd->n", slopes, steps) / np.maximum(sizes, 1e-300) ** 2

@@ -1,22 +1,22 @@
-"""Where to evaluate next: the remaining uncertainty of the posterior, scored at candidates that are draws.
+"""The choice of the next evaluations by the remaining uncertainty of the posterior, with draws as candidates.
 
-Targets are draws with which the interquantile range is integrated (IMIQR,
-:class:`acquisition.pointwise.InterquantileRange`): resampled from a pool of draws by their weights
-times the range itself, so that they carry equal weights. The density is tempered, the more the larger the
-surrogate's prediction errors: where it is wrong in the tails, its own density has no draws there. In many
-dimensions a tempered density is deeper than any draw of the posterior, so that the power is bounded by the
-depth of its draws (`_tempers`). Candidates are draws of q, of q widened, and beyond (:mod:`reach`). Scores of
-all candidates need their covariances with all targets, one matrix product. After each choice of a batch the
-variances and covariances are conditioned on it, exactly, by a rank-one update, for which its value need not
-be known.
+The interquantile range (IMIQR, :class:`acquisition.pointwise.InterquantileRange`) is integrated by targets,
+draws that are resampled from a pool by their weights times the range itself, so that they carry equal
+weights. The density is tempered, with a smaller power for larger prediction errors of the surrogate: where
+the surrogate is wrong in the tails, its own density has no draws there. In many dimensions draws of a
+tempered density are deeper than those of the posterior, so that the power is bounded by their depth
+(`_tempers`). Candidates are draws of q, of q widened, and of wider proposals (:mod:`reach`). The scores of
+all candidates need their covariances with all targets, which are one matrix product. After each choice in a
+batch the variances and covariances are conditioned on that point, exactly, by a rank-one update, which does
+not depend on its value.
 
-With ``variational`` the range is integrated against q instead (VIQR). On Rosenbrock 2 with noise of sd 1 its
-evidence was as accurate after 150 evaluations (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior
+With ``variational`` the range is integrated against q instead (VIQR). On Rosenbrock 2 with noise of sd 1, the
+evidence after 150 evaluations was as accurate (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior
 worse (gsKL .13, .81, .02; IMIQR .013, .015, .005); both with an ascent from the candidates.
 
 An ascent of the criterion from the best three candidates, by its exact gradient, was tried and left out: on
-Rosenbrock 4 at 70 evaluations it had a median gsKL of .040 in eight runs, the candidates alone .030 (four
-runs each were the better), for 5 to 10 ms more an evaluation.
+Rosenbrock 4 at 70 evaluations the median gsKL in eight runs was .040 with the ascent and .030 with the
+candidates alone (each was better in four runs), and the ascent took 5 to 10 ms more for each evaluation.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ def next_points(
     variational: bool = False,
     waiting: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return ``count`` points (count, D) of the frame.
+    """The next ``count`` points (count, D), in the frame.
 
     Parameters
     ----------
-    surrogate : of the log joint.
-    pool : its draws are the targets and the candidates.
-    noise : variance of the next values.
+    surrogate : the surrogate of the log joint.
+    pool : the draws from which targets and candidates are taken.
+    noise : the variance of the noise of the next values.
     seed : seed of the choice of targets and candidates.
-    allowed : (M,), which of the draws may be evaluated.
-    first : (D,), a point to begin the batch with.
-    prediction_error : mean squared standardised error of the surrogate's recent predictions.
-    variational : the range is integrated against q (VIQR), not against the surrogate's density (IMIQR).
-    waiting : (k, D), points that are being evaluated: the variances are given them.
+    allowed : which of the M draws may be evaluated, (M,) bool.
+    first : a point (D,) with which the batch begins.
+    prediction_error : the mean squared standardised error of the surrogate's recent predictions.
+    variational : whether the range is integrated against q (VIQR), not the surrogate's density (IMIQR).
+    waiting : points (k, D) under evaluation, on which the variances are conditioned.
     """
     rng = np.random.default_rng(seed)
     spread = NODES.quantile * np.minimum(np.sqrt(pool.variance), NODES.most)
@@ -90,7 +90,7 @@ def next_points(
         u, whitened = np.concatenate([u, more]), np.concatenate([whitened, own], axis=1)
         variance = np.append(variance, surrogate.moments(more, own)[1])
     signals = surrogate.covariance(u, pool.u[targets], whitened, pool.whitened[:, targets])
-    # covariances above those of correlation one are rounding, and would make a point explain all others
+    # Correlations above one are due to rounding; with them, a point would explain all others.
     bound = np.sqrt(np.maximum(variance, 0.0)[:, None] * left)
     signals = np.clip(signals, -bound, bound)
     base = -np.log(2.0 * np.sinh(np.minimum(NODES.quantile * np.sqrt(left), NODES.widest)))
@@ -117,10 +117,10 @@ def next_points(
 
 
 def _tempers(dimension: int) -> tuple[float, float]:
-    """Least and usual power t of the density.
+    """The least and the usual power t of the density.
 
-    Draws of N(0, I) are (D +- (2 D)^1/2) / 2 nats below its top, those of its power t are D / (2 t) nats
-    below. So t = 1 / (1 + c (2 / D)^1/2) is the power whose draws are c sds deeper.
+    Draws of N(0, I) are (D +- (2 D)^1/2) / 2 nats below the top, and draws of its power t are D / (2 t) nats
+    below. So with the power t = 1 / (1 + c (2 / D)^1/2) draws are c standard deviations deeper.
     """
     deeper = 1.0 / (1.0 + np.array(NODES.deeper) * np.sqrt(2.0 / dimension))
     least, usual = np.maximum(NODES.tempers, deeper)
@@ -128,7 +128,7 @@ def _tempers(dimension: int) -> tuple[float, float]:
 
 
 def _candidates(share: np.ndarray, allowed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Half of them by their share, whitened evenly."""
+    """The candidates among the allowed draws, half of them chosen by their share."""
     places = np.flatnonzero(allowed)
     if len(places) <= NODES.candidates:
         return places

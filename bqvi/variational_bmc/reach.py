@@ -1,4 +1,4 @@
-"""Draws beyond the reach of q, where the posterior may go on.
+"""Draws beyond those of q, where the posterior may have further mass.
 
     q and q widened           the draws of the correction
     q widened four times      draws further away
@@ -6,11 +6,11 @@
       of all these
     pool                      the draws of all three, weighed by the mixture of the three proposals
 
-Draws of q end where its components do. For a thin curved posterior they do not reach beyond the evaluations
-made so far, although the surrogate predicts how the posterior continues, and the next evaluations have to be
-made there. The acquisition is integrated over the pool (:mod:`next_points`), and q is given components where
-the pool has mass that q lacks (:mod:`learning`). Draws at which the standard deviation of f exceeds
-``ReachSettings.known`` nats are left out.
+Draws of q lie within the range of its components. For a thin curved posterior they do not extend beyond the
+evaluations made so far, although the surrogate predicts the continuation of the posterior, where the next
+evaluations have to be made. The acquisition is integrated over the pool (:mod:`next_points`), and q is given
+components where the pool has mass that q lacks (:mod:`learning`). Draws at which the standard deviation of f
+exceeds ``ReachSettings.known`` nats are left out.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ class PooledDraws:
 
     Attributes
     ----------
-    u : (M, D), in the frame. whitened : (N, M), W k of f there.
-    mean, variance : (M,), of f there; the excess of the mean over the highest value is bounded.
-    log_proposal : (M,), of the mixture of all proposals. log_plain : (M,), of q and q widened. log_q : (M,).
-    feasible : (M,), the probability that the log joint can be evaluated there.
-    count : number of all draws, including those that were not kept.
+    u : the draws (M, D), in the frame. whitened : W k of f there, (N, M).
+    mean, variance : the moments of f there, (M,); the excess of the mean over the highest value is bounded.
+    log_proposal, log_plain, log_q : the log densities (M,) of the mixture of all proposals, of q and q
+        widened, and of q.
+    feasible : the probability (M,) that the log joint can be evaluated there.
+    count : the number of all draws, including those that were not kept.
     """
 
     u: np.ndarray
@@ -61,11 +62,11 @@ class PooledDraws:
         )  # fmt: skip
 
     def left_open(self, log_evidence: float, top: float) -> float:
-        """Nats by which the log evidence would be larger, were f one sd higher where its sd exceeds one nat.
+        """The rise of the log evidence, nats, if f were one sd higher where its sd exceeds one nat.
 
         Parameters
         ----------
-        log_evidence : in the frame's units. top : the highest value that was evaluated.
+        log_evidence : the log evidence, in the frame's units. top : the highest evaluated value.
         """
         sd = np.sqrt(self.variance)
         unsure = (sd > REACH.unsure) & (self.feasible > REACH.feasible)
@@ -75,7 +76,7 @@ class PooledDraws:
 
 @dataclass(frozen=True, eq=False)
 class _Draws:
-    """Points u (m, D) with W k (N, m), mean and variance (m,) of f there."""
+    """Points u (m, D), with W k (N, m), the mean and the variance (m,) of f there."""
 
     u: np.ndarray
     whitened: np.ndarray
@@ -84,14 +85,14 @@ class _Draws:
 
     @classmethod
     def known(cls, surrogate: Surrogate, u: np.ndarray) -> _Draws:
-        """Those of the points (m, D) at which the sd of f is below `ReachSettings.known`."""
+        """The points among u (m, D) at which the sd of f is below `ReachSettings.known`."""
         whitened = surrogate.whitened(u)
         mean, variance = surrogate.moments(u, whitened)
         known = variance < REACH.known**2
         return cls(u[known], whitened[:, known], mean[known], variance[known])
 
     def joined(self, other: _Draws) -> _Draws:
-        """The draws of both."""
+        """The draws of both, in order."""
         return _Draws(
             np.concatenate([self.u, other.u]),
             np.concatenate([self.whitened, other.whitened], axis=1),
@@ -103,12 +104,12 @@ class _Draws:
 def pool_of(
     surrogate: Surrogate, q: DiagonalMixture, found: Correction, seed: int, feasible: Feasibility
 ) -> PooledDraws:
-    """Return the draws of a correction by q's proposal, and draws beyond the reach of q.
+    """The draws of a correction by q's proposal together with draws beyond those of q.
 
     Parameters
     ----------
-    surrogate : of the log joint. q : in its frame.
-    found : with draws of `proposal_of` (q).
+    surrogate : the surrogate of the log joint. q : the mixture, in the surrogate's frame.
+    found : the correction with draws of `proposal_of` (q).
     seed : seed of the further draws.
     feasible : the probability that the log joint can be evaluated at points.
     """
@@ -138,9 +139,9 @@ def pool_of(
 def _local(
     q: DiagonalMixture, plain: DiagonalMixture, draws: _Draws, top: float, seed: int
 ) -> DiagonalMixture:
-    """Gaussians of the scales of q's components, at some of the draws where f is high or little known.
+    """Gaussians with the scales of q's components, at some of the draws where f or its variance is large.
 
-    They are chosen by the integrand of the interquantile range (:mod:`next_points`).
+    The draws are chosen by the integrand of the interquantile range (:mod:`next_points`).
     """
     parts = q.widened(REACH.wider).log_parts(draws.u)
     log_g = np.logaddexp(plain.log_density(draws.u), logsumexp(parts, axis=1))

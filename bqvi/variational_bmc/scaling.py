@@ -1,24 +1,24 @@
-"""Scales that depend on a coordinate: the map in which a funnel or a centred hierarchy is about Gaussian.
+"""Scales that depend on a coordinate: the map after which a funnel or a centred hierarchy is about Gaussian.
 
 In a funnel the standard deviation of some coordinates grows with the exponential of another one, the leading
-coordinate k. With y instead of x,
+coordinate k. The map from y to x is
 
     x_l = y_l                                          for l = k, and other coordinates that are not scaled,
     x_j = m_j + s_j (y_j - B_j)                        for those that are, with
     A_j = c_j + a_j^T y,     E_j = exp(b_j (y_k - o)),
     s_j^-2 = E_j^-2 + rho_j,     m_j = s_j^2 (A_j / E_j^2 + nu_j),
 
-where a_j has entries for coordinates of the first kind only. B_j is A_j, or c_j where y_j is to be
-independent of the coordinates of the first kind. With rho and nu zero, x_j is at a distance from A_j that is
+where a_j has entries for coordinates of the first kind only. B_j is A_j, or c_j where y_j should be
+independent of the coordinates of the first kind. With rho and nu zero, the distance of x_j from A_j is
 proportional to E_j. In the centred eight schools, y_k is the logarithm of the effects' standard deviation and
-A_j their mean. rho and nu are what a quadratic log likelihood of x_j contributes to the precision and to the
-gradient, divided by the precision at E_j = 1. With the right rho and nu the effects are independent and
-normal in y, whatever y_k and their mean are: this lies between the centred and the non-centred form
+A_j their mean. rho and nu are the contributions of a quadratic log likelihood of x_j to the precision and to
+the gradient, divided by the precision at E_j = 1. With the right rho and nu the effects are independent and
+normal in y for all values of y_k and of their mean: a form between the centred and the non-centred one
 (Papaspiliopoulos, Roberts and Skold 2007). The map is triangular, log |det dx / dy| = sum_j log s_j.
 
-The parameters are found by maximum likelihood from draws of the present posterior: a regression of x_j on the
-coordinates that are not scaled, with a variance that is log-linear in x_k (`proposed`; rho and nu are zero).
-The map is used where the evidence of the evaluations is higher with it (:mod:`learning`).
+The parameters are estimated by maximum likelihood from draws of the current posterior: a regression of x_j on
+the coordinates that are not scaled, with a variance that is log-linear in x_k (`proposed`; rho and nu are
+zero). The map is used where the evidence of the evaluations is higher with it (:mod:`learning`).
 :mod:`gradient_scaling` fits the map to gradients instead.
 """
 
@@ -38,12 +38,13 @@ class Scaling:
 
     Attributes
     ----------
-    leading : k. origin : o, the value of y_k at which nothing is scaled.
-    rates : (D,), b, zero for k and for coordinates that are not scaled.
-    centres : (D,), c. slopes : (D, D), a_j in rows; zero in the rows of coordinates that are not scaled and
-        in the columns of those that are.
-    precisions, pulls : (D,), rho, not negative, and nu; zero for coordinates that are not scaled.
-    sheared : whether B is c; if not, it is A.
+    leading : the leading coordinate k. origin : the value o of y_k at which E_j = 1.
+    rates : the rates b (D,), zero for k and for coordinates that are not scaled.
+    centres : the centres c (D,).
+    slopes : the vectors a_j as rows (D, D), zero in the rows of coordinates that are not scaled and in the
+        columns of those that are.
+    precisions, pulls : rho (nonnegative) and nu, (D,) each; zero for coordinates that are not scaled.
+    sheared : whether B is c; otherwise B is A.
     """
 
     leading: int
@@ -56,36 +57,36 @@ class Scaling:
     sheared: bool = False
 
     def out(self, y: np.ndarray) -> np.ndarray:
-        """Return x (m, D) of y (m, D)."""
+        """The points x (m, D) of y (m, D)."""
         at = self._at(y)
         found: np.ndarray = np.where(self.rates != 0.0, at.middle + at.scale * (y - at.base), y)
         return found
 
     def into(self, x: np.ndarray) -> np.ndarray:
-        """Return y (m, D) of x (m, D)."""
+        """The points y (m, D) of x (m, D)."""
         at = self._at(x)  # depends on the coordinates that are not scaled, which x and y share
         found: np.ndarray = np.where(self.rates != 0.0, at.base + (x - at.middle) / at.scale, x)
         return found
 
     def log_scales(self, y: np.ndarray) -> np.ndarray:
-        """Log s at y (m, D), (m, D); zero for coordinates that are not scaled."""
+        """The logarithms of s at y (m, D), (m, D); zero for coordinates that are not scaled."""
         found: np.ndarray = np.log(self._at(y).scale)
         return found
 
     def log_jacobian(self, y: np.ndarray) -> np.ndarray:
-        """Log |det dx / dy| at y (m, D), (m,)."""
+        """The log Jacobian log |det dx / dy| at y (m, D), (m,)."""
         found: np.ndarray = self.log_scales(y).sum(1)
         return found
 
     def pulled(self, y: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Gradients in y of f(x(y)) + log |det dx / dy|, from those of f in x (m, D), (m, D)."""
+        """The gradients (m, D) in y of f(x(y)) + log |det dx / dy|, from ``gradients`` of f in x (m, D)."""
         at = self._at(y)
         found: np.ndarray = gradients * at.scale + (gradients * self._across(at)) @ self.slopes
         found[:, self.leading] += (gradients * self._along(at, y)).sum(1) + at.share @ self.rates
         return found
 
     def jacobian(self, y: np.ndarray) -> np.ndarray:
-        """Return dx / dy at y (m, D), (m, D, D)."""
+        """The Jacobian matrices dx / dy at y (m, D), (m, D, D)."""
         at = self._at(y)
         found: np.ndarray = np.einsum("mi,ij->mij", self._across(at), self.slopes)
         np.einsum("mii->mi", found)[:] += at.scale
@@ -105,11 +106,11 @@ class Scaling:
         return _Terms(scale, share, about, base, share * about + scale**2 * self.pulls)
 
     def _across(self, at: _Terms) -> np.ndarray:
-        """Derivatives of x (m, D) in a^T y, (m, D)."""
+        """The derivatives of x (m, D) with respect to a^T y, (m, D)."""
         return at.share if self.sheared else at.share - at.scale
 
     def _along(self, at: _Terms, y: np.ndarray) -> np.ndarray:
-        """Derivatives of x (m, D) in y_k beside those by A, (m, D)."""
+        """The derivatives of x (m, D) with respect to y_k at fixed A, (m, D)."""
         of_middle = 2.0 * (at.scale**2 * self.pulls - (1.0 - at.share) * at.about)
         found: np.ndarray = self.rates * at.share * (at.scale * (y - at.base) + of_middle)
         return found
@@ -117,7 +118,7 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False)
 class _Terms:
-    """At points: s, the share of E^-2 in s^-2, A, B and m, (m, D) each."""
+    """The terms of the map at points: s, the share of E^-2 in s^-2, A, B and m, (m, D) each."""
 
     scale: np.ndarray
     share: np.ndarray
@@ -136,7 +137,7 @@ def unlike(one: Scaling | None, other: Scaling | None, x: np.ndarray) -> float:
 
 
 def proposed(x: np.ndarray) -> Scaling | None:
-    """The map by which the scales of draws x (m, D) become constant; None where they nearly are."""
+    """The map after which the scales of draws x (m, D) are constant; None where they nearly are in x."""
     dimension = x.shape[1]
     sd = x.std(0)
     if dimension < 2 or not (np.isfinite(sd).all() and sd.min() > 0.0):
@@ -164,11 +165,11 @@ def proposed(x: np.ndarray) -> Scaling | None:
 def _fitted(
     targets: np.ndarray, leading: np.ndarray, others: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Fit targets (p, m) ~ N(w^T (1, others), exp(2 (a + b leading))), each target for itself.
+    """Fit targets (p, m) ~ N(w^T (1, others), exp(2 (a + b leading))), each target separately.
 
-    Returns the gain over b = 0 in nats a draw (p,), b (p,) and w (p, 1 + others). Newton's method in (a, b),
-    in which the negative log likelihood is convex, alternates with weighted least squares for w. Raises
-    LinAlgError where a curvature is not positive.
+    Returns the gain over b = 0 in nats for each draw (p,), b (p,) and w (p, 1 + others). Newton's method in
+    (a, b), in which the negative log likelihood is convex, alternates with weighted least squares for w.
+    Raises LinAlgError where a curvature is not positive.
     """
     count, draws = targets.shape
     ones = np.ones((draws, 1))
@@ -203,7 +204,7 @@ def _fitted(
 
 
 def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Matrix^-1 right (p,), of a positive definite matrix (p, p)."""
+    """The solution (p,) of matrix x = right, with a positive definite matrix (p, p)."""
     factor = cholesky(matrix)
     found: np.ndarray = solve_lower(factor, solve_lower(factor, right), transposed=True)
     return found

@@ -1,6 +1,6 @@
 """The state of a run between steps: evaluations, frame, hyperparameters, mixture, records.
 
-All arrays and numbers, so that it is saved without pickles and a resumed run draws the same numbers.
+The state consists of arrays and numbers, so that it is saved without pickles and a resumed run is the same.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from bqvi.variational_bmc.variational import DiagonalMixture
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the loop; defaults were chosen on problems other than those reported.
+    """The settings of the loop; defaults were chosen on problems other than those reported.
 
     Attributes
     ----------
-    batch : evaluations a step. few : until the posterior has been found; by default 2, with gradients 1.
-    draws : of the correction. final_draws : of the last one.
-    samples : base points of the entropy, in all. climbs, fits : iterations of L-BFGS a step.
-    noise_unknown : whether values are noisy with an unknown sd.
-    variational : whether nodes are sought by q (VIQR), not by the surrogate's density (IMIQR).
+    batch : the number of evaluations of a step.
+    few : the same until the posterior has been found; by default 2, with gradients 1.
+    draws, final_draws : the numbers of draws of a correction, and of the last one.
+    samples : the total number of base points of the entropy.
+    climbs, fits : the iterations of L-BFGS in a step, for q and for the hyperparameters.
+    noise_unknown : whether values are noisy with an unknown standard deviation.
+    variational : whether points are chosen by q (VIQR), not by the surrogate's density (IMIQR).
     """
 
     batch: int = 5
@@ -49,7 +51,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Row:
-    """One record."""
+    """One record of a run."""
 
     n_evaluations: int
     seconds: float
@@ -61,34 +63,34 @@ class Row:
     shape: float
     components: int
     divergence: float
-    """Gaussianised symmetric KL between successive posteriors."""
+    """The Gaussianised symmetric KL divergence between successive posteriors."""
     prediction_error: float
-    """Mean squared standardised error of the last batch's predictions."""
+    """The mean squared standardised error of the latest predictions."""
     divergence_floor: float = 0.0
-    """The divergence that draws alone would give for two equal posteriors."""
+    """The expected divergence between draws of two equal posteriors."""
     explored: bool = False
     """Whether exploration is complete."""
     unseen: float = UNEXPLORED.unseen
-    """What an unseen mode would add to the log evidence on average, nats."""
+    """The nats that unseen modes are expected to add to the log evidence."""
     misplaced: float = nan
-    """Share of the mass in which the surrogate and the log joint differed at draws (:mod:`comparison`)."""
+    """The share of the mass in which surrogate and log joint differed at draws (:mod:`comparison`)."""
     covered: bool = True
-    """Whether no evaluations tell of mass that q lacks; only a thorough estimate looks for them."""
+    """Whether no evaluation shows mass that q lacks; only a thorough estimate checks this."""
     beyond: float = 0.0
-    """Nats by which the evidence would be larger, were f one sd higher where it is hardly known (`reach`)."""
+    """The rise of the log evidence, nats, if f were one sd higher where its sd is large (`reach`)."""
     missed: float = nan
-    """Nats by which the latest predictions were off, by the median."""
+    """The median absolute error of the latest predictions, nats."""
 
     @property
     def known_sd(self) -> float:
-        """The sd of the log evidence by the surrogate alone: without unseen modes and ``misplaced``, nats."""
+        """The sd of the log evidence by the surrogate alone, nats: without unseen modes and ``misplaced``."""
         rest = self.unseen**2 + float(np.nan_to_num(self.misplaced)) ** 2
         return math.sqrt(max(self.log_evidence_sd**2 - rest, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """The fields of `State` as they were before its latest evaluations."""
+    """The fields of `State` before its latest evaluations."""
 
     frame: Frame
     psi: np.ndarray | None
@@ -109,8 +111,8 @@ class CheapModel:
 
     Attributes
     ----------
-    evaluations : in the coordinates.
-    frame, psi : of its surrogate, and its hyperparameters, or None.
+    evaluations : the evaluations of the cheap model, in the coordinates.
+    frame, psi : the frame of its surrogate, and the hyperparameters, or None.
     used : whether its posterior is proper, so that the run begins with its draws.
     """
 
@@ -126,25 +128,27 @@ class State:
 
     Attributes
     ----------
-    evaluations : in the coordinates.
-    predicted : (n, 3), mean and variance that each value had before it was seen, NaN for the first; and of
-        draws that are compared (:mod:`comparison`) the log weights, NaN for others.
-    pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 3).
+    evaluations : the n evaluations, in the coordinates.
+    predicted : for each value its predicted mean and variance before the evaluation, NaN for the first ones,
+        and the log weight of a draw that is compared (:mod:`comparison`), NaN for others; (n, 3).
+    pending, pending_predicted : the points (m, D) that were chosen and not yet evaluated, and the predictions
+        there (m, 3).
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
-        nats below the best value from which values are given noise.
-    mean, covariance : moments of the posterior, in the coordinates that the frame straightens.
-    within : covariance within its modes there, pooled (:func:`modes.pooled_within`), or None.
+        depth below the best value, in nats, from which values are given noise.
+    mean, covariance : the moments of the posterior, in the coordinates y of the frame.
+    within : the pooled covariance within its modes there (:func:`modes.pooled_within`), or None.
     floor : see `moments.PosteriorMoments`.
-    fitted_at : how many evaluations there were when hyperparameters were last fitted.
-    values_from : how many there were when the run began anew from values alone (:mod:`fresh_start`), or 0.
-    scaled_at : how many there were when another dependence of scales on a coordinate was last looked for.
-    rows : what was reached.
-    before : what was known before the last row: the thorough estimate of the end starts from it.
-    explored : what exploration found.
-    compared : draws of the latest comparison.
-    coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
-    cheap : what is known of a cheap model, where there is one.
-    held_out : evaluations that the user gave and the surrogate is not made of (:mod:`held_out`), or None.
+    fitted_at : the number of evaluations when hyperparameters were last fitted.
+    values_from : the number of evaluations when the run started again from values alone
+        (:mod:`fresh_start`), or 0.
+    scaled_at : the number of evaluations when another map of scales was last tried.
+    rows : the records. seconds : the duration so far.
+    before : the fields before the last record, from which the thorough estimate of the end starts.
+    explored : the result of exploration.
+    compared : the number of draws of the latest comparison.
+    coordinates : the coordinates of the parameters; if None, those of a resumed run are not checked.
+    cheap : the cheap model, where there is one.
+    held_out : the evaluations that the user gave and the surrogate does not use (:mod:`held_out`), or None.
     """
 
     evaluations: Evaluations
@@ -176,7 +180,7 @@ class State:
 
     @property
     def n_evaluations(self) -> int:
-        """All that count in the budget, those that were made again to verify the log joint among them."""
+        """The number of evaluations that count in the budget, including those repeated for verification."""
         return self.evaluations.n_evaluations
 
     @property
@@ -195,16 +199,16 @@ class State:
 
     @property
     def recorded(self) -> bool:
-        """Whether the last row is of all evaluations there are."""
+        """Whether the last record is based on all evaluations."""
         return bool(self.rows) and self.rows[-1].n_evaluations == len(self)
 
     @property
     def known(self) -> Known:
-        """The fields that follow from the evaluations."""
+        """The fields that are determined by the evaluations."""
         return Known(**{name: getattr(self, name) for name in _KNOWN})
 
     def before_last_record(self) -> State:
-        """The state as it was before its last record."""
+        """The state before its last record."""
         if not self.recorded or self.before is None:
             return self
         known = {name: getattr(self.before, name) for name in _KNOWN}
@@ -216,7 +220,7 @@ _KNOWN = tuple(part.name for part in fields(Known))
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What was learned from the evaluations: the surrogate, q, the correction, and the draws beyond."""
+    """The estimate from the evaluations: the surrogate, q, the correction, and the pool of draws."""
 
     surrogate: Surrogate
     q: DiagonalMixture
@@ -225,7 +229,7 @@ class Estimate:
 
 
 def begun(points: np.ndarray, made: Evaluations) -> State:
-    """A state with evaluations made before, if any, and the first points (m, D) to evaluate.
+    """The state with earlier evaluations ``made``, if any, and the first pending points (m, D).
 
     The plausible box is [-1, 1]^D, two standard deviations to either side.
     """
@@ -236,7 +240,7 @@ def begun(points: np.ndarray, made: Evaluations) -> State:
 
 
 def evaluated(state: State, more: Evaluations) -> State:
-    """The state with evaluations, of pending points in any order, or of others."""
+    """The state with further evaluations ``more``, at pending points in any order or at other points."""
     rows, left = matched(state.pending, more.points)
     unknown = np.full((1, 3), np.nan)  # the last row has what was predicted at points that were not pending
     predicted = np.concatenate([state.pending_predicted, unknown])[rows].reshape(-1, 3)
@@ -250,9 +254,9 @@ def evaluated(state: State, more: Evaluations) -> State:
 
 
 def prediction_error(state: State) -> float:
-    """Mean squared standardised error of the latest predictions, drawn to 1 as if by 4 more.
+    """The mean squared standardised error of the latest predictions, shrunk towards 1 as by 4 more.
 
-    How many there are, and as how much each counts at most, say `settings.PredictionSettings`.
+    `settings.PredictionSettings` has the number of predictions, and the largest error that each counts as.
     """
     gaps = state.evaluations.values - state.predicted[:, 0]
     squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-PREDICTIONS.remembered :]
@@ -260,7 +264,7 @@ def prediction_error(state: State) -> float:
 
 
 def misplaced(state: State) -> float:
-    """Share of the mass in which the log joint and the surrogate differed at the latest draws, or NaN."""
+    """The share of the mass in which log joint and surrogate differed at the latest draws, or NaN."""
     rows = np.flatnonzero(np.isfinite(state.predicted[:, 2]))[-state.compared :]
     if not 0 < state.compared <= len(rows):
         return nan
@@ -270,14 +274,14 @@ def misplaced(state: State) -> float:
 
 
 def missed(state: State) -> float:
-    """Median over the latest predictions of the nats by which they were off; NaN before there are any."""
+    """The median absolute error of the latest predictions, nats; NaN before there are any."""
     gaps = state.evaluations.values - state.predicted[:, 0]
     latest = gaps[np.isfinite(gaps)][-PREDICTIONS.remembered :]
     return float(np.median(np.abs(latest))) if len(latest) else nan
 
 
 def settled(state: State) -> bool:
-    """Whether the posterior has been found: it no longer moves by much, and the draws cover it."""
+    """Whether the posterior has been found: it hardly changes, and the draws cover it."""
     last = state.rows[-1] if state.rows else None
     return (
         last is not None and last.divergence < PREDICTIONS.unsettled and last.effective > PREDICTIONS.covering

@@ -1,12 +1,12 @@
-"""The parts of a step beside inference: the first design, where to evaluate next, and the record.
+"""The parts of a step other than inference: the first design, the choice of next points, and the record.
 
     evaluations --learn--> surrogate, q, evidence, draws
          ^                                |
          |______ evaluate <---- next_points <----|
 
-:mod:`learning` is the upper row, a function of the evaluations and of the state before;
-:mod:`vbmc_run` alternates it with evaluations. All randomness comes from (seed, number of evaluations), so a
-run that is stopped and resumed draws the same numbers.
+:mod:`learning` is the upper row, a function of the evaluations and of the state before; :mod:`vbmc_run`
+alternates this function with evaluations. All random numbers are determined by the seed and the number of
+evaluations, so that a run that is stopped and resumed draws the same numbers.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from gp.low_discrepancy import scrambled_sobol
 
 
 def design(dimension: int, count: int, seed: int) -> np.ndarray:
-    """The middle of the plausible box, then a Sobol set in it, (count, D)."""
+    """The middle of the plausible box followed by a Sobol set in it, (count, D), D being ``dimension``."""
     cube = scrambled_sobol(dimension, max(count, 2), seed)
     return np.concatenate([np.zeros((1, dimension)), 2.0 * cube - 1.0])[:count]
 
 
 def first_count(dimension: int) -> int:
-    """Points of the first design where there are no gradients."""
+    """The number of points of the first design where there are no gradients."""
     return max(10, dimension + 1)
 
 
 def batch_size(state: State, settings: Settings) -> int:
-    """Small until the posterior has been found, as each evaluation then changes the next choice."""
+    """The size of a batch, small until the posterior has been found, as then each value changes the next."""
     few = settings.few
     if few is None:
         few = min(2 if state.usable.gradients is None else 1, settings.batch)
@@ -64,7 +64,7 @@ def _mode(surrogate: Surrogate) -> np.ndarray | None:
 
 
 def observation_noise(state: State, estimate: Estimate) -> float:
-    """Return the variance of the noise of one value, nats squared."""
+    """The variance of the noise of one value, nats squared."""
     noise = estimate.surrogate.fitted_noise
     if state.evaluations.noise_variance is not None:
         noise += float(np.nanmedian(state.evaluations.noise_variance))
@@ -80,18 +80,18 @@ def with_next(
     waiting: np.ndarray | None = None,
     leading: bool = True,
 ) -> State:
-    """The state with ``count`` further points to evaluate.
+    """The state with ``count`` further pending points.
 
     Parameters
     ----------
-    waiting : points (k, D) whose values the estimate does not know, but will.
-    leading : whether the first of them may be the surrogate's mode, or the edge of what is feasible.
+    waiting : points (k, D) under evaluation, whose values the estimate does not contain.
+    leading : whether the first point may be the surrogate's mode, or at the edge of the feasible region.
     """
     noise = observation_noise(state, estimate)
     first = (_edge(estimate.found) if settled(state) else _mode(estimate.surrogate)) if leading else None
     # Gradients determine f beyond the draws: on Rosenbrock 2 with 20 of them (12 seeds) the median error of
     # the mean was .021 over the whole pool and .007 over draws of q. Once the posterior has been found, the
-    # whole pool is used as long as what is unknown beyond the draws keeps the run from converging.
+    # whole pool is used as long as the uncertainty beyond the draws prevents convergence.
     narrow = estimate.surrogate.data.gradients is not None
     if narrow and settled(state):
         narrow = state.rows[-1].beyond < TRUST.tolerance
@@ -109,7 +109,7 @@ def with_next(
 
 
 def with_pending(state: State, points: np.ndarray, predicted: np.ndarray | None = None) -> State:
-    """The state with further points (m, D) to evaluate, what is predicted there (m, 3) or None."""
+    """The state with further pending points (m, D), and the predictions there (m, 3) or None."""
     if predicted is None:
         predicted = np.full((len(points), 3), np.nan)
     return replace(
@@ -120,7 +120,7 @@ def with_pending(state: State, points: np.ndarray, predicted: np.ndarray | None 
 
 
 def _edge(found: Correction) -> np.ndarray | None:
-    """The draw (D,) with most mass that may not be feasible; ``None`` if it is little."""
+    """The draw (D,) with the most mass that may not be feasible; None if this mass is small."""
     if found.uncertain_mass < NODES.uncertain:
         return None
     at = int(np.argmax(found.log_weights + np.log(np.maximum(1.0 - found.feasible, 1e-300))))
@@ -129,12 +129,12 @@ def _edge(found: Correction) -> np.ndarray | None:
 
 
 def record(before: State, state: State, estimate: Estimate) -> Row:
-    """What was reached."""
+    """The record of a step."""
     found, volume = estimate.found, state.frame.log_volume
     sd = float(np.hypot(found.sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass))
-    # an evidence below its own lower bound has been lowered for what the surrogate does not know
+    # An evidence below its own lower bound has been lowered because of the surrogate's variance.
     sd = float(np.hypot(sd, max(found.elbo - found.log_evidence, 0.0)))
-    # before the posterior is found, the surrogate's mean may exceed the highest value by tens of nats
+    # Before the posterior is found, the surrogate's mean may exceed the highest value by tens of nats.
     if not settled(before):
         sd = float(np.hypot(sd, found.claimed_above(estimate.surrogate.data.top)))
     beyond = estimate.pool.left_open(found.log_evidence, estimate.surrogate.data.top)
@@ -165,9 +165,9 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
 
 
 def _untested(before: State, log_evidence: float, divergence: float) -> float:
-    """Nats by which an estimate may be off because no prediction of its surrogate has been tested.
+    """The possible error of an estimate, nats, because no prediction of its surrogate has been tested.
 
-    Of a posterior that has moved, the change of the log evidence since the last record.
+    If the posterior has changed, this is the change of the log evidence since the last record.
     """
     if not before.rows:
         return PREDICTIONS.untested

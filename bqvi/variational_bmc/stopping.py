@@ -1,22 +1,22 @@
-"""When a run has converged, and the reasons where it has not.
+"""The conditions of convergence, and the reasons where a run has not converged.
 
 Eight conditions on the last records, with the thresholds of `settings.ConvergenceSettings`, have to hold.
 
-- *Is the posterior settled?* Successive posteriors differ by little more than equal ones would, as both are
-  known from draws (:mod:`moments`).
+- *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal posteriors
+  from draws would (:mod:`moments`).
 - *Is the evidence constant?* The records of log Z lie within the tolerance, or their own sd, of each other.
 - *Is the evidence known?* Its sd, which contains the surrogate's uncertainty, is below the tolerance.
-- *Do the draws represent the surrogate?* By their effective share and Pareto k, or by the share alone where
-  it is high: among weights that are nearly the same the largest have no tail.
-- *Does q cover it?* Where evaluations show much mass that q lacks, the thorough estimate has draws there
-  (:mod:`local_proposal`), but exploration only takes the modes of q into account.
-- *Did the surrogate predict the latest evaluations?* By their mean squared standardised error; the sd was
-  scaled by it.
-- *Did it predict draws of the posterior?* By the share of the mass in which it and the log joint differ
-  there (:mod:`comparison`). That share is in the sd too, and not counted above. Where values are noisy this
-  condition is left out.
-- *Has the plausible box been explored, and are few further modes to be expected?* See :mod:`exploration`,
-  whose part of the sd is not counted above.
+- *Do the draws represent the surrogate?* This is judged by their effective share and Pareto k, or by the
+  share alone where it is high, as nearly equal weights have no tail.
+- *Does q cover the surrogate?* Where evaluations show much mass that q lacks, the thorough estimate has draws
+  there (:mod:`local_proposal`), but exploration only takes the modes of q into account.
+- *Did the surrogate predict the latest evaluations?* This is judged by their mean squared standardised error,
+  by which the sd was scaled.
+- *Did the surrogate predict draws of the posterior?* This is judged by the share of the mass in which it and
+  the log joint differ there (:mod:`comparison`). That share is part of the sd, but not of the sd in the third
+  condition. Where values are noisy this condition is left out.
+- *Has the plausible box been explored, and are few further modes expected?* See :mod:`exploration`, whose
+  part of the sd is not counted in the third condition either.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ UNEXPLORED = "the plausible box has not been explored for further modes"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a run has converged; ``reasons`` why not."""
+    """Whether a run has converged, with the ``reasons`` if not."""
 
     converged: bool
     reasons: tuple[str, ...]
 
     @property
     def awaits_exploration(self) -> bool:
-        """Whether nothing but exploration is missing."""
+        """Whether only exploration is missing."""
         return self.reasons == (UNEXPLORED,)
 
 
@@ -54,12 +54,12 @@ def awaits_draws(rows: tuple[Row, ...], tolerance: float) -> bool:
 
 
 def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.steady) -> Verdict:
-    """Answer the questions; the last row may be that of the final, thorough estimate.
+    """Test the conditions; the last record may be that of the final, thorough estimate.
 
     Parameters
     ----------
-    rows : the records. tolerance : of the log evidence, nats.
-    steady : records of which everything is asked.
+    rows : the records. tolerance : the tolerance of the log evidence, nats.
+    steady : the number of latest records on which the conditions are tested.
     """
     asked = CONVERGENCE
     if len(rows) < steady + 2:
@@ -97,7 +97,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
 
 
 def _about_coverage(now: Row) -> list[str]:
-    """What speaks against q covering the surrogate."""
+    """The reasons why q may not cover the surrogate."""
     asked, said = CONVERGENCE, "q does not cover the surrogate"
     if not (now.effective > asked.effective and (now.shape < asked.shape or now.effective > asked.uniform)):
         return [f"{said} (Pareto k {now.shape:.2f}, effective share {now.effective:.2g})"]
@@ -105,10 +105,10 @@ def _about_coverage(now: Row) -> list[str]:
 
 
 def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:
-    """Whether the thorough estimate is due: where the records have converged, and again as evaluations grow.
+    """Whether the thorough estimate is due: the records have converged, and evaluations have grown enough.
 
-    The thorough estimate takes as long as some ten steps. After one that disagrees, the next step is unlikely
-    to agree.
+    The thorough estimate takes as long as about ten steps. After one that has not converged, the next one is
+    made only when the evaluations have grown by a factor.
     """
     first = len(rows)
     while first and judge(rows[:first], tolerance).converged:

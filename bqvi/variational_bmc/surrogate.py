@@ -2,19 +2,19 @@
 
     log joint(T u + c) = top - |u|^2 / 2 + f(u),     f ~ GP(0, k),   k of `kernel_of`
 
-Where there is a cheap model, whose own surrogate has the posterior mean top_c - |u|^2 / 2 + g(u), f is
-a g + what the two differ by, with a ~ N(1, .5^2): the autoregressive model of Kennedy and O'Hagan (2000) with
-one scale. The prior mean is then that of the cheap model for a = 1, the same as without it for a = 0, and
-what a adds to the covariance is the term .5^2 g(u) g(v) of the kernel (`gp.kernels.Multiple`).
+Where there is a cheap model, whose own surrogate has the posterior mean top_c - |u|^2 / 2 + g(u), f is the
+sum of a g and a Gaussian process for the difference, with a ~ N(1, .5^2): the autoregressive model of Kennedy
+and O'Hagan (2000) with one scale. For a = 1 the prior mean is that of the cheap model, for a = 0 that without
+a cheap model, and a adds the term .5^2 g(u) g(v) to the kernel (`gp.kernels.Multiple`).
 
-It has three parts, each in a class or function of its own:
+The surrogate has three parts, each in a class or function of its own:
 
 - the *data* (`Data`): values, derivatives where they are given, and the noise of each. Values more than a
-  threshold of r nats below the best hardly matter to the posterior but would distort the surrogate: beyond r
-  depths grow with their logarithm only, r (1 + log(depth / r)), and are noisy (Acerbi 2020, "noise shaping"),
+  threshold of r nats below the best hardly affect the posterior but would distort the surrogate: beyond r
+  depths grow only with their logarithm, r (1 + log(depth / r)), and are noisy (Acerbi 2020, "noise shaping"),
   with sd = r log(depth / r) / 10;
-- the *hyperparameters* (`fit`): (l, w, s, b) and, if asked, the noise, by evidence and weak priors. Where
-  gradients make many observations, some suffice for it (`Data.thinned`);
+- the *hyperparameters* (`fit`): (l, w, s, b) and, if it is fitted, the noise, by the evidence and weak
+  priors. With gradients, a part of the observations is used for the fit (`Data.thinned`);
 - the *posterior* (`Surrogate`, on `gp.conditioning`): mean, variance, covariances, and the expectation under
   diagonal Gaussians.
 """
@@ -45,12 +45,13 @@ class Data:
 
     Attributes
     ----------
-    points : (n, D). values : (n,). gradients : (m, D), at the first m points (all, as a rule), or ``None``.
-    noise : (n + m D,), variances of the values and of the gradients.
-    top : the prior mean's maximum.
-    noise_fitted : whether a noise common to all values is a hyperparameter, besides ``noise``.
-    log_slopes : (n,), log derivatives of what is modelled in what was observed, at each point.
-    cheap : g, where there is a cheap model.
+    points : the points (n, D). values : the values (n,).
+    gradients : the gradients (m, D) at the first m points (in general all), or None.
+    noise : the noise variances (n + m D,) of the values and of the gradients.
+    top : the maximum of the prior mean.
+    noise_fitted : whether a noise common to all values is a hyperparameter, in addition to ``noise``.
+    log_slopes : the logarithm (n,) of the derivative of the shaped value in the observed one, at each point.
+    cheap : the function g, where there is a cheap model.
     """
 
     points: np.ndarray
@@ -64,12 +65,12 @@ class Data:
 
     @property
     def rounding(self) -> float:
-        """The share of the largest prior variance that is noise."""
+        """The share of the largest prior variance that counts as noise."""
         return SHAPING.rounding if self.gradients is None else SHAPING.rounding_with_gradients
 
     @property
     def log_slope(self) -> float:
-        """Their sum over all observations."""
+        """The sum of ``log_slopes`` over all observations."""
         steep = (
             0
             if self.gradients is None
@@ -78,12 +79,12 @@ class Data:
         return float(self.log_slopes.sum() + steep)
 
     def __getstate__(self) -> dict[str, object]:
-        """The attributes: what has been computed from them contains functions, and is computed again."""
+        """The attributes alone: cached values contain functions, and are computed again."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @cached_property
     def residuals(self) -> np.ndarray:
-        """Observations of f less its prior mean, (N,)."""
+        """The observations of f less its prior mean, (N,)."""
         found = self.values - self.top + 0.5 * np.einsum("nd,nd->n", self.points, self.points)
         if self.gradients is not None:
             slopes = self.gradients + self.points[: len(self.gradients)]
@@ -93,7 +94,7 @@ class Data:
 
     @cached_property
     def cheap_rows(self) -> np.ndarray | None:
-        """What g is where f is observed, (N,)."""
+        """The observations of g where f is observed, (N,)."""
         if self.cheap is None:
             return None
         found = self.cheap(self.points)
@@ -103,14 +104,14 @@ class Data:
         return np.concatenate([found, slopes.reshape(-1)])
 
     def kernel(self, psi: np.ndarray) -> Sum:
-        """That of f, with the scale of g where there is one."""
+        """The kernel of f with hyperparameters psi, including the scale of g where there is one."""
         kernel = kernel_of(psi, self.points.shape[1])
         if self.cheap is None:
             return kernel
         return Sum((*kernel.terms, Multiple(self.cheap, CHEAP.scale_sd**2)))
 
     def by_point(self, rows: np.ndarray) -> np.ndarray:
-        """Observations (N,) with the numbers of a point together, (n, 1) or (n, 1 + D)."""
+        """The ``rows`` (N,) of observations arranged by points, (n, 1) or (n, 1 + D)."""
         n = len(self.points)
         return np.column_stack([rows[:n], rows[n:].reshape(n, -1)])
 
@@ -125,10 +126,10 @@ class Data:
 
     @cached_property
     def thinned(self) -> Data:
-        """All values, but gradients only at the points of highest density (`settings.FittingSettings`).
+        """The data with all values, but gradients only at the points of highest density.
 
-        More, where values alone are more: gradients at a few points stay. All are kept where they are no more
-        than that.
+        `settings.FittingSettings` has the number of observations, and the least number of gradients that are
+        kept where there are more values than that.
         """
         if self.gradients is None or len(self.residuals) <= FITTING.enough:
             return self
@@ -155,7 +156,7 @@ def noise_shaped(
     threshold: float,
     noise_fitted: bool = False,
 ) -> Data:
-    """Return data whose noise grows with their depth below the best."""
+    """The data with a noise that grows with their depth below the best."""
     top = float(np.max(values))
     depth = top - values
     excess = np.maximum(depth / threshold, 1.0)
@@ -172,7 +173,7 @@ def noise_shaped(
 
 
 def prior_of(dimension: int, noise_fitted: bool) -> JointPrior:
-    """Of the logarithms of D lengthscales, interaction, variance, quadratic, and noise if it is fitted."""
+    """The prior of the logarithms of D lengthscales, interaction, variance, quadratic, and fitted noise."""
     tail = [FITTING.interaction, FITTING.variance, FITTING.quadratic]
     if noise_fitted:
         tail.append(FITTING.noise)
@@ -181,14 +182,14 @@ def prior_of(dimension: int, noise_fitted: bool) -> JointPrior:
 
 
 def kernel_of(psi: np.ndarray, dimension: int) -> Sum:
-    """The kernel of a vector of logarithms (l, w, s, b): analysis of variance, a quadratic, a constant."""
+    """The kernel for logarithms (l, w, s, b): analysis of variance, a quadratic trend, and a constant."""
     w, s, b = np.exp(psi[dimension : dimension + 3])
     first = Anova(np.exp(psi[:dimension]), float(w), float(s))
     return Sum((first, QuadraticTrend(float(b), float(b)), Constant(FITTING.top_variance)))
 
 
 def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
-    """Noise variances of all observations, with those added because of rounding, (N,)."""
+    """The noise variances (N,) of all observations, including those added because of rounding."""
     dimension = data.points.shape[1]
     noise = data.noise + data.rounding * (np.exp(psi[dimension + 1]) + FITTING.top_variance)
     if data.noise_fitted:
@@ -199,7 +200,7 @@ def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
 
 
 def log_posterior(data: Data) -> LogPosterior:
-    """Log evidence and prior of the hyperparameters, with derivatives."""
+    """The log evidence and prior of the hyperparameters, with derivatives."""
     n, dimension = data.points.shape
     # the two variances of the trend are one hyperparameter; those of the constant and of the scale are none
     trend = slice(dimension + 2, dimension + 4)
@@ -234,10 +235,10 @@ def log_posterior(data: Data) -> LogPosterior:
 def fit(
     data: Data, start: np.ndarray | None, iterations: int = FITTING.iterations
 ) -> tuple[np.ndarray, float]:
-    """Return the hyperparameters (P,) of most posterior density near ``start`` (or near the prior's mean).
+    """The hyperparameters (P,) at the maximum of their posterior near ``start`` (or near the prior's mean).
 
-    And the log of that density times the evidence of what was observed, which compares data
-    that are shaped differently. Gradients are thinned.
+    The second result is the log posterior there, for the values as observed, so that differently shaped data
+    can be compared. Gradients are thinned.
     """
     data = data.thinned
     objective = log_posterior(data)
@@ -250,7 +251,7 @@ def fit(
 
 
 def _bent(psi: np.ndarray, data: Data) -> np.ndarray:
-    """Hyperparameters by which the quadratic explains most of the observations."""
+    """Hyperparameters with which the quadratic trend explains most of the observations."""
     dimension = data.points.shape[1]
     found = psi.copy()
     spread = float(np.var(data.values))
@@ -270,7 +271,7 @@ def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSum | AnovaSums:
 
 
 def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSum | AnovaSums:
-    """Of weights of the observations, (n, 1) or (n, 1 + D)."""
+    """The function of ``weights`` of the observations, (n, 1) or (n, 1 + D)."""
     alpha, slopes = weights[:, 0], (None if data.gradients is None else weights[:, 1:])
     first, quadratic, constant = kernel.terms[:3]
     assert isinstance(first, Anova)  # `kernel_of` puts it first
@@ -282,14 +283,14 @@ def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSum | AnovaS
 
 
 def _scale(data: Data, weights: np.ndarray) -> float:
-    """The posterior mean of a, given weights of the observations."""
+    """The posterior mean of the scale a, given ``weights`` of the observations."""
     assert data.cheap_rows is not None
     return 1.0 + CHEAP.scale_sd**2 * float(np.vdot(weights, data.by_point(data.cheap_rows)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """Noise of known variances (n B,), as `gp.conditioning` asks for it, that can be pickled."""
+    """Noise of known variances (n B,) as `gp.conditioning` requires it, which can be pickled."""
 
     variances: np.ndarray
 
@@ -304,11 +305,11 @@ class Surrogate:
     data: Data
     psi: np.ndarray
     given: Conditioned
-    """What is observed of f; its scale is known, s^2 = 1."""
+    """The process f given its observations, with the known scale s^2 = 1."""
 
     @classmethod
     def of(cls, data: Data, psi: np.ndarray) -> Surrogate:
-        """LinAlgError if rounding leaves the covariance without a factor."""
+        """The surrogate; LinAlgError if the covariance has no Cholesky factor because of rounding."""
         kernel = ObservedKernel(data.kernel(psi), data.gradients is not None)
         targets, noise = data.by_point(data.residuals), data.by_point(_noises(data, psi)).reshape(-1)
         for more in FITTING.jitters:
@@ -323,7 +324,7 @@ class Surrogate:
 
     @property
     def kernel(self) -> Sum:
-        """With the hyperparameters."""
+        """The kernel with the hyperparameters."""
         return cast(Sum, self._observed.kernel)  # `kernel_of` makes a sum
 
     @property
@@ -334,17 +335,17 @@ class Surrogate:
 
     @property
     def dimension(self) -> int:
-        """D."""
+        """The dimension D."""
         return int(self.data.points.shape[1])
 
     @property
     def fitted_noise(self) -> float:
-        """Variance of the noise that was fitted; 0 where none was."""
+        """The variance of the noise that was fitted; 0 where none was."""
         return float(np.exp(self.psi[self.dimension + 3])) if self.data.noise_fitted else 0.0
 
     @property
     def cheap_scale(self) -> tuple[float, float] | None:
-        """Posterior mean and standard deviation of a; None without a cheap model."""
+        """The posterior mean and standard deviation of the scale a; None without a cheap model."""
         if self.data.cheap_rows is None:
             return None
         known = self.given.whitening @ self.data.by_point(self.data.cheap_rows).reshape(-1)
@@ -353,20 +354,20 @@ class Surrogate:
 
     @cached_property
     def function(self) -> AnovaSum | AnovaSums:
-        """The posterior mean of the log joint."""
+        """The posterior mean of the log joint, as a function."""
         return _function(self.data, self.kernel, self.given.weights)
 
     def mean(self, u: np.ndarray) -> np.ndarray:
-        """Posterior mean of the log joint at u (m, D), (m,)."""
+        """The posterior mean of the log joint at u (m, D), (m,)."""
         return self.function(u)
 
     def whitened(self, u: np.ndarray) -> np.ndarray:
-        """W k of f at u (m, D), (N, m): inner products of its columns are what is known of f there."""
+        """W k of f at u (m, D), (N, m): inner products of columns are the reduction of the covariance."""
         given = self.given
         return lower_product(given.whitening, self._observed.with_values(given.places, u))
 
     def moments(self, u: np.ndarray, whitened: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the log joint at u (m, D), (m,) each; ``whitened`` is W k there."""
+        """The posterior mean and variance of the log joint at u (m, D), (m,) each, from ``whitened`` W k."""
         known = self.whitened(u) if whitened is None else whitened
         variance = self.kernel.diagonal(u) - np.einsum("nm,nm->m", known, known)
         mean = self._prior_mean(u) + self.given.residuals_whitened[:, 0] @ known
@@ -374,18 +375,18 @@ class Surrogate:
 
     @property
     def rounding(self) -> float:
-        """A variance that is nothing."""
+        """A variance of f below which it counts as zero."""
         return SHAPING.nothing * SHAPING.least_noise
 
     def covariance(
         self, u: np.ndarray, v: np.ndarray, whitened_u: np.ndarray, whitened_v: np.ndarray
     ) -> np.ndarray:
-        """Posterior covariance of f at u (m, D) and v (p, D), (m, p), given W k of both."""
+        """The posterior covariance of f at u (m, D) and v (p, D), (m, p), given W k of both."""
         result: np.ndarray = self.kernel(u, v) - whitened_u.T @ whitened_v
         return result
 
     def mean_gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradient of the mean at u (m, D), (m, D)."""
+        """The gradient of the mean at u (m, D), (m, D)."""
         return self.function.gradient(u)
 
     def _prior_mean(self, u: np.ndarray) -> np.ndarray:
@@ -393,5 +394,5 @@ class Surrogate:
         return result if self.data.cheap is None else result + self.data.cheap(u)
 
     def integrals(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
-        """Expectations of the mean under N(means_k, diag variances_k), (K, D) each."""
+        """The expectations of the mean under N(means_k, diag variances_k), (K, D) each."""
         return self.function.integrate(means, variances)

@@ -1,16 +1,16 @@
-"""Whether values that were declared exact look noisy.
+"""A test whether values that were declared exact are noisy.
 
-The hyperparameters are fitted once more, with a noise common to all values as one of them. Its prior expects
-noise of some tenths of a nat, so that exact values that a stationary kernel fits well lose evidence by it.
-Values that it does not fit gain some, but far less for each evaluation than noise does, as a rule. The sds of
-.1, .3 and 1 on Rosenbrock 2 were found as .10, .30 and 1.04 after 50 to 60 evaluations; 30 with sd 1 were
-too few.
+The hyperparameters are fitted once more, with a noise common to all values among them. The prior of the noise
+expects some tenths of a nat, so that the evidence of exact values that a stationary kernel fits well
+decreases. That of exact values with a poor fit increases, but in general by far less for each evaluation than
+that of noisy values. The sds of .1, .3 and 1 on Rosenbrock 2 were estimated as .10, .30 and 1.04 after 50 to
+60 evaluations; 30 evaluations with sd 1 were too few.
 
-Noise explains a misfit as well as short lengthscales that change from place to place do (several modes), and
-a search that ended at a poor maximum. Exact values are therefore fitted again from the lengthscales that were
-found beside the noise. Further, the values with the closest neighbours are examined: with those lengthscales
-the others determine them to a small part of the noise, so that an interpolation of exact values predicts
-them, and one of noisy values misses them by the noise at least.
+A noise also absorbs the misfit of lengthscales that vary over space (several modes), or of a search that
+ended at a poor maximum. Exact values are therefore fitted again from the lengthscales that were found with
+the noise. Further, the values with the closest neighbours are examined: with those lengthscales the other
+values determine them to a small part of the noise, so that an interpolation of exact values predicts them,
+while the error of an interpolation of noisy values is at least the noise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bqvi.variational_bmc.settings import FITTING
 from bqvi.variational_bmc.surrogate import Data, Surrogate, fit
 
 _MEDIAN = 0.6744897501960817
-"""Of |x|, x ~ N(0, 1)."""
+"""The median of |x|, x ~ N(0, 1)."""
 
 
 def looks_noisy(sd: float) -> str:
@@ -35,9 +35,9 @@ def looks_noisy(sd: float) -> str:
 
 
 def undeclared_noise(surrogate: Surrogate) -> float | None:
-    """Return the standard deviation of the noise of values, nats, or None where they look exact.
+    """The standard deviation of the noise of values, nats; None where they seem exact.
 
-    None too where noise was declared or is fitted already, and where gradients are in the surrogate.
+    None is also returned where noise was declared or is already fitted, and where there are gradients.
     """
     data = surrogate.data
     if data.noise_fitted or data.gradients is not None:
@@ -56,7 +56,7 @@ def undeclared_noise(surrogate: Surrogate) -> float | None:
 
 
 def _determined(data: Data, psi: np.ndarray) -> np.ndarray:
-    """Rows of the values that the others determine best, were they exact, under hyperparameters psi (P,)."""
+    """The rows of values that, if exact, the others determine best, given hyperparameters psi (P,)."""
     variances = 1.0 / Surrogate.of(data, psi).given.precisions[:, 0, 0]
     unshaped = np.flatnonzero(data.log_slopes == 0.0)
     order: np.ndarray = unshaped[np.argsort(variances[unshaped], kind="stable")]

@@ -2,14 +2,14 @@
 
     ELBO(q) = E_q[surrogate mean]  +  H[q],     q = sum_k w_k N(m_k, diag s_k^2)
 
-The first term and its gradients are closed (`surrogate.Surrogate.integrals`). The second is an average over
-fixed base points e_ks, a scrambled Sobol set made normal and antithetic, x_ks = m_k + s_k e_ks,
+The first term and its gradients have closed forms (`surrogate.Surrogate.integrals`). The second is an average
+over fixed base points e_ks, a scrambled Sobol set mapped to antithetic normal points, x_ks = m_k + s_k e_ks,
 
     H = -sum_k w_k / S sum_s log q(x_ks),
 
-so the ELBO is a smooth function of (w, m, s), whose exact gradient L-BFGS follows. The number of components
-follows from the correction: `grown` puts new ones where importance weights say that q lacks mass, `pruned`
-drops those of no weight.
+so that the ELBO is a smooth function of (w, m, s), which L-BFGS maximises with the exact gradient. The number
+of components is determined by the correction: `grown` adds components where importance weights show that q
+lacks mass, `pruned` removes those of negligible weight.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from gp.low_discrepancy import normal_sobol
 
 @dataclass(frozen=True, eq=False)
 class DiagonalMixture:
-    """K diagonal Gaussians: weights (K,), means (K, D), scales (K, D), standard deviations.
+    """A mixture of K diagonal Gaussians: weights (K,), means (K, D) and sds ``scales`` (K, D).
 
-    Its own density is two matrix products, as the scales are diagonal: made and evaluated at 512 points with
-    K = 20, D = 4 it takes .8 ms where `gp.measures.GaussianMixture` takes 1.8, at 200 points with K = 20,
-    D = 10 .5 and 1.6. Each step of L-BFGS makes a new mixture.
+    The density is computed by two matrix products, as covariances are diagonal. To construct and evaluate it
+    at 512 points with K = 20, D = 4 takes .8 ms, where `gp.measures.GaussianMixture` takes 1.8 ms; at 200
+    points with K = 20, D = 10 .5 and 1.6 ms. Each step of L-BFGS constructs a new mixture.
     """
 
     weights: np.ndarray
@@ -41,28 +41,28 @@ class DiagonalMixture:
 
     @property
     def count(self) -> int:
-        """K."""
+        """The number K of components."""
         return len(self.weights)
 
     def log_density(self, u: np.ndarray) -> np.ndarray:
-        """Return ln q at (m, D) points, (m,)."""
+        """The log density ln q at points u (m, D), (m,)."""
         found: np.ndarray = logsumexp(self.log_parts(u), axis=1)
         return found
 
     def log_parts(self, u: np.ndarray) -> np.ndarray:
-        """Return ln w_k N(u; m_k, s_k) at (m, D) points, (m, K)."""
+        """The terms ln w_k N(u; m_k, s_k) at points u (m, D), (m, K)."""
         return _log_parts(u, *self.parts())
 
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Log weights, means, scales."""
+        """The log weights, the means and the scales."""
         return np.log(np.maximum(self.weights, 1e-300)), self.means, self.scales
 
     def widened(self, factor: float) -> DiagonalMixture:
-        """Return the mixture with scales ``factor`` times as large."""
+        """The mixture with scales ``factor`` times as large."""
         return DiagonalMixture(self.weights, self.means, factor * self.scales)
 
     def joined(self, other: DiagonalMixture, share: float) -> DiagonalMixture:
-        """Return (1 - share) self + share other."""
+        """The mixture (1 - share) self + share other."""
         return DiagonalMixture(
             np.concatenate([(1.0 - share) * self.weights, share * other.weights]),
             np.concatenate([self.means, other.means]),
@@ -71,20 +71,20 @@ class DiagonalMixture:
 
     @property
     def mean(self) -> np.ndarray:
-        """(D,)."""
+        """The mean (D,)."""
         found: np.ndarray = self.weights @ self.means
         return found
 
     @property
     def covariance(self) -> np.ndarray:
-        """(D, D)."""
+        """The covariance (D, D)."""
         centred = self.means - self.mean
         result: np.ndarray = np.diag(self.weights @ self.scales**2) + (centred.T * self.weights) @ centred
         return result
 
 
 def _log_parts(u: np.ndarray, log_weights: np.ndarray, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """log w_k N(u; m_k, s_k), (m, K)."""
+    """The terms log w_k N(u; m_k, s_k) at points u (m, D), (m, K)."""
     precision = scales**-2.0
     scaled = means * precision
     constant = log_weights - np.log(scales).sum(1) - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
@@ -95,7 +95,7 @@ def _log_parts(u: np.ndarray, log_weights: np.ndarray, means: np.ndarray, scales
 
 @dataclass(frozen=True, eq=False)
 class Entropy:
-    """H, and its gradients: in weights (K,) (free), means (K, D), log scales (K, D)."""
+    """The entropy H with its gradients in unconstrained weights (K,), means (K, D), log scales (K, D)."""
 
     value: float
     weights: np.ndarray
@@ -104,7 +104,7 @@ class Entropy:
 
 
 def entropy(q: DiagonalMixture, base: np.ndarray) -> Entropy:
-    """The average over base points (K, S, D)."""
+    """The entropy as an average over base points (K, S, D)."""
     count, samples, dimension = base.shape
     x = (q.means[:, None, :] + q.scales[:, None, :] * base).reshape(-1, dimension)
     precision = q.scales**-2.0
@@ -147,7 +147,7 @@ def base_points(count: int, samples: int, dimension: int, seed: int) -> np.ndarr
 
 @dataclass(frozen=True, eq=False)
 class Climbed:
-    """A mixture, its ELBO, and the two terms."""
+    """A mixture, its ELBO, and the ELBO's two terms."""
 
     q: DiagonalMixture
     elbo: float
@@ -157,7 +157,7 @@ class Climbed:
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """Where means may be, (D,) each."""
+    """The bounds of the means of components, (D,) each."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -178,7 +178,7 @@ def elbo(surrogate: Surrogate, q: DiagonalMixture, base: np.ndarray) -> tuple[fl
 def climb(
     surrogate: Surrogate, q: DiagonalMixture, box: Box, seed: int, samples: int, iterations: int
 ) -> Climbed:
-    """Return the mixture where L-BFGS ends, started from ``q``."""
+    """The mixture at the end of L-BFGS from ``q``."""
     count, dimension = q.means.shape
     base = base_points(count, samples, dimension, seed)
 
@@ -210,7 +210,7 @@ def climb(
 
 
 def pruned(q: DiagonalMixture, least: float) -> DiagonalMixture:
-    """Without components of weight below ``least``; the heaviest always stays."""
+    """The mixture without components of weight below ``least``; that of the largest weight is always kept."""
     kept = q.weights >= min(least, float(q.weights.max()))
     weights = q.weights[kept]
     return DiagonalMixture(weights / weights.sum(), q.means[kept], q.scales[kept])

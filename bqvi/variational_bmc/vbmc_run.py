@@ -1,4 +1,4 @@
-"""VBMC as a run: evaluate, fit, choose the next points, until it has converged or the budget is spent."""
+"""VBMC as a run: evaluate, fit, choose the next points, until convergence or the end of the budget."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ UNUSED = (
 RECORDS = named(
     State, Evaluations, Frame, Scaling, DiagonalMixture, Row, Explored, Known, Coordinates, CheapModel
 )
-"""What a saved run is made of."""
+"""The classes of a saved run."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends: evaluations in all; sd of the log evidence in nats and seconds, or None."""
+    """The limits of a run: the number of evaluations, the sd of the log evidence (nats), the seconds."""
 
     budget: int
     tolerance: float | None
@@ -64,7 +64,7 @@ class Limits:
 
 
 class _Exploring:
-    """A run of VBMC as exploration sees it (`bqvi.calls.climb.Evaluating`)."""
+    """A run of VBMC as a source of evaluations for exploration (`bqvi.calls.climb.Evaluating`)."""
 
     def __init__(self, run: VBMCRun, state: State, reached: State) -> None:
         self._run, self._state, self.reached = run, state, reached
@@ -75,7 +75,7 @@ class _Exploring:
         return self.reached.evaluations
 
     def evaluate(self, points: np.ndarray) -> bool:
-        """Evaluate at further points (m, D), if budget and time have room for all of them."""
+        """Evaluate at further points (m, D) if budget and time allow all of them; return whether they do."""
         budget = self._run.budget_of(self.reached)
         if budget.room(len(points)) < len(points) or self._run.clock.over:
             return False
@@ -89,8 +89,9 @@ class VBMCRun:
 
     Parameters
     ----------
-    target : the log joint in the coordinates. first : the state before this run evaluates anything.
-    settings, limits, seed : of the run.
+    target : the log joint. coordinates : the coordinates of the parameters.
+    first : the state before the first evaluation of this run.
+    settings, limits, seed : the settings, the limits and the seed of the run.
     """
 
     small = True
@@ -109,15 +110,15 @@ class VBMCRun:
         self.ledger = Ledger(target.dimension)
         self.clock = Clock(limits.seconds)
         self.learned: tuple[tuple[Row, ...], Estimate] | None = None
-        """The estimate that belongs to the last of these rows, where points are asked for."""
+        """The estimate of the last of these records, kept for the choice of further points."""
         self._latest: tuple[tuple[Row, ...], Evaluations, VBMCResult] | None = None
 
     def init(self) -> State:
-        """The first points, not yet evaluated."""
+        """The state with the first points pending."""
         return self.first
 
     def resumed(self, state: State) -> State:
-        """A state of an earlier run, whose budget may have been smaller."""
+        """The state of an earlier run, whose budget may have been smaller."""
         dimension = state.evaluations.points.shape[1]
         if dimension != self.target.dimension:
             raise ValueError(f"resume has dimension {dimension}, the target {self.target.dimension}")
@@ -127,7 +128,7 @@ class VBMCRun:
         return state
 
     def step(self, state: State) -> State:
-        """Evaluate the points that are due, fit to all, and choose where to evaluate next."""
+        """Evaluate the pending points, fit to all evaluations, and choose the next points."""
         self.clock.starts(state.seconds)
         if not len(state.pending):
             # the last estimate is computed again, as points are chosen from it
@@ -155,7 +156,7 @@ class VBMCRun:
         return replace(reached, seconds=self.clock.ends())
 
     def _asked(self, reached: State, estimate: Estimate) -> State:
-        """The state with points to evaluate: draws to compare with, or what the surrogate knows least."""
+        """The state with pending points: draws for a comparison, or points chosen by the acquisition."""
         seed = self.seed_at(reached)
         if self.compares(reached, estimate):
             return with_draws(reached, estimate, self.budget_of(reached).left, seed)
@@ -163,10 +164,10 @@ class VBMCRun:
         return with_next(reached, estimate, size, seed, self.settings.variational)
 
     def _with_scales(self, before: State, reached: State, estimate: Estimate) -> tuple[State, Estimate]:
-        """What a step reached; where the run may soon converge, scales that change are looked for again.
+        """The result of a step; where the run may soon converge, another map of scales is tried.
 
-        A funnel whose scales were looked for at 82 evaluations converged at 105 with a log evidence .18
-        too low at a stated sd of .02; with the map that is found at 105 the error is -.005.
+        A funnel whose map was last tried at 82 evaluations converged at 105 with a log evidence .18 too low
+        at a stated sd of .02; with the map that is found at 105 the error is -.005.
         """
         recent = len(reached) < SCALINGS.before_convergence * reached.scaled_at
         if recent or not awaits_draws(reached.rows, self.tolerance):
@@ -177,12 +178,12 @@ class VBMCRun:
         return replace(fitted, rows=(*before.rows, record(before, fitted, found))), found
 
     def budget_of(self, state: State) -> Budget:
-        """What may be spent from ``state`` on."""
+        """The budget that remains at ``state``."""
         return Budget(self.limits.budget, state.n_evaluations)
 
     @property
     def caller(self) -> Caller:
-        """What evaluates the log joint."""
+        """The caller of the log joint."""
         return self.target
 
     def kept(self, state: State) -> Evaluations | None:
@@ -190,16 +191,16 @@ class VBMCRun:
         return None if self.settings.noise_unknown else state.evaluations[~state.evaluations.failed]
 
     def require_consistent(self, before: State, after: State) -> None:
-        """EvaluationError where given gradients are not those of the values."""
+        """Raise EvaluationError where given gradients are not those of the values."""
         count = int((~before.evaluations.failed).sum())
         require_consistent(self.caller.function, count, self.kept(after))
 
     def again(self, state: State, points: np.ndarray) -> Evaluations:
-        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        """New evaluations at points (n, D) of the kept ones, within the budget, entered in no ledger."""
         return self.target.evaluate(points, None, self.budget_of(state))
 
     def pending(self, state: State) -> np.ndarray:
-        """Points to be evaluated, (m, D)."""
+        """The pending points (m, D)."""
         return state.pending
 
     def with_more(self, state: State, count: int) -> State:
@@ -207,7 +208,7 @@ class VBMCRun:
         return with_more(self, state, count)
 
     def _evaluated(self, state: State) -> State:
-        """The state with its pending points evaluated, as far as the budget goes; at first the climb too."""
+        """The state with its pending points evaluated, within the budget; with the climb at the beginning."""
         reached, budget = state, self.budget_of(state)
         if len(state.pending) and budget.left:
             self.call(state.pending, budget, bool(state.evaluations.failed.all()))
@@ -222,25 +223,25 @@ class VBMCRun:
         return reached
 
     def call(self, points: np.ndarray, budget: Budget, first: bool = False) -> None:
-        """Evaluate at points (m, D) within the budget; ``first``: nothing is known to be finite yet."""
+        """Evaluate at points (m, D) within the budget; ``first`` is True if no value is finite so far."""
         with self.clock.calls(budget.room(len(points))):
             self.target.evaluate(points, self.ledger, budget, first)
 
     def explores(self, before: State, row: Row) -> bool:
-        """Whether it is time to explore: before convergence, or when half the budget is spent."""
+        """Whether exploration is due: before convergence, or when half the budget is spent."""
         late = 2 * before.n_evaluations >= self.limits.budget and settled(before)
         return not before.explored.complete and (
             late or judge((*before.rows, row), self.tolerance).awaits_exploration
         )
 
     def compares(self, state: State, estimate: Estimate) -> bool:
-        """Whether it is time to compare the surrogate with the log joint at draws of the posterior."""
+        """Whether a comparison of surrogate and log joint at draws of the posterior is due."""
         exact = observation_noise(state, estimate) == 0.0
         return exact and draws_due(state) and awaits_draws(state.rows, self.tolerance)
 
     @property
     def tolerance(self) -> float:
-        """Of the log evidence, by which convergence is judged, nats."""
+        """The tolerance of the log evidence, nats, by which convergence is judged."""
         return TRUST.tolerance if self.limits.tolerance is None else self.limits.tolerance
 
     def _explored(self, state: State, before: State, fitted: State, estimate: Estimate) -> State:
@@ -248,8 +249,8 @@ class VBMCRun:
 
         Parameters
         ----------
-        state : from before the step. before : with the step's evaluations. fitted, estimate : what followed
-            from these.
+        state : the state before the step. before : the state with the step's evaluations.
+        fitted, estimate : the state and the estimate from these evaluations.
         """
         dimension, volume = self.target.dimension, fitted.frame.log_volume
         modes = Modes.of(estimate.surrogate, estimate.q, fitted.frame, estimate.found.log_evidence + volume)
@@ -260,11 +261,11 @@ class VBMCRun:
         return replace(run.reached, explored=found)
 
     def seed_at(self, state: State) -> int:
-        """Of the step that learns from ``state``."""
+        """The seed of the step that fits to the evaluations of ``state``."""
         return int(np.random.SeedSequence([self.seed, len(state)]).generate_state(1)[0] >> 1)
 
     def finished(self, state: State) -> str | None:
-        """'converged', 'budget' or 'seconds'; converged only if the thorough estimate has converged too."""
+        """The reason 'converged' (by the thorough estimate, too), 'budget' or 'seconds'; or None."""
         if state.n_evaluations >= self.limits.budget:
             return "budget"
         if not state.recorded:
@@ -276,11 +277,11 @@ class VBMCRun:
         return None if self.clock.allows(state.seconds, count) else "seconds"
 
     def result(self, state: State, reason: str) -> VBMCResult:
-        """The thorough estimate."""
+        """The result by the thorough estimate."""
         return replace(self._final(state), stopped=reason, checkpoint=self.checkpoint(state))
 
     def _final(self, state: State) -> VBMCResult:
-        """The thorough estimate, made once for a state."""
+        """The thorough estimate, computed once for a state."""
         last = self._latest
         if last is not None and last[0] is state.rows and last[1] is state.evaluations:
             return last[2]
@@ -290,7 +291,7 @@ class VBMCRun:
         return found
 
     def _thorough(self, state: State) -> VBMCResult:
-        """From the state before its last record; the run's own state stays as it is."""
+        """The thorough estimate from the state before its last record; the run's own state is not changed."""
         before = state.before_last_record()
         require_good(before.evaluations, TRUST.needed)
         reached, estimate = learn(before, self.settings, self.seed_at(before), final=True)
@@ -344,7 +345,7 @@ class VBMCRun:
         return doubts
 
     def _of_the_run(self, state: State) -> tuple[str, ...]:
-        """Warnings of what was given to the run, and how it went."""
+        """Warnings about the arguments of the run and its course."""
         return (
             *returns_density(state.evaluations, self.coordinates),
             *((FROM_VALUES,) if state.values_from else ()),
@@ -356,13 +357,13 @@ class VBMCRun:
         return evaluated(state, evaluations)
 
     def checkpoint(self, state: State) -> Checkpoint:
-        """The state, and what it was begun with."""
+        """The state together with the arguments of its run."""
         return Checkpoint(
             DOOR, {"dimension": self.target.dimension, "seed": self.seed}, state, state.n_evaluations
         )
 
     def standing(self, state: State) -> Standing:
-        """Evaluations out of the budget, and the evidence."""
+        """The number of evaluations, the budget and the evidence."""
         message = ""
         if state.rows:
             row = state.rows[-1]
@@ -371,6 +372,6 @@ class VBMCRun:
 
 
 def _weights_hold(found: Correction) -> bool:
-    """Whether the importance weights are even enough for draws and the evidence to be taken from them."""
+    """Whether the importance weights are even enough to compute draws and the evidence from them."""
     share = found.effective / len(found.u)
     return found.effective > TRUST.corrected and (found.shape < TRUST.usable or share > TRUST.even)

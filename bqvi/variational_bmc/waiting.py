@@ -1,13 +1,13 @@
-"""Where to evaluate next while other points are being evaluated: VBMC with asynchronous workers.
+"""VBMC with asynchronous workers: the choice of next points while other points are being evaluated.
 
     told values --learn--> surrogate, q          once as many values as a batch are new, or none is pending
     pending, new --condition--> its variances    (Ginsbourger et al. 2010: by a rank-one update for each)
                  --acquisition--> next points
 
-Pending points condition the surrogate's variances and not its mean, as their values are not predicted. The
-first design is continued until half of it has values. Exploration proposes its points in the same way, and is
-repeated from the known values each time that values return (`climbing` does the same). A run is determined by
-the seed and by the order in which values return between proposals.
+The surrogate's variances are conditioned on pending points, and its mean is not, as their values are unknown.
+The first design is continued until half of it has values. Exploration proposes its points in the same way,
+and is repeated from the known values each time values return, as `climbing` is. A run is determined by the
+seed and by the order in which values return between proposals.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def with_more(run: VBMCRun, state: State, count: int) -> State:
 
     Parameters
     ----------
-    run : whose log joint it is. state : with pending points, which are being evaluated.
+    run : the run of the log joint. state : the state, whose pending points are being evaluated.
+    count : the largest number of further points.
     """
     if not run.clock.runs:
         run.clock.starts(state.seconds)
@@ -53,7 +54,7 @@ def with_more(run: VBMCRun, state: State, count: int) -> State:
 
 
 def _in_design(run: VBMCRun, state: State) -> bool:
-    """Whether too few points have values for a surrogate, and others are on their way."""
+    """Whether too few points have values for a surrogate while others are being evaluated."""
     if state.rows:
         return False
     design = len(run.first.pending) + len(run.first.evaluations)
@@ -63,7 +64,7 @@ def _in_design(run: VBMCRun, state: State) -> bool:
 
 
 def _designed(run: VBMCRun, state: State, count: int) -> State:
-    """With points of the climb to the mode, where there are gradients, and of the first design's sequence."""
+    """The state with points of the climb to the mode, if there are gradients, and of the first design."""
     begun = len(state) + len(state.pending)
     climb = _climbing(run, state)
     more = design(run.target.dimension, begun + count, run.seed)[begun : begun + count - len(climb)]
@@ -80,14 +81,14 @@ def _climbing(run: VBMCRun, state: State) -> np.ndarray:
 
 
 def _unasked(state: State, points: np.ndarray) -> np.ndarray:
-    """Those of the points (m, D) that are not pending."""
+    """The points among (m, D) that are not pending."""
     pending = {point.tobytes() for point in state.pending}
     kept = [i for i, point in enumerate(points) if point.tobytes() not in pending]
     return points[kept]
 
 
 def _due(run: VBMCRun, state: State) -> bool:
-    """Whether the surrogate is to learn from the values that came since it last did."""
+    """Whether the surrogate should be fitted to the values that returned since its last fit."""
     new = len(state) - state.rows[-1].n_evaluations
     return new >= batch_size(state, run.settings) or (new > 0 and not len(state.pending))
 
@@ -121,7 +122,7 @@ def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
 
 
 def _chosen(run: VBMCRun, state: State, count: int) -> State:
-    """With points that the acquisition chooses, given those whose values the surrogate does not know."""
+    """The state with points chosen by the acquisition, given the points that are being evaluated."""
     reached = with_pending(state, _climbing(run, state)[:count])
     count -= len(reached.pending) - len(state.pending)
     if count <= 0:
@@ -141,7 +142,7 @@ def _chosen(run: VBMCRun, state: State, count: int) -> State:
 
 
 def _latest(run: VBMCRun, state: State) -> tuple[int, Estimate]:
-    """How many values were learned from last, and what was learned; done again where it is not at hand."""
+    """The number of values of the last fit and its estimate, computed again where it is not kept."""
     n = state.rows[-1].n_evaluations
     if run.learned is None or run.learned[0] is not state.rows:
         then = replace(state, evaluations=state.evaluations[:n], predicted=state.predicted[:n])
