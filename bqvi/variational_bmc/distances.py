@@ -41,7 +41,7 @@ def mmtv(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
 
 
 def total_variation(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
-    """The total variation 1/2 integral |p - q| of kernel density estimates from draws p (n,) and q (m,)."""
+    """The integral of |p - q| / 2 for density estimates on ``cells`` from draws p (n,) and q (m,)."""
     widths = [_bandwidth(x) for x in (p, q)]
     low = min(p.min(), q.min()) - 5 * max(widths)
     high = max(p.max(), q.max()) + 5 * max(widths)
