@@ -113,8 +113,9 @@ def bind(
     ValueError
         If dimensions differ, or the posterior has a noise for each observation and ``noise`` is
         not given.
-    UnknownPairError When the acquisition is first used, if the criterion needs the integral and the kernel
-        has no embedding against the measure.
+    UnknownPairError
+        When the acquisition is first used, if the criterion needs the integral and the kernel has no
+        embedding against the measure.
     """
     if measure.dimension != posterior.x.shape[1]:
         raise ValueError(

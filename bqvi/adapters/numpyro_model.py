@@ -54,8 +54,9 @@ def from_numpyro(
 
     Returns
     -------
-    TargetModel The model, with parameters by site in the order of the model. NumPyro itself evaluates the log
-        joint at its initial point, to check that it is finite.
+    TargetModel
+        The model, with parameters by site in the order of the model. NumPyro itself evaluates the log joint
+        at its initial point, to check that it is finite.
 
     Raises
     ------

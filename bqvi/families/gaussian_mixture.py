@@ -42,8 +42,9 @@ class GaussianMixture:
 
     Raises
     ------
-    ValueError Shapes do not agree, entries are not finite, weights are not positive or do not sum to one, or
-        a covariance is not positive definite.
+    ValueError
+        Shapes do not agree, entries are not finite, weights are not positive or do not sum to one, or a
+        covariance is not positive definite.
     """
 
     leaf_names = ("weights", "components", "components")

@@ -27,8 +27,9 @@ class PointMass:
 
     Raises
     ------
-    ValueError The family has no mode inside its support (a Dirichlet with some alpha_k < 1), or its mode is
-        not known.
+    ValueError
+        The family has no mode inside its support (a Dirichlet with some alpha_k < 1), or its mode is not
+        known.
     """
 
     def __init__(self, family: Any) -> None:

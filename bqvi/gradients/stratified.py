@@ -64,7 +64,8 @@ def stratified_gradient(
 
     Raises
     ------
-    ValueError The mini-batch strategy uses per-datum gradients, or standard errors are asked for with a noise
+    ValueError
+        The mini-batch strategy uses per-datum gradients, or standard errors are asked for with a noise
         design.
     TypeError
         The log joint changes with q.

@@ -45,8 +45,9 @@ def require_same_end(model: Model, method: Any, max_seconds: float | None) -> No
 
     Raises
     ------
-    ValueError There are several processes, and ``max_seconds``. Processes without it stop too, when they
-        check their rows.
+    ValueError
+        There are several processes, and ``max_seconds``. Processes without it stop too, when they check their
+        rows.
     """
     shared = isinstance(model, DataParallel)
     if max_seconds is None or not (shared or isinstance(method, AllReduced)) or _place()[1] == 1:

@@ -1,4 +1,4 @@
-"""Models, one a file; `conjugate` and `log_joint` have their contracts.
+"""Models, one in each file; `conjugate` and `log_joint` define their contracts.
 
 `SoftmaxMixture` and the autoencoder need torch, which takes seconds to import: they are loaded on first use.
 """

@@ -1,7 +1,7 @@
 """Emissions whose log likelihood is affine in statistics T(x): counts, and the components of a mixture.
 
-With T and a column of ones stored once, an iteration is a matrix product for the log likelihoods and one for
-the sums:
+T and a column of ones are stored once. An iteration is then one matrix product for the log likelihoods and
+one for the sums:
 
     ln p(x_t | z_t = k) = w_k . (T(x_t), 1) + ln h(x_t),        sum_t r_tk (T(x_t), 1)
 
@@ -64,7 +64,7 @@ class PoissonEmissions:
         return values
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        """With a rate."""
+        """The emissions with the rate of the prior taken from ``values`` if it was not given."""
         columns = values.shape[1]
         known, part = known_values(values, weights)
         require_observed_columns(known[part > 0.0])
@@ -87,7 +87,7 @@ class PoissonEmissions:
         rng: np.random.Generator,
         weights: np.ndarray | None = None,
     ) -> Gamma:
-        """The rates of K = ``n_states`` windows of the data, in a random order."""
+        """A start at the rates of K = ``n_states`` windows of the data, in a random order."""
         known, part = known_values(values, weights)
         known = filled(known)
         prior = self.prior(n_states)
@@ -100,7 +100,7 @@ class PoissonEmissions:
         return Gamma(prior.shape + share * means, prior.rate + share)
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """(c, 2 D, C): counts, 0 where missing, and whether they are there."""
+        """The table (c, 2 D, C) of counts, 0 where missing, and of whether they are observed."""
         seen = shown[..., None] & ~np.isnan(values)
         table = np.concatenate([np.where(seen, values, 0.0), seen], axis=-1)
         return np.ascontiguousarray(table.transpose(0, 2, 1))
@@ -128,12 +128,12 @@ class PoissonEmissions:
         return sums[:, :columns], sums[:, columns:]
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
-        """-sum ln x!."""
+        """The log base measure -sum ln x! of each value."""
         return np.asarray(-np.nan_to_num(scipy.special.gammaln(values + 1.0)).sum(axis=1))
 
 
 def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """(K, 2 D), of counts and of 1: ln of the rates, and minus the rates."""
+    """The weights (K, 2 D) of counts and of 1: the logarithms of the rates, and minus the rates."""
     return np.column_stack([np.maximum(log_rates, -1e30), negative])
 
 
@@ -154,7 +154,7 @@ class ComponentEmissions:
         return self.components.name
 
     def check(self, values: np.ndarray) -> np.ndarray:
-        """(T, D), NaN where missing: rows of it, and columns of a row as far as the components take that."""
+        """The values (T, D), NaN where missing: whole rows, or columns if the components allow it."""
         values = _table(values, None)
         self.components.check(known_values(values, None)[0])
         return values
@@ -165,8 +165,9 @@ class ComponentEmissions:
         Raises
         ------
         ValueError
-            Components with products of columns among their statistics whose expected log density is relative
-            to another point than their centre: the statistics are computed once, relative to the centre.
+            The components have products of columns among their statistics, and an expected log density
+            relative to another point than their centre; the statistics are computed once, relative to the
+            centre.
         """
         known, part = known_values(values, weights)
         settled = self.components.for_data(known, None if weights is None else part)
@@ -191,7 +192,7 @@ class ComponentEmissions:
         rng: np.random.Generator,
         weights: np.ndarray | None = None,
     ) -> Any:
-        """The components' for K = ``n_states``, as if the values were in no order."""
+        """The components' start for K = ``n_states``, without regard to the order of the values."""
         known, part = known_values(values, weights)
         return self.components.start(known, n_states, how, rng, None if weights is None else part)
 
@@ -212,7 +213,7 @@ class ComponentEmissions:
         return _affine_likelihoods(self._weights(self._affine(q)), arranged)
 
     def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
-        """One product; of rows with missing columns one for each pattern."""
+        """The sums by one product, or by one for each pattern of missing columns."""
         if isinstance(arranged, _IncompleteRows):
             return arranged.logarithms(arranged.components.expectations(q))
         return np.asarray(self._weights(self._affine(q)) @ arranged)
@@ -231,7 +232,7 @@ class ComponentEmissions:
         return posterior
 
     def _affine(self, q: FamilyOrPoint) -> AffineLogJoint:
-        # with a covariance shared by all states the family has no batch dimension, and neither has this array
+        # With a covariance shared by all states the family has no batch dimension, and this array has none.
         return self.components.affine(q, np.zeros(q.natural[0].shape[0]))
 
     def _weights(self, affine: AffineLogJoint) -> np.ndarray:
@@ -269,9 +270,9 @@ class _IncompleteRows:
     """Values of which some have missing columns, for components that integrate these out."""
 
     rows: np.ndarray
-    """(n, D), those that are not missing throughout."""
+    """The rows (n, D) that are not missing throughout."""
     seen: np.ndarray
-    """(c, C), where they stand."""
+    """The places (c, C) of these rows."""
     components: MarginalComponents
 
     def logarithms(self, expected: Any) -> np.ndarray:

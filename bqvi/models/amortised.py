@@ -63,5 +63,5 @@ class AmortisedModel(Protocol):
 
 
 def is_amortised(model: object) -> TypeGuard[AmortisedModel]:
-    """Whether ``model`` is an `AmortisedModel`; for loops, where asking the whole protocol takes too long."""
+    """Whether ``model`` is an `AmortisedModel`; for loops, in which a check of the whole protocol is slow."""
     return hasattr(model, "local_posterior")

@@ -3,10 +3,10 @@
     p(z) = N(0, I),   p(x | z) a `likelihoods.Likelihood` of the decoder's output at z,
     q(z | x) = N(m(x), diag s(x)^2),   the encoder's output is (m, ln s).
 
-The model is that of Kingma and Welling (2014). It has the densities; `bqvi.gradients.amortised` computes
-bounds and their gradients, and `bqvi.fit` ascends. Weights are parameters of q: a `families.Product` with a
-factor for each array, named as in the networks ("encoder.0.weight"). The decoder's may have a prior
-(`WeightPrior`).
+The model is that of Kingma and Welling (2014). This module has the densities; `bqvi.gradients.amortised`
+computes bounds and their gradients, which `bqvi.fit` maximises. Weights are parameters of q: a
+`families.Product` with a factor for each array, named as in the networks ("encoder.0.weight"). The weights of
+the decoder may have a prior (`WeightPrior`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from gp.arrays import Array, is_torch, to_numpy
 
 Tensor = torch.Tensor
 _BLOCK = 2048
-"""Data evaluated at once where nothing is differentiated."""
+"""The number of data evaluated together where no gradients are computed."""
 _DRAWS = 20_000
-"""Outputs of the decoder made together."""
+"""The number of outputs of the decoder computed together."""
 ENCODER, DECODER, LIKELIHOOD = "encoder", "decoder", "likelihood"
 
 
@@ -66,7 +66,7 @@ class VariationalAutoencoder:
     ------
     ValueError, TypeError
         An argument is not as described, ``dimension`` is needed and not given, or the device does not exist.
-        Or encoder and decoder share parameters, which the copies would not.
+        Or encoder and decoder share parameters, which their copies cannot.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class VariationalAutoencoder:
 
     @property
     def settings(self) -> str:
-        """What a saved run belongs to, beside the class."""
+        """The text that identifies the model of a saved run, besides its class."""
         networks = (
             f"{net.module}" + f", constants {net.constants}" * bool(net.constants)
             for net in (self._encoder, self._decoder)
@@ -228,7 +228,7 @@ class VariationalAutoencoder:
             return self.likelihood.sample(self._decoded(q, z[None], rng)[0], self._own(q), rng)
 
     def representation(self, data: Data) -> np.ndarray:
-        """Rows for mini-batch strategies that ask for no other: ``data`` as one table (N, D)."""
+        """The default rows of mini-batch strategies: ``data`` as one table (N, D)."""
         return np.asarray(to_numpy(data), float).reshape(n_rows(data), -1)
 
     def log_evidence(
@@ -240,7 +240,7 @@ class VariationalAutoencoder:
         ----------
         q : that of a fit.
         x : (N, ...), training data or others.
-        samples : L of the importance-weighted bound, whose mean rises to ln p(x_n) with L.
+        samples : the number L of samples of the importance-weighted bound, whose mean tends to ln p(x_n).
         seed : an integer or a generator.
         weight_draws : of random weights: the predictive density p(x_n | data) is the mean over them.
 
@@ -258,7 +258,7 @@ class VariationalAutoencoder:
         return np.asarray(np.logaddexp.reduce(each, axis=0) - math.log(draws), float)
 
     def _bounds(self, q: Product, x: Data, samples: int, rng: np.random.Generator) -> np.ndarray:
-        if self._random is not None:  # one draw of theta for all rows and all their z
+        if self._random is not None:  # one draw of theta for all rows and all draws of z
             q = _drawn(q, self.decoder_posterior(q), rng)
         size = max(1, _DRAWS // samples)
         return np.concatenate([self._bound(q, rows, samples, rng) for rows in self._blocks(x, size)])
@@ -270,11 +270,11 @@ class VariationalAutoencoder:
         return np.asarray(to_numpy(torch.logsumexp(log_weights, 0) - math.log(samples)), float)
 
     def log_joint(self, q: Product, row: Array) -> LogJoint:
-        """Ln p(x, z) of one datum ``row`` (...) as a function of z, with the decoder of ``q`` held fixed.
+        """The log joint ln p(x, z) of one datum ``row`` (...) as a function of z, with the decoder of ``q``.
 
-        Random weights are at their means. For `bqvi.fit` with ``method="bq"``, `bqvi.vbmc`,
-        `bqvi.evidence_bounds` or `bqvi.integrate`: the evidence of one datum, and what the encoder loses
-        against the best Gaussian q(z). ValueError where ``row`` is no datum of this model, as of `check`.
+        Random weights are at their means. With `bqvi.fit` (``method="bq"``), `bqvi.vbmc`,
+        `bqvi.evidence_bounds` or `bqvi.integrate` it gives the evidence of one datum, and the loss by the
+        encoder against the best Gaussian q(z). ValueError where ``row`` is no datum of this model (`check`).
         """
         rows = self.rows(self.check(np.asarray(to_numpy(row))[None]))
 
@@ -284,10 +284,10 @@ class VariationalAutoencoder:
         return LogJoint(log_density, self.latent)
 
     def log_joints(self, q: Product, x: Data) -> Callable[[Array, Array], Array]:
-        """Ln p(x_m, z) of rows ``x`` (M, ...) as a function of z (n, latent) and the m of each, (n,).
+        """The log joints ln p(x_m, z) of rows ``x`` (M, ...) as a function of z (n, latent) and m, (n,).
 
-        As `log_joint`, of many data at once: for `bqvi.evidence_bounds` with M proposals. Arrays or tensors,
-        as z is.
+        It is `log_joint` for many data, for `bqvi.evidence_bounds` with M proposals. Values are arrays or
+        tensors, as z is.
         """
         rows = self.rows(self.check(x))
 

@@ -1,8 +1,8 @@
 """Births of components: the data of one component are divided among several where that raises the bound.
 
-Coordinate ascent never lowers the bound and therefore does not divide a component in two, so that a mixture
-which starts with few occupied components keeps them. Here the data of one component are divided by k-means,
-the parts are assigned to components without data, and a few steps of coordinate ascent follow:
+Coordinate ascent does not divide a component in two where intermediate states have a lower bound, so that a
+mixture which starts with few occupied components keeps them. Here the data of one component are divided by
+k-means, the parts are assigned to components without data, and a few steps of coordinate ascent follow:
 
     eta_j <- eta_0 + statistics of part 1,      eta_k <- eta_0 + statistics of part 2, ..       (k was empty)
 
@@ -28,28 +28,28 @@ from bqvi.models.merging import LEAST, largest_first, require_own_parameters, st
 from bqvi.models.starts import starting_centres
 
 PARTS = (2, 4)
-"""Numbers of parts that are tried: the halves of many clusters need not raise the bound."""
+"""The numbers of parts that are tried: two halves of many clusters need not raise the bound."""
 STEPS = 10
-"""Of coordinate ascent after a birth, before it is judged."""
+"""The number of steps of coordinate ascent after a birth, before bounds are compared."""
 OWN = 0.5
-"""Responsibility above which a row is one of the component's own."""
+"""The responsibility above which a row belongs to a component."""
 
 
 def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int = STEPS) -> Product:
-    """``q`` after all births that raise the bound.
+    """The posterior ``q`` after all births that raise the bound.
 
     Parameters
     ----------
-    model : a mixture, its prior settled; components that share parameters (a tied covariance) cannot be born
-    q : a posterior of it, in the prior's family, with some components that have no data
-    data : what ``q`` was fitted to, checked
-    seed : seed of the divisions
-    steps : of coordinate ascent after a birth, >= 1
+    model : a mixture with a settled prior, whose components do not share parameters (no tied covariance)
+    q : its posterior, in the prior's family, with some components without data
+    data : the data to which ``q`` was fitted, as checked by the model
+    seed : the seed of the divisions
+    steps : the number of steps of coordinate ascent after a birth, >= 1
 
     Returns
     -------
     Product
-        For `fit` to go on from (``start_from``); its bound is not below that of ``q``.
+        A start for `fit` (``start_from``), whose bound is not below that of ``q``.
     """
     require_own_parameters(model, q)
     if model.incomplete:
@@ -88,14 +88,14 @@ def _settled(model: Mixture, q: Product, data: Data, steps: int) -> Product:
 def divided(
     model: Mixture, data: Data, r: np.ndarray, j: int, spare: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray | None:
-    """Responsibilities ``r`` (N, K) once the rows of component ``j`` are divided with those ``spare``.
+    """The responsibilities (N, K) after dividing the rows of component ``j`` among it and ``spare`` ones.
 
-    None where there are too few rows, or k-means leaves a part of them empty.
+    None where there are too few rows, or k-means leaves a part empty. ``r`` (N, K) are those before.
     """
     own, parts = np.flatnonzero(r[:, j] > OWN), len(spare) + 1
     if len(own) < parts:
         return None
-    # imported here, as it would take a twentieth of the time of `import bqvi`
+    # The import is here, as it takes a twentieth of the time of `import bqvi`.
     from scipy.cluster.vq import kmeans2
 
     points = model.components.representation(take(data, own))

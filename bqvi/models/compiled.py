@@ -2,7 +2,7 @@
 
 Importing numba takes a second, and compiling takes half a minute once for an installation. Loops are
 therefore in separate modules, which are imported only when data are large enough. Without numba such a module
-runs as plain Python with the same results. Only tests use it so; models use their array code then.
+runs as plain Python with the same results. Only tests use this; models then use their array code.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 ENTRIES = 1 << 14
-"""Of a table that each pass reads, from which compiled loops are used: importing numba takes as long as some
-hundred passes over so many."""
+"""The number of entries of a table, read in each pass, from which compiled loops are used: importing numba
+takes as long as some hundred passes over such a table."""
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
@@ -26,20 +26,20 @@ def is_available() -> bool:
 
 
 def worth_compiling(entries: int) -> bool:
-    """Whether numba is installed, and a pass reads ``entries`` enough."""
+    """Whether numba is installed, and the number of ``entries`` read in a pass is large enough."""
     return entries >= ENTRIES and is_available()
 
 
 def compiled(loop: Loop) -> Loop:
-    """``loop`` compiled at its first call; itself where numba is not installed.
+    """The ``loop``, compiled at its first call; unchanged where numba is not installed.
 
-    Sums may be taken in any order, which lets them be vectorised; NaN and infinities keep their meaning.
+    Sums may be taken in any order, so that they can be vectorised; NaN and infinities keep their meaning.
     """
     return _compiled(loop, {"reassoc", "contract", "arcp", "nsz"})
 
 
 def compiled_in_order(loop: Loop) -> Loop:
-    """The same for a ``loop`` whose rounding depends on the order of its operations."""
+    """As `compiled`, for a ``loop`` whose result depends on the order of its operations."""
     return _compiled(loop, {"contract", "nsz"})
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from bqvi.models.compiled import compiled
 
 _LEAST = -340.0
-"""Least exponent: the square of its exponential is still a number in double precision."""
+"""The least exponent: the square of its exponential is representable in double precision."""
 
 
 @compiled

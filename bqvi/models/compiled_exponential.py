@@ -2,9 +2,9 @@
 
     x = n ln 2 + r,  |r| <= ln 2 / 2,      exp x = 2^n sum_k r^k / k!,  k <= 13
 
-The series' rest is below 5e-18. ln 2 is taken in two parts, of which the first has so few digits that its
-products with n are exact; so the order of operations must be kept. 2^n is made of its bits. The result is
-within a unit in the last place.
+The remainder of the series is below 5e-18. ln 2 is split into two parts, of which the first has so few digits
+that its products with n are exact; the order of operations must therefore be kept. 2^n is constructed from
+its bits. The error is at most a unit in the last place.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _LN2_REST = 1.90821492927058770002e-10
 
 @compiled_in_order
 def exponentiate(row: np.ndarray, bits: np.ndarray, powers: np.ndarray) -> None:
-    """``row`` (n,) becomes its exponential, of entries in [-708, 709].
+    """Replace ``row`` (n,), with entries in [-708, 709], by its exponential.
 
-    ``bits`` (n,), integers, and ``powers`` (n,), float64, are the same memory, and what was there is lost.
+    ``bits`` (n,), integers, and ``powers`` (n,), float64, are the same memory, which is overwritten.
     """
     for i in range(len(row)):
         whole = np.floor(row[i] * _LOG2_E + 0.5)

@@ -1,6 +1,6 @@
 """The recursions of `forward_backward` as loops over pieces and time, for numba.
 
-In a block of pieces the states of one time fit into the processor's first-level cache. pred and w are not
+The states of one time in a block of pieces fit into the processor's first-level cache. pred and w are not
 stored but computed again by one product each, as memory access takes most of the time. Functions take whole
 tables (c, K, C) with a time and a first piece, because numba can infer that the entries of a row are
 contiguous, which vectorised loops need, but not that those of a part of a table are.
@@ -14,7 +14,7 @@ from bqvi.models.compiled import compiled
 from bqvi.models.compiled_exponential import exponentiate
 
 _WIDTH = 128
-"""Pieces in a block: 32, 64 and 128 tried at 100,000 values."""
+"""The number of pieces in a block; 32, 64 and 128 were compared at 100,000 values."""
 
 
 @compiled

@@ -9,9 +9,9 @@
 
     ELBO = sum_n ln sum_k exp rho_nk + sum_n ln h(x_n) - KL(q(theta) || p(theta))
 
-The bound has all its constants: it is below ln p(X), and can be compared over K, components and weights.
-NaN in some columns of a row is integrated out, for Gaussians (`incomplete`) and components independent
-over columns (`conjugate_components`).
+The bound includes all constants: it is below ln p(X), and can be compared over K, components and weights.
+Missing columns of a row (NaN) are integrated out, for Gaussians (`incomplete`) and components that are
+independent over columns (`conjugate_components`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Mixture:
     Raises
     ------
     ValueError
-        Weights and components that do not go together.
+        Weights and components cannot be combined.
     """
 
     def __init__(self, mixing: Mixing, components: Components) -> None:
@@ -60,7 +60,7 @@ class Mixture:
         self.mixing = mixing
         self.components = components
         self.incomplete = False
-        """Whether the data that the prior was settled on have NaN, for which rows take another pass."""
+        """Whether the data by which the prior was settled have NaN, for which another pass is used."""
 
     @property
     def n_components(self) -> int:
@@ -68,12 +68,12 @@ class Mixture:
         return self.mixing.n_components
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        """The same model, with the parameters of its prior that depend on ``data`` computed; `fit` calls it.
+        """The model with the parameters of its prior that depend on ``data`` computed; called by `fit`.
 
         Parameters
         ----------
-        data : as the model takes them
-        weights : (N,), what each row counts; default 1
+        data : the data, in a form that the model accepts
+        weights : the weights (N,) of the rows; default 1
         """
         data = self.components.check(data)
         settled = self.components.for_data(data, weights)
@@ -105,9 +105,9 @@ class Mixture:
     def initial(
         self, data: Data, how: str, rng: np.random.Generator, weights: np.ndarray | None = None
     ) -> Product:
-        """q(theta) of the components' start ``how`` from ``data``, with equal weights of the components.
+        """A starting q(theta), with the components' start ``how`` from ``data`` and equal weights.
 
-        Numbers come of ``rng``; row n counts ``weights`` (N,), positive, default 1.
+        Random numbers are from ``rng``; rows have positive ``weights`` (N,), default 1.
         """
         require_one_of("start", how, STARTS)
         components = self.components.start(data, self.n_components, how, rng, weights)
@@ -120,12 +120,12 @@ class Mixture:
         return q.factors.get(self.mixing.name)
 
     def expected_affine(self, q: Product) -> AffineLogJoint:
-        """rho_nk under q, as a function of x_n; with a last column for the tail, if that is tied."""
+        """rho_nk under q, as a function of x_n, with a last column for a tied tail."""
         log_weights = self.mixing.log_weights(self._weights(q))
         return self.components.affine(self._with_tail(q[self.components.name]), log_weights)
 
     def _with_tail(self, q: FamilyOrPoint) -> Any:
-        """The components' factor, and behind it one as the prior has it, if the tail is tied."""
+        """The components' factor, followed by a prior component if the tail is tied."""
         if not self.mixing.tied:
             return q
         one = self.components.prior(1)
@@ -181,7 +181,7 @@ class Mixture:
         return MixtureLimits.of(data, self.components.centre, self.components.lift())
 
     def local_total(self, total: np.ndarray, bound: float, limits: MixtureLimits) -> LocalStep:
-        """The local step whose terms sum to ``total`` (P,), or the nearest that data can give."""
+        """The local step whose terms sum to ``total`` (P,), or to the nearest possible sum."""
         counts, sums = limits.feasible(total, self.n_components + self.mixing.tied)
         sums = self.components.feasible(counts, sums)
         k = self.n_components
@@ -211,10 +211,10 @@ class Mixture:
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
         """ln p(X | theta), nats.
 
-        theta has 'weights', pi (K,), and the components' point as ``q.mean`` has it. K need not be the
-        model's, so that the generating mixture can be scored too.
+        theta contains 'weights', pi (K,), and the components' point in the form of ``q.mean``. K may differ
+        from the model's, so that the generating mixture can be evaluated, too.
         """
-        # a weight of zero counts as 1e-300, which changes no sum within rounding
+        # A weight of zero counts as 1e-300, which changes sums by less than rounding.
         log_weights = np.log(np.maximum(np.asarray(theta["weights"], float), 1e-300))
         point = np.asarray(theta[self.components.name])
         if isinstance(self.components, MarginalComponents) and has_missing(data):

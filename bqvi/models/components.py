@@ -4,9 +4,10 @@ Components are a conjugate pair: a likelihood in an exponential family, and its 
 
     p(x | theta_k) = h(x) exp(<T(x), eta(theta_k)> - A(theta_k)),      q(theta_k) in the prior's family.
 
-The expected log density is affine in T(x) under any q (`affine`), what data add to the natural parameters is
-linear in sum_n r_nk T(x_n) and N_k (`statistics`), and ln h depends on no parameter (`log_base_measure`).
-Coordinate ascent, mini-batches and the exact bound need no more than these.
+The expected log density is affine in T(x) under any q (`affine`), the contribution of data to the natural
+parameters is linear in sum_n r_nk T(x_n) and N_k (`statistics`), and ln h depends on no parameter
+(`log_base_measure`). Coordinate ascent, mini-batches and the exact bound are computed from these functions
+alone.
 """
 
 from __future__ import annotations
@@ -28,44 +29,44 @@ class Components(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the factor of theta that has the components' parameters."""
+        """The name of the factor of theta with the components' parameters."""
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        """The same components, with what they take from ``data`` (checked) settled; ``weights`` (N,)."""
+        """The components with settings that depend on checked ``data`` computed; ``weights`` (N,)."""
 
     def check(self, data: Data) -> Data:
-        """``data`` in the form that the components work with; ValueError names what is wrong with it."""
+        """The ``data`` in the form that the components use; ValueError states what is wrong with them."""
 
     def prior(self, n_components: int) -> Any:
-        """p(theta_1, .., theta_K)."""
+        """The prior p(theta_1, .., theta_K)."""
 
     def lift(self) -> Lift | None:
-        """T; None for the datum itself."""
+        """The statistic T; None for the datum itself."""
 
     @property
     def centre(self) -> np.ndarray:
-        """(D,), about which row-by-row statistics are taken."""
+        """The point (D,) about which row-by-row statistics are taken."""
 
     def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
-        """E ln p(x | theta_k) - ln h(x) + log_weights_k under q(theta), also a point mass."""
+        """E ln p(x | theta_k) - ln h(x) + log_weights_k under q(theta), which may be a point mass."""
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """The same at a point, as ``log_likelihood`` takes it."""
+        """The same function at a point, in the form of ``log_likelihood``."""
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
-        """What N_k (K,) and sum_n r_nk T(x_n - shift) (K, P) add to the prior's natural parameters."""
+        """The contribution of N_k (K,) and sum_n r_nk T(x_n - shift) (K, P) to the natural parameters."""
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Sums (K, P) of T(x_n - centre) that data can give, nearest to ``sums``, each T in its range."""
+        """The possible sums (K, P) of T(x_n - centre) nearest to ``sums``, with each T in its range."""
 
     def log_base_measure(self, data: Data) -> np.ndarray:
-        """ln h(x_n), (N,)."""
+        """The log base measure ln h(x_n), (N,)."""
 
     def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
         """ln p(x_n | theta_k) - ln h(x_n), (L, S, K), for draws of theta; torch tensors carry gradients."""
 
     def representation(self, data: Data) -> np.ndarray:
-        """Rows (N, R) whose distances mean something: for starts, and for kernels over data."""
+        """Rows (N, R) with meaningful distances, for starts and for kernels over data."""
 
     def start(
         self,
@@ -86,9 +87,9 @@ def start_from_clusters(
     rng: np.random.Generator,
     weights: np.ndarray | None = None,
 ) -> Any:
-    """What the prior becomes if each row belongs to the nearest of K starting centres.
+    """The posterior if each row belongs to the nearest of K starting centres.
 
-    Of many rows a sample is clustered, and counts for all. ``how`` as in `starts`; ``weights`` (N,).
+    Of many rows a sample is clustered, and represents all. ``how`` as in `starts`; ``weights`` (N,).
     """
     chosen = sample_rows(n_rows(data), rng)
     sampled, part = take(data, chosen), None if weights is None else weights[chosen]
@@ -102,13 +103,13 @@ def start_from_clusters(
 
 
 def posterior_of(components: Components, rows: Data, r: np.ndarray, times: float = 1.0) -> Any:
-    """What the prior becomes if ``rows`` have responsibilities ``r`` (S, K), and count so many ``times``."""
+    """The posterior given ``rows`` with responsibilities ``r`` (S, K), statistics multiplied by ``times``."""
     prior = components.prior(r.shape[1])
     return prior.from_natural(add(prior.natural, statistics_of(components, rows, times * r)))
 
 
 def statistics_of(components: Components, rows: Data, r: np.ndarray) -> Values:
-    """What ``rows`` with responsibilities ``r`` (S, K) add to the prior's natural parameters."""
+    """The contribution of ``rows`` with responsibilities ``r`` (S, K) to the prior's natural parameters."""
     x = rows.toarray() if is_sparse(rows) else to_numpy(rows).astype(float, copy=False)
     sums = r.T @ lifted(x - components.centre, components.lift())
     return components.statistics(r.sum(0), sums, components.centre)

@@ -1,4 +1,4 @@
-"""The contract of a conditionally conjugate model, and what follows from it for all such models.
+"""The contract of a conditionally conjugate model, and functions for all such models.
 
 Such a model has global variables theta with a conjugate prior p(theta), eta_0 its natural parameter,
 and local variables z_n, one for each datum, with (Hoffman et al. 2013; thesis Section 4.2)
@@ -16,7 +16,7 @@ from which natural gradients and the ELBO follow:
     ELBO                 bound + sum ln h(x_n) - KL(q(theta) || p(theta)),
                          bound = <S, E[t(theta)]> + H[q(z)], which the local step returns.
 
-A model has a prior and a local step. It does not depend on the optimiser.
+A model consists of a prior and a local step, and is independent of the optimiser.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True)
 class LocalStep:
-    """What one pass over (weighted) data gives the global variables."""
+    """The result of one pass over (weighted) data, for the global variables."""
 
     statistics: Values
     """S = sum_n w_n E[s(x_n, z_n)], aligned with the prior's natural parameters."""
@@ -47,25 +47,25 @@ class LocalStep:
     """sum_n w_n (<E[s], E[t(theta)]> + H[q(z_n)]), nats, up to a constant of the data that is in
     the model's ``log_base_measure``."""
     local: np.ndarray | None = None
-    """(S, ...), where an iterative local step ended, for models that can go on from there."""
+    """The end (S, ...) of an iterative local step, for models that can continue from there."""
 
 
 @dataclass(frozen=True)
 class LocalTerms:
-    """What a local step sums up, row by row."""
+    """The terms of the sums of a local step, row by row."""
 
     statistics: np.ndarray
-    """(S, P), in the model's own order: of each row what its part of S is a linear function of."""
+    """(S, P), in the model's own order: for each row numbers of which its part of S is linear."""
     bounds: np.ndarray
     """(S,), nats."""
 
 
 @runtime_checkable
 class PerDatumModel(Protocol):
-    """A model whose local step can be had row by row, for mini-batch strategies that learn from it.
+    """A model whose local step is available row by row, for mini-batch strategies that use its terms.
 
     ``local_total(w @ terms.statistics, w @ terms.bounds, limits)`` is ``local_step(q, rows, w)`` where the
-    sums are such as data can give; others are projected onto those.
+    sums are possible for some data; other sums are projected onto possible ones.
     """
 
     @property
@@ -76,7 +76,7 @@ class PerDatumModel(Protocol):
         """Terms of ``rows`` under q(theta)."""
 
     def term_limits(self, data: Data) -> Any:
-        """What sums over ``data`` can be."""
+        """The range of possible sums over ``data``."""
 
     def local_total(self, total: np.ndarray, bound: float, limits: Any) -> LocalStep:
         """The local step whose sums are ``total`` (P,) and ``bound``, or the nearest within ``limits``."""
@@ -84,11 +84,11 @@ class PerDatumModel(Protocol):
 
 @runtime_checkable
 class LocalModel(Protocol):
-    """A model with a local step: the exact natural gradient is eta_0 + S - eta.
+    """A model with a local step, so that the exact natural gradient is eta_0 + S - eta.
 
-    Every `ConjugateModel` is one. So is a model whose log likelihood terms have exact expectations under
-    q: with S_n = dE[ln p(x_n | theta)] / dmu the same line is the natural gradient (Khan and Lin 2017),
-    although a step of 1 no longer maximises the ELBO.
+    Every `ConjugateModel` is one. So is a model whose log likelihood terms have exact expectations under q:
+    with S_n = dE[ln p(x_n | theta)] / dmu, eta_0 + S - eta is the natural gradient (Khan and Lin 2017),
+    although a step of 1 does not maximise the ELBO.
     """
 
     @property
@@ -114,7 +114,7 @@ class ConjugateModel(Protocol):
         """A starting q(theta) for ``data`` by numbers of ``rng``; ``how`` is 'k-means++' or 'random'."""
 
     def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
-        """Optimal q(z) of ``rows`` under q(theta), and what follows from it; ``weights`` (S,)."""
+        """The statistics and the bound of the optimal q(z) of ``rows`` under q(theta); ``weights`` (S,)."""
 
     def log_base_measure(self, data: Data) -> float:
         """sum_n ln h(x_n) over ``data``."""
@@ -124,12 +124,12 @@ class ConjugateModel(Protocol):
 
 
 def settled(model: Model, data: Data) -> Model:
-    """``model`` with what its prior takes from ``data``, if it takes anything (``model.for_data``)."""
+    """The ``model`` with a prior settled by ``data``, if it has ``model.for_data``."""
     return model.for_data(data) if hasattr(model, "for_data") and not isinstance(model, type) else model
 
 
 def altered(model: Model, **changes: Any) -> Model:
-    """A copy of ``model`` with other attributes, whose prior is made anew."""
+    """A copy of ``model`` with other attributes, whose prior is computed again."""
     other = copy.copy(model)
     other.__dict__.pop("prior", None)
     other.__dict__.update(changes)
@@ -137,12 +137,12 @@ def altered(model: Model, **changes: Any) -> Model:
 
 
 def is_conjugate(model: object) -> bool:
-    """Whether ``model`` states a local step; for loops, where asking the whole protocol takes too long."""
+    """Whether ``model`` has a local step; for loops, in which a check of the whole protocol is slow."""
     return hasattr(model, "local_step") and hasattr(model, "log_base_measure")
 
 
 def update_target(model: LocalModel | PerDatumModel, local: LocalStep) -> Values:
-    """eta* = eta_0 + S: natural parameter of the optimal q(theta) given q(z)."""
+    """The natural parameter eta* = eta_0 + S of the optimal q(theta) given q(z)."""
     return add(model.prior.natural, local.statistics)
 
 

@@ -16,7 +16,7 @@ t = (ln lambda, -lambda):
     )
 
 A prior whose family is not among `bqvi.families` is given by its log normaliser (`families.FromNormaliser`).
-The functions below make the usual components. Their default priors have the weight of one datum at the mean
+The functions below return the usual components. Their default priors have the weight of one datum at the mean
 of the data. Their columns are independent, so that a missing value (NaN) is integrated out by omitting its
 factor.
 """
@@ -41,12 +41,12 @@ from bqvi.models.mixture import AffineLogJoint, lifted
 from gp.arrays import Array, is_torch, to_numpy
 
 LEAST = -1e30
-"""What an expected statistic of minus infinity counts as: 0 times it is 0."""
+"""The value of an expected statistic of minus infinity, so that its product with 0 is 0."""
 
 
 @dataclass(frozen=True)
 class ConjugateComponents:
-    """A likelihood beside its conjugate prior; see the module's docstring.
+    """A likelihood with its conjugate prior; see the module's docstring.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class ConjugateComponents:
         return sum(int(np.size(eta)) for eta in self._prior.natural)
 
     def lift(self) -> Self:
-        """T, which this is."""
+        """The statistic T, which these components compute themselves."""
         return self
 
     def fill(self, columns: np.ndarray, out: np.ndarray) -> None:
@@ -131,7 +131,7 @@ class ConjugateComponents:
 
     @property
     def centre(self) -> np.ndarray:
-        """0: T is of the data as they are."""
+        """Zero, as T is a function of the data without a shift."""
         return np.zeros(1)
 
     def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
@@ -159,7 +159,7 @@ class ConjugateComponents:
         return tuple(found)
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Whether components of these ``counts`` and ``sums`` exist: any sums in range do."""
+        """The ``sums`` unchanged, as any sums in range are possible for these ``counts``."""
         return sums
 
     def log_base_measure(self, data: Data) -> np.ndarray:
@@ -352,12 +352,12 @@ def von_mises(concentration: float, prior_concentration: float = 0.0) -> Conjuga
 
 
 def _on_circle(angles: np.ndarray) -> Values:
-    """(cos, sin)."""
+    """The statistics (cos, sin)."""
     return (np.stack([np.cos(angles), np.sin(angles)], axis=-1),)
 
 
 def _direction(natural: Values) -> np.ndarray:
-    """Of eta (..., 2); 0 where all are alike."""
+    """The angle of eta (..., 2); 0 where eta is 0."""
     return np.asarray(np.arctan2(natural[0][..., 1], natural[0][..., 0]))
 
 
@@ -365,7 +365,7 @@ def _circle(eta: Any) -> Any:
     """ln of the integral of exp <eta, (cos, sin)> over the circle, summed over columns."""
     import torch
 
-    # the added constant makes the length differentiable at 0
+    # The added constant makes the length differentiable at 0.
     length = torch.sqrt((eta * eta).sum(-1) + 1e-30)
     each = torch.log(2.0 * torch.pi * torch.special.i0e(length)) + length
     return each.sum(-1)

@@ -11,12 +11,12 @@ With y = x - origin the expected log density is <E[t], s(y)>, s the sufficient s
 
     E ln N(x | mu_k, Sigma_k) + (D / 2) ln(2 pi) = c_k + b_k^T y - y^T L_k y / 2,
 
-b_k = E[Lambda mu], L_k = E[Lambda], c_k = E[ln|Lambda| - mu^T Lambda mu] / 2. It is affine in T(y): y and the
-products of its columns that the shape has a use for. A point estimate has t at its point for E[t].
-
-Of a row with missing columns m, observed ones o, the missing ones are integrated out. Diagonal: they are left
-out of both the likelihood and the statistics, which is exact. Otherwise they are latent variables with a
-factor of q of their own, whose optimum is N(L_mm^-1 (b_m - L_mo y_o), L_mm^-1) given z = k, so that
+b_k = E[Lambda mu], L_k = E[Lambda], c_k = E[ln|Lambda| - mu^T Lambda mu] / 2. It is affine in T(y): y and
+those products of its columns that the shape needs. For a point estimate E[t] is t at the point. In a row with
+missing columns m and observed columns o, the missing ones are integrated out. With a diagonal shape they are
+left out of both the likelihood and the statistics, which is exact. With other shapes they are latent
+variables with a factor of q of their own, whose optimum is N(L_mm^-1 (b_m - L_mo y_o), L_mm^-1) given z = k,
+so that
 
     b = b_o - L_om L_mm^-1 b_m,   L = L_oo - L_om L_mm^-1 L_mo,
     c = c_k + (b_m^T L_mm^-1 b_m - ln|L_mm|) / 2,
@@ -53,11 +53,11 @@ class GaussianPrior:
     """(D, D) for a matrix, (D,) for a diagonal, () for one variance: Psi, or s."""
     dof: float
     origin: np.ndarray
-    """(D,), what the families' coordinates are taken about."""
+    """The origin (D,) of the families' coordinates."""
 
 
 class GaussianExpectations(NamedTuple):
-    """What the expected log density is made of; the leading axes are (K,), or (L, K) for L points."""
+    """The terms of the expected log density; the leading axes are (K,), or (L, K) for L points."""
 
     linear: Array
     """b, (..., K, D)."""
@@ -83,13 +83,13 @@ class Covariance(Protocol):
         """The prior of all components."""
 
     def expectations(self, t: Values) -> GaussianExpectations:
-        """Of the sufficient statistics ``t`` at a point, or their expectations."""
+        """The expectations from the sufficient statistics ``t`` at a point, or from their expectations."""
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
         """Slopes in T (..., K, P), and offsets, (..., K)."""
 
     def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """What is left for the columns ``shown`` (D,) once the others are integrated out."""
+        """The expectations for the columns ``shown`` (D,), with the others integrated out."""
 
     def completed(
         self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
@@ -97,7 +97,7 @@ class Covariance(Protocol):
         """``statistics`` of rows with the columns ``shown``, of sums (K, P) of T of those columns."""
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """What data add to the family's natural parameters, of sums (K, P) of T."""
+        """The contribution of sums (K, P) of T to the family's natural parameters."""
 
     def each(self, coefficients: Array, covariance: Array) -> tuple[np.ndarray, np.ndarray]:
         """Means (K, D) and covariances (K, D, D), of the family's ``unpacked`` at one point."""
@@ -163,7 +163,7 @@ class _Length:
 
 @cache
 def _triangle(dimension: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of an upper triangle, which each iteration asks for."""
+    """The rows and columns of an upper triangle, cached for the iterations."""
     return np.triu_indices(dimension)
 
 
@@ -187,7 +187,7 @@ def _matrices(upper: np.ndarray, dimension: int) -> np.ndarray:
 def _parted(
     expected: GaussianExpectations, shown: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of the other columns given those ``shown``: L_mm^-1, L_mm^-1 L_mo, L_mm^-1 b_m, and ln|L_mm|."""
+    """L_mm^-1, L_mm^-1 L_mo, L_mm^-1 b_m and ln|L_mm| for the columns that are not ``shown``, given those."""
     rest = expected.precision[:, ~shown]
     own = rest[:, :, ~shown]
     covariance = np.linalg.inv(own)
@@ -198,10 +198,10 @@ def _parted(
 def _matrix_sums(
     expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
 ) -> np.ndarray:
-    """Sums (K, P) of E[T] of all columns, of those of the columns ``shown``.
+    """The sums (K, P) of E[T] of all columns, from those of the columns ``shown``.
 
-    The others are y_m = c - B y_o + noise, B = L_mm^-1 L_mo and c = L_mm^-1 b_m, the noise's covariance
-    L_mm^-1.
+    The other columns are y_m = c - B y_o + noise, with B = L_mm^-1 L_mo, c = L_mm^-1 b_m, and noise of
+    covariance L_mm^-1.
     """
     covariance, slopes, centre, _ = _parted(expected, shown)
     count = int(shown.sum())
@@ -395,7 +395,7 @@ class Spherical:
         return namespace(expected.linear).concat(parts, axis=-1), expected.offset
 
     def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """The columns shown; the others keep the variance's share of what they are."""
+        """The expectations of the columns shown; the others contribute to the variance alone."""
         linear, precision, offset = expected
         squares = (linear[:, ~shown] ** 2).sum(-1) / precision - (~shown).sum() * np.log(precision)
         return GaussianExpectations(linear[:, shown], precision, offset + 0.5 * squares)
@@ -403,7 +403,7 @@ class Spherical:
     def completed(
         self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
-        """With the other columns at their means, and their variance."""
+        """The statistics with the other columns at their means, and with their variance."""
         rest = expected.linear[:, ~shown] / expected.precision[:, None]
         linear = np.empty((len(counts), len(shown)))
         linear[:, shown], linear[:, ~shown] = sums[:, :-1], counts[:, None] * rest

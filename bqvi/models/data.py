@@ -1,6 +1,6 @@
-"""Data as models take them: an array (N, D), a CSR matrix, a torch tensor, or a tuple of these by row.
+"""Data of models: an array (N, D), a CSR matrix, a torch tensor, or a tuple of these with common rows.
 
-``None`` stands for a model that has no data of its own (a `LogJoint`).
+A model without data of its own (a `LogJoint`) has ``None``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gp.arrays import is_torch, to_numpy
 Data: TypeAlias = Any
 
 LARGEST_COUNT = 2.0**53
-"""Above it float64 does not tell whole numbers apart."""
+"""The largest count: above it float64 does not represent all whole numbers."""
 
 
 def n_rows(data: Data) -> int:
-    """N; 0 for a model without data."""
+    """The number N of rows; 0 for a model without data."""
     if data is None:
         return 0
     first = data[0] if isinstance(data, tuple) else data
@@ -41,7 +41,7 @@ def is_sparse(data: Data) -> bool:
 
 
 def fingerprint(data: Data) -> str:
-    """A checksum of some hundred rows spread over ``data``: other data have another, almost surely."""
+    """A checksum of some hundred rows spread over ``data``, which almost surely differs for other data."""
     if data is None:
         return ""
     if isinstance(data, tuple):
@@ -85,7 +85,7 @@ def as_numbers(name: str, data: Any) -> Any:
 
 
 def _as_float(x: np.ndarray) -> np.ndarray:
-    """Objects that are numbers (a data frame of several types) as float64."""
+    """Objects that are numbers (as in a data frame of several types) as float64."""
     if x.dtype.kind != "O":
         raise TypeError
     return x.astype(float)
@@ -122,7 +122,7 @@ def spread(x: np.ndarray) -> np.ndarray:
 
 
 def patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Rows of ``x`` (N, D) that have the same columns: indices, the rows, and which columns (D,)."""
+    """Groups of rows of ``x`` (N, D) with the same observed columns: indices, rows, and columns (D,)."""
     shown = ~np.isnan(x)
     if shown.all():
         yield np.arange(len(x)), x, np.ones(x.shape[1], bool)

@@ -1,6 +1,6 @@
-"""Two treatments of the discrete z of a mixture other than its analytic E step.
+"""Two alternatives to the analytic E step for the discrete z of a mixture.
 
-In a mixture model q(z) is optimal given q(theta). The two classes here turn the mixture into a
+In a mixture model q(z) is optimal given q(theta). The two classes here convert the mixture into a
 `LogJointModel` whose theta is structured:
 
     Marginal(mixture)   z summed out: ln p(x_n | theta) = logsumexp_k ln p(x_n, z_n = k | theta). A tighter
@@ -27,7 +27,7 @@ from gp.arrays import Array, to_numpy
 
 
 class SummableMixture(ConjugateModel, Protocol):
-    """What the wrappers need of a mixture."""
+    """The part of a mixture that the two classes use."""
 
     @property
     def prior(self) -> Product:
@@ -35,7 +35,7 @@ class SummableMixture(ConjugateModel, Protocol):
 
     @property
     def mixing(self) -> Mixing:
-        """What the weights are."""
+        """The prior of the weights."""
 
     def component_log_joint(self, theta: Mapping[str, Array], rows: Array) -> Array:
         """ln p(x_n, z_n = k | theta) - ln h(x_n), (L, S, K)."""
@@ -52,12 +52,12 @@ class Marginal:
 
     Parameters
     ----------
-    mixture : a mixture model; of a Dirichlet process with a truncated tail
+    mixture : a mixture model; one of a Dirichlet process must have a truncated tail
 
     Raises
     ------
     ValueError, TypeError
-        A tied tail, or no mixture.
+        The tail is tied, or ``mixture`` is no mixture.
     """
 
     def __init__(self, mixture: SummableMixture) -> None:
@@ -147,7 +147,7 @@ class Relaxed:
 
 
 def _require_draws(mixture: SummableMixture) -> None:
-    """All components of ``mixture`` have draws; those of a tied tail have none."""
+    """Raise an error unless all components of ``mixture`` have draws, which those of a tied tail do not."""
     if not hasattr(mixture, "mixing"):
         raise TypeError(f"mixture is a {type(mixture).__name__}; it must be a mixture of bqvi.models")
     if mixture.mixing.tied:

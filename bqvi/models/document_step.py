@@ -7,18 +7,18 @@ Given E[ln beta] and the concentration alpha, each document has (Blei, Ng and Jo
     p_dw    = sum_k exp(E[ln pi_dk] + E[ln beta_kw]),
     gamma_dk <- alpha_k + sum_w n_dw q(z = k | d, w),
 
-repeated until gamma_d settles. q(z) is optimal given gamma_d throughout, so that at *any* gamma
+repeated until gamma_d converges. q(z) is always optimal given gamma_d, so that at *any* gamma
 
     bound_d = sum_w n_dw ln p_dw - KL(Dir(gamma_d) || Dir(alpha))
 
 is exact. Any iteration that ends at a good gamma may therefore be used: the sweeps are extrapolated (Varadhan
 and Roland 2008, their third step length, row by row), which takes a third of the sweeps, and are made in
-single precision where that suffices. Documents are swept in blocks; up to rounding, a result does not depend
-on which other documents are in the block.
+single precision where that suffices. Documents are processed in blocks; up to rounding, a result does not
+depend on the other documents in the block.
 
-bound_d has several maxima. Sweeps from the gamma of the iteration before remain in the maximum that belongs
-to the first topics, which are noise; sweeps from a new start may end in a lower maximum. With ``start`` both
-are tried and the better is kept for each document, so that no document's bound falls.
+bound_d has several maxima. Sweeps from the gamma of the previous iteration remain in the maximum found for
+the first topics, which are noise; sweeps from a new start may end in a lower maximum. With ``start`` both are
+tried and the better result is kept for each document, so that no document's bound falls.
 
 Both factors of p_dw are divided by their largest entry, and small entries are raised to a floor. p_dw then
 does not underflow, and entries at the floor have a responsibility of zero to rounding.
@@ -37,25 +37,25 @@ from bqvi.models.documents import Block, blocks, parts
 from gp.arrays import Array, to_numpy
 
 _FLOOR = {"float32": -40.0, "float64": -340.0}
-"""Least exponent by type: the square of its exponential is still a number of that type."""
+"""The least exponent by type: the square of its exponential is representable in that type."""
 
 
 @dataclass(frozen=True)
 class Sweeps:
-    """How gamma is found."""
+    """The settings of the iteration for gamma."""
 
     tolerance: float = 1e-3
-    """A sweep whose mean change of gamma over topics is below it is the last, in words; as scikit-learn."""
+    """The mean change of gamma over topics, in words, below which a sweep is the last; as in scikit-learn."""
     most: int = 100
     longest: float = 16.0
-    """Of a step, in sweeps: 4 and 16 tried on 2,000 simulated documents, K = 20; 4 takes a quarter longer."""
+    """The longest step, in sweeps; 4 and 16 compared on 2,000 documents, K = 20: 4 takes a quarter longer."""
     short: float = 1e-6
-    """Words x this below the tolerance: single precision is enough."""
+    """Single precision is used for documents whose words times this are below the tolerance."""
 
 
 @dataclass(frozen=True)
 class DocumentSums:
-    """What the local step sums up, and where it ended."""
+    """The sums of the local step, and the final proportions."""
 
     words: np.ndarray
     """sum_d w_d n_dw q(z = k | d, w), (K, V)."""
@@ -77,7 +77,7 @@ def document_step(
     start: np.ndarray | None = None,
     sweeps: Sweeps | None = None,
 ) -> DocumentSums:
-    """Optimal q(pi, z) of each document, summed up.
+    """The sums over documents of the statistics of the optimal q(pi, z).
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def _sweep(tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, gamma: np.
 def _settled(
     tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, start: np.ndarray, sweeps: Sweeps
 ) -> np.ndarray:
-    """gamma (b, K) of a block, in double precision; rows that have settled leave it."""
+    """gamma (b, K) of a block, in double precision; rows that have converged are removed from the sweeps."""
     dtype = tables.dtype
     counts, alpha, gamma = (x.astype(dtype, copy=False) for x in (counts, alpha, start))
     settled, rows = start.copy(), np.arange(len(start))
@@ -211,7 +211,7 @@ def _settled(
 def _extrapolated(
     gamma: np.ndarray, once: np.ndarray, twice: np.ndarray, alpha: np.ndarray, longest: float
 ) -> np.ndarray:
-    """Two sweeps taken further, row by row, inside gamma >= alpha."""
+    """The extrapolation of two sweeps, row by row, with gamma >= alpha."""
     first = once - gamma
     bend = twice - once - first
     tiny = np.finfo(gamma.dtype).tiny

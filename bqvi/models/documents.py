@@ -1,10 +1,10 @@
 """Documents as counts of words: the check of what the user gave, blocks for array code, document completion.
 
-A corpus is a SciPy CSR array (N, V) of whole counts, of any type of numbers, also on memory-mapped arrays of
-files: it is read in parts of `PART` documents, so that memory does not grow with it but for K numbers a
-document. Documents differ in length, so array code works on *blocks*: documents of about the same number of
-distinct words, as padded tables (b, L) of words and counts, small enough that a block's table of topics
-(b, L, K) stays in the processor's cache over all its sweeps.
+A corpus is a SciPy CSR array (N, V) of whole counts, of any type of numbers, also with memory-mapped arrays
+of files. It is read in parts of `PART` documents, so that memory grows only by K numbers for each document.
+As documents differ in length, array code works on *blocks*: documents with about the same number of distinct
+words, as padded tables (b, L) of words and counts. They are so small that a block's table of topics (b, L, K)
+stays in the processor's cache over all its sweeps.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse
 from gp.arrays import to_numpy
 
 PART = 1 << 14
-"""Documents that are read at once."""
+"""The number of documents that are read at once."""
 BLOCK_ENTRIES = 1 << 17
-"""Numbers in a block's table (b, L, K): 1 MiB, a core's second-level cache."""
+"""The number of entries of a block's table (b, L, K): 1 MiB, a core's second-level cache."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class Block:
     """Documents of about the same number of distinct words, padded with counts of zero."""
 
     rows: np.ndarray
-    """(b,), which documents of the corpus."""
+    """The indices (b,) of the documents in the corpus."""
     words: np.ndarray
     """(b, L)."""
     counts: np.ndarray
     """(b, L)."""
     entries: np.ndarray
-    """(b, L), where each count stands among the corpus' stored numbers."""
+    """The positions (b, L) of the counts among the corpus' stored numbers."""
     shown: np.ndarray
     """(b, L), False where padded."""
 
 
 def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sparse.csr_array:
-    """(N, V) whole counts, or ``fractional`` ones, as CSR, without stored zeros or repeated entries.
+    """The counts (N, V), whole or ``fractional``, as CSR, without stored zeros or repeated entries.
 
-    A CSR array that is like that already is returned as it is, and not copied.
+    A CSR array that already has this form is returned without a copy.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def blocks(counts: scipy.sparse.csr_array, n_topics: int) -> Iterator[Block]:
     start = 0
     while start < len(order):
         stop = start + 1
-        # a block ends where one more document would make its table too large, or more than a quarter padding
+        # A block ends where one more document would make its table too large, or more than a quarter padding.
         while stop < len(order):
             longest = lengths[order[stop]]
             too_large = (stop + 1 - start) * longest * n_topics > BLOCK_ENTRIES
@@ -138,12 +138,12 @@ def log_multinomial_coefficients(counts: scipy.sparse.csr_array) -> np.ndarray:
 def split_words(
     counts: scipy.sparse.csr_array, share: float, seed: Seed
 ) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
-    """Each word of each document to the first part with probability ``share``, else to the second.
+    """Divide the words of each document into two parts, the first with probability ``share``.
 
     Parameters
     ----------
-    counts : (N, V), whole
-    share : in (0, 1)
+    counts : whole counts (N, V)
+    share : the probability, in (0, 1)
     """
     require_above("share", share, 0.0)
     if share >= 1.0:

@@ -36,13 +36,13 @@ class Emissions(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the factor of theta that has the emissions' parameters."""
+        """The name of the factor of theta with the emissions' parameters."""
 
     def check(self, values: np.ndarray) -> np.ndarray:
-        """``values`` (T, ...) as the emissions take them, NaN where missing; ValueError where wrong."""
+        """The ``values`` (T, ...) in the form that the emissions use, NaN if missing; ValueError if wrong."""
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        """The same emissions, with what they take from checked ``values`` settled; ``weights`` (T,)."""
+        """The emissions with settings that depend on checked ``values`` computed; ``weights`` (T,)."""
 
     def prior(self, n_states: int) -> Any:
         """p(theta_1, .., theta_K) of K = ``n_states``."""
@@ -61,38 +61,38 @@ class Emissions(Protocol):
         """
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> Any:
-        """What passes over the data read, made of ``values`` (c, C, ...) where ``shown`` (c, C)."""
+        """The table for passes over the data, from ``values`` (c, C, ...) where ``shown`` (c, C)."""
 
     def likelihoods(self, q: Any, arranged: Any) -> Likelihoods:
-        """exp of the expected log likelihood under ``q`` of values that are ``arranged``, less ln h."""
+        """The exponential of the expected log likelihood under ``q`` of ``arranged`` values, without ln h."""
 
     def logarithms(self, q: Any, arranged: Any) -> np.ndarray:
-        """The expected log likelihood under ``q`` of values that are ``arranged``, less ln h, (c, K, C)."""
+        """The expected log likelihood under ``q`` of ``arranged`` values, without ln h, (c, K, C)."""
 
     def visits(self, arranged: Any, posterior: np.ndarray) -> np.ndarray:
-        """What ``statistics`` take of a ``posterior`` (c, K, C) of ``arranged`` values."""
+        """The sums of a ``posterior`` (c, K, C) of ``arranged`` values from which ``statistics`` are made."""
 
     def statistics(self, q: Any, arranged: Any, visits: np.ndarray) -> Values:
-        """What ``arranged`` values and their ``visits`` add to the prior's natural parameters.
+        """The contribution of ``arranged`` values and their ``visits`` to the prior's natural parameters.
 
-        What is missing is as ``q`` expects it.
+        Missing columns have their expectations under ``q``.
         """
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
-        """ln h of each of the ``values``, (T,), 0 of a missing one."""
+        """The log base measure ln h of each of the ``values``, (T,), 0 for a missing one."""
 
     def logarithms_at(self, theta: np.ndarray, arranged: Any, n_states: int) -> np.ndarray:
-        """ln p of values that are ``arranged`` at the point ``theta`` of K = ``n_states``, less ln h."""
+        """ln p of ``arranged`` values at the point ``theta`` of K = ``n_states``, without ln h."""
 
 
 def known_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The values that are not missing throughout, and what each counts."""
+    """The values that are not entirely missing, and their weights."""
     shown = ~np.isnan(values.reshape(len(values), -1)).all(axis=1)
     return values[shown], np.ones(shown.sum()) if weights is None else weights[shown]
 
 
 def finite_or_missing(values: np.ndarray) -> np.ndarray:
-    """The ``values``, none of them infinite and not all missing; ValueError where they are."""
+    """The ``values``; ValueError where one is infinite, or all are missing."""
     infinite = np.isinf(values)
     if infinite.any():
         row = int(np.argwhere(infinite)[0][0])

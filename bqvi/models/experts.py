@@ -1,4 +1,4 @@
-"""The experts of a mixture of experts, which its gate weighs: K regressions of y on x.
+"""The experts of a mixture of experts: K regressions of y on x, whose weights are given by the gate.
 
     LinearExperts      y ~ N(w_k x, v_k)                 conjugate: `regression_prior.RegressionPrior`
     LogisticExperts    y ~ Bernoulli(sigmoid(w_k x))     w_k normal; bounded as `mixture_of_experts` says
@@ -26,29 +26,29 @@ from gp.arrays import Array
 
 
 class Experts(Protocol):
-    """The K regressions that the gate weighs; frozen settings. ``x`` is (N, P), ``y`` (N,)."""
+    """The K regressions, as frozen settings. ``x`` is (N, P), ``y`` (N,)."""
 
     @property
     def points_only(self) -> bool:
         """Whether there are point estimates only."""
 
     def for_data(self, y: np.ndarray) -> Self:
-        """The same experts, with what their prior takes from ``y`` settled."""
+        """The experts with a prior settled by ``y``."""
 
     def check(self, y: np.ndarray) -> None:
-        """ValueError where ``y`` is no output of theirs."""
+        """Raise ValueError where ``y`` is no possible output."""
 
     def prior(self, n_experts: int, dimension: int) -> Any:
-        """Of K = ``n_experts`` with P = ``dimension`` inputs."""
+        """The prior of K = ``n_experts`` with P = ``dimension`` inputs."""
 
     def start(self, prior: Any, rng: np.random.Generator) -> Any:
-        """Where the first step is taken from, in the family of the proper ``prior``; draws by ``rng``."""
+        """The start of the first step, in the family of the proper ``prior``; draws by ``rng``."""
 
     def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """E ln p(y_n | x_n, theta_k) under ``q`` or a bound on it, less ln h, (N, K)."""
 
     def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: Any) -> Values:
-        """What rows with responsibilities ``r`` (N, K) add to the natural parameters of the ``prior``."""
+        """The natural parameters added to the ``prior`` by rows with responsibilities ``r`` (N, K)."""
 
     def log_base_measure(self, y: np.ndarray) -> float:
         """sum ln h."""
@@ -173,7 +173,7 @@ class LogisticExperts:
         logits, variances = self._logits(q, x)
         s = (2.0 * y - 1.0)[:, None] * logits
         xi = np.hypot(s, np.sqrt(variances))
-        # of large s > 0 the difference is lost to rounding, the quotient is not
+        # For large s > 0 the difference is lost to rounding, and the quotient is not.
         gap = np.where(s > 0.0, variances / np.maximum(xi + s, 1e-300), xi - s)
         return np.asarray(log_expit(xi) - 0.5 * gap)
 

@@ -2,10 +2,10 @@
 
     z_n ~ N(0, I),   x_n = W z_n + c + e_n,   e_nd ~ N(0, v_d)            (spherical: one v for all d)
 
-With zeta = (z, 1) every column d is a linear regression on zeta, so its (w_d, c_d, v_d) has the conjugate
+With zeta = (z, 1) each column d is a linear regression on zeta, so that (w_d, c_d, v_d) has the conjugate
 prior `regression_prior.RegressionPrior`: a batch of D with J = 1, or one with J = D where the noise is
-shared. With sums over the columns that a row has, A = E[sum_d lambda_d w_d w_d^T] and b =
-E[sum_d lambda_d w_d x_nd], of coefficients of zeta, the local step is
+shared. With A = E[sum_d lambda_d w_d w_d^T] and b = E[sum_d lambda_d w_d x_nd], sums over the observed
+columns of a row with the coefficients w_d of zeta, the local step is
 
     q(z_n) = N(R^-1 h, R^-1),   R = I + A_zz,   h = b_z - A_z1,
     E ln p(x_n) >= (h^T R^-1 h - ln|R| - A_11 + sum_d (E ln lambda_d - E lambda_d x_nd^2)) / 2 + b_1
@@ -120,9 +120,9 @@ class FactorAnalysis:
         return Product({"columns": proper.from_natural(add(proper.natural, found))})
 
     def starting_sums(self, x: np.ndarray, how: str, rng: np.random.Generator) -> Values:
-        """What rows ``x`` (N, D) add for a start: ``how`` and ``rng`` as of `initial`.
+        """The statistics of rows ``x`` (N, D) for a start, with ``how`` and ``rng`` as for `initial`.
 
-        The rows are about the origin, without NaN.
+        The rows are relative to the origin, without NaN.
         """
         z = rng.standard_normal((len(x), self.n_factors))
         if how != "random" and len(x):
@@ -173,9 +173,9 @@ class FactorAnalysis:
     def sums(
         self, x: np.ndarray, shown: np.ndarray, mean: np.ndarray, covariance: np.ndarray, part: np.ndarray
     ) -> Values:
-        """What rows ``x`` with the columns ``shown`` (D,) add to the natural parameters.
+        """The contribution of rows ``x`` with the columns ``shown`` (D,) to the natural parameters.
 
-        Their factors have ``mean`` (n, Q) and ``covariance`` (Q, Q); row n counts ``part`` (n,).
+        Their factors have ``mean`` (n, Q) and ``covariance`` (Q, Q); rows have weights ``part`` (n,).
         """
         zeta = np.column_stack([mean, np.ones(len(x))])
         weighted = part[:, None] * zeta

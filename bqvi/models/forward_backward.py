@@ -6,19 +6,19 @@ p(x_t | z_t), each relative to its largest,
     pred_t+1 = A^T alpha_t,                  alpha_t+1 = pred_t+1 * b_t+1                    (forward)
     w_t+1 = gamma_t+1 / pred_t+1,            gamma_t = alpha_t * (A w_t+1)                   (backward)
 
-gamma_t is p(z_t | x) and needs no normalising; the expected transitions are A * sum_t alpha_t w_t+1^T, one
-matrix product. Rows of A need not sum to one: variational inference has exp(E[ln A]).
+gamma_t is p(z_t | x) without further normalisation; the expected transitions are A * sum_t alpha_t w_t+1^T,
+one matrix product. Rows of A need not sum to one: in variational inference A is exp(E[ln A]).
 
 Sequences are cut into pieces (`sequences.SequenceLayout`). All pieces are first run forward from a guess of
-their initial state. A piece whose guess differs from the end of the piece before is then run again, until its
-state agrees with that of the first run; from there on the two runs are the same. Where the chain mixes, the
-second run is short, as the state then soon does not depend on the initial one. A chain that does not mix
-takes as many runs as a sequence has pieces, and ends with the same numbers.
+their initial state. A piece whose guess differs from the end of the previous piece is then run again, until
+its state agrees with that of the first run, after which both runs are equal. Where the chain mixes, the
+second run is short, as the state soon becomes independent of the initial one. A chain that does not mix takes
+as many runs as a sequence has pieces, with the same result.
 
-Underflow is avoided: ln A and ln b are at least -70, and alpha is normalised at each eighth step, so that
-no state has less than exp(-9 * 70) of the weight. The floor adds weight to paths that have almost none. If
-the expected number of visits to entries at the floor exceeds `TOLERANCE`, the recursions have to be done in
-logarithms (`in_logarithms`).
+Underflow is avoided by ln A and ln b of at least -70, and by a normalisation of alpha at each eighth step, so
+that no state has less than exp(-9 * 70) of the weight. The floor adds weight to paths that have almost none.
+If the expected number of visits to entries at the floor exceeds `TOLERANCE`, the recursions have to be done
+in logarithms (`in_logarithms`).
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from bqvi.models.compiled import worth_compiling
 from bqvi.models.sequences import SequenceLayout
 
 FLOOR = -70.0
-"""Least logarithm of a relative likelihood or probability; its exponential, 4e-31, is far below rounding."""
+"""The least logarithm of a relative likelihood or probability; its exponential, 4e-31, is below rounding."""
 EVERY = 8
-"""Steps between normalisations."""
+"""The number of steps between normalisations."""
 SIDE_BY_SIDE = 0.1
-"""Part of the pieces from which on all are run again rather than a choice of them."""
+"""The share of changed pieces from which all pieces are run again, not a selection of them."""
 SAME = 1e-10
-"""Relative difference of states that count as the same."""
+"""The relative difference below which states count as equal."""
 TOLERANCE = 1e-10
-"""Largest expected number of visits to entries at the floor: bounds the log evidence's error, in nats."""
+"""The largest expected number of visits to entries at the floor, which bounds the error of ln p(x), nats."""
 IMPOSSIBLE = -1e30
-"""In place of ln 0, so that a sequence that no path explains has a smallest number of impossible steps."""
+"""The value of ln 0, so that the path with the fewest impossible steps is found where all paths have some."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """ln of what starts and moves a chain (normalised or not)."""
+    """The logarithms of the initial and transition probabilities of a chain (normalised or not)."""
 
     initial: np.ndarray
     """(K,)."""
@@ -57,14 +57,14 @@ class Chain:
 
 @dataclass(frozen=True)
 class SmoothedStates:
-    """What the recursions find."""
+    """The result of the recursions."""
 
     posterior: np.ndarray
     """gamma, (c, K, C); 0 where a piece has ended."""
     transitions: np.ndarray
     """sum over time of p(z_t = i, z_t+1 = j | x), with the pieces' weights, (K, K)."""
     log_evidence: np.ndarray
-    """Of each piece, given those before, (C,): ln p(x), less what the likelihoods were taken relative to."""
+    """ln p(x) of each piece given those before, (C,), without the factors of the relative likelihoods."""
 
 
 def smooth(
@@ -74,14 +74,14 @@ def smooth(
     weights: np.ndarray | None = None,
     scratch: dict[str, np.ndarray] | None = None,
 ) -> SmoothedStates | None:
-    """Posteriors of the states; None where transitions had to go through the floor.
+    """The posteriors of the states; None where too many transitions were at the floor.
 
     Parameters
     ----------
-    relative : (c, K, C), b: likelihoods relative to the largest of each time, at least exp(`FLOOR`)
-    weights : (C,) of the pieces, default one
-    scratch : memory of an earlier call with the same layout: fresh pages cost as much as the recursions. The
-        posterior returned is part of it, and good until the next call
+    relative : the likelihoods b (c, K, C) relative to the largest of each time, at least exp(`FLOOR`)
+    weights : the weights (C,) of the pieces, default one
+    scratch : memory of an earlier call with the same layout, as new memory takes as long as the recursions.
+        The returned posterior is part of it, and valid until the next call
     """
     scratch = {} if scratch is None else scratch
     pi, a = (np.exp(np.maximum(x, FLOOR)) for x in (chain.initial, chain.transitions))
@@ -140,7 +140,7 @@ def _compiled(
 
 
 def _zeros(scratch: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Zeros where a piece has ended, since nothing is ever written there."""
+    """Memory with zeros where a piece has ended, as nothing is written there."""
     if name not in scratch or scratch[name].shape != shape:
         scratch[name] = np.zeros(shape)
     return scratch[name]
@@ -205,7 +205,7 @@ class _Forward:
                 np.log(total, out=self.log_scale[t, :n])
 
     def _run_again_side_by_side(self, changed: np.ndarray) -> tuple[np.ndarray, int]:
-        """All pieces from their starts on, while most of them differ from the run before; who does, and when.
+        """Run all pieces from their starts while most differ from the run before; return these and the time.
 
         Slices are several times faster than chosen columns.
         """
@@ -233,7 +233,7 @@ class _Forward:
         return np.empty(0, np.intp), len(b)
 
     def _run_again(self, pieces: np.ndarray, done: int) -> None:
-        """Chosen pieces from the step after ``done`` on, until each agrees with the run before."""
+        """Run chosen pieces from the step after ``done``, until each agrees with the run before."""
         lengths = self.layout.lengths
         if not len(pieces):
             return
@@ -299,7 +299,7 @@ class _Backward:
             np.divide(here[:, :n], pred[t, :, :n], out=self.w[t, :, :n])
 
     def _run_again_side_by_side(self, changed: np.ndarray) -> tuple[np.ndarray, int]:
-        """All pieces from their ends back, while most differ from the run before; who does, and when."""
+        """Run all pieces backwards while most differ from the run before; return these and the time."""
         alpha, pred, running = self.forward.alpha, self.forward.pred, self.layout.running
         if len(changed) < SIDE_BY_SIDE * len(alpha[0, 0]):
             return changed, len(alpha)
@@ -322,7 +322,7 @@ class _Backward:
         return np.empty(0, np.intp), 0
 
     def _run_again(self, pieces: np.ndarray, done: int) -> None:
-        """Chosen pieces from the step before ``done`` back, until each agrees with the run before."""
+        """Run chosen pieces back from the step before ``done``, until each agrees with the run before."""
         alpha, pred = self.forward.alpha, self.forward.pred
         lengths = self.layout.lengths
         if not len(pieces):
@@ -374,13 +374,13 @@ def in_logarithms(
 
 
 def _normalised(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """exp of ``logs``, summing to one over ``axes`` also where impossible steps have left no digits."""
+    """The exponentials of ``logs``, normalised over ``axes``, also where impossible steps leave no digits."""
     weights = np.exp(logs - logs.max(axis=axes, keepdims=True))
     return np.asarray(weights / weights.sum(axis=axes, keepdims=True))
 
 
 def most_likely_paths(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
-    """(c, C), states of the likeliest path of each uncut sequence (Viterbi 1967); 0 where it has ended."""
+    """The states (c, C) of the most probable path of each uncut sequence (Viterbi 1967); 0 after its end."""
     a = np.maximum(chain.transitions, IMPOSSIBLE)
     log_b = np.maximum(log_likelihood, IMPOSSIBLE)
     best = np.maximum(chain.initial, IMPOSSIBLE)[:, None] + log_b[0]

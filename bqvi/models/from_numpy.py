@@ -1,4 +1,4 @@
-"""A NumPy function, with its gradient if there is one, as a torch function that autodiff goes through."""
+"""A NumPy function, with its gradient if there is one, as a torch function that can be differentiated."""
 
 from __future__ import annotations
 

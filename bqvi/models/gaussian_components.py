@@ -35,7 +35,7 @@ from gp.arrays import Array, is_torch, to_numpy
 
 @dataclass(frozen=True)
 class EmpiricalPrior:
-    """The default prior's parameters, taken from the data; it does not depend on K.
+    """The parameters of the default prior, computed from the data; they do not depend on K.
 
     The prior mean is the mean of the data. The expected covariance of a component is ``spread`` times the
     variances of the data, with the smallest number of degrees of freedom that has an expectation. The prior
@@ -74,7 +74,7 @@ class GaussianComponents:
     name = "components"
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        """With the prior settled: what was not given, from moments of ``data`` with ``weights`` (N,)."""
+        """The components with a prior whose missing parameters are moments of ``data``, ``weights`` (N,)."""
         if self.settled is not None:
             return self
         mean, variances = _column_moments(data, weights)
@@ -137,15 +137,15 @@ class GaussianComponents:
         return self._prior.origin
 
     def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
-        """Under q, or at the point that q is."""
+        """The expected log density under q, or at the point of a q that is a point mass."""
         return self.affine_of(self.expectations(q), log_weights)
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """At a point of the family."""
+        """The log density at a point of the family."""
         return self.affine_of(self.expectations_at(theta, len(log_weights)), log_weights)
 
     def expectations(self, q: FamilyOrPoint) -> GaussianExpectations:
-        """What the expected log density is made of, under q or at the point that q is."""
+        """The terms of the expected log density under q, or at the point of a q that is a point mass."""
         if not isinstance(q, PointMass):
             return self.covariance.expectations(q.expected_statistics)
         try:
@@ -245,7 +245,7 @@ _COLLAPSED = (
 
 
 def _finite(expected: GaussianExpectations) -> GaussianExpectations:
-    """Raises where a component has no place or no spread left, which only a flat prior allows."""
+    """Raise ArithmeticError where a component is empty or has no spread, which only a flat prior allows."""
     if np.isfinite(expected.offset).all() and np.isfinite(expected.linear).all():
         return expected
     raise ArithmeticError(_COLLAPSED)

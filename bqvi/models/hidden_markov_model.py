@@ -5,12 +5,12 @@
 
     q(pi, A, theta, z) = q(pi) prod_k q(A_k) q(theta_k) prod_n q(z_n, 1..T_n)
 
-A sequence is a datum; its path z is its local variable, whose optimal q is a chain with the same
-transitions in exp(E[ln .]), found exactly by `forward_backward` (MacKay 1997; Beal 2003, ch. 3). What data
-add to the natural parameters: expected first states, expected transitions, and the emissions' statistics
-with the states' posterior. With ``family='point'`` coordinate ascent is Baum-Welch (Dempster, Laird and
-Rubin 1977), and the ELBO the log posterior density, under flat priors the log likelihood; on mini-batches
-of sequences the same model has natural-gradient steps.
+A sequence is a datum; its path z is its local variable, whose optimal q is a chain with transitions exp(E[ln
+A]), computed exactly by `forward_backward` (MacKay 1997; Beal 2003, ch. 3). The data add to the natural
+parameters the expected first states, the expected transitions, and the emissions' statistics under the
+states' posterior. With ``family='point'`` coordinate ascent is Baum-Welch (Dempster, Laird and Rubin 1977),
+and the ELBO the log posterior density, under flat priors the log likelihood; on mini-batches of sequences the
+same model has natural-gradient steps.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ class HiddenMarkovModel:
         return Sequences(self.emissions.check(given.values), given.lengths)
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        """The same model, with what the emissions' prior takes from ``data`` settled; `fit` asks for it.
+        """The model with an emissions' prior settled by ``data``; called by `fit`.
 
         Parameters
         ----------
-        data : as the model takes them
-        weights : (N,), what each sequence counts; default 1
+        data : the data, in a form that the model accepts
+        weights : the weights (N,) of the sequences; default 1
         """
         rows = self.check(data)
         settled = self.emissions.for_data(rows.values, _of_values(weights, rows))
@@ -110,12 +110,12 @@ class HiddenMarkovModel:
     def initial(
         self, data: Sequences, how: str, rng: np.random.Generator, weights: np.ndarray | None = None
     ) -> Product:
-        """Transitions drawn from the simplex; the emissions start as ``how`` says.
+        """A start with transitions drawn from the simplex, and emissions started by ``how``.
 
-        Numbers come of ``rng``; sequence n of ``data`` counts ``weights`` (N,), default 1.
+        Random numbers are from ``rng``; sequences of ``data`` have ``weights`` (N,), default 1. Starts with a
 
-        Starts with a larger probability of staying in a state did not find states that alternate, such as
-        vowels and consonants: on 6,000 letters their bound ended 360 nats lower.
+        larger probability of staying in a state did not find alternating states, such as vowels and
+        consonants: on 6,000 letters their final bound was 360 nats lower.
         """
         k, part = self.n_states, np.ones(len(data)) if weights is None else weights
         moves = rng.dirichlet(np.ones(k), k)
@@ -145,7 +145,7 @@ class HiddenMarkovModel:
     def _smoothed(
         self, q: Product, rows: Sequences, weights: Array | None = None
     ) -> tuple[SequenceLayout, np.ndarray, SmoothedStates, np.ndarray]:
-        """Layout, arranged values, posterior, and what the pieces' log evidence is less of, (C,)."""
+        """Layout, arranged values, posterior, and the log factors (C,) that the log evidence lacks."""
         chain, emitted = _chain(q), q[self.emissions.name]
         layout = rows.layout
         arranged = self._arranged(rows, layout, "pieces")
@@ -167,7 +167,7 @@ class HiddenMarkovModel:
         return float(visits[likelihoods.floored].sum()) > TOLERANCE
 
     def _arranged(self, rows: Sequences, layout: SequenceLayout, name: str) -> np.ndarray:
-        """The emissions' table of the values, made once for each `Sequences`."""
+        """The emissions' table of the values, computed once for each `Sequences`."""
         if name not in rows.scratch:
             rows.scratch[name] = self.emissions.arrange(rows.values[layout.index], layout.shown)
         return rows.scratch[name]
@@ -177,7 +177,7 @@ class HiddenMarkovModel:
         return float(self.log_base_measures(data).sum())
 
     def log_base_measures(self, data: Sequences) -> np.ndarray:
-        """The same of each sequence of ``data``, (N,)."""
+        """The sum of ln h for each sequence of ``data``, (N,)."""
         return np.asarray(np.add.reduceat(self.emissions.log_base_measures(data.values), data.starts))
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
@@ -208,11 +208,11 @@ class HiddenMarkovModel:
         return rows.split(layout.in_time(found.posterior).T)
 
     def decode(self, q: Product, data: Data) -> list[np.ndarray]:
-        """The likeliest state under ``q`` at each time, (T_n,) of each sequence: fewest expected errors."""
+        """The most probable state at each time under ``q``, (T_n,): the fewest expected errors."""
         return [posterior.argmax(axis=1) for posterior in self.posteriors(q, data)]
 
     def viterbi(self, q: Product, data: Data) -> list[np.ndarray]:
-        """The likeliest path under q(z), (T_n,) of each sequence."""
+        """The most probable path under q(z), (T_n,) of each sequence."""
         rows = self.check(data)
         arranged = self._arranged(rows, rows.whole, "whole")
         logs = self.emissions.logarithms(q[self.emissions.name], arranged)

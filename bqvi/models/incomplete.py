@@ -1,9 +1,9 @@
-"""Passes over data with missing values (NaN): they are integrated out, rows with the same columns together.
+"""Passes over data with missing values (NaN), which are integrated out for all rows with the same columns.
 
 For rows in which the columns o are observed the expected log joint is affine in T(x_o), as it is affine in
-T(x) for whole rows. Each pattern of columns therefore takes one pass of `mixture`; the expectations of the
-missing columns are then added to the statistics (`covariances`), or left out (`known_covariance`). The bound
-remains exact. Each pattern costs one pass, and K inverses of the missing columns' precision.
+T(x) for whole rows. Each pattern of columns therefore takes one pass of `mixture`, and K inverses of the
+missing columns' precision; the expectations of the missing columns are then added to the statistics
+(`covariances`), or left out (`known_covariance`). The bound remains exact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MarginalComponents(Protocol):
     """Components whose missing columns can be integrated out."""
 
     def expectations(self, q: FamilyOrPoint) -> tuple[Array, ...]:
-        """What the expected log density is made of under q, (K, ...)."""
+        """The terms of the expected log density under q, (K, ...)."""
 
     def expectations_at(self, theta: Array, n_components: int) -> tuple[Array, ...]:
         """The same at a point ``theta`` of K = ``n_components``."""
@@ -38,7 +38,7 @@ class MarginalComponents(Protocol):
     def completed(
         self, expected: Any, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None
     ) -> Values:
-        """What N_k (K,) and sums of T(x - shift) of the columns ``shown`` add to the natural parameters."""
+        """The natural parameters added by N_k (K,) and sums of T(x - shift) of the columns ``shown``."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class IncompletePass:
     def summed(
         self, rows: np.ndarray, weights: Array | None, n_components: int
     ) -> tuple[np.ndarray, Values, float]:
-        """N_k, what the rows add to the components' natural parameters (K of them), and the bound."""
+        """N_k, the rows' contribution to the natural parameters of the K components, and the bound."""
         k = n_components
         part = np.ones(len(rows)) if weights is None else to_numpy(weights)
         own = type(self.expected)(*(x[:k] for x in self.expected))
@@ -70,7 +70,7 @@ class IncompletePass:
         return counts, _of_some_rows(total), bound
 
     def statistics(self, rows: np.ndarray, r: np.ndarray) -> Values:
-        """What ``rows`` (N, D) with responsibilities ``r`` (N, K) add to the natural parameters."""
+        """The natural parameters added by ``rows`` (N, D) with responsibilities ``r`` (N, K)."""
         total: Values | None = None
         for index, block, shown in patterns(rows):
             affine, part, columns = self._affine(shown), r[index], block[:, shown]

@@ -10,7 +10,7 @@ depend on no parameter and form the base measure ln h(x_n). The pass over the da
 of the means instead of m_0, which avoids cancellation where the data are far from m_0. The difference is the
 same for all components and is corrected in the sums.
 
-What the data add to the natural parameters: Sigma^-1 sum_n r_nk x_n and -N_k Sigma^-1 / 2 (Eqs 3.25, 3.26).
+The data add Sigma^-1 sum_n r_nk x_n and -N_k Sigma^-1 / 2 to the natural parameters (Eqs 3.25, 3.26).
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class KnownCovariance:
         return absolute @ self.precision, -0.5 * counts[:, None, None] * self.precision
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Any sums in range will do."""
+        """The ``sums`` unchanged, as any sums in range are possible."""
         return sums
 
     def log_base_measure(self, data: Data) -> np.ndarray:
@@ -209,7 +209,7 @@ class KnownCovariance:
         rng: np.random.Generator,
         weights: np.ndarray | None = None,
     ) -> Gaussian:
-        """Centred on K rows, as sharp as if each component had N / K data."""
+        """A start centred on K rows, with the covariance for N / K data in each component."""
         chosen = sample_rows(n_rows(data), rng)
         points = filled(to_numpy(take(data, chosen)).astype(float))
         part = None if weights is None else weights[chosen]

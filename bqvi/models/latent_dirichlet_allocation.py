@@ -13,9 +13,9 @@ Data are counts, so ln h(x_d) is the logarithm of the multinomial coefficient: t
 mixture of multinomials, and comparable with it. The probability of words in their order is the bound less
 ``log_base_measure``.
 
-Learnt hyperparameters are points in q (`families.Concentration`). alpha's update is the maximum of the ELBO
-given gamma. eta is symmetric; its update takes E[ln beta] of the topics that the same local step leads to,
-so that coordinate ascent goes through z, beta, eta in turn:
+Learnt hyperparameters are points in q (`families.Concentration`). The update of alpha is the maximum of the
+ELBO given gamma. eta is symmetric; its update uses E[ln beta] of the topics after the same local step, so
+that coordinate ascent updates z, beta and eta in turn:
 
     E[ln p(beta | eta)] - E[ln p(beta | eta_0)]   joins the bound,   eta - eta_0   the topics' statistics.
 """
@@ -40,14 +40,14 @@ from bqvi.models.starts import MOST_ROWS, cluster_means, sample_rows, scatter, s
 from gp.arrays import Array
 
 START_ENTRIES = 1 << 22
-"""Numbers of the table of documents that a start looks at: 32 MiB, of which there are a few copies."""
+"""The number of entries of the table of documents for a start: 32 MiB, with a few copies."""
 LLOYD_STEPS = 4
-"""Of the clusters of documents at which topics start, beyond the first."""
+"""The number of Lloyd steps, beyond the first, of the clusters of documents at which topics start."""
 CLUSTERINGS = 6
-"""Of which the tightest is taken. Both chosen on 20,000 simulated documents (20 topics), where two topics
-often began as one: two passes of SVI with mini-batches of 50 end .25 to .88 % below batch in ten seeds, of
-which five were the worst of 22 with one clustering (.26 to 1.34 %). With one Lloyd step of frequencies, not
-of their roots, and mini-batches of 100 it was .20 to 1.84 %."""
+"""The number of clusterings of which the tightest is used. Both constants were chosen on 20,000 simulated
+documents (20 topics), where two topics often started as one: two passes of SVI with mini-batches of 50 end
+.25 to .88 % below batch in ten seeds, of which five were the worst of 22 with one clustering (.26 to 1.34 %).
+With one Lloyd step of frequencies, not of their roots, and mini-batches of 100 it was .20 to 1.84 %."""
 _LEARNT = ("symmetric", "asymmetric")
 
 
@@ -96,7 +96,7 @@ class LatentDirichletAllocation:
 
     @property
     def local_size(self) -> int:
-        """Numbers that a document's local step ends with: gamma, K of them."""
+        """The number of values at the end of a document's local step: gamma has K."""
         return self.n_topics
 
     @cached_property
@@ -105,7 +105,7 @@ class LatentDirichletAllocation:
         return self._with_learnt(Dirichlet(np.tile(self.word_concentration, (self.n_topics, 1))), 0.0, 0.0)
 
     def _with_learnt(self, topics: Dirichlet, documents: float, draws: float) -> Product:
-        """The factors of q; learnt hyperparameters where they start, worth so many documents and topics."""
+        """The factors of q, with learnt hyperparameters at their start, and their numbers of terms."""
         factors: dict[str, Dirichlet | Concentration] = {"topics": topics}
         if self.learn_concentration is not None:
             symmetric = self.learn_concentration == "symmetric"
@@ -121,9 +121,10 @@ class LatentDirichletAllocation:
     def initial(
         self, data: Data, how: str, rng: np.random.Generator, weights: np.ndarray | None = None
     ) -> Product:
-        """q's topics at noise ('random'), or leaning towards the words of K clusters ('k-means++').
+        """A start with topics of noise ('random'), or near the words of K clusters ('k-means++').
 
-        That is ``how``; ``rng`` makes the noise. Document n of ``data`` counts ``weights`` (N,), default 1.
+        ``how`` is one of the two; ``rng`` makes the noise. Documents of ``data`` have ``weights`` (N,),
+        default 1.
         """
         part = np.ones(n_rows(data)) if weights is None else weights
         totals = word_totals(data, part)
@@ -165,9 +166,9 @@ class LatentDirichletAllocation:
     def refined_step(
         self, q: Product, rows: Data, local: np.ndarray, weights: Array | None = None
     ) -> LocalStep:
-        """As `local_step` of ``rows`` under ``q``, also from gamma = ``local``; the better end is kept.
+        """As `local_step` of ``rows`` under ``q``, also from gamma = ``local``; the better result is kept.
 
-        Documents count ``weights`` (S,), default 1.
+        Documents have ``weights`` (S,), default 1.
         """
         sums = document_step(rows, _log_topics(q), self._alpha(q), weights, local)
         return self._with_shared(q, self._own(sums))
@@ -189,7 +190,7 @@ class LatentDirichletAllocation:
         return LocalStep(add(own.statistics, shared.statistics), own.bound + shared.bound, own.local)
 
     def shared_step(self, q: Product, statistics: Values) -> LocalStep:
-        """What a learnt eta adds to ``statistics`` of `own_step` under ``q``, and to the bound: no sum."""
+        """The addition of a learnt eta to ``statistics`` of `own_step` under ``q``, and to the bound."""
         nothing = tuple(np.zeros(np.shape(part)) for part in statistics)
         if not self.learn_word_concentration:
             return LocalStep(nothing, 0.0)
@@ -227,9 +228,10 @@ class LatentDirichletAllocation:
         return np.asarray(np.sqrt(data.toarray()))
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
-        """A lower bound of ln p(X | beta), nats: pi has no closed integral; theta = {'topics': (K, V), ...}.
+        """A lower bound of ln p(X | beta), nats, for theta = {'topics': (K, V), ...}.
 
-        A word of probability zero counts as 1e-300 of one, as in `MultinomialMixture`.
+        A bound is returned as the integral over pi has no closed form. A probability of zero counts as
+        1e-300, as in `MultinomialMixture`.
         """
         log_topics = np.log(np.maximum(theta["topics"], 1e-300))
         alpha = np.asarray(theta.get("concentration", self.concentration))
@@ -247,9 +249,9 @@ class LatentDirichletAllocation:
         return shares
 
     def log_predictive(self, q: Product, observed: Data, held_out: Data) -> float:
-        """sum of ln p(word | observed words of its document) over ``held_out`` (N, V), nats.
+        """The sum of ln p(word | observed words of its document) over ``held_out`` (N, V), nats.
 
-        With pi and beta at their means: q(beta) and q(pi_d) are independent, so this is q's predictive
+        pi and beta are at their means; as q(beta) and q(pi_d) are independent, this is q's predictive
         probability of a word.
         """
         held = self.check(held_out)
@@ -280,7 +282,7 @@ class LatentDirichletAllocation:
         return float(np.exp(-self.log_predictive(q, observed, held) / total))
 
     def top_words(self, q: Product, count: int = 10) -> np.ndarray:
-        """(K, count) columns of the likeliest words of each topic under ``q``."""
+        """The columns (K, ``count``) of the most probable words of each topic under ``q``."""
         order = np.argsort(-q["topics"].mean, axis=1)
         return np.asarray(order[:, : require_integer("count", count, 1)])
 

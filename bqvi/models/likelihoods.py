@@ -22,17 +22,17 @@ Tensor = torch.Tensor
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """What the decoder's output means; a frozen record of settings."""
+    """The distribution of a datum given the decoder's output, as frozen settings."""
 
     @property
     def start(self) -> Mapping[str, float]:
-        """Name -> where a parameter of its own starts, for those that are learnt beside the decoder's."""
+        """The starts, by name, of parameters of its own that are learnt besides the decoder's."""
 
     def check(self, x: np.ndarray, row: int) -> None:
-        """ValueError where data ``x`` (S, ...), which begin with row ``row``, are outside the support."""
+        """Raise ValueError where data ``x`` (S, ...), with first row ``row``, are outside the support."""
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Of the decoder's output for one z, where a datum has ``shape``."""
+        """The shape of the decoder's output for one z, where a datum has ``shape``."""
 
     def log_prob(self, output: Tensor, x: Tensor, own: Mapping[str, Tensor]) -> Tensor:
         """Log density of ``x`` (S, ...) at ``output`` (L, S, ...), entry by entry, (L, S, ...).
@@ -84,7 +84,7 @@ class GaussianLikelihood:
 
     Parameters
     ----------
-    sd : > 0, of the noise; None: it is learnt, from 1 on
+    sd : the standard deviation of the noise, > 0; None to learn it, with start 1
     """
 
     sd: float | None = None
@@ -174,11 +174,11 @@ class CategoricalLikelihood:
 
 
 NAMED: dict[str, Likelihood] = {"bernoulli": BernoulliLikelihood(), "gaussian": GaussianLikelihood()}
-"""Those that can be asked for by name."""
+"""The likelihoods by name."""
 
 
 def _placed(x: np.ndarray, where: np.ndarray, row: int) -> tuple[str, Any]:
-    """Where an entry stands, and its value."""
+    """The place of an entry, and its value."""
     rest = ", ".join(str(i) for i in where[1:])
     return f"row {row + where[0]}" + (f", entry {rest}" if rest else ""), x[tuple(where)]
 

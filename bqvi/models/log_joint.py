@@ -4,8 +4,8 @@ The log joint has two parts, so that an estimator can take a mini-batch of the d
 
     ln p(X, theta) = log_prior(theta) + sum_n log_likelihood_terms(theta)_n,
 
-and a weighted mini-batch stands for the sum by sum_i w_i (term of datum i). A model without data of its
-own has the first part only. q is a Gaussian: full covariance, or mean field.
+and the sum is estimated from a weighted mini-batch by sum_i w_i (term of datum i). A model without data of
+its own has the first part only. q is a Gaussian with full or diagonal covariance.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class LogJointModel(Protocol):
 
 
 class MovingLogJoint(Protocol):
-    """A model whose log joint depends on q: bounds with a local step inside, over R^D."""
+    """A model over R^D whose log joint depends on q, as a bound with a local step inside does."""
 
     def at(self, q: FamilyOrPoint) -> LogJointModel:
-        """The log joint at q: what sampling estimators differentiate, q's own part held fixed."""
+        """The log joint at q, which sampling estimators differentiate with its dependence on q held fixed."""
 
 
 def is_moving(model: object) -> bool:
-    """Whether ``model`` is a `MovingLogJoint`; for loops, where asking the whole protocol takes too long."""
+    """Whether ``model`` is a `MovingLogJoint`; for loops, in which a check of the whole protocol is slow."""
     return hasattr(model, "at")
 
 
@@ -116,11 +116,12 @@ class LogJoint:
         return self.function.model
 
     def with_noise(self, noise_sd: Any, gradient_noise_sd: np.ndarray | None) -> LogJoint:
-        """The same log joint with what is known of its noise.
+        """The log joint with a statement of its noise.
 
         Parameters
         ----------
-        noise_sd : of the values, as of `bqvi.calls.Function`. gradient_noise_sd : of the gradients, likewise.
+        noise_sd : the noise of the values, as in `bqvi.calls.Function`.
+        gradient_noise_sd : the noise of the gradients, in the same form.
         """
         found = copy.copy(self)
         found.function = replace(self.function, noise_sd=noise_sd, gradient_noise_sd=gradient_noise_sd)
@@ -137,9 +138,9 @@ class LogJoint:
 
         Parameters
         ----------
-        coordinates : from R^D to the P parameters of ``log_prob``; None for none.
-        executor, n_jobs : what makes the calls, as of `bqvi.calls.Caller`.
-        errors : what is done with an exception, as of the class; None keeps the present setting.
+        coordinates : the map from R^D to the P parameters of ``log_prob``; None for none.
+        executor, n_jobs : how calls are made in parallel, as in `bqvi.calls.Caller`.
+        errors : the treatment of exceptions, as in the class; None keeps the present setting.
         """
         found = copy.copy(self)
         found.coordinates, found.executor, found.n_jobs = coordinates, executor, n_jobs

@@ -2,13 +2,13 @@
 
 ln sigmoid has singularities at +-i pi. For s <= 1 Gauss-Hermite quadrature with 40 nodes is exact to
 rounding; its error is 1e-6 at s = 3 and 1e-2 at s = 10. For s > 1 the integrand is split into its asymptotes,
-whose expectation has a closed form, and a rest that decays within a few units:
+whose expectation has a closed form, and a remainder that decays within a few units:
 
     ln sigmoid(x) = min(x, 0) - ln(1 + exp(-|x|)),
     E[min(x, 0)]  = m Phi(-m / s) - s phi(m / s),
 
-the rest by Gauss-Legendre panels of width 4 over 0 < |x| < 36 (beyond, it is below 1e-15), on which a
-Gaussian of s > 1 is smooth.
+and the remainder is integrated by Gauss-Legendre panels of width 4 over 0 < |x| < 36 (beyond, it is below
+1e-15), on which a Gaussian of s > 1 is smooth.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _nodes, _weights = np.polynomial.legendre.leggauss(16)
 _PANEL_NODES = (np.arange(2.0, 36.0, 4.0)[:, None] + 2.0 * _nodes).ravel()
 _PANEL_VALUES = np.log1p(np.exp(-_PANEL_NODES)) * np.tile(2.0 * _weights, 9) / np.sqrt(2.0 * np.pi)
 _BLOCK = 4096
-"""Rows at once: bounds the table of (rows, nodes)."""
+"""The number of rows computed together, which bounds the table of (rows, nodes)."""
 _WIDE = 8.0
-"""Standard deviation from which the 161 nodes below are fewer than those of a rule on the Gaussian."""
+"""The standard deviation from which the 161 nodes below are fewer than those of a rule on the Gaussian."""
 _LOGISTIC_NODES = 0.5 * np.arange(-80, 81)
 _LOGISTIC_WEIGHTS = 0.5 * scipy.special.expit(_LOGISTIC_NODES) * scipy.special.expit(-_LOGISTIC_NODES)
-"""Of the logistic density, by the trapezoidal rule: it errs by exp(-2 pi^2 / .5), the tails hold 1e-17."""
+"""Nodes on the logistic density, by the trapezoidal rule: its error is exp(-2 pi^2 / .5), the tails 1e-17."""
 
 
 def expected_log_sigmoid(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:

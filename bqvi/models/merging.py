@@ -1,7 +1,7 @@
-"""Merges of components that share one cluster, which coordinate ascent does not join.
+"""Merges of components that share one cluster, which coordinate ascent does not merge.
 
 The posterior of a component is its prior with the statistics of its data added to the natural parameters. Two
-components are therefore joined by adding these statistics,
+components are therefore merged by adding these statistics,
 
     eta_j <- eta_j + eta_k - eta_0,      eta_k <- eta_0,
 
@@ -26,9 +26,9 @@ from bqvi.models.data import Data
 from bqvi.models.weighted import Weighted
 
 NEIGHBOURS = 3
-"""Merges are tried between a component and as many of those that share most of its data."""
+"""The number of components with the most shared data for which a merge with a component is tried."""
 LEAST = 0.5
-"""Components with fewer data than this are empty, and not tried."""
+"""The number of data below which a component counts as empty, and no merge is tried."""
 
 
 def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = None) -> Product:
@@ -60,8 +60,8 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
     of_rows: Any = model if weights is None else Weighted(model)
     rows = data if weights is None else (data, weights)
     best = elbo(of_rows, q, rows)
-    # with components in another order the stick-breaking weights have to be fitted anew, and a step of
-    # coordinate ascent does not always regain the bound
+    # With components in another order the stick-breaking weights have to be fitted again, and a step of
+    # coordinate ascent does not always reach the previous bound.
     ordered = stepped(of_rows, largest_first(model, q, _weighed(model, q, data, weights).sum(0)), rows)
     value = elbo(of_rows, ordered, rows)
     if value >= best:
@@ -100,7 +100,7 @@ def _weighed(model: Mixture, q: Product, data: Data, weights: np.ndarray | None)
 
 
 def _pairs(shared: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Components that share data, those that share most first."""
+    """Pairs of components that share data, those that share most first."""
     alive = np.flatnonzero(counts > LEAST)
     if len(alive) < 2:
         return
@@ -113,7 +113,7 @@ def _pairs(shared: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _joined(model: Mixture, q: Product, data: Data, r: np.ndarray, j: int, k: int) -> Product:
-    """``q`` with component k in j; ``r`` (N, K) are the weighed responsibilities under ``q``."""
+    """The posterior ``q`` with component k merged into j; ``r`` (N, K) are its weighted responsibilities."""
     joined = r.copy()
     joined[:, j] += joined[:, k]
     joined[:, k] = 0.0

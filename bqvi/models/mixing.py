@@ -8,12 +8,12 @@
 
 `Sticks` end after T components. **Truncated** (Blei and Jordan 2006): v_T = 1, so that the last component has
 all remaining weight. **Tied** (after Kurihara, Welling and Vlassis 2007): beyond T the posterior of sticks
-and components is the prior, and one more column of responsibilities, of weight prod_t (1 - v_t), stands for
-all components beyond T together. Kurihara and others divide that column among its components, each with its
-own E ln v, which lowers the bound of each datum in the column by -E ln v + ln(1 - exp E ln(1 - v)) > 0 nats.
-Here q(z_n) within the tail is the prior given the sticks, which avoids this loss.
+and components is the prior, and one more column of responsibilities, of weight prod_t (1 - v_t), represents
+all components beyond T together. Kurihara et al. divide that column among its components, each with its own E
+ln v, which lowers the bound of each datum in the column by -E ln v + ln(1 - exp E ln(1 - v)) > 0 nats. Here
+q(z_n) within the tail is the prior given the sticks, which avoids this loss.
 
-A concentration alpha ~ Gamma(a, b) is learnt: its optimal q(alpha) given q(v) is
+A concentration alpha ~ Gamma(a, b) can be learnt: its optimal q(alpha) given q(v) is
 
     Gamma(a + T - 1, b - sum_t E ln(1 - v_t))           (T sticks, if tied)
 
@@ -61,10 +61,10 @@ class Mixing(Protocol):
         """ln pi, (..., K) or (..., K + 1), at points of the factor."""
 
     def statistics(self, q: Any, counts: np.ndarray) -> Values:
-        """What counts N_k add to the natural parameters of the prior."""
+        """The contribution of counts N_k to the natural parameters of the prior."""
 
     def bound(self, q: Any) -> float:
-        """What else the bound has, nats."""
+        """The remaining terms of the bound, nats."""
 
     def start(self, shares: np.ndarray) -> Any:
         """A starting factor for components with ``shares`` (K,) of the data each, summing to N."""
@@ -114,7 +114,7 @@ class DirichletWeights:
         return 0.0
 
     def start(self, shares: np.ndarray) -> Dirichlet:
-        """alpha_0 and the shares."""
+        """The posterior with alpha_0 plus the ``shares``."""
         return Dirichlet(self.concentration + shares)
 
 
@@ -246,7 +246,7 @@ class Sticks:
         return left
 
     def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
-        """(N_t, N_{>t}), and what a learnt concentration adds to the flat prior."""
+        """The counts (N_t, N_{>t}), and the contribution of a learnt concentration to the flat prior."""
         behind = counts[::-1].cumsum()[::-1]
         found = np.column_stack([counts[: self.n_sticks], behind[1 : self.n_sticks + 1]])
         if self.learnt:

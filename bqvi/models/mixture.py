@@ -1,4 +1,4 @@
-"""The one pass over the data that every mixture shares.
+"""The pass over the data that all mixtures use.
 
 For components in an exponential family the expected log joint of a datum and a component is affine in
 a statistic T of the datum (the datum itself, or its `Lift`: products of its columns, for a Gaussian),
@@ -9,11 +9,11 @@ so the local step is two matrix products around a softmax:
 
     N_k = sum_n w_n r_nk,   sum_n w_n r_nk T(x_n),   sum_n w_n logsumexp_k(rho_nk).
 
-The dense pass works through blocks of rows that fit into the processor's cache, with the data on the last
-axis so that operations on a component or a column are vectorised over data. The softmax is not normalised: 1
-/ sum exp multiplies the columns of T(x) instead where these are fewer numbers. Sums over blocks are in
-float64; inside a block the arithmetic has the precision of the data. Memory beyond the data is that of a few
-blocks for every N.
+The dense pass processes blocks of rows that fit into the processor's cache, with the data on the last axis so
+that operations on a component or a column are vectorised over data. The softmax is not normalised: 1 / sum
+exp multiplies the columns of T(x) instead where these are fewer numbers. Sums over blocks are in float64;
+inside a block the arithmetic has the precision of the data. The memory beyond the data is that of a few
+blocks for any N.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from gp.arrays import Array, is_torch, to_numpy
 from gp.threads import as_the_user_has_it, single_threaded
 
 BLOCK_ENTRIES = 1 << 16
-"""Responsibilities held at once (half a MiB in float64): within a core's second-level cache."""
+"""The number of responsibilities in memory (half a MiB in float64), within a core's second-level cache."""
 _THREADED_ROWS = 1000
-"""Size of a product from which BLAS uses several threads, which do not make a block's products faster."""
+"""The size of a product from which BLAS uses several threads, which do not make a block's products faster."""
 SMALLEST = {np.dtype(np.float32): -80.0, np.dtype(np.float64): -700.0}
-"""Floor of rho - max rho, nats: below it exp is subnormal, on which processors are tens of times slower,
-and a responsibility that small changes no sum."""
+"""The floor of rho - max rho, nats: below it exp is subnormal, for which processors are tens of times slower,
+and so small a responsibility changes no sum."""
 
 
 LARGE_PASS = 1 << 21
-"""Exponentials in one pass from which torch is imported for them: its exp takes a third of NumPy's time on
-processors without AVX-512, and importing it takes seconds, once."""
+"""The number of exponentials in one pass from which torch is imported for them: its exp takes a third of
+NumPy's time on processors without AVX-512, and importing it takes seconds, once."""
 
 
 class Lift(Protocol):
-    """T(x): more columns made of those of the data."""
+    """The statistic T(x): functions of the columns of the data."""
 
     @property
     def size(self) -> int:
@@ -59,8 +59,8 @@ class Lift(Protocol):
 class AffineLogJoint:
     """rho_nk = <T(x_n - shift), slope_k + tilt> + offset_k + level.
 
-    What all components share (tilt, level) changes no responsibility; it is added to the sums, where it
-    costs no digits.
+    The terms common to all components (tilt, level) change no responsibility; they are added to the sums,
+    where no digits are lost.
     """
 
     slope: np.ndarray
@@ -68,8 +68,8 @@ class AffineLogJoint:
     offset: np.ndarray
     """b, (K,)."""
     shift: np.ndarray | None = None
-    """(D,), taken off the data before the product: keeps digits when the data lie far from 0. Of numbers
-    that float32 holds exactly, so that it is the same shift for data of either precision."""
+    """The vector (D,) that is subtracted from the data before the product, which keeps digits where the data
+    are far from 0. Its numbers are exact in float32, so that it is equal for data of both precisions."""
     tilt: np.ndarray | None = None
     """(D,)."""
     level: float = 0.0
@@ -77,7 +77,7 @@ class AffineLogJoint:
     """T; None for the datum itself. With a lift there is no tilt."""
 
     def common(self, total: np.ndarray, count: float) -> float:
-        """What is shared, summed over data whose sum of x - shift is ``total`` and number ``count``."""
+        """The common terms, summed over ``count`` data whose sum of x - shift is ``total``."""
         return 0.0 if self.tilt is None else float(self.tilt @ total + self.level * count)
 
     def rho(self, x: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ def lifted(x: np.ndarray, lift: Lift | None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MixtureSums:
-    """What the pass accumulates."""
+    """The sums of the pass."""
 
     counts: np.ndarray
     """N_k, (K,)."""
@@ -194,7 +194,7 @@ def _dense_pass(x: np.ndarray, affine: AffineLogJoint, weights: Array | None) ->
 
 
 class _RowBlock:
-    """Buffers of one block of rows, and what fills them."""
+    """Buffers of one block of rows, and the functions that fill them."""
 
     def __init__(self, affine: AffineLogJoint, dtype: np.dtype, dimension: int, n: int) -> None:
         n_components, width = affine.slope.shape
@@ -211,7 +211,7 @@ class _RowBlock:
         self.shifted = None if affine.lift is None else np.empty((dimension, size), dtype)
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """T(x - shift) with a column of ones, (P + 1, n), and rho, (K, n); the next overwrites them."""
+        """T(x - shift) with a column of ones, (P + 1, n), and rho, (K, n), overwritten by the next call."""
         n = len(x)
         whole = n == self.rho.shape[1]
         # a part of the buffer is not contiguous, so that matrix products would copy it
@@ -259,7 +259,7 @@ def _sparse_pass(x: Data, affine: AffineLogJoint, weights: Array | None) -> Mixt
 
 
 def _torch_pass(x: Array, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:
-    """On the tensor's own device, in one piece: the parameters travel, the data do not."""
+    """The pass on the tensor's own device, in one block: parameters are copied there, data are not."""
     slope, offset = x.new_tensor(affine.slope), x.new_tensor(affine.offset)
     shifted = x if affine.shift is None else x - x.new_tensor(affine.shift)
     if affine.lift is not None:

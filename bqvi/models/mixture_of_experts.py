@@ -11,10 +11,10 @@ Jaakkola and Jordan 2000):
     ln sigmoid(a) >= ln sigmoid(xi) + (a - xi) / 2 - l (a^2 - xi^2),
     xi^2 = E a^2,   l = tanh(xi / 2) / (4 xi).
 
-Given those, q(z_n), q(G) = N and q(w_k, v_k) are conjugate: coordinate ascent, mini-batches and point masses
-are those of every model here, and the ELBO is a bound on the evidence that never falls. At a point mass both
-quadratics touch at the point, so that with flat priors the ELBO is the log likelihood and the loop a
-generalised EM: a gate's M-step raises the likelihood without maximising it.
+Given the local parameters, q(z_n), q(G) = N and q(w_k, v_k) are conjugate: coordinate ascent, mini-batches
+and point masses are those of all models here, and the ELBO is a bound on the evidence that never falls. At a
+point mass both quadratics touch at the point, so that with flat priors the ELBO is the log likelihood and the
+loop a generalised EM: the M step of the gate raises the likelihood without maximising it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class MixtureOfExperts:
         return Product({"gate": gate, "experts": experts})
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
-        """Experts of K clusters of (x, y) that leak into each other ('k-means++' or 'random' centres)."""
+        """Experts of K overlapping clusters of (x, y) ('k-means++' or 'random' centres)."""
         x, y = data
         table = np.column_stack([x, y])
         spread = table.std(axis=0)

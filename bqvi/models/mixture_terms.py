@@ -1,8 +1,8 @@
-"""The statistics of a mixture datum by datum, for mini-batch strategies that learn from them.
+"""The statistics of a mixture datum by datum, for mini-batch strategies that use them.
 
-A row's statistics are (r_n1, .., r_nK, r_n1 T(x_n - c), .., r_nK T(x_n - c)). Their sum over the
-data is what the local step gives; an *estimate* of that sum (with negative weights, or a control variate)
-may be impossible for any data. It is projected onto the sums that are possible, term by term:
+A row's statistics are (r_n1, .., r_nK, r_n1 T(x_n - c), .., r_nK T(x_n - c)). Their sum over the data is the
+result of the local step; an *estimate* of that sum (with negative weights, or a control variate) may be
+impossible for any data. It is projected onto the possible sums, term by term:
 
     N_k >= 0,  sum_k N_k = N,      N_k min_n T(x_n - c) <= sum_n r_nk T(x_n - c) <= N_k max_n T(x_n - c).
 
@@ -23,7 +23,7 @@ from gp.arrays import to_numpy
 
 @dataclass(frozen=True)
 class MixtureLimits:
-    """What sums over the data can be."""
+    """The range of possible sums over the data."""
 
     n: int
     lower: np.ndarray
@@ -50,7 +50,7 @@ class MixtureLimits:
         return cls(n_rows(data), lower, upper)
 
     def feasible(self, total: np.ndarray, n_components: int) -> tuple[np.ndarray, np.ndarray]:
-        """Counts (K,) and sums (K, P) that data can give, nearest to ``total``'s."""
+        """The possible counts (K,) and sums (K, P) nearest to those of ``total``."""
         counts = np.maximum(total[:n_components], 0.0)
         # where all weights are negative, the counts say nothing of the shares
         counts = (

@@ -33,7 +33,7 @@ from gp.arrays import Array
 
 OUTPUTS = ("normal", "bernoulli")
 _SPREAD = 2.0
-"""Prior standard deviation of ln v_k: at two of them v_k is 50 times its median."""
+"""The prior standard deviation of ln v_k; two of them are a factor of 50 from the median of v_k."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class NetworkExperts:
 
 @dataclass(frozen=True)
 class _Goal:
-    """What the M step of one expert lowers: minus its part of the expected log joint."""
+    """The objective of the M step of one expert: minus its part of the expected log joint."""
 
     experts: NetworkExperts
     x: torch.Tensor
@@ -186,7 +186,7 @@ class _Goal:
     """Natural parameters of the prior; zeros of a flat one."""
 
     def __call__(self, place: np.ndarray) -> tuple[float, np.ndarray]:
-        """At a place (M,), and its gradient."""
+        """The objective at a ``place`` (M,), with its gradient."""
         at = torch.tensor(place, requires_grad=True)
         if self.experts._normal:
             gap = self.y - self.experts._outputs(at[:-1], self.x)

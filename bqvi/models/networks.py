@@ -117,18 +117,18 @@ class Network:
             )
 
     def _written(self) -> list[tuple[int, int]]:
-        """What differs once a buffer has been written to."""
+        """The values that differ after a buffer has been written to."""
         return [(id(buffer), buffer._version) for buffer in self.module.buffers()]
 
 
 def _checksum(tensors: list[Tensor]) -> str:
-    """Of the numbers of ``tensors``; "" where there are none."""
+    """A checksum of the numbers of ``tensors``; "" where there are none."""
     parts = [np.ascontiguousarray(to_numpy(tensor)).tobytes() for tensor in tensors]
     return f"{zlib.crc32(b''.join(parts)):08x}" if parts else ""
 
 
 def _require_parameters_alone(name: str, module: nn.Module) -> None:
-    """ValueError where a layer of ``module`` is known to depend on more than parameters and input."""
+    """Raise ValueError where a layer of ``module`` is known to depend on more than parameters and input."""
     for part in module.modules():
         if isinstance(part, _WITH_STATE) and part.track_running_stats:
             raise ValueError(
@@ -166,7 +166,7 @@ def perceptron(inputs: int, outputs: int, hidden: int) -> nn.Sequential:
 
 @contextmanager
 def _own_generator(seed: int) -> Iterator[None]:
-    """Torch draws from ``seed``, and afterwards goes on as if it had not."""
+    """Let torch draw from ``seed``, and restore the state of its generator afterwards."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         yield

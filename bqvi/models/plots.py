@@ -93,7 +93,7 @@ def clusters(
     columns: tuple[int, int] = (0, 1),
     least: float = 1e-3,
 ) -> Axes:
-    """Draw data in the colours of their likeliest components, and the components' ellipses.
+    """Draw data in the colours of their most probable components, and the components' ellipses.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def clusters(
 def top_words(
     probabilities: np.ndarray, words: Sequence[str] | None = None, ax: Axes | None = None, *, count: int = 10
 ) -> Axes:
-    """Draw the likeliest words of a topic as bars, the likeliest on top.
+    """Draw the most probable words of a topic as bars, the most probable on top.
 
     Parameters
     ----------

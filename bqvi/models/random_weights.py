@@ -82,7 +82,7 @@ class RandomNetwork:
     ------
     ValueError
         The reparameterisation is local, and the network has parameters outside of linear layers, or a layer
-        of which some parameters are frozen and others not.
+        with some frozen parameters.
     """
 
     def __init__(self, network: Network, prior: WeightPrior) -> None:

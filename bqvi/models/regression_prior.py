@@ -1,4 +1,4 @@
-"""The conjugate prior of linear regressions whose noise variance v is unknown, as a user states it.
+"""The conjugate prior of linear regressions with unknown noise variance v, as given by the user.
 
     v ~ InverseGamma(nu_0 / 2, s_0 / 2),   w | v ~ N(0, (v / strength) I),
 
@@ -53,10 +53,10 @@ class RegressionPrior:
             require_positive("prior.scale", as_numbers("prior.scale", self.scale))
 
     def for_outputs(self, variances: np.ndarray, shared: bool = False) -> Self:
-        """With a scale for each of D outputs, or with one that is ``shared``: their mean.
+        """The prior with a scale for each of D outputs, or with their mean if one scale is ``shared``.
 
-        What was not given is a tenth of the outputs' ``variances`` (D,), of one that does not vary the least
-        of another, or of 1.
+        A scale that was not given is a tenth of the output's variance in ``variances`` (D,); for a constant
+        output a tenth of the least variance of another output, or of 1.
         """
         varied = variances[variances > 0.0]
         least = varied.min() if varied.size else 1.0
@@ -89,18 +89,18 @@ SINGULAR = (
     "which rounding leaves nothing of the prior; leave out columns that repeat others, centre the columns "
     "and the outputs and divide them by their standard deviations, or give a stronger prior"
 )
-"""Why a regression's covariance or noise variance is singular, and what helps."""
+"""The reasons for which a regression's covariance or noise variance is singular, with advice."""
 
 
 def require_prior(prior: object) -> RegressionPrior:
-    """``prior``, if it is one."""
+    """The ``prior``; TypeError if it is no RegressionPrior."""
     if not isinstance(prior, RegressionPrior):
         raise TypeError(f"prior is {shown(prior)}; it must be a RegressionPrior")
     return prior
 
 
 class RegressionExpectations(NamedTuple):
-    """What the expected log density of a regression is made of, lambda = 1 / v; of a batch (...)."""
+    """The terms of the expected log density of a batch (...) of regressions, lambda = 1 / v."""
 
     linear: np.ndarray
     """E[lambda W], (..., J, P)."""
@@ -113,7 +113,7 @@ class RegressionExpectations(NamedTuple):
 
 
 def expectations(q: FamilyOrPoint) -> RegressionExpectations:
-    """Under ``q``, or at the point that it is."""
+    """The terms under ``q``, or at the point of a point mass."""
     linear, halved, half_precision, half_log = q.expected_statistics
     return RegressionExpectations(
         linear[..., 0, :], -2.0 * halved, -2.0 * half_precision[..., 0, 0], 2.0 * half_log
@@ -121,7 +121,7 @@ def expectations(q: FamilyOrPoint) -> RegressionExpectations:
 
 
 def statistics(cross: np.ndarray, second: np.ndarray, squares: np.ndarray, counts: np.ndarray) -> Values:
-    """What sums of y x^T (..., J, P), x x^T (..., P, P), |y|^2 and J (...) add to the natural parameters."""
+    """The natural parameters added by sums of y x^T (..., J, P), x x^T (..., P, P), |y|^2 and J (...)."""
     return cross[..., None, :], second, squares[..., None, None], counts
 
 

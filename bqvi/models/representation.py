@@ -1,7 +1,7 @@
 """Rows on which kernels over data are evaluated: data with similar rows should have similar gradients.
 
-A model may state them (`representation`). Otherwise they are the standardised columns of the data, with
-labels weighted like all other columns together.
+A model may define these rows (`representation`). Otherwise they are the standardised columns of the data,
+with labels that have the weight of all other columns together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def representation(model: Any, data: Data) -> np.ndarray:
     Raises
     ------
     TypeError
-        The data are sparse, and the model does not say what to make of them.
+        The data are sparse, and the model defines no rows.
     """
     own = getattr(model, "representation", None)
     if own is not None:

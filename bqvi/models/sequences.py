@@ -1,9 +1,10 @@
 """Sequences of different lengths, and the layout in which recursions over time are array code.
 
-A recursion over time is vectorised over sequences, which is of little use for a few long ones. Sequences are
-therefore cut into *pieces* of about the same length, which are computed together: arrays are (c, K, C), with
-time within a piece on the first axis and pieces on the last, longest first, so that the pieces that reach a
-given time are a prefix. The initial state of a piece is found by iteration (`forward_backward`).
+A recursion over time is vectorised over sequences, which has little effect for a few long sequences.
+Sequences are therefore cut into *pieces* of about the same length, which are computed together: arrays are
+(c, K, C), with time within a piece on the first axis and pieces on the last, longest first, so that the
+pieces at least as long as a given time are a prefix. The initial state of a piece is found by iteration
+(`forward_backward`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from bqvi.models.data import as_numbers
 from gp.arrays import to_numpy
 
 PIECES = 500
-"""Pieces side by side where sequences are long enough: 300, 500 and 1,000 tried at 100,000 values, K = 5
-and 8."""
+"""The number of pieces where sequences are long enough; 300, 500 and 1,000 were compared at 100,000 values, K
+= 5 and 8."""
 COMPILED_PIECES = 64
-"""The same where loops are compiled: 32, 64, 128 and 500 tried."""
+"""The number of pieces where loops are compiled; 32, 64, 128 and 500 were compared."""
 SHORTEST = 128
-"""Length up to which a sequence is not cut: in shorter pieces the end still depends on the initial state."""
+"""The length up to which a sequence is not cut: the end of shorter pieces depends on the initial state."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,19 @@ class SequenceLayout:
     """Pieces of sequences; C of them, the longest of length c."""
 
     index: np.ndarray
-    """(c, C), where each entry stands among all values; 0 where there is none."""
+    """(c, C), the index of each entry among all values; 0 where there is none."""
     shown: np.ndarray
     """(c, C)."""
     lengths: np.ndarray
     """(C,), falling."""
     running: np.ndarray
-    """(c + 1,), pieces longer than t."""
+    """(c + 1,), the number of pieces longer than t."""
     previous: np.ndarray
     """(C,), the piece before in the same sequence; -1 for a first piece."""
     following: np.ndarray
     """(C,), the piece after; -1 for a last piece."""
     sequence: np.ndarray
-    """(C,), whose piece it is."""
+    """(C,), the sequence of each piece."""
     order: np.ndarray
     """(C,), the pieces sequence by sequence, each after the one before it."""
 
@@ -166,7 +167,7 @@ class Sequences:
 
     @cached_property
     def scratch(self) -> dict[str, np.ndarray]:
-        """Memory that a pass over the data leaves to the next, and tables that each would make again."""
+        """Memory and tables that are kept from one pass over the data to the next."""
         return {}
 
     @cached_property

@@ -9,13 +9,13 @@ from bqvi.checks import require_one_of
 
 STARTS = ("k-means++", "random")
 MOST_ROWS = 20_000
-"""Most rows that k-means++ uses, drawn at random, so that its cost is bounded for every N."""
+"""The largest number of rows that k-means++ uses, drawn at random, so that its cost is bounded for any N."""
 
 
 CANDIDATES = 4
-"""Draws for each further centre. Chosen on three clusters (150 rows) and on seven of unequal size and spread
-(400 rows, 20 data sets), one start each: with 1, EM with as many components as clusters ended at its best
-bound in 18 of 20 runs and near the seven labels in 3 of 20; with 4 in 20 and 7."""
+"""The number of draws for each further centre, chosen on three clusters (150 rows) and on seven of unequal
+size and spread (400 rows, 20 data sets), one start each: with 1, EM with as many components as clusters ended
+at its best bound in 18 of 20 runs and near the seven labels in 3 of 20; with 4 in 20 and 7."""
 
 
 def starting_centres(
@@ -91,7 +91,7 @@ def _spread(
     for _ in range(n_components - 1):
         odds = nearest if weights is None else nearest * weights
         total = odds.sum()
-        # if every row is already a centre (repeated rows), a row is drawn uniformly
+        # If each row is already a centre (repeated rows), a row is drawn uniformly.
         drawn = rng.choice(len(points), CANDIDATES, p=odds / total if total > 0.0 else None)
         gaps = np.minimum(nearest, _squared_gaps(points, points[drawn], unit))
         best = int((gaps.sum(1) if weights is None else gaps @ weights).argmin())

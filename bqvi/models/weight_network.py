@@ -1,4 +1,4 @@
-"""A Gaussian posterior of a decoder's weights that a network gives (source 004, "Fully Bayesian AEVB").
+"""A Gaussian posterior of a decoder's weights, given by a network (source 004, "Fully Bayesian AEVB").
 
     q(theta; h_gamma(c)) = N(m, diag s^2),   (m, ln s) = h_gamma(c),
 

@@ -1,4 +1,4 @@
-"""A model of weighted rows: data are (X, w), and row n enters as w_n copies of itself.
+"""A model of weighted rows: data are (X, w), and row n counts as w_n copies.
 
 Weights enter the statistics and the bound, the parameters of a prior that depend on the data, and the start,
 which is drawn from the distinct rows with probabilities proportional to their weights, in an order that does
@@ -23,13 +23,13 @@ from bqvi.models.starts import MOST_ROWS
 from gp.arrays import Array, to_numpy
 
 SORTED_BY = 8
-"""Values of a row by which rows are ordered for a start; ties beyond are broken by no rule of meaning."""
+"""The number of values of a row by which rows are ordered for a start; other ties are broken arbitrarily."""
 
 
 class WeighableModel(Protocol):
-    """A conjugate model whose start can weigh rows, and whose ln h is known for each.
+    """A conjugate model whose start accepts weights of rows, and whose ln h is known for each row.
 
-    Mixtures, topics, and hidden Markov models, of which a row is a sequence.
+    Examples are mixtures, topics, and hidden Markov models, for which a row is a sequence.
     """
 
     @property
@@ -73,7 +73,7 @@ class Weighted:
         return self.model.prior
 
     def for_data(self, data: Data) -> Self:
-        """With what the model's prior takes from the weighted rows settled."""
+        """The model with a prior settled by the weighted rows."""
         other = copy.copy(self)
         if hasattr(self.model, "for_data"):
             other.model = self.model.for_data(*self.check(data))
@@ -117,7 +117,7 @@ class Weighted:
 
 
 class WeightedRefinable(Weighted):
-    """The same of a model whose local step is an ascent that can go on (`gradients.refined`)."""
+    """The weighted form of a model whose local step is an ascent that can continue (`gradients.refined`)."""
 
     @property
     def local_size(self) -> int:
@@ -143,14 +143,15 @@ class WeightedRefinable(Weighted):
 
 
 def weighted(model: Any, name: str = "weights") -> Weighted:
-    """``model`` of weighted rows; messages call the weights ``name``."""
+    """The ``model`` of weighted rows, with weights that messages call ``name``."""
     return WeightedRefinable(model, name) if hasattr(model, "refined_step") else Weighted(model, name)
 
 
 def _distinct(x: Data, weights: np.ndarray) -> tuple[Data, np.ndarray]:
-    """Rows of ``x`` that differ, in an order that depends on nothing but them, and their weights.
+    """The distinct rows of ``x`` in an order determined by their values, and their weights.
 
-    The order is that of the first values, which rows keep where all are moved or scaled alike.
+    The order is that of the first values, which does not change where all are shifted or scaled in the same
+    way.
     """
     keys = np.array([hashlib.blake2b(row, digest_size=16).hexdigest() for row in _as_bytes(x)])
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
