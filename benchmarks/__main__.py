@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...]``: the figures, and whether each bar is held, as a table in Markdown.
+"""``python -m benchmarks [NAME ...]``: measured figures with the required bounds, as a table in Markdown.
 
 ``--default-threads``: in wall seconds with the threads that a user's machine has, not with one.
 
@@ -20,7 +20,7 @@ NAMES = (
 
 
 def main(names: list[str]) -> int:
-    """Print a table; 1 if a bar is missed, or acceptance finds that something has become worse."""
+    """Print a table; return 1 if a bound is not met, or a figure of acceptance has become worse."""
     if names[:1] == ["acceptance"]:
         return int(importlib.import_module("benchmarks.acceptance.command").main(names[1:]))
     unknown = [name for name in names if name not in NAMES]

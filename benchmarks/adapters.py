@@ -1,4 +1,4 @@
-"""Microseconds of CPU time that a call of another package's model takes beyond its own density.
+"""The overhead of a call of another package's model over its own density, microseconds of CPU time.
 
 Eight schools, not centred (D = 10), in each package that is installed. A call is one point with its gradient,
 through `bqvi.calls` as the engines make it; beside it the same call of the package's own function.

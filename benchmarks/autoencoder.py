@@ -32,7 +32,7 @@ from experiments.problems import images
 LATENT, HIDDEN, SIZE, RATE = 128, 256, 128, 1e-3
 CURVE, TIMED, LEFT_OUT = 200, 220, 20
 ROWS, DRAWS = 10, 100
-"""Of the table of a long run; draws of z for a held-out image."""
+"""The number of rows of the table of a long run; the number of draws of z for a held-out image."""
 
 
 def data() -> np.ndarray:

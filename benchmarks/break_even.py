@@ -6,9 +6,9 @@ that take c seconds a run takes o + n c, and two methods take the same time at
 
     c = (o_1 - o_2) / (n_2 - n_1).
 
-The table has both costs and c. Where one method needs fewer evaluations and less time it is faster at any c.
-For conjugate models an evaluation is that of a datum. Its time in the model's own local step is in the
-seconds, and c is what it takes beyond.
+The table has both costs and c. A method that needs fewer evaluations and less time is faster at any c. For
+conjugate models an evaluation is that of a datum. Its time in the model's own local step is part of the
+seconds, and c is additional time.
 """
 
 from __future__ import annotations

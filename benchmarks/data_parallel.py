@@ -1,10 +1,9 @@
 """Coordinate ascent on 10 million rows of 8 columns: two processes against one, and an estimate for 64 nodes.
 
-Seconds are those of the steps, and those of the processor in the slowest process: where other programs
-share the machine, only the second says what dividing the rows is worth. 64 nodes are not measured: a pass
-takes 1 / 64 of one process' time, and an all-reduce among W nodes 2 (W - 1) messages one after the other (a
-ring), each of half the time that an all-reduce takes between two processes here, or of 25 microseconds and
-1 GB/s.
+Seconds are those of the steps, and those of the processor in the slowest process: where other programs share
+the machine, only the second shows the effect of dividing the rows. 64 nodes are not measured: a pass takes 1
+/ 64 of one process' time, and an all-reduce among W nodes 2 (W - 1) messages one after the other (a ring),
+each of half the time that an all-reduce takes between two processes here, or of 25 microseconds and 1 GB/s.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ COMPONENTS, STEPS, ROUNDS, MESSAGES = 16, 3, 2, 200
 NODES, LATENCY, BANDWIDTH = 64, 25e-6, 1e9
 LEAST = 1.6
 ROUNDING = float(np.finfo(np.float32).eps)
-"""Rows are worked on in blocks, in the precision of the data, and the shares begin other blocks."""
+"""The tolerance, as blocks of rows are summed in the precision of the data, and differ between shares."""
 
 
 def run() -> Iterator[Line]:

@@ -55,7 +55,7 @@ def paired(
 
 @dataclass(frozen=True)
 class Line:
-    """A figure and the bar that it is compared with."""
+    """A measured figure and the bound that it is compared with."""
 
     what: str
     measured: str

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.walk``: the files that a function passes through in each door.
+"""``python -m benchmarks.walk``: the number of files in which functions run, for each front door.
 
 Counted are the files of `bqvi`, `gp` and `acquisition` in which a function ran: between the call of the door
 and the first call of the user's function, and in the third step, which evaluates, learns and chooses the next

@@ -1,7 +1,7 @@
 """One run of `bqvi.fit` as the table that an experiment returns.
 
-The table of a run that diverges ends with infinities, since a run that merely ended would be drawn
-on at its last value, as if it had converged. All other errors are raised.
+The table of a run that diverges ends with infinities, since a run that ends early is drawn as constant at its
+last value, as if it had converged. All other errors are raised.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bqvi.gradients import Estimator
 from bqvi.inference import Fit
 
 WORST: Mapping[str, float] = {"elbo": -np.inf, "log_likelihood_error": np.inf}
-"""What a diverged run has in these columns."""
+"""The values of these columns for a run that diverged."""
 
 RESOLVED = 1e12
 """|ELBO| in nats beyond which its terms, of either sign, leave no correct digit in float64: a run there has
@@ -25,7 +25,7 @@ diverged, even if the sum came out large and positive."""
 
 KEPT = ("iteration", "seconds", "evaluations", "samples", "elbo")
 STRATEGY = ("setup_seconds", "minibatch_seconds")
-"""What mini-batch strategies took, for `keep`."""
+"""The columns of the costs of mini-batch strategies, for `keep`."""
 
 
 def frame(
@@ -52,9 +52,8 @@ def frame(
     worst : mapping
         Value of a column in a run that diverged: a column with an entry here is never NaN. The others
         keep their last value.
-    warm : bool
-        Whether two steps are taken first and thrown away: what a process does once (imports, buffers) is
-        not the method's time.
+    warm : bool Whether two steps are taken first and discarded, so that the time of imports and buffers is
+        not counted.
     """
     with np.errstate(all="ignore"):  # a diverging run may overflow, which the table shows
         if warm:
@@ -83,7 +82,7 @@ def _attempt(make: Callable[[], Fit]) -> tuple[Fit, bool]:
 
 
 def _is_numerical(error: BaseException | None) -> bool:
-    """Whether it is what a step too far raises: not finite, or a matrix without an inverse."""
+    """Whether ``error`` is due to divergence: numbers that are not finite, or a singular matrix."""
     import torch
 
     kinds = (ArithmeticError, np.linalg.LinAlgError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]

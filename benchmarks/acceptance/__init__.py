@@ -1,10 +1,10 @@
-"""Whether the package does as well as it did: every front door on problems whose answer is known.
+"""A comparison of the package with an earlier state: all front doors on problems with known answers.
 
     python -m benchmarks acceptance [--quick] [--doors NAME ...] [--seed-base B] [--out FILE]
                                     [--table [FILE]] [--write-reference]
 
 Each task of `tasks` is run on several seeds, each run in a process of its own (`meter`). Five figures are
-taken of each run, and a sixth for the posteriors of VBMC:
+measured for each run, and a sixth for the posteriors of VBMC:
 
     error        against the known truth, in units that the task states
     within       1 where the error is at most twice the standard deviation that was reported, else 0; for
@@ -15,5 +15,5 @@ taken of each run, and a sixth for the posteriors of VBMC:
     distance     mean marginal total variation between the posterior found and the exact one
 
 The figures of a run are compared with those that `reference.json` stores, seed by seed, by the test of
-`comparison`; what has moved beyond seed noise is flagged, better or worse.
+`comparison`; figures that have changed by more than seed noise are flagged as better or worse.
 """

@@ -21,7 +21,7 @@ from benchmarks.acceptance.tasks import Task, tasks
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run, print, keep; 1 if anything is worse beyond seed noise."""
+    """Run the tasks, print and store the figures; return 1 if any is worse by more than seed noise."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
     if chosen.write_reference and (chosen.quick or chosen.seed_base != SEED_BASE or chosen.seeds):

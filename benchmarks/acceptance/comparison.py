@@ -1,4 +1,4 @@
-"""Which figures have changed by more than seed noise.
+"""Tests of which figures have changed by more than seed noise.
 
 The null hypothesis for a figure of one task: the values of this run's seeds and those of the reference's
 seeds are exchangeable. The test is Wilcoxon's rank sum with midranks for ties, and its distribution is exact:
@@ -9,7 +9,7 @@ small shift that all tasks share is seen too.
 Where the run's seeds are those of the reference, values of one seed are equal or correlated, and the test
 flags less often than it states.
 
-Times and memory may move for reasons that are no property of the code: there the null hypothesis is that
+Times and memory may change for reasons other than the code: there the null hypothesis is that
 the ratio of run to reference lies within `MARGINS`; the run is divided or multiplied by the margin before it
 is ranked, whichever favours the null hypothesis.
 
@@ -26,15 +26,15 @@ import numpy as np
 from scipy.stats import rankdata
 
 FALSE_ALARM = 0.05
-"""Probability that a table of unchanged code has a flag at all."""
+"""The probability that a table of unchanged code has any flag."""
 MARGINS = {"overhead": 1.25, "memory": 1.25}
-"""Ratios to the reference within which times and memory of the same code vary with load and allocator."""
+"""The ratios to the reference within which times and memory of the same code vary with load and allocator."""
 FLOORS = {"memory": 1.0, "distance": 1e-3}
-"""Smaller values are replaced by this one, as differences below it have no meaning."""
+"""The least value; smaller ones are replaced by this, as differences below it have no meaning."""
 HIGHER_IS_BETTER = frozenset({"within"})
 
 Pair = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
-"""Values of a run and of the reference, for one task."""
+"""The values of a run and of the reference, for one task."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def rank_sum_test(pairs: Sequence[Pair], margin: float = 1.0) -> tuple[float, in
 
 
 def holm(p: Sequence[float], level: float = FALSE_ALARM) -> np.ndarray:
-    """Which hypotheses Holm's method rejects at this family-wise level (m,)."""
+    """Which hypotheses (m,) Holm's method rejects at this family-wise level."""
     order = np.argsort(p)
     steps = np.asarray(p, float)[order] * np.arange(len(p), 0, -1)
     rejected = np.empty(len(p), dtype=bool)
@@ -101,7 +101,7 @@ def _finite(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tail(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-    """P(rank sum of the runs >= what it is), all strata together."""
+    """The probability, over all strata, of a rank sum of the runs at least as large as the observed one."""
     distribution, observed = np.ones(1), 0
     for run, reference in pairs:
         # twice the midranks, which are whole numbers

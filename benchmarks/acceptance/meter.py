@@ -1,11 +1,11 @@
 """The cost of one run: CPU time in units of a calibration kernel, memory, calls of the user's function.
 
 Times are CPU times of the process, divided by the CPU time of a fixed kernel measured immediately before and
-after, so that neither a slower machine nor other load moves them much. The kernel mixes what the engines are
-made of: small arrays, Cholesky factors, exponentials, and Python between them.
+after, so that a slower machine and other load have little effect. The kernel consists of typical operations
+of the engines: small arrays, Cholesky factors, exponentials, and Python between them.
 
 Memory is the peak of the resident set less its size at the start. Each run has a process of its own, forked
-from one that has made one such run already, so that neither imports nor what earlier runs left behind count.
+from one that has made one such run already, so that imports and the memory of earlier runs are not counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.peak import peak
 
 STANDARD = 4.0
-"""CPU milliseconds of the kernel on the machine in whose milliseconds times are stated."""
+"""The CPU milliseconds of the kernel on the machine that defines the unit of time."""
 _ROUNDS = 3
 
 

@@ -25,7 +25,7 @@ REFERENCE = Path(__file__).with_name("reference.json")
 FIGURES = tuple(field.name for field in fields(Figures))
 SEEDS, QUICK_SEEDS = 16, 5
 SEED_BASE = 7000
-"""First of the `SEEDS` seeds of the reference. No choice in the library was made on them."""
+"""The first of the `SEEDS` seeds of the reference, on which no choice in the library was made."""
 _DETERMINED = ("error", "evaluations")
 
 Values = Mapping[str, Mapping[str, Sequence[float]]]
@@ -37,9 +37,10 @@ class AcceptanceRun:
 
     Attributes
     ----------
-    commit : of the code; a "+" after it where the libraries had uncommitted changes.
-    date : ISO 8601. machine : processor, cores, versions, threads, and the kernel's CPU milliseconds.
-    seeds : of every task.
+    commit : the commit of the code, followed by "+" where the libraries had uncommitted changes.
+    date : the date in ISO 8601.
+    machine : processor, cores, versions, threads, and the kernel's CPU milliseconds.
+    seeds : the seeds of all tasks.
     values : task -> figure -> values by seed; NaN where a task has no such figure or a run failed.
     """
 
@@ -80,7 +81,7 @@ def _listed(values: Sequence[float]) -> str:
 
 
 def made(tasks: Iterable[Task], seeds: Sequence[int]) -> AcceptanceRun:
-    """Run the tasks, and say on standard error how far it is."""
+    """Run the tasks, with the progress on standard error."""
     values: dict[str, Mapping[str, Sequence[float]]] = {}
     clocked = float(np.median([kernel() for _ in range(20)]))
     for task in tasks:
@@ -94,7 +95,7 @@ def made(tasks: Iterable[Task], seeds: Sequence[int]) -> AcceptanceRun:
 
 
 def _runs(task: Task, seeds: Sequence[int]) -> list[Figures]:
-    """Each in a process of its own, forked from one in which the task has run once."""
+    """Run each seed in a process of its own, forked from one in which the task has run once."""
     _attempt(task, min(seeds) - 1)
     return [in_fork(_attempt, task, seed) or _failed() for seed in seeds]
 

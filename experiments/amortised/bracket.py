@@ -7,8 +7,8 @@ begins from
     prior        N(0, I), as in that paper
     encoder      q(z | x), mixed with the same Gaussian of four times its variances
 
-Beside the bracket stand importance sampling with 100 draws from q(z | x), the customary estimate, and a long
-run of importance sampling from that mixture, which each image's interval should hold.
+The bracket is compared with importance sampling with 100 draws from q(z | x), the customary estimate, and
+with a long run of importance sampling from that mixture, which each image's interval should contain.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONG, QUICK_LONG = 200_000, 2000
 CUSTOMARY = 100
 WIDER = 4.0
 NARROW = 0.1
-"""Nats, of the mean over images."""
+"""The width in nats of the mean over images below which a bracket is narrow."""
 PROPOSALS = ("prior", "encoder")
 
 
@@ -91,7 +91,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def mixed(encoder: DiagonalGaussian) -> GaussianMixture:
-    """Half ``encoder``, half the same with wider tails."""
+    """An equal mixture of the ``encoder``'s Gaussian and one with larger variances."""
     variances = np.stack([encoder.variance, WIDER * encoder.variance])
     return GaussianMixture(np.array([0.5, 0.5]), np.stack([encoder.mean] * 2), variances)
 

@@ -122,7 +122,7 @@ def ends(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Return where each ends, and where the validation set would have stopped the plain one."""
+    """Tabulate the last record of each case, and where the validation set would stop the plain one."""
     lines = [
         {
             "decoder": case, "seeds": len(rows), "step": f"{rows['step'].median():.0f}",

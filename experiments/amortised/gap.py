@@ -37,7 +37,7 @@ FITTED, TESTED, DRAWS = 512, 4096, 20_000
 QUICK_POINTS = 256
 FAMILIES = {"diagonal": "mean-field", "full": "full"}
 CLOSE = 0.05
-"""Nats an image: the accuracy of a mean gap that suffices to compare encoders."""
+"""The accuracy of a mean gap, in nats for each image, that suffices to compare encoders."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

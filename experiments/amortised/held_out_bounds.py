@@ -1,6 +1,6 @@
 """Test bounds of a trained autoencoder: calls of the decoder for the same error, by different rules.
 
-Of a held-out image x and the encoder's q(z | x) two numbers are wanted,
+For a held-out image x and the encoder's q(z | x) two numbers are estimated,
 
     ELBO        E_q[ln p(x | z)], less a divergence that is closed
     evidence    ln E_q[p(x, z) / q(z | x)]
@@ -148,7 +148,7 @@ def _by_calls(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draws_for(rms: float, plain: pd.DataFrame) -> float:
-    """How many plain draws have the error ``rms``: log-linear between those tried, n^-1/2 beyond."""
+    """The number of plain draws with the error ``rms``: log-linear between those tried, n^-1/2 beyond."""
     x, y = np.log(plain["calls"].to_numpy(float)), np.log(plain["rms"].to_numpy())
     order = np.argsort(y)
     at = math.log(rms)

@@ -41,19 +41,19 @@ QUICK = (REFERENCE, "balanced, encoder")
 LATENT, HIDDEN, SIZE, RATE = 5, 64, 50, 2e-3
 EPOCHS, QUICK_EPOCHS = 40, 2
 EVERY, QUICK_EVERY = 10, 1
-"""Epochs after which data are encoded again."""
+"""The number of epochs after which data are encoded again."""
 RECORDS, QUICK_RECORDS = 20, 2
 DRAWS, QUICK_DRAWS = 50, 2
 REPEATS, QUICK_REPEATS = 120, 4
 ENCODING = 1.0 / 6.0
-"""Evaluations for a datum that is encoded: a backward pass takes about two forward ones."""
+"""The evaluations that an encoded datum counts for: a backward pass takes about two forward ones."""
 LEVEL = 0.1
-"""Nats an image below the best that reshuffling reaches: the bound to be reached."""
+"""The level to be reached, in nats for each image below the best of reshuffling."""
 
 
 @dataclass(frozen=True)
 class RenewedState:
-    """The strategy of now, its state, and how often it has drawn."""
+    """The current strategy, its state, and the number of its draws."""
 
     strategy: Strategy
     inner: Any
@@ -62,7 +62,7 @@ class RenewedState:
 
 @dataclass(frozen=True, eq=False)
 class Renewed(Unlearning):
-    """A strategy that is made anew by ``make`` after every so many draws."""
+    """A strategy that is made again by ``make`` after a number of draws."""
 
     size: int
     make: Callable[[], Strategy]
@@ -89,11 +89,11 @@ class Encoded:
         self.model, self.x, self.q = model, x, None
 
     def __call__(self) -> Features:
-        """Features now."""
+        """The current features."""
         return Features.of(self.x if self.q is None else self.model.encode(self.q, self.x).mean)
 
     def look(self, state: Any) -> None:
-        """The callback of a run."""
+        """Keep the latest q, as the callback of a run."""
         self.q = state.q
 
 

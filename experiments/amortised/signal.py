@@ -49,8 +49,8 @@ from experiments.harness.experiment import Case, Drawing, Experiment, Resources,
 from experiments.problems import images
 
 FIVE, ONE, ALIKE, EXAMPLE = "five draws", "one draw", "as many draws", "Gaussian example"
-"""What trained the networks: the bound of so many draws, or of as many as are measured (by the gradient that
-is measured); or they are those of the example, near its optimum."""
+"""The training of the networks: by the bound of a fixed number of draws, or of the number that is measured
+(with the gradient that is measured); or the networks are those of the example, near its optimum."""
 KINDS: dict[str, tuple[Any, str]] = {
     "IWAE": (IWAE, FIVE),
     "DReG": (DReG, FIVE),
@@ -61,7 +61,7 @@ KINDS: dict[str, tuple[Any, str]] = {
 }
 DRAWS, QUICK_DRAWS = (1, 2, 5, 20, 50, 100), (1, 2, 5)
 MANY = 500
-"""Draws further measured by DReG in the example, for the rate."""
+"""Further numbers of draws for DReG in the example, for the rate."""
 STEPS, QUICK_STEPS = 500, 2
 REPEATS, QUICK_REPEATS = 200, 4
 SIZE, LATENT, HIDDEN = 20, 10, 64
@@ -71,7 +71,7 @@ twenty seeds had been seen. On other seeds (20 to 44 and 60 to 69) the ratio in 
 have trained changes by 0.098 ± 0.087 from L = 1 to 50. In networks trained by five draws it changes by
 -0.076 ± 0.058 from L = 1 to 100 (seeds 0 to 43): it falls."""
 RATE, CLOSE = 0.5, 0.1
-"""Power of L of the ratio for large L, and how far from it counts as that rate."""
+"""The power of L of the ratio for large L, and the largest deviation that counts as this rate."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

@@ -32,17 +32,17 @@ from gp.measures import Gaussian, GaussianMixture
 
 BUDGET, QUICK_BUDGET = 40_000, 4_000
 SLOW = {"lotka_volterra": 4_000}
-"""Budgets of densities that take milliseconds a point."""
+"""The budgets of densities that take milliseconds for each point."""
 SCALES = ((1.0, 4.0), (1.0, 4.0, 16.0))
-"""Multiples of the covariance in each proposal that is tried."""
+"""The multiples of the covariance in each proposal that is tried."""
 TRIED = 500
-"""Draws of each."""
+"""The number of draws of each."""
 DRAWS = 10
 QUICK = ("gp_regr",)
 NARROW = 0.1
-"""Nats: a bracket that is narrower is a good one."""
+"""The width in nats below which a bracket is narrow."""
 SECONDS, LEAST, COVERAGE = 10.0, 5, 0.95
-"""Of the processor for such a bracket; on how many posteriors; and how often brackets should hold ln Z."""
+"""The CPU seconds for a narrow bracket; the number of posteriors; the share that should contain ln Z."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

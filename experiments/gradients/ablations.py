@@ -35,7 +35,7 @@ DEFAULT = "default"
 RECORDS = (30, 50, 75)
 LAST = 100
 WORST = 1e6
-"""Gaps above are drawn as this."""
+"""The largest gap that is drawn; larger ones are drawn as this."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Inference with a surrogate: how much an evaluation must cost for it to be the faster method.
 
-Each evaluation of the log joint, with its gradient, is made to take a given time longer: a clock is watched
-until the time is over, for every draw of a batch. Then Bayesian quadrature and the natural gradient of
-`runs`, tuned for each budget, run to a gap of `LEVEL` nats that lasts, and the seconds of their steps are
-compared. The break-even cost is where the ratio of the medians crosses 1, on a logarithmic scale.
+Each evaluation of the log joint, with its gradient, is extended by a given time, by waiting, for every draw
+of a batch. Bayesian quadrature and the natural gradient of `runs`, tuned for each budget, run until the gap
+stays below `LEVEL` nats, and the seconds of their steps are compared. The break-even cost is where the ratio
+of the medians crosses 1, on a logarithmic scale.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ NODES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
 METHODS = (*NODES, "natural gradient, STL")
 STROKES = drawing.strokes(METHODS)
 COSTS = (0.0, 0.3, 1.0, 3.0)
-"""Milliseconds."""
+"""The added costs of an evaluation, in milliseconds."""
 LEVEL = 0.1
 MOST = 200
-"""Evaluations that a surrogate is given."""
+"""The number of evaluations of the methods with a surrogate."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

@@ -37,7 +37,7 @@ SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
 STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
 STROKES = drawing.strokes((*SURROGATES, *STEPPED))
 LEAST = 1e-5
-"""Gaps below are drawn as this: the quasi-random points resolve no less."""
+"""The least gap that is drawn, which is the resolution of the quasi-random points."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

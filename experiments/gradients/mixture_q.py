@@ -62,14 +62,14 @@ RATE, RATES = 0.05, (0.01, 0.03, 0.1, 0.3)
 TUNING_SEEDS = (1000, 1001)
 STORED = Path(__file__).with_name("mixture_q.json")
 LEAST = 1e-5
-"""Gaps below are drawn as this."""
+"""The least gap that is drawn."""
 LEVELS = (0.1, 0.01)
-"""Nats below the best, to which evaluations are counted."""
+"""The levels, in nats below the best, to which evaluations are counted."""
 _POINTS = 2**10
-"""Quasi-random, in each component, for gaps: the same for all q."""
+"""The number of quasi-random points in each component for gaps, which are the same for all q."""
 _RECORDS = 24
 _LONG = 6000
-"""Steps of the runs that look for the best ELBO."""
+"""The number of steps of the runs that search for the best ELBO."""
 
 
 @dataclass(frozen=True, eq=False)

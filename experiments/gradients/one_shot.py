@@ -80,11 +80,11 @@ DEFAULT = "BQ, default"
 SEPARABLE = "BQ, separable"
 LEVEL = 0.975
 NORMAL = 1.959964
-"""The normal's quantile of that level: intervals of 95 %."""
+"""The normal quantile of 95 % intervals."""
 REPLICATES = 1
 SIZES = (2, 5, 10, 20, 50)
 MOST_NUMBERS = 250
-"""Largest n D of a process on derivatives."""
+"""The largest n D of a process on derivatives."""
 NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 _NO_DATA = Batch(None, 0)
 

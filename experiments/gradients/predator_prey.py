@@ -44,23 +44,23 @@ from gp.low_discrepancy import normal_sobol
 NAME = "lotka_volterra"
 SIMULATED = "simulated"
 STEPS_PER_UNIT = 10
-"""Of the solver: an error of about 3e-4 in the log density, for a fourth of the time."""
+"""The tolerance of the solver: an error of about 3e-4 in the log density, for a fourth of the time."""
 PERIOD = 10.0
 NODES = 10
 ROUNDS = 12
 LEVEL = 0.1
 LEAST = 1e-4
-"""Gaps are drawn from here up, nats."""
+"""The least gap that is drawn, nats."""
 DRAWS = 5
-"""Of natural gradient, a step."""
+"""The number of draws of a step of natural gradient."""
 SIZES: Mapping[str, Mapping[int, float]] = {
     SIMULATED: {150: 0.1, 300: 0.1, 450: 0.2},
     NAME: {150: 0.2, 300: 0.2, 450: 0.4},
 }
-"""Step sizes by budget: what `tune` found best of `GRID` on each data set."""
+"""The step sizes by budget, the best of `GRID` on each data set by `tune`."""
 GRID = (0.05, 0.1, 0.2, 0.4, 0.8)
 TUNING_SEEDS = (1000, 1001)
-"""Not reported."""
+"""The seeds of `tune`, which are not reported."""
 POINTS = 256
 METHODS = ("BQ", "BQ, joint", "natural")
 STROKES = drawing.strokes(METHODS)

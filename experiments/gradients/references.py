@@ -1,4 +1,4 @@
-"""What the experiments on gradients compare with: optima, paths, gradients and ELBOs by quasi-random points.
+"""The references of the experiments on gradients: optima, paths, gradients and ELBOs by quasi-random points.
 
 In units whitened by q (`bqvi.gradients.whitened`), with u the N scrambled Sobol points of one scrambling,
 
@@ -34,19 +34,19 @@ from experiments.problems.gradient_targets import GradientTarget, targets
 from gp.low_discrepancy import normal_sobol
 
 POINTS = 2**12
-"""For paths, optima and gaps."""
+"""The number of points for paths, optima and gaps."""
 MANY = 2**20
-"""For the gradient that errors are measured from."""
+"""The number of points for the reference gradient."""
 STORED = Path(__file__).with_name("references.json")
 """References of `MANY` points, made by `python -m experiments.gradients.references`."""
 PLACES = ("start", "midway", "path", "optimum")
 RATE = 0.3
 STEPS = 20
-"""Of a path."""
+"""The number of steps of a path."""
 _SCRAMBLING = 20240229
 _BLOCK = 2**13
 _SMALL_BLOCK = 2**9
-"""Where nothing is kept from block to block: its arrays stay in the processor's cache."""
+"""The number of points in a block, whose arrays stay in the processor's cache."""
 _POLISH = 60
 
 

@@ -58,9 +58,9 @@ DRAWS = 2**14
 _IMPORTANCE_DRAWS = 2**17
 _DEGREES = 5
 _THRESHOLD = 1e-3
-"""Nats within which the axis of the gap is linear."""
+"""The gap in nats within which its axis is linear."""
 _WORST = 1e4
-"""Gaps above are drawn as this."""
+"""The largest gap that is drawn."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

@@ -3,7 +3,7 @@
     experiment   the records: Case, Experiment, Drawing, Table, Resources
     registry     an experiment by its name
     runner       the grid of cases and seeds, computed in parallel; store, provenance: its files and records
-    results      the runs read back as one table; bands, evidence, claims: what they say
+    results      the runs read back as one table; bands, evidence, claims: curves, statistics and verdicts
     drawing, animation, comparison, summaries   figures and tables of the same form in many experiments
     report       the page; cli: `bqvi list`, `bqvi run`, `bqvi report`
 

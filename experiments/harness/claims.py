@@ -60,7 +60,7 @@ class Check:
 
     @property
     def answer(self) -> str:
-        """In words: yes, no, or undecided and why."""
+        """The outcome as text: yes, no, or undecided with the reason."""
         if self.undecided:
             return f"undecided ({self.undecided})"
         return "yes" if self.true else "no"
@@ -76,7 +76,7 @@ class Check:
         return lower, float(beta.ppf(0.975, self.wins + 1, self.seeds - self.wins))
 
     def __and__(self, other: Check) -> Check:
-        """Both in one setting, which is this check's; one that is false decides."""
+        """The conjunction of two checks in this check's setting, false if one is false."""
         false = any(not check.true and not check.undecided for check in (self, other))
         reasons = [] if false else [check.undecided for check in (self, other) if check.undecided]
         numbers = f"{self.numbers}; {other.numbers}"

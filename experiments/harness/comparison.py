@@ -16,9 +16,9 @@ from experiments.harness.summaries import quartiles
 
 COSTS = ("iteration", "seconds", "evaluations")
 REFERENCE = "CAVI"
-"""Name of the case that stands in most figures to compare with: the same model, by coordinate ascent."""
+"""The name of the reference case in most figures: the same model, by coordinate ascent."""
 LEAST_GAP = 1e-3
-"""ELBO gaps are drawn from here up, nats: below, the best run itself would leave the logarithmic axis."""
+"""The least ELBO gap that is drawn, nats, so that the best run itself is on the logarithmic axis."""
 
 
 def figure(

@@ -1,12 +1,11 @@
-"""From results over seeds to the checks of a claim.
+"""Checks of a claim from results over seeds.
 
-Each run is first summed up in one row (`runs`): what it ended with, what it cost to get near the truth
-and stay there, how far it fell back. Cases are then compared seed by seed, on the same data: a
-statement about two cases is true if it is true on at least `SHARE` of the seeds, and on more than tosses of a
-coin would give with probability `CHANCE`; it is false if it is true on fewer than a share `SHARE` would give
-with that probability. Otherwise the seeds do not decide: four seeds or fewer can never make it true.
-Where the size of a difference counts, its mean over seeds is compared with a margin by its 95 % interval
-(`no_lower`).
+Each run is first summarised in one row (`runs`): its final values, its cost until it stays near the truth,
+and the largest rise above its least value. Cases are then compared seed by seed, on the same data: a
+statement about two cases is true if it holds on at least `SHARE` of the seeds, and on more than tosses of a
+coin would give with probability `CHANCE`; it is false if it holds on fewer seeds than a share `SHARE` would
+give with that probability. Otherwise it is undecided; with four seeds or fewer it cannot be true. Where the
+size of a difference counts, its mean over seeds is compared with a margin by its 95 % interval (`no_lower`).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def with_gap(results: pd.DataFrame, by: Sequence[str] = ("seed",)) -> pd.DataFra
     results : DataFrame
         With the columns `elbo` and `by`.
     by : sequence of str
-        What makes a problem: ELBOs of different data, or of different models, cannot be compared.
+        The columns that define a problem: ELBOs of different data or models cannot be compared.
     """
     last = results.groupby(["case", "seed"], sort=False).tail(1)
     best = last.groupby(list(by))["elbo"].max()
@@ -193,7 +192,7 @@ def _against(
 
 
 def _decided(wins: int, seeds: int) -> bool | None:
-    """Whether a statement is true that held on so many seeds; None where they do not decide."""
+    """Whether a statement that held on ``wins`` of ``seeds`` is true; None where it is undecided."""
     if wins >= SHARE * seeds:
         return True if float(binom.sf(wins - 1, seeds, 0.5)) <= CHANCE else None
     return False if float(binom.cdf(wins, seeds, SHARE)) <= CHANCE else None

@@ -43,12 +43,12 @@ Found = TypeVar("Found")
 
 
 def looked_for(find: Callable[[Path], Found], folder: Path) -> Found:
-    """Return what `find` finds in a folder that the user named.
+    """Return the result of `find` in a folder that the user named.
 
     Raises
     ------
     UnfitFolderError
-        Where `find` raises ValueError, in its words: the command line says them, without a traceback.
+        `find` raises ValueError, whose message the command line shows without a traceback.
     """
     try:
         return find(folder)

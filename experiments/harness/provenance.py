@@ -118,7 +118,7 @@ def processor() -> str:
 
 
 def source_digest(run: Callable[..., Any]) -> str:
-    """Return 12 hexadecimal digits that change when the code behind `run` changes."""
+    """Return 12 hexadecimal digits that change when the code on which `run` depends changes."""
     while isinstance(run, functools.partial):
         run = run.func
     files = [path for name in LIBRARIES for path in sorted((ROOT / name).rglob("*.py"))]
@@ -179,12 +179,12 @@ def _digest(files: Iterable[Path]) -> str:
 
 BEFORE_A_DOCSTRING = bytes([dis.opmap["RESUME"], 0])
 NO_OPERATION = bytes([dis.opmap["NOP"], 0])
-"""What the compiler leaves in the place of a docstring that it drops."""
+"""The constant that the compiler puts in place of a docstring that it removes."""
 
 
 @functools.lru_cache(maxsize=1024)
 def _code_digest(path: Path, _modified: int) -> str:
-    """Of the compiled code without docstrings, so that words and layout do not change it."""
+    """A digest of the compiled code without docstrings, so that text and layout do not change it."""
     code = compile(path.read_bytes(), "", "exec", dont_inherit=True, optimize=2)
     return hashlib.sha256(repr(_content(code)).encode()).hexdigest()
 

@@ -1,8 +1,8 @@
 """One HTML page from the results, complete in itself: nothing is fetched when it is read.
 
-Figures go in as SVG while that is small, else as PNG; animations as GIF; all as data URIs. The page
-depends on the results alone, so the same results give the same bytes. A drawing that raises costs
-its own place on the page and no other.
+Figures go in as SVG while that is small, else as PNG; animations as GIF; all as data URIs. The page depends
+on the results alone, so that the same results give the same bytes. Where a drawing raises, only its own place
+on the page is affected.
 """
 
 from __future__ import annotations

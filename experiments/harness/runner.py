@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job; `error` is None, or one line that says what was raised."""
+    """The outcome of a job; `error` is None, or one line that describes what was raised."""
 
     experiment: str
     case: str
@@ -217,13 +217,13 @@ def _perform_in_worker(job: Job) -> Outcome:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a job gave, wherever it was computed.
+    """The result of a job, on any machine.
 
     Attributes
     ----------
-    frame, record : its rows and where they come from; None where it raised.
-    error : None, or one line that says what was raised. traceback : the whole of it.
-    seconds : it took.
+    frame, record : the rows and their provenance; None where the job raised.
+    error : None, or one line that describes what was raised. traceback : the whole traceback.
+    seconds : the duration of the job.
     """
 
     frame: pd.DataFrame | None
