@@ -1,4 +1,4 @@
-"""No test, and so nothing that it calls, may change a global default."""
+"""A check that no test, nor any function that it calls, changes a global default."""
 
 import gc
 from pathlib import Path
@@ -9,7 +9,7 @@ from global_state import changed, first_imports_apart, global_state
 
 @pytest.fixture(autouse=True)
 def global_state_is_left_alone():
-    """Fails the test that changes a global default. What other packages draw when first imported is apart."""
+    """Fail a test that changes a global default, apart from draws at the first import of packages."""
     before = global_state()
     with first_imports_apart():
         yield
@@ -18,7 +18,7 @@ def global_state_is_left_alone():
 
 
 def pytest_collection_finish(session):
-    """What is loaded now stays: the garbage collector need not walk through it again and again."""
+    """Exclude the objects loaded so far from garbage collection, which would traverse them repeatedly."""
     gc.collect()
     gc.freeze()
 

@@ -1,8 +1,8 @@
-"""What a process shares, and what of it a test has changed.
+"""The global state of a process, and its changes by a test.
 
 Some packages draw from the global generators when they are first imported: JAX for the delays of its cluster
-client, Rich for the numbers of links. That is no change by the test that happens to import them first, and is
-taken back.
+client, Rich for the numbers of links. Such draws are not attributed to the test that imports them first, and
+are reversed.
 """
 
 import importlib.machinery
@@ -22,7 +22,7 @@ def _bytes_of(numpy_state):
 
 
 def global_state():
-    """What others in the process rely on, hashable and cheap to take."""
+    """The state that other code in the process depends on, hashable and fast to read."""
     state = {
         "numpy's global generator": _bytes_of(np.random.get_state()),  # noqa: NPY002
         "random's global generator": hash(random.getstate()),
@@ -43,13 +43,13 @@ def global_state():
 
 
 def changed(before, after):
-    """Names of what is no longer as it was; what was only just imported has no before."""
+    """The names of the states that have changed; packages imported meanwhile have no earlier state."""
     return [name for name in before if before[name] != after[name]]
 
 
 @contextmanager
 def generators_kept():
-    """What is drawn meanwhile from the global generators of NumPy and of `random` is taken back."""
+    """Restore the global generators of NumPy and of `random` at the end of the block."""
     before = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         yield
@@ -67,7 +67,7 @@ def _execute(loader, module, *, execute):
 
 @contextmanager
 def first_imports_apart():
-    """What modules of other packages draw while they are executed is taken back."""
+    """Restore the global generators after the import of modules of other packages."""
     before = {loader: loader.__dict__.get("exec_module") for loader in LOADERS}
     for loader in LOADERS:
         loader.exec_module = partialmethod(_execute, execute=loader.exec_module)

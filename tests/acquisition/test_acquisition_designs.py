@@ -1,4 +1,4 @@
-"""Designs: unbiased where they say so, exact where symmetry makes them, better where they should be."""
+"""Designs: unbiasedness, exactness by symmetry, and errors below those of independent points."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Strategies: unbiased by enumeration of every draw, and each with its own promise."""
+"""Strategies: unbiased by enumeration of all draws, and the properties of each."""
 
 import itertools
 from collections import Counter
@@ -10,7 +10,7 @@ from acquisition.minibatch import Reshuffled, Strategy, Uniform
 
 
 class Scripted:
-    """A generator whose draws are given: what a strategy does with each possible one."""
+    """A generator whose draws are given, to enumerate the mini-batches of a strategy."""
 
     def __init__(self, outcome):
         self.outcome = np.asarray(outcome)

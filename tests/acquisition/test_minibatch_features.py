@@ -61,7 +61,7 @@ def test_blocks_draw_pivots_as_one_at_a_time_does():
     for i in range(4):
         left = np.maximum(1.0 - gram[i] ** 2, 0.0)
         expected[i] = left / left.sum() / 4
-    # the residual after two pivots tells which they were
+    # the residual after two pivots identifies them
     seen = np.zeros((4, 4))
     rng = np.random.default_rng(0)
     for _ in range(4000):
@@ -179,7 +179,7 @@ def test_bad_input_is_named(make, error, message):
 
 
 def test_labels_of_the_affine_kernel_are_what_inputs_leave_of_them():
-    """Against the noise that made them, which nothing else in the data is correlated with."""
+    """Features against the noise that generated the data, with which nothing else in them is correlated."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(1500, 2))
     noise = rng.standard_normal((1500, 2))
@@ -192,7 +192,7 @@ def test_labels_of_the_affine_kernel_are_what_inputs_leave_of_them():
 
 
 def test_gradients_affine_in_labels_are_linear_in_the_features_of_the_affine_kernel():
-    """J(x)^T (y - f(x)) of an exponential curve, with new data: what chance leaves of its variance."""
+    """J(x)^T (y - f(x)) of an exponential curve, with new data: the remaining share of its variance."""
     rng = np.random.default_rng(4)
     x = rng.uniform(0.0, 2.0, size=(1200, 1))
     rate = 1.0 + 0.2 * rng.standard_normal((1200, 2))  # two measurements, at times 1 and 2

@@ -38,13 +38,13 @@ def rows(n, seed=0):
 
 
 def gradients(x, shift=0.0):
-    """Smooth in x, with a part that is not."""
+    """Gradients that are smooth in x, plus a part that is not."""
     noise = np.random.default_rng(9).normal(size=(len(x), 1))
     return np.column_stack([np.sin(x + shift), x[:, :1] * x[:, 1:] + shift, noise, np.ones(len(x))])
 
 
 def every(size, n):
-    """One of each, for n data."""
+    """One strategy of each kind, for n data."""
     x = rows(n)
     features = Features.of(x, rank=min(n, 20))
     return {
@@ -254,7 +254,7 @@ def test_control_variates_are_unbiased_over_every_subset_given_any_past(kind):
 
 @pytest.mark.parametrize(("size", "changes"), [(2, (3 / 5, 2 / 5)), (3, (1 / 10, 6 / 10, 3 / 10))])
 def test_any_balanced_batch_is_unbiased_over_every_draw_given_any_past(size, changes):
-    """With 5 // S batches, 5 % S rows left over; ``changes`` are the odds of how many of those come."""
+    """With 5 // S batches, 5 % S rows are left over; ``changes`` are probabilities of how many are drawn."""
     strategy = GPControlVariate(Balanced(size, F5, replacement=True), F5)
     rng = np.random.default_rng(3)
     state = strategy.start(5, rng)
@@ -326,7 +326,7 @@ def test_draws_are_valid_reproducible_and_leave_states_alone(name):
 
 @pytest.mark.parametrize("name", ["balanced", "gradient balanced", "strata", "gp control variate", "saga"])
 def test_what_is_learnt_or_balanced_lowers_the_error(name):
-    """By more than a third of uniform sampling's for gradients that are a smooth function of the rows."""
+    """The variance is below two thirds of uniform sampling's for gradients that are smooth in the rows."""
     n, size = 240, 12
     x, rng = rows(n), np.random.default_rng(2)
     g = np.column_stack([np.sin(x), x[:, :1] * x[:, 1:]])

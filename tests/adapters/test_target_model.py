@@ -1,4 +1,4 @@
-"""A `TargetModel` in the place of a log joint: doors find what they find of the function by itself."""
+"""A `TargetModel` instead of a log joint: front doors give the same results as for the function."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def both(theta):
 
 
 def gaussian(**others):
-    """N(0, I) as the log joint of a model with one variable "pair" and one that follows from it."""
+    """N(0, I) as the log joint of a model with one variable "pair" and a function of this variable."""
     return TargetModel(
         value,
         ("pair[0]", "pair[1]"),
@@ -102,7 +102,7 @@ def summed(order):
 
 
 def test_terms_in_another_order_give_the_same_run_to_the_digit():
-    """What rounding takes away: the log joints themselves differ in their last digits."""
+    """Rounded log joints are equal, although the log joints themselves differ in their last digits."""
     orders = np.arange(7), np.array([6, 1, 4, 0, 5, 2, 3])
     (first, slope), (second, other) = map(summed, orders)
     rng = np.random.default_rng(0)

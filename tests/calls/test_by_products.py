@@ -1,4 +1,4 @@
-"""What a log joint returns beside its value: kept with its row, whatever becomes of the run."""
+"""By-products of a log joint are kept with their rows, however the run ends."""
 
 from concurrent.futures import ThreadPoolExecutor
 

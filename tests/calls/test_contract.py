@@ -1,4 +1,4 @@
-"""What holds for every kind of function and executor: values, gradients, counts, interrupts."""
+"""Properties of all kinds of functions and executors: values, gradients, counts, interrupts."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ SEVERAL = Range("integrand", outputs=True)
 
 
 def value(x):
-    """Of one point or many."""
+    """A function of one point or of many."""
     return -0.5 * (x[..., 0] - 1.0) ** 2 - x[..., 1] ** 4
 
 
@@ -170,7 +170,7 @@ class Interrupting:
 
 @each_way
 def test_an_interrupt_at_any_line_finds_each_evaluation_with_its_count(vectorised):
-    """That at whose return it comes may be missing; no row is without its count, no count without its row."""
+    """Only the evaluation at whose return the interrupt comes may be missing; rows and counts agree."""
     for at in itertools.count(1):
         counted, ledger, before = Counted(value), Ledger(2), sys.gettrace()
         sys.settrace(Interrupting(at))

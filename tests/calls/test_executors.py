@@ -19,7 +19,7 @@ POINTS = np.random.default_rng(0).standard_normal((6, 2))
 
 @pytest.fixture(autouse=True)
 def global_state_is_left_alone():
-    """Not asked of these: Dask draws from random's global generator."""
+    """The test of global generators is disabled here, as Dask draws from random's."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,4 +1,4 @@
-"""What stops a run, what is an infeasible point, and what is said of each."""
+"""Errors that stop a run, errors that make an infeasible point, and their messages."""
 
 from dataclasses import replace
 
@@ -178,7 +178,7 @@ def test_a_wrong_gradient_disagrees(factor, low, high):
 
 
 def test_the_right_gradient_of_a_funnel_agrees_and_its_negative_does_not():
-    """On x_0 in [-4, 4] the scale of the others changes by a factor of 55: no trapezoid is right there."""
+    """On x_0 in [-4, 4] the scale of the others changes by a factor of 55: trapezoids are inaccurate."""
     x = np.random.default_rng(0).uniform(-4.0, 4.0, (20, 8))
     squares, precision = np.square(x[:, 1:]).sum(1), np.exp(-x[:, 0])
     values = -(x[:, 0] ** 2) / 18 - 0.5 * precision * squares - 3.5 * x[:, 0]
@@ -189,7 +189,7 @@ def test_the_right_gradient_of_a_funnel_agrees_and_its_negative_does_not():
 
 
 def test_right_gradients_never_stop_a_run_and_wrong_ones_do():
-    """A right one is contradicted less than once in 1e5; here are 200 draws of funnels and quadratics."""
+    """A correct gradient is rejected less than once in 1e5; here on 200 draws of funnels and quadratics."""
     rng = np.random.default_rng(1)
     function = Function(lambda x: 0.0, lambda x: x)
     for n in (8, 16, 24, 72):

@@ -1,4 +1,4 @@
-"""A density given as a log joint is told from its values, and a log joint is not."""
+"""A density given as a log joint is recognised by its values, and a log joint is accepted."""
 
 import warnings
 
@@ -48,7 +48,7 @@ def test_a_shallow_density_is_told_at_the_end_of_vbmc():
 
 
 def test_quadratics_with_random_constants_are_log_joints():
-    """With constants of .1 to 1000 nats few have no value below 0, and next to none its least one at 0."""
+    """Quadratics with random constants of .1 to 1000 nats are hardly ever taken for densities."""
     rng, said, of_densities = np.random.default_rng(1), 0, 0
     for _ in range(2000):
         points = rng.uniform(-4.0, 4.0, (rng.integers(4, 20), rng.integers(1, 8)))

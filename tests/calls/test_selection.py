@@ -1,4 +1,4 @@
-"""Which of many known evaluations a run begins with: against the rule by brute force, and known evidences."""
+"""The selection among many known evaluations: against the rule by brute force, and by known evidences."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_few_rows_are_all_taken():
 
 
 def test_rows_are_chosen_by_the_variance_that_is_left():
-    """By conditioning anew for each choice; points whose moments are 0 and 1 are in their own units."""
+    """The rule by full conditioning for each choice; points with moments 0 and 1 are in their own units."""
     rng = np.random.default_rng(1)
     points = rng.standard_normal((600, 1))
     points = (points - points.mean()) / points.std()

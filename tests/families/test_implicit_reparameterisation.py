@@ -1,4 +1,4 @@
-"""d ln y / da of a gamma draw with the CDF's value held, and the Dirichlet's, against other routes."""
+"""d ln y / da of a gamma draw at a fixed value of the CDF, and the Dirichlet's, by other formulas."""
 
 import mpmath
 import numpy as np

@@ -1,4 +1,4 @@
-"""Many cases of a door; what was found is listed, each kind once.
+"""Many random cases of a front door; each kind of failure is listed once.
 
 python -m tests.fuzzing DOOR --cases 10000 --seed 0
 """
@@ -21,7 +21,7 @@ _NUMBERS = re.compile(r"[-\d.]+(?=[ ,;)\]:])|0x[0-9a-f]+")
 
 
 def main() -> int:
-    """Run the cases of one door; 1 if any of them breaks a promise."""
+    """Run the cases of one front door; return 1 if any of them fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("door", choices=DOORS)
     parser.add_argument("--cases", type=int, default=10_000)

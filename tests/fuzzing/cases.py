@@ -1,8 +1,9 @@
-"""Misuse of the front doors, drawn at random: strategies of arguments and user functions, and what must hold.
+"""Random misuse of the front doors: strategies of arguments and user functions, and required properties.
 
-A case is a door, its arguments and what the user's function does. Either the door works, within its budget
-and with numbers that are consistent, or it raises an error of its own that names an argument; an exception of
-the function leaves a run with every evaluation that returned. `judged` says which of these does not hold.
+A case is a front door, its arguments and the behaviour of the user's function. The door must work, within its
+budget and with consistent numbers, or raise an error of its own that names an argument; after an exception of
+the function, the run must contain every evaluation that returned. `judged` returns the property that is
+violated.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from gp.measures import GaussianMixture as Mixture
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(str(ROOT / name) for name in ("bqvi", "gp", "acquisition"))
 PATIENCE = 60
-"""Seconds after which a case is taken for one that never ends."""
+"""The seconds after which a case counts as one that does not end."""
 
 
 class StuckError(BaseException):
@@ -45,7 +46,7 @@ class StuckError(BaseException):
 
 
 class Odd:
-    """An object that is nothing."""
+    """An object without any useful method."""
 
     def __repr__(self) -> str:
         return "Odd()"
@@ -55,7 +56,7 @@ class MapOnly:
     """An executor with map alone."""
 
     def map(self, function: Callable[..., Any], *columns: Any) -> Iterator[Any]:
-        """The answers, one after the other."""
+        """The answers in order."""
         return map(function, *columns)
 
     def __repr__(self) -> str:
@@ -63,7 +64,7 @@ class MapOnly:
 
 
 class Forgetful:
-    """An executor that answers with nothing."""
+    """An executor whose answers are None."""
 
     def submit(self, *_: Any) -> None:
         """No future."""
@@ -103,7 +104,7 @@ JUNK = st.sampled_from(_SMALL + _ARRAYS)
 
 
 def some(*values: Any, junk: bool = True, huge: bool = False) -> st.SearchStrategy[Any]:
-    """One of the values, or with equal chance something that has nothing to do with them."""
+    """One of the values or, with equal probability, an unrelated object."""
     told = st.sampled_from(values) if values else st.nothing()
     return told | JUNK | st.sampled_from(HUGE) if huge else told | JUNK if junk else told
 
@@ -250,12 +251,12 @@ class Function:
 
 @dataclass(frozen=True)
 class Door:
-    """A door to knock at.
-
+    """A front door to test.
     Attributes
     ----------
-    usual : arguments with which it works; ``function`` stands for the user's. drawn : what is drawn in their
-        place, by name. call : with arguments. names : all that a message may name.
+    usual : arguments with which it works, with ``function`` for the user's function.
+    drawn : the strategies, by name, from which arguments are drawn instead.
+    call : the call with arguments. names : the names that a message may contain.
     """
 
     call: Callable[..., Any]
@@ -532,7 +533,7 @@ def _patience() -> Iterator[None]:
 
 
 def judged(case: Case, folder: Path) -> str | None:
-    """Why the case breaks a promise, or None.
+    """The property that the case violates, or None.
 
     Parameters
     ----------
@@ -591,7 +592,7 @@ def _of_error(error: BaseException, here: Door, case: Case, function: Function) 
 
 
 def _of_cause(cause: BaseException | None, case: Case) -> str | None:
-    """An error that ended a run: of the user's function or callback, or one of bqvi that says what it is."""
+    """The check of an error that ended a run: it must be the user's, or one of bqvi with a message."""
     while cause is not None and not isinstance(cause, bqvi.EvaluationError) and cause.__cause__ is not None:
         if _explicit(traceback.extract_tb(cause.__traceback__)[-1]):
             return None

@@ -1,4 +1,4 @@
-"""A few cases of every door; ``python -m tests.fuzzing DOOR --cases 10000`` makes as many as one likes."""
+"""A few random cases of all front doors; ``python -m tests.fuzzing DOOR --cases 10000`` runs more."""
 
 import tempfile
 from pathlib import Path

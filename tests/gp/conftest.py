@@ -1,4 +1,4 @@
-"""What tests beside BoTorch and GPyTorch share."""
+"""Fixtures of tests that use BoTorch and GPyTorch."""
 
 import pytest
 import torch

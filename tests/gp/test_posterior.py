@@ -418,7 +418,7 @@ def test_means(mean, data):
 
 @pytest.mark.parametrize("make", [np.asarray, torch.from_numpy])
 def test_many_extensions_equal_a_refit(make):
-    """More of them than a factor keeps apart; every posterior on the way stays as it is."""
+    """More extensions than a factor has room for; all posteriors on the way remain unchanged."""
     rng = np.random.default_rng(8)
     x, at = rng.uniform(-2, 2, size=(90, 2)), make(rng.normal(size=(4, 2)))
     points, y = make(x), make(f(x))
@@ -439,7 +439,7 @@ def test_many_extensions_equal_a_refit(make):
 
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 def test_values_and_gradients_in_any_unit(scale, data):
-    """Their variances differ by 1e16 then, and jitter is relative to each."""
+    """The variances of the rows differ by 1e16, and jitter is relative to each."""
     x, y, at = data
     kernel = SquaredExponential(ARD * scale, 1.7)
     blocks = [gp.Values(x * scale), gp.Gradients(x[:3] * scale), gp.Values(x[:2] * scale)]

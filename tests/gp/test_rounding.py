@@ -1,4 +1,4 @@
-"""What rounding leaves of a Cholesky factor, against 80-bit eliminations and eigenvalues."""
+"""The accuracy of a Cholesky factor, against 80-bit eliminations and eigenvalues."""
 
 import numpy as np
 import pytest

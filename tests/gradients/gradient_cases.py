@@ -1,4 +1,4 @@
-"""Targets whose ELBO gradient a product rule knows."""
+"""Targets whose ELBO gradient is computed by a product rule."""
 
 import functools
 import itertools
@@ -23,7 +23,7 @@ def of_function(shown, shape, points, targets):
 
 
 def drawn_process(shown, shape, m=5, seed=6):
-    """The same on m points in the plane and targets without meaning."""
+    """A process on m points in the plane with random targets."""
     rng = np.random.default_rng(seed)
     points = 1.3 * rng.standard_normal((m, 2))
     return of_function(shown, shape, points, rng.standard_normal((m, shown.width(2))))

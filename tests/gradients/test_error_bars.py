@@ -1,4 +1,4 @@
-"""What estimators say of their own errors: covariances against product rules, intervals by coverage."""
+"""The error estimates of estimators: covariances against product rules, intervals by coverage."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Where evaluations fail: the regression against a general optimiser, designs and runs that keep away."""
+"""Failed evaluations: regression against a general optimiser; designs and runs avoid infeasible regions."""
 
 import numpy as np
 import pytest

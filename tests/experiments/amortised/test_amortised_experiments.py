@@ -98,7 +98,7 @@ def test_the_bound_of_the_gaussian_example_at_its_optimum_is_closed(monkeypatch)
 
 
 def test_signal_that_falls_holds_or_is_open_is_told_apart():
-    """Of made-up ratios: from L = 1 they fall, from L = 2 they rise, and of IWAE nothing can be told."""
+    """Verdicts on synthetic ratios, which fall from L = 1, rise from L = 2, and are undecided for IWAE."""
     rng = np.random.default_rng(0)
     rows = []
     for kind in signal.KINDS:

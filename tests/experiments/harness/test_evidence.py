@@ -1,4 +1,4 @@
-"""Verdicts on made-up results, and what flips them."""
+"""Verdicts on synthetic results, and the changes that reverse them."""
 
 import numpy as np
 import pandas as pd
