@@ -1,4 +1,4 @@
-"""The pages on other packages: their code runs where the package is installed, else it is skipped, saying so.
+"""The pages on other packages: their code runs, and prints what they show, where the package is installed.
 
 Those on NumPyro and Stan run where JAX_ENABLE_X64=1 and BQVI_BUILD_STAN=1 are set: a build takes minutes.
 """
@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -20,6 +21,9 @@ PAGES = {
     "tutorials/stan.md": ("httpstan", "BQVI_BUILD_STAN"),
 }
 
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
+
 
 def blocks(page):
     return re.findall(r"```\{code-block\} python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
@@ -27,7 +31,7 @@ def blocks(page):
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::RuntimeWarning")
 @pytest.mark.parametrize("page", PAGES)
-def test_the_code_of_a_page_on_another_package_runs(page, tmp_path, monkeypatch):
+def test_the_code_of_a_page_on_another_package_prints_what_it_shows(page, tmp_path, monkeypatch, capsys):
     package, variable = PAGES[page]
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
@@ -37,6 +41,12 @@ def test_the_code_of_a_page_on_another_package_runs(page, tmp_path, monkeypatch)
     scope = {"__name__": "page"}
     for block in blocks(page):
         exec(compile(block, page, "exec"), scope)
+    shown = "".join(re.findall(r"```text\n(.*?)```", (DOCS / page).read_text(), re.DOTALL))
+    if shown:  # other versions of the packages differ in last digits
+        printed, shown = (VERSION.sub("", text) for text in (capsys.readouterr().out, shown))
+        assert NUMBER.sub("", printed).split() == NUMBER.sub("", shown).split()
+        numbers, expected = (np.array(NUMBER.findall(text), float) for text in (printed, shown))
+        np.testing.assert_allclose(numbers, expected, rtol=0.05, atol=0.05)
 
 
 def test_pages_say_what_they_need():
