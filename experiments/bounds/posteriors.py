@@ -41,6 +41,8 @@ DRAWS = 10
 QUICK = ("gp_regr",)
 NARROW = 0.1
 """The width in nats below which a bracket is narrow."""
+TICKS = (0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""The distances from 0 in nats that the axis of the picture shows, up to the longest bracket."""
 SECONDS, LEAST, COVERAGE = 10.0, 5, 0.95
 """The CPU seconds for a narrow bracket; the number of posteriors; the share that should contain ln Z."""
 
@@ -130,9 +132,18 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             ax.hlines(rows[those], group["low"][those], group["high"][those], color=colour, lw=2)
     ax.axvline(0.0, color="black", lw=1, ls="--")
     ax.set_xscale("symlog", linthresh=NARROW)
+    reach = float(np.abs(results[["low", "high"]].to_numpy(dtype=float)).max())
+    shown = [side * tick for side in (-1.0, 1.0) for tick in TICKS if tick < reach]
+    ax.set_xticks([0.0, *shown], [f"{tick:g}" for tick in (0.0, *shown)])
     ax.set_yticks(range(len(problems)), problems)
     ax.set_xlabel("99 % interval less ln Z (nats)")
-    return [Drawing("intervals", figure, "A line is a run; in the second colour it does not hold ln Z.")]
+    return [
+        Drawing(
+            "intervals",
+            figure,
+            "A line is a run; in the second colour it does not hold ln Z. Linear between -.1 and .1.",
+        )
+    ]
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
