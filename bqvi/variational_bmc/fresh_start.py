@@ -29,7 +29,8 @@ def lost(state: State) -> bool:
     """Whether the surrogate that was fitted to gradients has failed."""
     if state.values_from or state.evaluations.gradients is None:
         return False
-    if len(state) < FRESH_START.each * state.evaluations.points.shape[1] or _covered(state):
+    own = len(state) - state.given  # evaluations made before the run say nothing on how it goes
+    if own < FRESH_START.each * state.evaluations.points.shape[1] or _covered(state):
         return False
     told = int(np.isfinite(state.predicted[:, 0]).sum())
     if told >= FRESH_START.predictions and prediction_error(state) > FRESH_START.wrong:
@@ -55,5 +56,5 @@ def begun_anew(state: State, points: np.ndarray) -> State:
     first = begun(fresh, state.evaluations)
     return replace(
         first, rows=state.rows, before=state.before if len(fresh) else None, seconds=state.seconds,
-        coordinates=state.coordinates, values_from=len(state), cheap=state.cheap,
+        coordinates=state.coordinates, values_from=len(state), given=state.given, cheap=state.cheap,
     )  # fmt: skip

@@ -141,6 +141,7 @@ class State:
     fitted_at : the number of evaluations when hyperparameters were last fitted.
     values_from : the number of evaluations when the run started again from values alone
         (:mod:`fresh_start`), or 0.
+    given : the number of evaluations made before the run and given to it.
     scaled_at : the number of evaluations when another map of scales was last tried.
     rows : the records. seconds : the duration so far.
     before : the fields before the last record, from which the thorough estimate of the end starts.
@@ -165,6 +166,7 @@ class State:
     floor: float = 0.0
     fitted_at: int = 0
     values_from: int = 0
+    given: int = 0
     scaled_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
@@ -236,7 +238,7 @@ def begun(points: np.ndarray, made: Evaluations) -> State:
     dimension = points.shape[1]
     frame = Frame(np.zeros(dimension), 0.5 * np.eye(dimension))
     unknown = np.full((len(made), 3), np.nan)
-    return State(made, unknown, points, np.full((len(points), 3), np.nan), frame)
+    return State(made, unknown, points, np.full((len(points), 3), np.nan), frame, given=len(made))
 
 
 def evaluated(state: State, more: Evaluations) -> State:

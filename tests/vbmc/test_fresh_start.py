@@ -59,10 +59,20 @@ def test_bad_predictions_end_no_run_whose_posterior_stands(divergence, effective
     """Twelve predictions that were five nats off at a stated sd of one."""
     state = replace(
         begun(np.zeros((0, 2)), made([5.0] * 12)),
+        given=0,
         predicted=np.array([[0.0, 1.0, np.nan]] * 12),
         rows=(replace(record_of(12), divergence=divergence, effective=effective),),
     )
     assert lost(state) == anew
+
+
+@pytest.mark.parametrize(("given", "anew"), [(0, True), (6, True), (7, False), (12, False)])
+def test_evaluations_made_before_a_run_are_no_sign_that_it_is_lost(given, anew):
+    """In five records hardly a draw carried weight; in two dimensions six evaluations come before that."""
+    state = replace(begun(np.zeros((0, 2)), made([5.0] * 12)), rows=(record_of(12),) * 5, given=given)
+    assert lost(state) == anew
+    assert begun(np.zeros((0, 2)), made([5.0] * 12)).given == 12
+    assert begun_anew(state, np.zeros((0, 2))).given == given
 
 
 def test_claims_above_what_was_evaluated_count_as_far_as_they_are_known():
