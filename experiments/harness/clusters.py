@@ -2,15 +2,16 @@
 
 A worker computes a cell and returns its rows; this process writes them, so that workers need no folder of
 this machine's. The packages have to be installed on the workers, in the same versions. A worker that is lost
-loses the cell that it computes, which the same command tries again.
+loses the cell that it computes, which the same command tries again. A pool of loky breaks with its worker: a
+new one takes its place, and each cell that was under way is computed in a pool of its own.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +23,6 @@ from experiments.harness.runner import (
     Computed,
     Job,
     Outcome,
-    WorkerDiedError,
     computed,
     written,
 )
@@ -47,27 +47,55 @@ def execute(jobs: Sequence[Job], n_jobs: int, backend: str, address: str | None 
     ------
     BackendError
         The backend cannot be used.
-    WorkerDiedError
-        A worker of loky was ended from outside; finished cells are kept.
     """
+    left = list(jobs)
+    while True:
+        broken = yield from _computed_on(backend, n_jobs, address, left)
+        # a pool begins cells in their order, so that these were under way when it broke
+        for job in broken[:n_jobs]:
+            if (yield from _computed_on(backend, 1, address, [job])):
+                yield written(job, Computed.failed("the worker was lost (the operating system ended it)"))
+        left = broken[n_jobs:]
+        if not left:
+            return
+
+
+def _computed_on(
+    backend: str, n_jobs: int, address: str | None, jobs: Sequence[Job]
+) -> Generator[Outcome, None, list[Job]]:
+    """Yield outcomes of jobs on one executor; return the jobs that have none, as it broke, in their order."""
+    broken = set()
     with _executor(backend, n_jobs, address) as executor:
-        waiting = {executor.submit(computed, job): job for job in jobs}
+        waiting = {_submitted(executor, job): job for job in jobs}
         while waiting:
             for future in returned(list(waiting)):
                 job = waiting.pop(future)
-                yield written(job, _result(future))
+                found = _result(future)
+                if found is None:
+                    broken.add(job.path)
+                else:
+                    yield written(job, found)
+    return [job for job in jobs if job.path in broken]
 
 
-def _result(future: Any) -> Computed:
+def _submitted(executor: Any, job: Job) -> Any:
+    """The future of a job; of a pool that broke before, one that has failed."""
+    try:
+        return executor.submit(computed, job)
+    except BrokenExecutor as error:
+        failed: Future[Computed] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def _result(future: Any) -> Computed | None:
+    """What a job gave; None where the pool broke."""
     try:
         found: Computed = answer(future)
     except LostError as lost:
         return Computed.failed(f"the worker was lost ({lost})")
-    except BrokenExecutor as error:
-        raise WorkerDiedError(
-            "a worker process was ended by the operating system; finished runs are kept, and the same "
-            "command goes on from there"
-        ) from error
+    except BrokenExecutor:
+        return None
     except Exception as error:  # an error of the cluster, such as a package that is missing there
         return Computed.failed(f"{type(error).__name__}: {error}")
     return found

@@ -1,6 +1,6 @@
 """Cells on a cluster: rows equal those of one process to the digit; a lost worker loses its cell."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pandas as pd
@@ -63,6 +63,44 @@ def test_a_lost_worker_loses_its_cell_only(tmp_path, monkeypatch):
     assert "a node died" in failed[0].log.read_text()
     made, _ = go(toy_experiment.make(), tmp_path)  # the same command again
     assert [(job.case.name, job.seed) for job in made.pending] == [(failed[0].case, failed[0].seed)]
+
+
+class Pool:
+    """A pool of two workers that breaks with the cell of seed 1, while that of seed 2 is under way."""
+
+    opened = 0
+
+    def __init__(self):
+        type(self).opened += 1
+        self.broken = False
+
+    def submit(self, function, job):
+        if self.broken and job.seed > 2:
+            raise BrokenExecutor("a worker was ended")
+        self.broken = self.broken or job.seed == 1
+        future = Future()
+        if self.broken:
+            future.set_exception(BrokenExecutor("a worker was ended"))
+        else:
+            future.set_result(function(job))
+        return future
+
+
+def test_a_cell_that_breaks_each_pool_is_the_only_one_lost(tmp_path, monkeypatch):
+    @contextmanager
+    def breaking(backend, n_jobs, address):
+        yield Pool()
+
+    monkeypatch.setattr(clusters, "_executor", breaking)
+    made = runner.plan(toy_experiment.make(rates=(0.5,)), tmp_path, seeds=5)
+    store.write_text(store.manifest_path(tmp_path, "toy"), made.manifest.to_json())
+    outcomes = list(clusters.execute(made.pending, 2, "loky"))
+    told = {outcome.seed: outcome.error for outcome in outcomes}
+    assert len(outcomes) == len(told) == 5
+    assert told.pop(1) == "the worker was lost (the operating system ended it)"
+    assert set(told.values()) == {None}
+    assert [job.seed for job in made.jobs if not job.path.is_file()] == [1]
+    assert Pool.opened == 4  # for all, for each of the two that were under way, for the rest
 
 
 def test_what_cannot_be_used_is_named(tmp_path):
