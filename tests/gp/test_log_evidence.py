@@ -64,6 +64,33 @@ def test_the_marginal_value_is_an_integral_over_scale_and_mean():
     assert_allclose(ours[0] - ours[1], integrated(AT) - integrated(other), rtol=1e-4)
 
 
+@pytest.mark.parametrize("basis", ["constant", "line"])
+def test_the_marginal_value_is_that_of_what_the_mean_cannot_change(basis):
+    """Of A^T y, A orthonormal with A^T H = 0, with the scale integrated out (Harville 1974); differences."""
+    h, y = BASES[basis], Y[:, :1]
+    free = np.linalg.svd(h, full_matrices=True)[0][:, h.shape[1] :]
+
+    def restricted(at):
+        projected = free.T @ matrix(at) @ free
+        squares = (free.T @ y).T @ np.linalg.solve(projected, free.T @ y)
+        return -0.5 * (np.linalg.slogdet(projected)[1] + free.shape[1] * np.log(squares.item()))
+
+    other = np.array([0.5, 1.0, 0.8])
+    ours = [Evidence.of(cholesky(matrix(at)), y, h, "marginal").value for at in (AT, other)]
+    assert_allclose(ours[0] - ours[1], restricted(AT) - restricted(other), rtol=1e-8)
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("convention", ["profiled", "marginal"])
+def test_along_the_matrix_itself_there_is_no_information(convention, basis):
+    """The scale absorbs it: the evidence is constant there."""
+    found = evidence(AT, basis, convention)
+    parts = np.stack([part @ found.weights for part in (matrix(AT), PARTS[0])])
+    information = found.information(parts)
+    assert_allclose(information[0], 0.0, atol=1e-8 * information[1, 1])
+    assert information[1, 1] > 0.0
+
+
 @pytest.mark.parametrize("basis", BASES)
 @pytest.mark.parametrize("convention", ["profiled", "marginal", "known"])
 def test_the_derivative_in_the_matrix(convention, basis):
