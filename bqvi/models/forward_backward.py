@@ -373,6 +373,21 @@ def in_logarithms(
     return SmoothedStates(gamma, pairs, log_evidence)
 
 
+def log_predictives(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
+    """(c, C), ln p(x_t | x_1..t-1) of uncut sequences; 0 where one has ended. Sums are log evidences."""
+    a, log_b = np.maximum(chain.transitions, IMPOSSIBLE), np.maximum(log_likelihood, IMPOSSIBLE)
+    found = np.zeros((len(log_b), log_b.shape[2]))
+    here = np.maximum(chain.initial, IMPOSSIBLE)[:, None] + log_b[0]
+    for t in range(len(log_b)):
+        n = layout.running[t]
+        if t > 0:
+            steps = here[:, None, :n] + a[:, :, None]
+            here = logsumexp(np.moveaxis(steps, 0, -1)) + log_b[t, :, :n]
+        found[t, :n] = logsumexp(here.T)
+        here = here - found[t, :n]
+    return found
+
+
 def _normalised(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """The exponentials of ``logs``, normalised over ``axes``, also where impossible steps leave no digits."""
     weights = np.exp(logs - logs.max(axis=axes, keepdims=True))

@@ -32,6 +32,7 @@ from bqvi.models.forward_backward import (
     Chain,
     SmoothedStates,
     in_logarithms,
+    log_predictives,
     most_likely_paths,
     smooth,
 )
@@ -200,6 +201,15 @@ class HiddenMarkovModel:
         layout, _, found, largest = self._smoothed(q, rows)
         own = np.bincount(layout.sequence, found.log_evidence + largest, minlength=len(rows))
         return np.asarray(own + self.log_base_measures(rows))
+
+    def log_predictives(self, q: Product, data: Data) -> list[np.ndarray]:
+        """ln p(x_t | x_1..t-1) under ``q``, (T_n,) of each sequence; sums are `log_evidence_bounds`."""
+        rows = self.check(data)
+        arranged = self._arranged(rows, rows.whole, "whole")
+        logs = self.emissions.logarithms(q[self.emissions.name], arranged)
+        found = log_predictives(_chain(q), logs, rows.whole)
+        own = rows.whole.in_time(found[:, None, :])[0]
+        return rows.split(own + self.emissions.log_base_measures(rows.values))
 
     def posteriors(self, q: Product, data: Data) -> list[np.ndarray]:
         """q(z_t = k), (T_n, K) of each sequence."""

@@ -42,6 +42,10 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
 
     NaN is a missing observation, in a row or in some of its columns; missing observations are integrated out.
 
+    Rows of one sequence depend on each other: ``predict`` and ``predict_proba`` of a row use the other rows
+    of its sequence, ``score_samples`` those before it. scikit-learn's `check_estimator` passes: two of its
+    checks take rows in another order and in parts, but with one state, for which rows are independent.
+
     Parameters
     ----------
     n_components : the number K of states
@@ -197,16 +201,29 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         return np.concatenate(self.model_.posteriors(self.posterior_, rows))
 
     def score(self, X: ArrayLike, y: object = None, lengths: ArrayLike | None = None) -> float:
-        """The sum of ``score_samples`` (X, lengths), nats; y is ignored."""
-        return float(self.score_samples(X, lengths).sum())
+        """The sum of ``score_sequences`` (X, lengths), nats; y is ignored."""
+        return float(self.score_sequences(X, lengths).sum())
 
     def score_samples(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
-        """The log likelihood of each sequence, (N,), in nats: a sample is a sequence, not a row.
+        """The log predictive density of each row given the rows of its sequence before it, (T,), in nats.
+
+        ln p(x_t | x_1..t-1), whose sum over a sequence is its ``score_sequences``. The function of this name
+        in hmmlearn returns a pair, which here is ``score`` (X, lengths=lengths) and ``predict_proba`` (X,
+        lengths).
+
+        Parameters
+        ----------
+        X : (T, D), NaN where nothing was observed
+        lengths : (N,), summing to T; default one sequence
+        """
+        rows = self._checked(X, lengths)
+        return np.concatenate(self.model_.log_predictives(self.posterior_, rows))
+
+    def score_sequences(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
+        """The log likelihood of each sequence, (N,), in nats.
 
         For a point estimate this is ln p(x_n | theta), summed over paths; for a Bayesian fit ln sum_z exp
-        E_q[ln p(x_n, z | theta)], which is at most ln E_q[p(x_n | theta)]. The function of this name in
-        hmmlearn returns a pair, which here is ``score`` (X, lengths=lengths) and ``predict_proba`` (X,
-        lengths).
+        E_q[ln p(x_n, z | theta)], which is at most ln E_q[p(x_n | theta)].
 
         Parameters
         ----------
