@@ -16,12 +16,19 @@ import numpy as np
 from scipy.special import expit, log_expit
 
 from bqvi.arrays import Values
-from bqvi.checks import require_above
+from bqvi.checks import require_positive
 from bqvi.families import Gaussian
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.families.gaussian import LOG_2PI
+from bqvi.models.data import as_numbers
 from bqvi.models.gaussian_components import EMPIRICAL
-from bqvi.models.regression_prior import RegressionPrior, estimates, expectations, statistics
+from bqvi.models.regression_prior import (
+    RegressionPrior,
+    estimates,
+    expectations,
+    statistics,
+    visible_strength,
+)
 from gp.arrays import Array
 
 
@@ -32,8 +39,8 @@ class Experts(Protocol):
     def points_only(self) -> bool:
         """Whether there are point estimates only."""
 
-    def for_data(self, y: np.ndarray) -> Self:
-        """The experts with a prior settled by ``y``."""
+    def for_data(self, x: np.ndarray, y: np.ndarray) -> Self:
+        """The experts with a prior settled by ``x`` and ``y``."""
 
     def check(self, y: np.ndarray) -> None:
         """Raise ValueError where ``y`` is no possible output."""
@@ -88,11 +95,12 @@ class LinearExperts:
     regression: RegressionPrior
     points_only = False
 
-    def for_data(self, y: np.ndarray) -> Self:
-        """With a scale of the noise."""
-        if self.regression.scale is not None:
-            return self
-        return replace(self, regression=replace(self.regression, scale=empirical_scale(y)))
+    def for_data(self, x: np.ndarray, y: np.ndarray) -> Self:
+        """With a scale of the noise, and a strength that rounding leaves."""
+        prior = self.regression.for_inputs(x, "prior_strength")
+        if prior.scale is None:
+            prior = replace(prior, scale=empirical_scale(y))
+        return self if prior is self.regression else replace(self, regression=prior)
 
     def check(self, y: np.ndarray) -> None:
         """Any y."""
@@ -141,15 +149,16 @@ class LinearExperts:
 class LogisticExperts:
     """Bernoulli(sigmoid(w_k x)), each coefficient N(0, scale^2)."""
 
-    scale: float
+    scale: np.ndarray | float
     points_only = False
 
     def __post_init__(self) -> None:
-        require_above("prior_scale", self.scale, 0.0)
+        require_positive("prior_scale", as_numbers("prior_scale", self.scale))
 
-    def for_data(self, y: np.ndarray) -> Self:
-        """Nothing is taken from data."""
-        return self
+    def for_data(self, x: np.ndarray, y: np.ndarray) -> Self:
+        """With a scale beside which rounding leaves something of the prior."""
+        scale = visible_scale("prior_scale", self.scale, x)
+        return self if scale is self.scale else replace(self, scale=scale)
 
     def check(self, y: np.ndarray) -> None:
         """0 or 1."""
@@ -202,8 +211,16 @@ class LogisticExperts:
         return np.asarray(expit(x @ np.asarray(theta["coefficients"]).T))
 
 
-def centred_normal(shape: tuple[int, ...], scale: float) -> Gaussian:
-    """N(0, scale^2 I), a batch."""
+def visible_scale(name: str, scale: np.ndarray | float, x: np.ndarray) -> np.ndarray | float:
+    """``scale`` of coefficients of ``x`` (N, P), or a smaller one, (P,): see `visible_strength`."""
+    strength = np.asarray(scale, float) ** -2.0
+    seen = visible_strength(f"the precision of {name}", strength, x)
+    return scale if seen is strength else np.asarray(seen) ** -0.5
+
+
+def centred_normal(shape: tuple[int, ...], scale: np.ndarray | float) -> Gaussian:
+    """N(0, scale^2 I), a batch; ``scale`` a number, or one for each coefficient."""
+    scale = np.asarray(scale, float)
     return Gaussian(
         np.zeros(shape), np.broadcast_to(scale**2 * np.eye(shape[-1]), (*shape, shape[-1])).copy()
     )

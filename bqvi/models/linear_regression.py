@@ -62,11 +62,17 @@ class LinearRegression:
     singular = SINGULAR
 
     def for_data(self, data: Data) -> Self:
-        """The same model, with a scale of the noise that was not given taken from ``data``."""
-        if self.regression_prior.scale is not None:
-            return self
-        variances = self.check(data)[1].var(axis=0)
-        return altered(self, regression_prior=self.regression_prior.for_outputs(variances, shared=True))
+        """The same model, with a scale of the noise that was not given taken from ``data``.
+
+        Of a prior beside which rounding would leave nothing, as inputs depend on each other linearly or
+        explain the outputs exactly, strength or scale are raised, with a warning.
+        """
+        x, y = self.check(data)
+        prior = self.regression_prior.for_inputs(x)
+        if prior.scale is None:
+            prior = prior.for_outputs(y.var(axis=0), shared=True)
+        prior = prior.beside(x, y)
+        return self if prior is self.regression_prior else altered(self, regression_prior=prior)
 
     @cached_property
     def prior(self) -> Any:

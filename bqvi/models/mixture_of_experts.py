@@ -32,7 +32,7 @@ from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import Flat, PointMass, Product
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data
-from bqvi.models.experts import Experts, LinearExperts, LogisticExperts, centred_normal
+from bqvi.models.experts import Experts, LinearExperts, LogisticExperts, centred_normal, visible_scale
 from bqvi.models.gaussian_components import EMPIRICAL
 from bqvi.models.linear_regression import check_regression
 from bqvi.models.regression_prior import SINGULAR, RegressionPrior
@@ -80,7 +80,8 @@ class MixtureOfExperts:
         self.n_experts = require_integer("n_experts", n_experts, 2)
         self.dimension = require_integer("dimension", dimension, 1)
         require_above("gate_scale", gate_scale, 0.0)
-        self.gate_scale, self.flat = gate_scale, bool(flat)
+        self.gate_scale: np.ndarray | float = gate_scale
+        self.flat = bool(flat)
         self.experts = _experts(experts, prior_strength, prior_scale)
 
     singular = SINGULAR
@@ -91,9 +92,17 @@ class MixtureOfExperts:
         return self.experts.points_only
 
     def for_data(self, data: Data) -> Self:
-        """The same model, with a scale that was not given settled from ``data``."""
-        settled = self.experts.for_data(self.check(data)[1])
-        return self if settled is self.experts else altered(self, experts=settled)
+        """The same model, with a scale that was not given settled from ``data``.
+
+        Priors beside which rounding would leave nothing, as inputs depend on each other linearly, are made
+        narrower, with a warning.
+        """
+        x, y = self.check(data)
+        settled = self.experts.for_data(x, y)
+        scale = self.gate_scale if self.flat else visible_scale("gate_scale", self.gate_scale, x)
+        if settled is self.experts and scale is self.gate_scale:
+            return self
+        return altered(self, experts=settled, gate_scale=scale)
 
     def check(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
         """(X (N, P), y (N,)), finite; y 0 or 1 for logistic experts."""
@@ -104,7 +113,8 @@ class MixtureOfExperts:
     @cached_property
     def prior(self) -> Product:
         """p(G) prod_k p(theta_k)."""
-        gate: Any = centred_normal(((self.n_experts - 1) * self.dimension,), self.gate_scale)
+        scales = np.broadcast_to(self.gate_scale, (self.n_experts - 1, self.dimension)).ravel()
+        gate: Any = centred_normal(scales.shape, scales)
         experts = self.experts.prior(self.n_experts, self.dimension)
         if self.flat:
             gate, experts = Flat(gate), Flat(experts)

@@ -76,7 +76,7 @@ class NetworkExperts:
     def _normal(self) -> bool:
         return self.output == "normal"
 
-    def for_data(self, y: np.ndarray) -> Self:
+    def for_data(self, x: np.ndarray, y: np.ndarray) -> Self:
         """With the prior median of the noise."""
         return self if self.noise is not None or not self._normal else replace(self, noise=empirical_scale(y))
 

@@ -161,26 +161,54 @@ def test_the_number_of_factors_by_the_bound():
 
 
 @pytest.mark.parametrize("family", ["full", "point"])
-@pytest.mark.parametrize(
-    ("x", "y"),
-    [
-        (1e8 * np.column_stack([X, X[:, :1]]), Y),
-        (1e8 * X[:, 1:], np.full(30, 1e8)),
-        (np.column_stack([X, X[:, :1]]), Y),
-    ],
-    ids=["collinear", "explained", "flat"],
-)
-def test_what_rounding_makes_singular_is_named(x, y, family):
-    """Without a warning of arithmetic, a NaN, or advice on step sizes, of which there are none.
+@pytest.mark.parametrize("size", [1e6, 1e7, 1e8, 1e12])
+def test_a_large_column_that_stands_twice_shares_its_coefficient(size, family):
+    """Beside the fit with it once and of order 1; rounding would leave nothing of the default prior."""
+    once = bqvi.fit(LinearRegression(X.shape[1]), (X, Y), family=family)
+    twice = LinearRegression(X.shape[1] + 1)
+    with pytest.warns(UserWarning, match="rounding leaves nothing of prior.strength beside"):
+        fit = bqvi.fit(twice, (size * np.column_stack([X, X[:, :1]]), Y), family=family)
+    found = size * twice.coefficients(fit.q)[0]
+    assert np.isfinite(fit.elbo)
+    assert found[0] == pytest.approx(found[-1], abs=1e-4)
+    np.testing.assert_allclose(
+        [found[0] + found[-1], *found[1:-1]],
+        LinearRegression(X.shape[1]).coefficients(once.q)[0],
+        rtol=2e-3,
+        atol=2e-3,
+    )
 
-    Whether rounding leaves a pivot of zero or one of 1e-16 is the machine's.
+
+@pytest.mark.parametrize("family", ["full", "point"])
+@pytest.mark.parametrize("size", [1e7, 1e8, 1e12])
+def test_outputs_that_are_explained_exactly_leave_a_noise_that_is_told(size, family):
+    """The coefficient is 1, and the noise as small as digits allow."""
+    with pytest.warns(UserWarning, match="rounding leaves nothing of prior.scale beside"):
+        fit = bqvi.fit(LinearRegression(1), (np.full((30, 1), size), np.full(30, size)), family=family)
+    coefficient, variance = np.asarray(fit.q.mean).ravel()
+    assert np.isfinite(fit.elbo)
+    assert coefficient == pytest.approx(1.0, abs=1e-6)
+    assert 0.0 < variance < 1e-9 * size**2
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_prior_that_rounding_leaves_is_not_changed():
+    """Of columns of very different sizes, and of one that stands twice where the prior's digits are left."""
+    for x in (X * [1e-6, *[1.0] * (X.shape[1] - 2), 1e6], np.column_stack([X, X[:, :1]])):
+        model = LinearRegression(x.shape[1], prior=RegressionPrior(0.5, 2.0, 5.0))
+        assert model.for_data((x, Y)) is model
+
+
+def test_what_rounding_makes_singular_is_named():
+    """Of a flat prior, which asks for a maximum of the likelihood that does not exist, or not alone.
+
+    Without a warning of arithmetic, a NaN, or advice on step sizes, of which there are none. Whether rounding
+    leaves a pivot of zero or one of 1e-16 is the machine's.
     """
-    flat = np.abs(x).max() < 1e8
-    if flat and family == "full":
-        pytest.skip("a flat prior has no posterior family")
-    model = LinearRegression(x.shape[1], prior=RegressionPrior(flat=flat))
+    x, y = np.column_stack([X, X[:, :1]]), Y
+    model = LinearRegression(x.shape[1], prior=RegressionPrior(flat=True))
     try:
-        bound, message = bqvi.fit(model, (x, y), family=family, steps=50).elbo, ""
+        bound, message = bqvi.fit(model, (x, y), family="point", steps=50).elbo, ""
     except bqvi.RunError as told:
         bound, message = 0.0, str(told)
     assert np.isfinite(bound)
@@ -199,7 +227,7 @@ def test_the_evidence_of_other_units_is_that_of_these_less_their_logarithm(scale
 def test_bad_input():
     with pytest.raises(ValueError, match="data has shapes"):
         bqvi.fit(LinearRegression(2), (X, Y))
-    with pytest.raises(ValueError, match=r"prior.strength is -1"):
+    with pytest.raises(ValueError, match=r"prior.strength contains -1"):
         RegressionPrior(strength=-1.0)
     with pytest.raises(ValueError, match="noise"):
         FactorAnalysis(2, "full")
