@@ -22,8 +22,10 @@ from bqvi.canvas import COLOURS, new_axes
 from bqvi.checks import require_integer, require_one_of, require_shape
 from bqvi.families import Product
 from bqvi.models.component_mixture import Mixture
+from bqvi.models.data import as_numbers
 from bqvi.models.gaussian_mixture import component_estimates
 from bqvi.models.mixing import Sticks
+from gp.arrays import shown
 from gp.extras import needing
 
 with needing("plot"):
@@ -238,7 +240,10 @@ def weights(
     ValueError
         Other shapes.
     """
-    require_shape("deviations", np.asarray(deviations), np.shape(means))
+    means, deviations = as_numbers("means", means), as_numbers("deviations", deviations)
+    if np.ndim(means) != 1:
+        raise ValueError(f"means has shape {np.shape(means)}; it must be (K,)")
+    require_shape("deviations", deviations, np.shape(means))
     ax = new_axes() if ax is None else ax
     places = np.arange(1, len(means) + 1)
     ax.bar(places, means, yerr=deviations, color=COLOURS[0], error_kw={"lw": 0.8})
@@ -267,6 +272,8 @@ def bound(trace: Any, ax: Axes | None = None, *, against: str = "iteration", lab
         Another name, or a trace without records.
     """
     require_one_of("against", against, ("iteration", "seconds", "evaluations"))
+    if not hasattr(trace, "rows"):
+        raise TypeError(f"trace is {shown(trace)}; it must be the trace of a fit, fit.trace")
     if len(trace) == 0:
         raise ValueError("trace is empty; give the trace of a run that made a step")
     ax = new_axes() if ax is None else ax

@@ -70,6 +70,15 @@ def test_the_bound_of_a_run():
     assert list(ax.lines[0].get_ydata()) == list(fit.trace["elbo"])
     with pytest.raises(ValueError, match="against"):
         plots.bound(fit.trace, against="time")
+    with pytest.raises(TypeError, match=r"fit\.trace"):
+        plots.bound(fit)
+
+
+def test_weights_are_numbers():
+    with pytest.raises(TypeError, match="means"):
+        plots.weights(FITTED.problem.model, FITTED.q)
+    with pytest.raises(ValueError, match="means has shape"):
+        plots.weights(0.5, 0.1)
 
 
 FITTED = bqvi.fit(DirichletProcessMixture("full", 3), X, steps=5)
