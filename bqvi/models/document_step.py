@@ -27,6 +27,7 @@ does not underflow, and entries at the floor have a responsibility of zero to ro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -36,7 +37,10 @@ from bqvi.models.compiled import worth_compiling
 from bqvi.models.documents import Block, blocks, parts
 from gp.arrays import Array, to_numpy
 
-_FLOOR = {"float32": -40.0, "float64": -340.0}
+_FLOOR: dict[np.dtype, Any] = {
+    np.dtype(np.float32): np.float32(-40.0),
+    np.dtype(np.float64): np.float64(-340.0),
+}
 """The least exponent by type: the square of its exponential is representable in that type."""
 
 
@@ -195,10 +199,11 @@ def _settled(
     dtype = tables.dtype
     counts, alpha, gamma = (x.astype(dtype, copy=False) for x in (counts, alpha, start))
     settled, rows = start.copy(), np.arange(len(start))
+    tolerance = sweeps.tolerance * len(alpha)
     for _ in range(sweeps.most // 2):
         once = _sweep(tables, counts, alpha, gamma)
         twice = _sweep(tables, counts, alpha, once)
-        moving = np.abs(twice - once).mean(axis=1) > sweeps.tolerance
+        moving = np.abs(twice - once).sum(axis=1) > tolerance
         settled[rows] = twice
         if not moving.any():
             return settled
@@ -229,7 +234,7 @@ def _relative(gamma: np.ndarray) -> np.ndarray:
 
 
 def _exponential(relative: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    floored = np.maximum(relative, dtype.type(_FLOOR[dtype.name]))
+    floored = np.maximum(relative, _FLOOR[dtype])
     return np.asarray(np.exp(floored, out=floored))
 
 

@@ -24,8 +24,11 @@ from gp.arrays import to_numpy
 
 PART = 1 << 14
 """The number of documents that are read at once."""
-BLOCK_ENTRIES = 1 << 17
-"""The number of entries of a block's table (b, L, K): 1 MiB, a core's second-level cache."""
+BLOCK_ENTRIES = 1 << 18
+"""The number of entries of a block's table (b, L, K), in single precision 1 MiB, a core's second-level cache.
+
+2^15 to 2^20 tried on 2,000 documents of 100 words, K = 20: half as many take a fifth longer, more gain little.
+"""
 
 
 @dataclass(frozen=True)

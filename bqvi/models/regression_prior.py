@@ -145,7 +145,7 @@ def visible_strength(name: str, strength: np.ndarray | float, x: np.ndarray) -> 
     scaled = x / size
     if np.linalg.eigvalsh(scaled.T @ scaled + np.diag(given / size**2))[0] >= ROUNDING.share:
         return strength
-    raised = np.maximum(given, ROUNDING.share * squares)
+    raised: np.ndarray = np.maximum(given, ROUNDING.share * squares)
     told = (
         f"columns of the inputs depend on each other linearly, and rounding leaves nothing of {name} beside "
         f"their squares; it is raised to at most {raised.max():.3g}. Leave out columns that repeat others, "
