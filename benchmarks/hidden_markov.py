@@ -20,6 +20,8 @@ from bqvi.models import CategoricalEmissions, HiddenMarkovModel, Sequences, gaus
 from bqvi.models.hidden_markov_model import simulate_states
 
 SYMBOLS, DIMENSION, ROUNDS = 27, 3, 3
+BARS = {"scaling": 3.5, "log": 20.0}
+"""Times as fast as an implementation of hmmlearn's."""
 
 
 def run() -> Iterator[Line]:
@@ -33,7 +35,7 @@ def run() -> Iterator[Line]:
 
 def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
     lengths = np.full(n, length)
-    values = _simulated(lengths, states, kind)
+    values = simulated(lengths, states, kind)
     emissions = CategoricalEmissions(SYMBOLS) if kind == "categorical" else gaussian_emissions("full")
     model, data = HiddenMarkovModel(states, emissions), Sequences(values, lengths)
 
@@ -42,16 +44,16 @@ def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
         bqvi.fit(model, data, steps=steps, tolerance=1e-300, **settings)
 
     def theirs(steps: int, implementation: str) -> None:
-        _peer(kind, states, steps, implementation).fit(values, lengths)
+        peer(kind, states, steps, implementation).fit(values, lengths)
 
     ours(1)  # compiles the loops, or loads compiled ones, where numba is installed
     theirs(1, "scaling")  # imports the peer
     seconds: dict[str, list[float]] = {"ours": [], "scaling": [], "log": []}
     for _ in range(ROUNDS):
-        seconds["ours"].append(_each(ours, 1, 11))
+        seconds["ours"].append(seconds_each(ours, 1, 11))
         for name in ("scaling", "log"):
-            seconds[name].append(_each(partial(theirs, implementation=name), 1, 4))
-    for name, bar in (("scaling", 3.5), ("log", 20.0)):
+            seconds[name].append(seconds_each(partial(theirs, implementation=name), 1, 4))
+    for name, bar in BARS.items():
         ratio = float(np.median(np.array(seconds[name]) / np.array(seconds["ours"])))
         each = f"{np.median(seconds['ours']) * 1e3:.1f} ms, {np.median(seconds[name]) * 1e3:.1f} ms"
         yield Line(
@@ -62,7 +64,7 @@ def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
         )
 
 
-def _each(fit: Callable[[int], None], short: int, long: int) -> float:
+def seconds_each(fit: Callable[[int], None], short: int, long: int) -> float:
     """Seconds of an iteration: the difference of two runs leaves out checks and starts."""
     times = []
     for steps in (short, long):
@@ -72,7 +74,8 @@ def _each(fit: Callable[[int], None], short: int, long: int) -> float:
     return (times[1] - times[0]) / (long - short)
 
 
-def _peer(kind: str, states: int, steps: int, implementation: str) -> Any:
+def peer(kind: str, states: int, steps: int, implementation: str) -> Any:
+    """hmmlearn's model of a ``kind``, which takes as many ``steps``."""
     from hmmlearn import hmm
 
     settings = {"n_iter": steps, "tol": -1e300, "implementation": implementation, "random_state": 0}
@@ -81,7 +84,8 @@ def _peer(kind: str, states: int, steps: int, implementation: str) -> Any:
     return hmm.GaussianHMM(states, covariance_type="full", **settings)
 
 
-def _simulated(lengths: np.ndarray, states: int, kind: str) -> np.ndarray:
+def simulated(lengths: np.ndarray, states: int, kind: str) -> np.ndarray:
+    """Values of sequences, (T, 1) symbols or (T, 3)."""
     rng = np.random.default_rng(0)
     transitions = 0.9 * np.eye(states) + 0.1 * rng.dirichlet(np.ones(states), states)
     z = simulate_states(np.full(states, 1.0 / states), transitions, lengths, rng)

@@ -20,11 +20,13 @@ from bqvi.models import LatentDirichletAllocation
 
 TOPICS, WORDS, DOCUMENTS, LENGTH = 20, 2000, 2000, 100
 PASSES, BATCH, ROUNDS = 10, 256, 3
+BARS = {"scikit-learn": 4.5, "Gensim": 8.0}
+"""Times as fast as a peer."""
 
 
 def run() -> Iterator[Line]:
     """Measure steps with all data, and with mini-batches."""
-    train, test = _corpus(DOCUMENTS, 0), _corpus(500, 1)
+    train, test = corpus(DOCUMENTS, 0), corpus(500, 1)
     model = LatentDirichletAllocation(TOPICS, WORDS, word_concentration=1.0 / TOPICS)
 
     def ours(passes: int, online: bool, seed: int) -> Product:
@@ -35,7 +37,20 @@ def run() -> Iterator[Line]:
         found = bqvi.fit(model, train, method, record=[0], seed=seed, **settings)  # type: ignore[arg-type]
         return found.q  # type: ignore[no-any-return]
 
-    def theirs(passes: int, online: bool, seed: int) -> Product:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours(1, False, 0)  # compiles the loops, or loads compiled ones, where numba is installed
+        for online in (False, True):
+            fits = {"ours": ours, **peers(train)}
+            yield from _compared(model, test, fits, online)
+
+
+def peers(train: scipy.sparse.csr_array) -> dict[str, Callable[[int, bool, int], Product]]:
+    """Fits of ``train`` by name: of some passes, with mini-batches or not, from a seed."""
+    rows = [train[[d]] for d in range(DOCUMENTS)]
+    documents = [[(int(w), int(n)) for w, n in zip(row.indices, row.data, strict=True)] for row in rows]
+
+    def scikit_learns(passes: int, online: bool, seed: int) -> Product:
         from sklearn.decomposition import LatentDirichletAllocation as Peer
 
         peer = Peer(
@@ -66,14 +81,7 @@ def run() -> Iterator[Line]:
         )
         return Product({"topics": Dirichlet(peer.state.get_lambda())})
 
-    rows = [train[[d]] for d in range(DOCUMENTS)]
-    documents = [[(int(w), int(n)) for w, n in zip(row.indices, row.data, strict=True)] for row in rows]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ours(1, False, 0)  # compiles the loops, or loads compiled ones, where numba is installed
-        for online in (False, True):
-            fits = {"ours": ours, "scikit-learn": theirs, "Gensim": gensims}
-            yield from _compared(model, test, fits, online)
+    return {"scikit-learn": scikit_learns, "Gensim": gensims}
 
 
 def _compared(
@@ -91,7 +99,7 @@ def _compared(
             seconds[name].append((long - short) / PASSES)
             perplexity[name].append(model.perplexity(q, test))
     what = f"LDA, {'online, S = 256' if online else 'batch'}, 2,000 documents, V = 2,000, K = 20"
-    for peer, bar in (("scikit-learn", 4.5), ("Gensim", 8.0)):
+    for peer, bar in BARS.items():
         ratio = float(np.median(np.array(seconds[peer]) / np.array(seconds["ours"])))
         each = f"{np.median(seconds['ours']) * 1e3:.0f} ms, {peer} {np.median(seconds[peer]) * 1e3:.0f} ms"
         yield Line(f"{what}: a pass", f"{ratio:.1f} times faster ({each})", f"at least {bar:g}", ratio >= bar)
@@ -108,7 +116,8 @@ def _timed(
     return clock() - began, q
 
 
-def _corpus(n: int, seed: int) -> scipy.sparse.csr_array:
+def corpus(n: int, seed: int) -> scipy.sparse.csr_array:
+    """``n`` documents of the topics that all corpora share."""
     topics = np.random.default_rng(7).dirichlet(np.full(WORDS, 0.1), TOPICS)
     rng = np.random.default_rng(seed)
     proportions = rng.dirichlet(np.full(TOPICS, 0.2), n)

@@ -310,6 +310,11 @@ def test_sequences_are_scored_by_the_sum_over_all_paths(bayesian):
     assert found.score_sequences(symbols[:, None]).shape == (1,)
 
 
+def test_a_list_of_sequences_is_told_how_they_are_given():
+    with pytest.raises(ValueError, match=r"np\.concatenate\(X\), with lengths"):
+        HiddenMarkovModel().fit([np.zeros((3, 1)), np.zeros((4, 1))])
+
+
 @pytest.mark.parametrize("bayesian", [False, True])
 @pytest.mark.parametrize("emissions", ["gaussian", "categorical", "poisson"])
 def test_a_row_is_scored_by_what_it_adds_to_the_rows_before(emissions, bayesian):

@@ -27,7 +27,8 @@ PART = 1 << 14
 BLOCK_ENTRIES = 1 << 18
 """The number of entries of a block's table (b, L, K), in single precision 1 MiB, a core's second-level cache.
 
-2^15 to 2^20 tried on 2,000 documents of 100 words, K = 20: half as many take a fifth longer, more gain little.
+2^15 to 2^20 tried on 2,000 documents of 100 words, K = 20: half as many take a fifth longer, and more save
+little.
 """
 
 

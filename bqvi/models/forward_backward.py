@@ -194,11 +194,13 @@ class _Forward:
         alpha, pred, b, running = self.alpha, self.pred, self.b, self.layout.running
         pred[0] = self._start(slice(None))
         np.multiply(pred[0], b[0], out=alpha[0])
-        for t in range(1, len(b)):
-            n = running[t]
-            now, here = pred[t, :, :n], alpha[t, :, :n]
-            np.matmul(self.moved, alpha[t - 1, :, :n], out=now)
-            np.multiply(now, b[t, :, :n], out=here)
+        # iterating over tables takes half as long as indexing them, which counts where pieces are few
+        rows = zip(alpha[:-1], pred[1:], alpha[1:], b[1:], running[1:].tolist(), strict=False)
+        for t, (before, now, here, likelihood, n) in enumerate(rows, start=1):
+            if n < alpha.shape[2]:
+                before, now, here, likelihood = (x[:, :n] for x in (before, now, here, likelihood))
+            np.matmul(self.moved, before, out=now)
+            np.multiply(now, likelihood, out=here)
             if t % EVERY == 0:
                 total = here.sum(axis=0)
                 here /= total
@@ -287,16 +289,21 @@ class _Backward:
         return np.asarray(last / last.sum(axis=0))
 
     def _first_run(self) -> None:
-        alpha, pred, running = self.forward.alpha, self.forward.pred, self.layout.running
+        alpha, pred, gamma, w = map(list, (self.forward.alpha, self.forward.pred, self.gamma, self.w))
+        running = self.layout.running.tolist()
         for t in range(len(alpha) - 1, -1, -1):
-            n, older = running[t], running[t + 1]
-            here = self.gamma[t]
+            n, older, here = running[t], running[t + 1], gamma[t]
+            if older == here.shape[1]:
+                np.matmul(self.a, w[t + 1], out=here)
+                np.multiply(here, alpha[t], out=here)
+                np.divide(here, pred[t], out=w[t])
+                continue
             if older:
-                np.matmul(self.a, self.w[t + 1, :, :older], out=here[:, :older])
-                here[:, :older] *= alpha[t, :, :older]
+                np.matmul(self.a, w[t + 1][:, :older], out=here[:, :older])
+                here[:, :older] *= alpha[t][:, :older]
             if n > older:
                 here[:, older:n] = self._last(slice(older, n))
-            np.divide(here[:, :n], pred[t, :, :n], out=self.w[t, :, :n])
+            np.divide(here[:, :n], pred[t][:, :n], out=w[t][:, :n])
 
     def _run_again_side_by_side(self, changed: np.ndarray) -> tuple[np.ndarray, int]:
         """Run all pieces backwards while most differ from the run before; return these and the time."""

@@ -86,6 +86,11 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _sequences(self, X: Any, lengths: ArrayLike | None, reset: bool) -> Sequences:
+        if isinstance(X, list | tuple) and any(getattr(part, "ndim", 0) > 1 for part in X):
+            raise ValueError(
+                f"X is a {type(X).__name__} of arrays; it must be one array (T, D): np.concatenate(X), with "
+                "lengths=[len(x) for x in X]"
+            )
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         values = X[:, 0] if self.emissions == "categorical" and X.shape[1] == 1 else X
         return Sequences(values, None if lengths is None else np.asarray(lengths))  # type: ignore[arg-type]
