@@ -17,15 +17,16 @@ import numpy as np
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.frame import Frame, alternative
 from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
-from bqvi.variational_bmc.state import CheapModel, Settings, State
-from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped
+from bqvi.variational_bmc.state import CheapModel, Settings, State, settled
+from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped, suited
 from bqvi.variational_bmc.variational import Box
-from gp.expectation import AnovaSum, Quadratic
+from gp.expectation import AnovaSums, Quadratic
 
 
 def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
     """The good evaluations as data of a surrogate, with the predictions of a cheap model if there is one."""
     data = _shaped(state.usable, frame, threshold, settings.noise_unknown)
+    data = replace(data, rough=data.gradients is not None and settled(state))
     if state.cheap is None or not state.cheap.used:
         return data
     return replace(data, cheap=_cheap_part(state.cheap, frame, threshold))
@@ -61,14 +62,13 @@ def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
     return found
 
 
-def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSum:
+def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSums:
     """The posterior mean of a cheap model less its prior mean, in a frame; see `surrogate`."""
     made = cheap.evaluations
     data = _shaped(made[~made.failed], frame, threshold, False)
     psi = None if cheap.psi is None else rescaled(cheap.psi, cheap.frame, frame)
     psi, _ = fit(data, psi, CHEAP.iterations * (1 if psi is not None else 3))
     found, dimension = Surrogate.of(data, psi).function, len(frame.shift)
-    assert isinstance(found, AnovaSum)  # the prior mean of a cheap model's surrogate is the quadratic one
     return found.plus(Quadratic(-data.top, np.zeros(dimension), np.eye(dimension)))
 
 
@@ -117,6 +117,7 @@ def selected(
     iterations = settings.fits * (3 if psi is None else 1)
     threshold = state.threshold or SHAPING.deep * dimension
     data = shaped_data(state, frame, threshold, settings)
+    psi = None if psi is None else suited(psi, data)
     many = len(data.residuals) > FITTING.many
     restarted = restarted and data.gradients is not None
     if psi is not None and not final and (restarted or (many and n < FITTING.often * state.fitted_at)):

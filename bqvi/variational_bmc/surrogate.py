@@ -14,7 +14,9 @@ The surrogate has three parts, each in a class or function of its own:
   depths grow only with their logarithm, r (1 + log(depth / r)), and are noisy (Acerbi 2020, "noise shaping"),
   with sd = r log(depth / r) / 10;
 - the *hyperparameters* (`fit`): (l, w, s, b) and, if it is fitted, the noise, by the evidence and weak
-  priors. With gradients, a part of the observations is used for the fit (`Data.thinned`);
+  priors. With gradients, a part of the observations is used for the fit (`Data.thinned`), and k has a second
+  term with shorter lengthscales once the posterior has been found: few log densities are as smooth as a
+  squared exponential;
 - the *posterior* (`Surrogate`, on `gp.conditioning`): mean, variance, covariances, and the expectation under
   diagonal Gaussians.
 """
@@ -52,6 +54,7 @@ class Data:
     noise_fitted : whether a noise common to all values is a hyperparameter, in addition to ``noise``.
     log_slopes : the logarithm (n,) of the derivative of the shaped value in the observed one, at each point.
     cheap : the function g, where there is a cheap model.
+    rough : whether the kernel has a term with shorter lengthscales.
     """
 
     points: np.ndarray
@@ -61,12 +64,18 @@ class Data:
     top: float
     noise_fitted: bool
     log_slopes: np.ndarray
-    cheap: AnovaSum | None = None
+    cheap: AnovaSums | None = None
+    rough: bool = False
 
     @property
     def rounding(self) -> float:
         """The share of the largest prior variance that counts as noise."""
         return SHAPING.rounding if self.gradients is None else SHAPING.rounding_with_gradients
+
+    @property
+    def prior(self) -> JointPrior:
+        """The prior of the hyperparameters."""
+        return prior_of(self.points.shape[1], self.noise_fitted, self.rough)
 
     @property
     def log_slope(self) -> float:
@@ -105,7 +114,7 @@ class Data:
 
     def kernel(self, psi: np.ndarray) -> Sum:
         """The kernel of f with hyperparameters psi, including the scale of g where there is one."""
-        kernel = kernel_of(psi, self.points.shape[1])
+        kernel = kernel_of(psi, self.points.shape[1], self.rough)
         if self.cheap is None:
             return kernel
         return Sum((*kernel.terms, Multiple(self.cheap, CHEAP.scale_sd**2)))
@@ -121,8 +130,7 @@ class Data:
         blocks: list[Values | Gradients] = [Values(self.points)]
         if self.gradients is not None:
             blocks.append(Gradients(self.points[: len(self.gradients)]))
-        start = prior_of(self.points.shape[1], False).lower
-        return gram_of(self.kernel(start), Observations(tuple(blocks)))
+        return gram_of(self.kernel(self.prior.lower), Observations(tuple(blocks)))
 
     @cached_property
     def thinned(self) -> Data:
@@ -172,20 +180,54 @@ def noise_shaped(
     return Data(points, values, gradients, variance, top, noise_fitted, -np.log(excess))
 
 
-def prior_of(dimension: int, noise_fitted: bool) -> JointPrior:
-    """The prior of the logarithms of D lengthscales, interaction, variance, quadratic, and fitted noise."""
+def prior_of(dimension: int, noise_fitted: bool, rough: bool = False) -> JointPrior:
+    """The prior of the logarithms of the hyperparameters psi.
+
+    These are D lengthscales, interaction, variance and quadratic; if the kernel is ``rough``, its second
+    term's share; if noise is fitted, its variance.
+    """
     tail = [FITTING.interaction, FITTING.variance, FITTING.quadratic]
+    if rough:
+        tail.append(FITTING.share)
     if noise_fitted:
         tail.append(FITTING.noise)
     median, sd = np.array([FITTING.lengthscale] * dimension + tail).T
     return JointPrior.normal(np.log(median), sd)
 
 
-def kernel_of(psi: np.ndarray, dimension: int) -> Sum:
-    """The kernel for logarithms (l, w, s, b): analysis of variance, a quadratic trend, and a constant."""
-    w, s, b = np.exp(psi[dimension : dimension + 3])
-    first = Anova(np.exp(psi[:dimension]), float(w), float(s))
-    return Sum((first, QuadraticTrend(float(b), float(b)), Constant(FITTING.top_variance)))
+def kernel_of(psi: np.ndarray, dimension: int, rough: bool = False) -> Sum:
+    """The kernel of a vector of logarithms (l, w, s, b): analysis of variance, a quadratic, a constant.
+
+    If ``rough``, a second analysis of variance with shorter lengthscales is added. Its variance is a share of
+    that of the first, whose logarithm comes next in psi (`FittingSettings`).
+    """
+    w, s, b = (float(part) for part in np.exp(psi[dimension : dimension + 3]))
+    lengthscale = np.exp(psi[:dimension])
+    terms = (Anova(lengthscale, w, s), QuadraticTrend(b, b), Constant(FITTING.top_variance))
+    if not rough:
+        return Sum(terms)
+    share = float(np.exp(psi[dimension + 3]))
+    return Sum((*terms, Anova(FITTING.shorter * lengthscale, w, share * s)))
+
+
+def _slopes(kernel: Sum, dimension: int) -> np.ndarray:
+    """Derivatives of the logarithms of the kernel's parameters in psi without the noise, (D + 3 or D + 4, P).
+
+    The two variances of the trend are one hyperparameter; those of the constant and of the cheap model's
+    scale are none.
+    """
+    rough = sum(isinstance(term, Anova) for term in kernel.terms) - 1
+    rows = dimension + 3 + rough
+    first, trend, known = np.eye(rows, dimension + 2), np.zeros((rows, 2)), np.zeros((rows, 1))
+    trend[dimension + 2] = 1.0
+    second = first.copy()
+    second[dimension + 3 :, -1] = 1.0
+    anova = iter((first, second))
+    columns = [
+        next(anova) if isinstance(term, Anova) else trend if isinstance(term, QuadraticTrend) else known
+        for term in kernel.terms
+    ]
+    return np.concatenate(columns, axis=1)
 
 
 def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
@@ -194,7 +236,7 @@ def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
     noise = data.noise + data.rounding * (np.exp(psi[dimension + 1]) + FITTING.top_variance)
     if data.noise_fitted:
         noise = noise.copy()
-        noise[: len(data.values)] += np.exp(psi[dimension + 3])
+        noise[: len(data.values)] += np.exp(psi[-1])
     result: np.ndarray = noise
     return result
 
@@ -202,10 +244,8 @@ def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
 def log_posterior(data: Data) -> LogPosterior:
     """The log evidence and prior of the hyperparameters, with derivatives."""
     n, dimension = data.points.shape
-    # the two variances of the trend are one hyperparameter; those of the constant and of the scale are none
-    trend = slice(dimension + 2, dimension + 4)
-    tie = np.zeros((dimension + 3, dimension + 5 + (data.cheap is not None)))
-    tie[range(dimension + 2), range(dimension + 2)] = tie[-1, trend] = 1.0
+    prior = data.prior
+    slopes = _slopes(data.kernel(prior.lower), dimension)
 
     def gram(psi: np.ndarray) -> tuple[np.ndarray, Changes]:
         matrix, pullback = data.gram(data.kernel(psi))
@@ -213,23 +253,30 @@ def log_posterior(data: Data) -> LogPosterior:
         own = _noises(data, psi) - data.noise
         np.einsum("ii->i", matrix)[:] += own
         noise = np.zeros((int(data.noise_fitted), len(matrix)))
-        noise[:, :n] = np.exp(psi[dimension + 3 :, None])
+        noise[:, :n] = np.exp(psi[-1])
         rounding = data.rounding * np.exp(psi[dimension + 1])
 
         def gradient(weights: np.ndarray) -> np.ndarray:
-            of_kernel = tie @ pullback(weights)
+            of_kernel = slopes @ pullback(weights)
             of_kernel[dimension + 1] += rounding * weights.trace()
             return np.append(of_kernel, noise @ weights.diagonal())
 
         def times(vectors: np.ndarray) -> np.ndarray:
-            of_kernel = np.tensordot(tie, pullback.times(vectors), 1)
+            of_kernel = np.tensordot(slopes, pullback.times(vectors), 1)
             of_kernel[dimension + 1] += rounding * vectors
             return np.concatenate([of_kernel, noise[:, :, None] * vectors])
 
         return matrix, Changes(gradient, times)
 
-    prior = prior_of(dimension, data.noise_fitted)
     return LogPosterior(gram, data.noise, data.residuals[:, None], prior, convention="known")
+
+
+def suited(psi: np.ndarray, data: Data) -> np.ndarray:
+    """Return the hyperparameters of other data with the share of the second term, or without, as data ask."""
+    place, more = data.points.shape[1] + 3, len(data.prior.lower) - len(psi)
+    if more > 0:
+        return np.insert(psi, place, np.log(FITTING.share[0]))
+    return np.delete(psi, place) if more < 0 else psi
 
 
 def fit(
@@ -260,7 +307,7 @@ def _bent(psi: np.ndarray, data: Data) -> np.ndarray:
     return found
 
 
-def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSum | AnovaSums:
+def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSums:
     """The posterior mean of the log joint alone, in a third of the time; LinAlgError as `Surrogate.of`."""
     kernel = data.kernel(psi)
     matrix, _ = data.gram(kernel)
@@ -270,16 +317,17 @@ def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSum | AnovaSums:
     return _function(data, kernel, data.by_point(weights))
 
 
-def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSum | AnovaSums:
+def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSums:
     """The function of ``weights`` of the observations, (n, 1) or (n, 1 + D)."""
     alpha, slopes = weights[:, 0], (None if data.gradients is None else weights[:, 1:])
-    first, quadratic, constant = kernel.terms[:3]
-    assert isinstance(first, Anova)  # `kernel_of` puts it first
+    polynomials = Sum(tuple(term for term in kernel.terms if isinstance(term, QuadraticTrend | Constant)))
     dimension = data.points.shape[1]
     prior = Quadratic(data.top, np.zeros(dimension), -np.eye(dimension))
-    trend = prior + Quadratic.of_kernel(Sum((quadratic, constant)), data.points, alpha, slopes)
-    found = AnovaSum(data.points, first, trend, alpha, slopes)
-    return found if data.cheap is None else AnovaSums(found, data.cheap.times(_scale(data, weights)))
+    trend = prior + Quadratic.of_kernel(polynomials, data.points, alpha, slopes)
+    varying = [term for term in kernel.terms if isinstance(term, Anova)]
+    parts = [AnovaSum(data.points, term, trend.times(0.0), alpha, slopes) for term in varying]
+    cheap = () if data.cheap is None else data.cheap.times(_scale(data, weights)).parts
+    return AnovaSums((*parts, *cheap)).plus(trend)
 
 
 def _scale(data: Data, weights: np.ndarray) -> float:
@@ -341,7 +389,7 @@ class Surrogate:
     @property
     def fitted_noise(self) -> float:
         """The variance of the noise that was fitted; 0 where none was."""
-        return float(np.exp(self.psi[self.dimension + 3])) if self.data.noise_fitted else 0.0
+        return float(np.exp(self.psi[-1])) if self.data.noise_fitted else 0.0
 
     @property
     def cheap_scale(self) -> tuple[float, float] | None:
@@ -353,7 +401,7 @@ class Surrogate:
         return _scale(self.data, self.given.weights), CHEAP.scale_sd * float(np.sqrt(max(left, 0.0)))
 
     @cached_property
-    def function(self) -> AnovaSum | AnovaSums:
+    def function(self) -> AnovaSums:
         """The posterior mean of the log joint, as a function."""
         return _function(self.data, self.kernel, self.given.weights)
 

@@ -131,29 +131,43 @@ class AnovaSum:
 
 @dataclass(frozen=True, eq=False)
 class AnovaSums:
-    """The sum of two functions of this form with different kernels.
+    """A sum of such functions, each of a kernel of its own.
 
     Attributes
     ----------
-    first, second : the two functions.
+    parts : the functions, one or more.
     """
 
-    first: AnovaSum
-    second: AnovaSum
+    parts: tuple[AnovaSum, ...]
+
+    def times(self, factor: float) -> AnovaSums:
+        """The function times ``factor``."""
+        return AnovaSums(tuple(part.times(factor) for part in self.parts))
+
+    def plus(self, trend: Quadratic) -> AnovaSums:
+        """The function plus ``trend``."""
+        return AnovaSums((self.parts[0].plus(trend), *self.parts[1:]))
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Values at (M, D) points, (M,)."""
-        found: np.ndarray = self.first(u) + self.second(u)
-        return found
+        return _total([part(u) for part in self.parts])
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
         """Gradients at points ``u`` (M, D), (M, D)."""
-        found: np.ndarray = self.first.gradient(u) + self.second.gradient(u)
-        return found
+        return _total([part.gradient(u) for part in self.parts])
 
     def integrate(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
         """Against K Gaussians with ``means`` (K, D) and diagonal covariances, ``variances`` (K, D)."""
-        one, other = self.first.integrate(means, variances), self.second.integrate(means, variances)
+        each = [part.integrate(means, variances) for part in self.parts]
         return DiagonalIntegrals(
-            one.values + other.values, one.means + other.means, one.variances + other.variances
+            _total([one.values for one in each]),
+            _total([one.means for one in each]),
+            _total([one.variances for one in each]),
         )
+
+
+def _total(terms: list[np.ndarray]) -> np.ndarray:
+    found = terms[0]
+    for term in terms[1:]:
+        found = found + term
+    return found

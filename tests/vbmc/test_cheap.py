@@ -1,15 +1,16 @@
 """`bqvi.vbmc(cheap=)`: the kernel of its scale against formulas; limits of good and wrong cheap models."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import bqvi
 from bqvi.variational_bmc.settings import CHEAP
-from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, posterior_mean, prior_of
+from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, posterior_mean
 from experiments.problems import known_posteriors
-from gp.expectation import AnovaSum, Quadratic
+from gp.expectation import AnovaSum, AnovaSums, Quadratic
 from gp.kernels import Anova, Constant, Multiple, Sum
 from gp.testing import check_kernel
 
@@ -36,8 +37,9 @@ def test_the_scale_is_that_of_generalised_least_squares(with_slopes):
     values = -0.5 * (x**2).sum(1) + 0.4 * PART(x) + np.sin(x[:, 0])
     without = noise_shaped(x, values, slopes, None, 30.0)
     data = noise_shaped(x, values, slopes, None, 30.0)
-    object.__setattr__(data, "cheap", PART)
-    psi = prior_of(3, False).lower
+    data = replace(data, cheap=AnovaSums((PART,)), rough=with_slopes)
+    without = replace(without, rough=with_slopes)
+    psi = data.prior.lower
     plain, made = Surrogate.of(without, psi), Surrogate.of(data, psi)
     precision = plain.given.whitening.T @ plain.given.whitening
     g = without.by_point(data.cheap_rows).reshape(-1)

@@ -49,6 +49,16 @@ def test_rosenbrock_from_values_and_from_gradients():
     assert values.trace["n_evaluations"][-1] == 50
 
 
+def test_gradients_of_a_log_density_that_is_rougher_than_a_squared_exponential():
+    """Logarithms of hyperbolic cosines in ten coordinates; their evidence is a product of sums on grids."""
+    problem = hard_posteriors.tilted(10)
+    for seed in range(2):
+        found = bqvi.vbmc(
+            problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=120, seed=seed
+        )
+        assert abs(found.log_evidence - problem.log_evidence) < 0.01
+
+
 def test_noise_known_or_not():
     problem = known_posteriors.rosenbrock(2)
     for sd, by in ((0.5, "imiqr"), (0.5, "viqr"), ("unknown", "imiqr")):

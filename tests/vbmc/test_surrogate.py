@@ -1,5 +1,7 @@
 """The surrogate: against autodiff, finite differences, quadrature on a grid and the general process of gp."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from bqvi.variational_bmc.surrogate import (
     noise_shaped,
     posterior_mean,
     prior_of,
+    suited,
 )
 from gp.laplace import curvature
 
@@ -37,23 +40,38 @@ def slopes(x):
 def surrogate(gradients, n=20, noise_fitted=False):
     x = np.random.default_rng(1).standard_normal((n, 3))
     data = noise_shaped(x, log_joint(x), slopes(x) if gradients else None, None, 30.0, noise_fitted)
-    return Surrogate.of(data, prior_of(3, noise_fitted).lower)
+    data = replace(data, rough=gradients)
+    return Surrogate.of(data, data.prior.lower)
 
 
 @pytest.mark.parametrize("with_slopes", [False, True])
 def test_pullbacks_are_finite_differences(with_slopes):
-    psi = np.array([0.2, -0.1, 0.4, -0.3, 0.5, -0.6])
+    psi = np.array([0.2, -0.1, 0.4, -0.3, 0.5, -0.6, *([-1.5] if with_slopes else [])])
     data = noise_shaped(POINTS, log_joint(POINTS), slopes(POINTS) if with_slopes else None, None, 30.0)
-    matrix, pullback = data.gram(kernel_of(psi, 3))
+    data = replace(data, rough=with_slopes)
+    matrix, pullback = data.gram(data.kernel(psi))
     weights = RNG.standard_normal(matrix.shape)
     weights = weights + weights.T
 
     def total(at):
-        return np.vdot(weights, data.gram(kernel_of(at, 3))[0])
+        return np.vdot(weights, data.gram(data.kernel(at))[0])
 
-    numeric = [(total(psi + e) - total(psi - e)) / 2e-5 for e in 1e-5 * np.eye(6)]
-    *first, linear, quadratic, _ = pullback(weights)
-    np.testing.assert_allclose([*first, linear + quadratic], numeric, rtol=1e-6, atol=1e-6)
+    numeric = [(total(psi + e) - total(psi - e)) / 2e-5 for e in 1e-5 * np.eye(len(psi))]
+    pulled = pullback(weights)
+    first, trend, second = pulled[:5], pulled[5:7], pulled[8:]
+    found = [*(first + second), trend.sum(), second[-1]] if with_slopes else [*first, trend.sum()]
+    np.testing.assert_allclose(found, numeric, rtol=1e-6, atol=1e-6)
+
+
+def test_hyperparameters_of_a_rough_kernel_begin_at_those_without_and_back():
+    data = surrogate(True, noise_fitted=True).data
+    psi = np.arange(7.0)
+    more = suited(psi, data)
+    assert len(more) == len(data.prior.lower)
+    np.testing.assert_array_equal(suited(more, replace(data, rough=False)), psi)
+    one, other = kernel_of(more, 3, rough=True).terms[:3], kernel_of(psi, 3).terms
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a(POINTS, POINTS), b(POINTS, POINTS))
 
 
 def test_thinned_data_are_the_best_rows_and_give_a_fit_its_gradient():
@@ -72,9 +90,9 @@ def test_thinned_data_are_the_best_rows_and_give_a_fit_its_gradient():
     np.testing.assert_array_equal(few.noise, data.noise[rows])
     excess = np.exp(-data.log_slopes)
     assert few.log_slope == pytest.approx(-np.log(excess).sum() - 3 * np.log(excess[order[:m]]).sum())
-    centre = prior_of(3, False).lower
+    centre = data.prior.lower
     # the evidence of a part is that of its rows' covariance
-    matrix = data.gram(kernel_of(centre, 3))[0] + np.diag(_noises(data, centre))
+    matrix = data.gram(data.kernel(centre))[0] + np.diag(_noises(data, centre))
     part, residuals = matrix[np.ix_(rows, rows)], data.residuals[rows]
     normal = residuals @ np.linalg.solve(part, residuals) + np.linalg.slogdet(2.0 * np.pi * part)[1]
     value = log_posterior(few).value(centre)
@@ -106,7 +124,7 @@ def test_with_all_interactions_it_is_the_process_of_gp():
 @pytest.mark.parametrize("noise_fitted", [False, True])
 def test_evidence_gradient_is_a_finite_difference(gradients, noise_fitted):
     data = surrogate(gradients, 8, noise_fitted).data
-    objective, centre = log_posterior(data), prior_of(3, noise_fitted).lower
+    objective, centre = log_posterior(data), data.prior.lower
     psi = centre + 0.3 * np.random.default_rng(2).standard_normal(len(centre))
     gradient, value = objective.expanded(psi).gradient, objective.value
     numeric = [(value(psi + e) - value(psi - e)) / 2e-5 for e in 1e-5 * np.eye(len(psi))]
@@ -121,7 +139,7 @@ def test_integrals_are_quadrature_and_their_gradients_differences(gradients):
         np.array([[0.2, -0.5, 0.1], [1.0, 0.0, -1.0]]),
         np.array([[0.3, 1.0, 0.6], [1.2, 0.1, 0.4]]),
     )
-    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(48)
     grid = np.stack([g.ravel() for g in np.meshgrid(nodes, nodes, nodes, indexing="ij")], axis=1)
     mass = np.prod(np.stack(np.meshgrid(weights, weights, weights, indexing="ij")), axis=0).ravel()
     mass = mass / mass.sum()
