@@ -8,6 +8,7 @@ import pytest
 from bqvi.gradients.directions import Directions
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from gp.conditioning import DirectionalKernel, FunctionKernel, ObservedKernel, Shown
+from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import slope_rows, value_rows
 from gp.conditioning.testing import check_block_kernel
 from gp.kernels import Matern52, SquaredExponential
@@ -74,3 +75,17 @@ class Wrong:
 def test_what_is_wrong_is_named(part, message):
     with pytest.raises(AssertionError, match=message):
         check_block_kernel(Wrong(KERNELS["function, values"], part))
+
+
+@pytest.mark.parametrize("level", [None, np.array([1.0, 0.0, -0.7])])
+def test_variances_are_the_diagonal_of_the_covariance(level):
+    """Also with what a constant that is not known adds: never less than where it is known."""
+    rng = np.random.default_rng(3)
+    kernel, x, at = FunctionKernel(1.3, 0.4, 0.2, SHOWN["values"]), *rng.standard_normal((2, 7, 2))
+    noise = lambda points, targets: np.full(len(points), 1e-3)  # noqa: E731
+    process = Conditioned.of(kernel, x, rng.standard_normal((7, 1)), noise)
+    places = kernel.at(at[:3])
+    prior, whitened = kernel.covariance(places, places), process.whitened_covariance(places)
+    found = process.variances(np.diagonal(prior), whitened, level)
+    np.testing.assert_allclose(found, np.diagonal(process.covariance(prior, whitened, level)), rtol=1e-10)
+    assert (found >= process.variances(np.diagonal(prior), whitened)).all()
