@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -41,45 +42,19 @@ def large(dtype: np.dtype) -> Iterator[Line]:
     x = (centres[rng.integers(k, size=n)] + rng.standard_normal((n, d))).astype(dtype)
     model = GaussianMixture(k, np.eye(d))
     start = model.initial(x, "random", rng)
-    rho = rng.standard_normal((k, n)).astype(dtype)
-    slope = rng.standard_normal((k, d)).astype(dtype)
-    out = np.empty_like(rho)
 
-    def iteration() -> None:
-        bqvi.fit(model, x, "cavi", steps=1, record=[0], start_from=start)
-
-    def two_iterations() -> None:
-        bqvi.fit(model, x, "cavi", steps=3, tolerance=1e-300, record=[0], start_from=start)
-
-    def floor() -> None:
-        np.matmul(slope, x.T, out=out)
-        np.exp(rho, out=out)
-        rho @ x
-
-    from sklearn.mixture import BayesianGaussianMixture
-
-    def peer(iterations: int) -> None:
-        mixture = BayesianGaussianMixture(
-            n_components=k,
-            covariance_type="tied",
-            max_iter=iterations,
-            tol=0.0,
-            init_params="random_from_data",
-            random_state=0,
-        )
-        mixture.fit(x)
-
-    import warnings
+    def iterations(steps: int) -> None:
+        bqvi.fit(model, x, "cavi", steps=steps, tolerance=1e-300, record=[0], start_from=start)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         times = paired(
             {
-                "one": iteration,
-                "three": two_iterations,
-                "floor": floor,
-                "peer 1": lambda: peer(1),
-                "peer 3": lambda: peer(3),
+                "one": lambda: iterations(1),
+                "three": lambda: iterations(3),
+                "floor": _floor(x, k, rng),
+                "peer 1": lambda: _tied(x, k, 1),
+                "peer 3": lambda: _tied(x, k, 3),
             },
             rounds=5,
         )
@@ -99,3 +74,28 @@ def large(dtype: np.dtype) -> Iterator[Line]:
         "at most 3",
         above <= 3.0,
     )
+
+
+def _floor(x: np.ndarray, k: int, rng: np.random.Generator) -> Callable[[], object]:
+    """The products and exponentials of an iteration with K = ``k``, on data x (N, D)."""
+    n, d = x.shape
+    rho = rng.standard_normal((k, n)).astype(x.dtype)
+    slope = rng.standard_normal((k, d)).astype(x.dtype)
+    out = np.empty_like(rho)
+
+    def floor() -> object:
+        np.matmul(slope, x.T, out=out)
+        np.exp(rho, out=out)
+        return rho @ x
+
+    return floor
+
+
+def _tied(x: np.ndarray, k: int, iterations: int) -> None:
+    """scikit-learn's mixture of K = ``k`` with a tied covariance."""
+    from sklearn.mixture import BayesianGaussianMixture
+
+    BayesianGaussianMixture(
+        n_components=k, covariance_type="tied", max_iter=iterations, tol=0.0,
+        init_params="random_from_data", random_state=0,
+    ).fit(x)  # fmt: skip

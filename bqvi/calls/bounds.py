@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ def names_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return titles
 
 
-def turning_of(periodic: Any, count: int) -> np.ndarray:
+def turning_of(periodic: object, count: int) -> np.ndarray:
     """Which of the P = ``count`` parameters are periodic, (P,) bool."""
     try:
         given = np.asarray(to_numpy(periodic))

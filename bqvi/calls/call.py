@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import traceback
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -139,7 +138,7 @@ def _plain(function: Function, answers: Answers) -> bool:
     return all(x is None or bool((np.abs(x) < largest).all()) for x in numbers)
 
 
-def _handed(function: Function, points: np.ndarray) -> Any:
+def _handed(function: Function, points: np.ndarray) -> object:
     handed = function.handed(points)
     return handed if function.vectorised else handed[0]
 

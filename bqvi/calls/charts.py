@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -25,7 +24,7 @@ class Chart:
     log_slope: Callable[[Array, Array, Array], Array]
     log_slope_gradient: Callable[[Array], Array]
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle by name: a chart holds functions without a name, which cannot be pickled."""
         return chart_named, (self.name,)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class EvaluationError(RuntimeError):
         self.evaluations = evaluations
         self.state = state
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         """The message and attributes, so that the exception can be sent to another process."""
         return type(self), (str(self), self.point, self.evaluations, self.state)
 
@@ -57,6 +56,8 @@ def require_good(evaluations: Evaluations, needed: int = 1) -> None:
     good = int((~evaluations.failed).sum())
     if good >= needed:
         return
+    if not len(evaluations):
+        raise EvaluationError("no evaluation has been made yet: take a step first", evaluations=evaluations)
     counts = Counter(reason for reason in evaluations.reasons if reason)
     listed = "; ".join(f"{reason} ({count} times)" for reason, count in counts.most_common(3))
     raise EvaluationError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Evaluations:
             found &= np.isfinite(self.gradients).all(axis=tuple(range(1, self.gradients.ndim)))
         return found
 
-    def __getitem__(self, rows: Any) -> Evaluations:
+    def __getitem__(self, rows: slice | np.ndarray | list[int]) -> Evaluations:
         """The evaluations ``rows``: a slice, indices, or n booleans; each counted as one evaluation."""
         index = np.arange(len(self))[rows]
         return Evaluations(

@@ -113,7 +113,7 @@ def require_workers(executor: Any, n_jobs: int) -> Any:
     return executor
 
 
-def require_future(future: Any) -> Any:
+def require_future(future: object) -> Any:
     """The result of an executor's ``submit`` if it is a future; EvaluationError otherwise."""
     if not callable(getattr(future, "result", None)):
         raise EvaluationError(

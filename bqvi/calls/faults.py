@@ -16,8 +16,6 @@ value of the wrong shape or type stops the run in any case.
 
 from __future__ import annotations
 
-from typing import Any
-
 from bqvi.calls.errors import message_of
 
 ERRORS = ("raise", "infeasible")
@@ -78,7 +76,7 @@ def described(error: Exception) -> str:
     return f"raised {type(error).__name__}: {message_of(error)}"
 
 
-def advice(error: Exception, gradient: Any) -> str:
+def advice(error: Exception, gradient: object) -> str:
     """Advice on an error caused by torch tensors where NumPy was meant, or the reverse; "" otherwise."""
     told = message_of(error)
     if gradient == "autodiff":

@@ -22,6 +22,8 @@ def made_before(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
     ------
     TypeError
         ``evaluations`` is no tuple or list of two to four arrays of real numbers.
+    ValueError
+        theta has no points, or one that is not finite.
     """
     if evaluations is None:
         return None
@@ -34,10 +36,24 @@ def made_before(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
             "noise sds (n,) if any"
         )
     titles = ("theta", "values", "gradients", "noise_sd")
-    return tuple(
+    found = tuple(
         None if x is None else numbers(f"evaluations' {title}", x)
         for title, x in zip(titles, evaluations, strict=False)
     )
+    if found[0] is not None:
+        _require_points(found[0])
+    return found
+
+
+def _require_points(theta: np.ndarray) -> None:
+    """ValueError where there are none, or one is not finite."""
+    if not theta.size:
+        raise ValueError(f"evaluations has no points: theta has shape {theta.shape}; leave evaluations out")
+    rows = np.atleast_2d(theta)
+    bad = ~np.isfinite(rows).all(axis=-1)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise ValueError(f"evaluations' theta[{at}] is {rows[at].tolist()}; it must be finite")
 
 
 def numbers(name: str, given: object) -> np.ndarray:

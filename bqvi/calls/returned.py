@@ -12,7 +12,7 @@ from bqvi.calls.function import LARGEST, Function
 from gp.arrays import is_torch, to_numpy
 
 
-def parted(function: Function, returned: Any, points: np.ndarray) -> tuple[Any, Mapping[str, Any] | None]:
+def parted(function: Function, returned: object, points: np.ndarray) -> tuple[Any, Mapping[str, Any] | None]:
     """Split what was returned at points (m, P) into the values and the dict of by-products at its end.
 
     Raises
@@ -33,7 +33,7 @@ def parted(function: Function, returned: Any, points: np.ndarray) -> tuple[Any, 
     return (rest[0] if len(rest) == 1 else rest), products
 
 
-def _kept(function: Function, name: Any, value: Any, points: np.ndarray) -> Any:
+def _kept(function: Function, name: object, value: object, points: np.ndarray) -> Any:
     """A copy of a by-product as a NumPy array, a number or text."""
     if is_torch(value):
         value = to_numpy(value)
@@ -50,7 +50,9 @@ def _kept(function: Function, name: Any, value: Any, points: np.ndarray) -> Any:
     )
 
 
-def values_of(function: Function, returned: Any, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+def values_of(
+    function: Function, returned: object, points: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The values (m, o) at points (m, P), and their standard deviations (m,) if they were returned."""
     title, sds = function.range.title, None
     if isinstance(returned, tuple) and not function.range.outputs:
@@ -65,7 +67,7 @@ def values_of(function: Function, returned: Any, points: np.ndarray) -> tuple[np
     return _shaped(function, _real(function, returned, points), points), sds
 
 
-def sds_of(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
+def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarray:
     """The standard deviations (m,) of the noise at points (m, P)."""
     n = len(points)
     try:
@@ -82,7 +84,7 @@ def sds_of(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
     return np.broadcast_to(array.reshape(-1).astype(float), (n,))
 
 
-def gradients_of(function: Function, returned: Any, points: np.ndarray, outputs: int) -> np.ndarray:
+def gradients_of(function: Function, returned: object, points: np.ndarray, outputs: int) -> np.ndarray:
     """The gradients (m, o, P) at points (m, P)."""
     n, dimension = points.shape
     try:
@@ -105,7 +107,7 @@ def gradients_of(function: Function, returned: Any, points: np.ndarray, outputs:
     return array.astype(float, copy=False)
 
 
-def log_weights_of(returned: Any, points: np.ndarray) -> np.ndarray:
+def log_weights_of(returned: object, points: np.ndarray) -> np.ndarray:
     """The logarithms of the weights (m,) at points (m, P)."""
     logs = np.asarray(to_numpy(returned), dtype=float).reshape(-1)
     if logs.shape != (len(points),) or np.isnan(logs).any() or (logs == np.inf).any():
@@ -130,8 +132,13 @@ def _numbers(row: np.ndarray) -> str:
     return str(float(row[0])) if len(row) == 1 else str(row.tolist())
 
 
-def numbers_in(returned: Any) -> np.ndarray | None:
-    """The array of real numbers that a function ``returned``, in its own dtype; None for anything else."""
+def numbers_in(returned: object) -> np.ndarray | None:
+    """The array of real numbers that a function ``returned``, in its own dtype; None for anything else.
+
+    Masked entries are NaN: NumPy's own conversion makes 0 of a masked number.
+    """
+    if isinstance(returned, np.ma.MaskedArray):
+        returned = np.ma.filled(returned.astype(float), np.nan)
     try:
         array = np.asarray(to_numpy(returned))
     except (TypeError, ValueError):
@@ -139,7 +146,7 @@ def numbers_in(returned: Any) -> np.ndarray | None:
     return array if array.dtype.kind in "fiu" else None
 
 
-def _real(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
+def _real(function: Function, returned: object, points: np.ndarray) -> np.ndarray:
     array = numbers_in(returned)
     if array is None:
         kind = "torch tensor" if is_torch(returned) else type(returned).__name__

@@ -22,22 +22,33 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClimbSettings:
-    """A climb of the log joint (:mod:`climb`); not studied."""
+    """A climb of the log joint (:mod:`climb`).
+
+    Figures are of the boxes that :mod:`plausible_search` finds on 30 posteriors (Gaussians of equal scales,
+    of scales .01 to 10, and correlated, log-gammas and Student t's; D = 2, 4, 6; two layouts each):
+    evaluations, and the mean squared error of the centres, in standard deviations, and of the logarithms of
+    the widths, both over those with the values here.
+    """
 
     worst: float = 1e10
-    """The objective of the optimiser at a point where the log joint failed, in nats."""
+    """The objective of the optimiser at a point where the log joint failed, in nats; not studied."""
     first_radius: float = 0.25
-    """The first radius of COBYQA's trust region, an eighth of the width of the plausible box [-1, 1]^D."""
+    """The first radius of COBYQA's trust region, an eighth of the width of the plausible box [-1, 1]^D. With
+    .125 1.05 and 1.2, with .5 .99 and 1.3."""
     most_of_values: tuple[int, int] = (8, 10)
-    """A climb from values alone visits 8 D + 10 points at most."""
+    """A climb from values alone visits 8 D + 10 points at most. With half as many .94 and 1.6, with twice as
+    many no box differs."""
     patience: int = 1
-    """The number of points that, if they gain little, end a climb with gradients."""
+    """The number of points that, if they gain little, end a climb with gradients. With 2 1.20 and .5; errors
+    are small with both, .011 and .002 by the median."""
     least: int = 2
-    """The number of points before that criterion is applied."""
+    """The number of points before that criterion is applied. With 1 .97 and 1.0, with 4 1.15 and .3."""
     patience_of_values: tuple[int, int] = (1, 2)
-    """D + 2 points that gain little end a climb from values alone; COBYQA's model has 2 D + 1 points."""
+    """D + 2 points that gain little end a climb from values alone; COBYQA's model has 2 D + 1 points. With D
+    points .92 and 2.0, with 2 D + 2 1.13 and 1.2."""
     least_of_values: tuple[int, int] = (2, 2)
-    """2 D + 2 points are visited before that criterion is applied."""
+    """2 D + 2 points are visited before that criterion is applied. With D + 2 .69 and 10, with 3 D + 2 1.01
+    and 1.0."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +102,21 @@ class PlausibleSearch:
     low, high : the least and the largest fall of the log joint, in nats, over a step whose curvature is used.
     tries : the number of steps that are tried for a curvature. shorter : the factor of the step after one
         that failed. longer : the factor after one without curvature. shortest : the least factor in other
-        cases. Not studied.
+        cases. On the posteriors of `ClimbSettings` about half and twice these values change no box.
     beyond : the number of Sobol points besides D. boxes : the half widths of the boxes in which as many
-        points more are evaluated while all have failed. Not studied.
-    visits, visits_beside : a climb with gradients visits at most 3 D + 15 points. Not studied.
+        points more are evaluated while all have failed. Without any besides D evaluations are .8 times those
+        here with gradients and .9 times from values, and errors .9 and 1.05 times; with 8 1.3 and 1.1, 1.2
+        and 1.2. They are there for other modes. ``boxes`` were not studied.
+    visits, visits_beside : a climb with gradients visits at most 3 D + 15 points. With 2 D and with 6 D, and
+        with 8 and 30 in the place of 15, no box differs.
     share, margin : a climb is begun from a point that exceeds Laplace's quadratic by more than this share of
         its depth and these nats, as in VBMC's exploration.
     relevant : the nats below the mode, beyond D / 2, up to which another mode is included in the box.
     climbs : the number of climbs after the first.
     elsewhere : the nats below Laplace's evidence from which mass outside of the box counts.
     flat : the curvature, per squared half width of the first box, below which the log joint counts as flat.
-        longest : the largest step for a curvature, in half widths of the first box. Neither was studied.
+        longest : the largest step for a curvature, in half widths of the first box. With 1e-11, 1e-5,
+        and 100 no box differs.
     of_budget : the share of the budget that a search may use. each : the search uses at most this number of
         evaluations times D + 2.
     """

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from bqvi.families import DiagonalGaussian, Product
 from bqvi.gradients.black_box import TorchPosterior, combined, cost, spend, torch_posterior
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.models.amortised import AmortisedModel
+from bqvi.models.data import Data
 from gp.arrays import to_numpy
 
 Tensor = torch.Tensor
@@ -202,7 +203,7 @@ def require_one_theta(model: AmortisedModel, samples: int) -> None:
 
 
 @torch.no_grad()
-def elbo_draws(model: AmortisedModel, q: Product, data: Any, samples: int, seed: int) -> np.ndarray:
+def elbo_draws(model: AmortisedModel, q: Product, data: Data, samples: int, seed: int) -> np.ndarray:
     """Independent estimates (L,) of the ELBO over all ``data``, the divergences in closed form."""
     rng = np.random.default_rng(seed)
     total = np.zeros(samples)

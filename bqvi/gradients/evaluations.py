@@ -16,6 +16,7 @@ from bqvi.calls.function import AUTODIFF
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch
 from bqvi.models.conjugate import is_conjugate
+from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint, LogJointModel, is_moving
 from gp.arrays import Array
 
@@ -70,7 +71,7 @@ def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points:
 
 
 def given(
-    model: LogJoint, theta: Array, values: Any, gradients: Any = None, noise_sd: Any = None
+    model: LogJoint, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None
 ) -> Evaluations:
     """Evaluations that were made before, in the user's units: see :meth:`bqvi.calls.Caller.given`.
 
@@ -110,7 +111,7 @@ def is_as_stated(model: LogJointModel) -> TypeGuard[LogJoint]:
     return not is_moving(model) and getattr(type(model), "log_prior", None) is LogJoint.log_prior
 
 
-def _stated(model: LogJoint, rows: Any) -> Function:
+def _stated(model: LogJoint, rows: Data) -> Function:
     """The user's function; if of torch, on the device and in the precision of the model or of ``rows``."""
     usual = rows is None and not (hasattr(model, "dtype") or hasattr(model, "device"))
     if usual or model.function.gradient != AUTODIFF:

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -155,7 +154,7 @@ class GradientProcess:
         shared = self.functionals.covariances(places) - cross.T @ self.whitened
         shared[:, 0] *= np.sqrt(pool.shape[1])
 
-        def columns(which: Any) -> np.ndarray:
+        def columns(which: int | slice | np.ndarray) -> np.ndarray:
             known: np.ndarray = cross.T @ cross[:, which]
             left: np.ndarray = kernel.covariance(places, places.at(which)).reshape(known.shape) - known
             return left

@@ -182,21 +182,13 @@ class Memoised:
         entropy = local.bound - nothing.bound - float(inner(found, expected))
         kept = _replaced(known, b, found, entropy, expected, prior)
         complete = self.visited_all(kept, n)
-        total = unpacked(kept.statistics.sum(axis=0), q.natural)
-        if not complete:
-            seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
-            total = _completed(total, kept.running, seen / n)
-        if isinstance(model, Sharing):
-            nothing = model.shared_step(q, total)
-        held = _held(prior, total, expected)
-        bound = nothing.bound + float(inner(held, expected)) + float(kept.entropies.sum())
-        everything = LocalStep(add(total, nothing.statistics), bound)
+        everything, nothing = self._of_all(model, q, kept, nothing, expected, n)
         looked, target = n_rows(rows), everything
         if complete and self.moves is not None:
             kept, further = self._moved(model, q, batch.rows, b, kept, rng)
             looked += further
             moved = unpacked(kept.statistics.sum(axis=0), q.natural)
-            target = LocalStep(add(moved, nothing.statistics), bound)
+            target = LocalStep(add(moved, nothing.statistics), everything.bound)
         return Gradient(
             subtract(update_target(model, target), q.natural),
             natural=True,
@@ -205,11 +197,36 @@ class Memoised:
             memory=kept,
         )
 
+    def _of_all(
+        self,
+        model: Any,
+        q: FamilyOrPoint,
+        kept: MemoisedMemory,
+        nothing: LocalStep,
+        expected: tuple[Array, ...],
+        n: int,
+    ) -> tuple[LocalStep, LocalStep]:
+        """The local step of all ``n`` data from the batches kept, and that of none.
+
+        Parameters
+        ----------
+        nothing : of no data, on which a batch's was. expected : statistics under q.
+        """
+        total = unpacked(kept.statistics.sum(axis=0), q.natural)
+        if not self.visited_all(kept, n):
+            seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
+            total = _completed(total, kept.running, seen / n)
+        if isinstance(model, Sharing):
+            nothing = model.shared_step(q, total)
+        held = _held(model.prior.natural, total, expected)
+        bound = nothing.bound + float(inner(held, expected)) + float(kept.entropies.sum())
+        return LocalStep(add(total, nothing.statistics), bound), nothing
+
     def _moved(
         self,
         model: Any,
         q: FamilyOrPoint,
-        data: Any,
+        data: Data,
         b: int,
         kept: MemoisedMemory,
         rng: np.random.Generator,
@@ -217,7 +234,7 @@ class Memoised:
         """The memory after the moves that raise the bound, and the number of rows evaluated for them."""
         moves, count, n = self.moves or Moves(), len(kept.entropies), n_rows(data)
 
-        def batch(i: int) -> Any:
+        def batch(i: int) -> Data:
             return take(data, self.rows(n, i))
 
         looked, visits = 0, kept.visits - self.stochastic_passes * count
@@ -279,7 +296,7 @@ def _held(prior: Values, total: Values, expected: Values) -> Values:
     )
 
 
-def _with_row(table: np.ndarray, b: int, row: Any) -> np.ndarray:
+def _with_row(table: np.ndarray, b: int, row: np.ndarray | float) -> np.ndarray:
     out = table.copy()
     out[b] = row
     return out

@@ -16,7 +16,6 @@ run makes the same process, to the last digit.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -115,7 +114,9 @@ class ProcessCache:
         new = self._observed(units, memory, rows, units.whiten(memory.points[rows]))
         return process.extended(new.points, new.targets, over_scale(new.noise, memory.hyperparameters))
 
-    def _observed(self, units: WhitenedFrame, memory: Memory, rows: Any, points: np.ndarray) -> _Used:
+    def _observed(
+        self, units: WhitenedFrame, memory: Memory, rows: slice | np.ndarray, points: np.ndarray
+    ) -> _Used:
         """The observations in some rows of the memory, whose whitened points are ``points``."""
         targets = self.kind.targets(units, points, memory.values[rows], memory.gradients[rows])
         return _Used(points, targets, self.kind.noise(units, memory.noise[rows]))

@@ -37,6 +37,7 @@ evaluations and draws of q is missed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp
@@ -92,46 +93,93 @@ def remembered_evidence(
     return replace(found, sd=float(np.hypot(found.sd, found.value - earlier.value)))
 
 
+@dataclass(frozen=True, eq=False)
+class _AtDraws:
+    """What is known at M draws of a proposal around q."""
+
+    points: np.ndarray
+    """In the units of q, (M, D)."""
+    log_ratio: np.ndarray
+    """ln q less the proposal's log density, (M,)."""
+    residual: np.ndarray
+    """The surrogate's mean of ln p - ln q, (M,)."""
+    whitened: np.ndarray
+    """The columns of `Conditioned.whitened_covariance` there, (n, M)."""
+    variance: np.ndarray
+    """Of phi, (M,)."""
+    possible: np.ndarray
+    """Probabilities that evaluations succeed, (M,)."""
+
+    @classmethod
+    def of(cls, found: NearQ, memory: Memory, seed: int) -> _AtDraws:
+        """Of the process near q, and the evaluations that it is from."""
+        process, frame = found.process, found.frame
+        d = len(frame.mean)
+        standard = Proposal(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
+        proposal = standard.widened(EVIDENCE.wide, EVIDENCE.widening)
+        points = proposal.draws(EVIDENCE.draws, seed)
+        log_q = standard.density.log_density(points)
+        log_volume = float(np.log(np.abs(np.diagonal(frame.scale))).sum())
+        squares = np.einsum("md,md->m", points, points)
+        whitened = process.given.whitened_covariance(process.kernel.at(value_rows(points)))
+        return cls(
+            points,
+            log_q - proposal.density.log_density(points),
+            process.posterior_mean(points) - 0.5 * squares + log_volume - log_q,
+            whitened,
+            _variances(process, points, whitened),
+            LogisticFeasibility.near(frame, memory)(points),
+        )
+
+    @cached_property
+    def trust(self) -> np.ndarray:
+        """Shares of what the surrogate says beside q, (M,); small for variances above a squared nat."""
+        found: np.ndarray = 1.0 / (1.0 + np.square(self.variance))
+        return found
+
+    @cached_property
+    def aside(self) -> np.ndarray:
+        """The residual less what is typical of it, (M,)."""
+        return self.residual - self._centre
+
+    @cached_property
+    def _centre(self) -> float:
+        return weighted_median(self.residual, self.trust * np.exp(self.log_ratio))
+
+    @property
+    def log_weights(self) -> np.ndarray:
+        """Of the draws in the evidence, (M,)."""
+        with np.errstate(divide="ignore"):
+            log_possible = np.log(self.possible)
+        shrunk = self._centre + self.trust * self.aside + 0.5 * self.trust**2 * self.variance
+        found: np.ndarray = shrunk + self.log_ratio + log_possible
+        return found
+
+
 def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> EvidenceEstimate | None:
     """The log evidence from all evaluations, without the change by the latest ones in its sd."""
     found = process_near(q, memory)
     if found is None:
         return None
-    process, frame = found.process, found.frame
-    d = len(frame.mean)
-    standard = Proposal(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
-    g = standard.widened(EVIDENCE.wide, EVIDENCE.widening)
-    points = g.draws(EVIDENCE.draws, seed)
-    log_q = standard.density.log_density(points)
-    log_ratio = log_q - g.density.log_density(points)
-    log_volume = float(np.log(np.abs(np.diagonal(frame.scale))).sum())
-    squares = np.einsum("md,md->m", points, points)
-    residual = process.posterior_mean(points) - 0.5 * squares + log_volume - log_q
-    whitened = process.given.whitened_covariance(process.kernel.at(value_rows(points)))
-    variance = _variances(process, points, whitened)
-    trust = 1.0 / (1.0 + np.square(variance))
-    centre = weighted_median(residual, trust * np.exp(log_ratio))
-    possible = LogisticFeasibility.near(frame, memory)(points)
-    with np.errstate(divide="ignore"):
-        log_possible = np.log(possible)
-    logs = centre + trust * (residual - centre) + 0.5 * trust**2 * variance + log_ratio + log_possible
+    at, d = _AtDraws.of(found, memory, seed), len(found.frame.mean)
+    logs, trust = at.log_weights, at.trust
     total = float(logsumexp(logs))
     weights = np.exp(logs - total)
     effective, count = float(effective_size(weights)), len(weights)
     value = total - float(np.log(count))
-    elbo = process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value - 0.5 * d + float(q.entropy)
-    shrunk = float(weights @ ((1.0 - trust) * np.minimum(np.abs(residual - centre), np.sqrt(variance))))
+    under_q = found.process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value
+    elbo = under_q - 0.5 * d + float(q.entropy)
     first, shape = slice(EVIDENCE.first), float(pareto_shape(weights))
     trusted = weights[first] * trust[first] / weights[first].sum()
     parts = (
-        *_of_process(found, points[first], whitened[:, first], trusted),
+        *_of_process(found, at.points[first], at.whitened[:, first], trusted),
         _of_draws(weights),
-        shrunk,
-        float(weights @ (1.0 - possible)),
+        float(weights @ ((1.0 - trust) * np.minimum(np.abs(at.aside), np.sqrt(at.variance)))),
+        float(weights @ (1.0 - at.possible)),
         EVIDENCE.share_at(shape) * (value - elbo),
     )
-    of_q = np.exp(log_ratio)
-    infeasible = float(of_q @ (1.0 - possible) / of_q.sum())
+    of_q = np.exp(at.log_ratio)
+    infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
     return EvidenceEstimate(value, float(np.linalg.norm(parts)), shape, effective, count, infeasible)
 
 

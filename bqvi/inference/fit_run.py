@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -21,6 +22,7 @@ from bqvi.inference.affordable import affordable
 from bqvi.inference.asked import account_of, chosen, due, require_asked
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, closed, has_settled, recorded, step, with_evaluations
+from bqvi.inference.monitor import is_of_one_function
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
 from bqvi.inference.starting import why_singular
@@ -261,7 +263,7 @@ class FitRun:
         found = state.fork()
         fit = Fit(
             q=found.q,
-            elbo=found.rows[-1].elbo if found.rows else float("nan"),
+            elbo=self._elbo(found),
             trace=Trace(found.rows),
             stopped=reason,
             checkpoint=self.checkpoint(found),
@@ -271,6 +273,14 @@ class FitRun:
         for told in fit.warnings:
             warnings.warn(told, UserWarning, stacklevel=2)
         return fit
+
+    def _elbo(self, state: LoopState) -> float:
+        """Of q: as recorded, else from the evaluations kept, else that of the last record."""
+        if not recorded(state) and is_of_one_function(self.problem.model, state.q, state.memory):
+            # a run may have failed because q is degenerate
+            with suppress(FloatingPointError, np.linalg.LinAlgError):
+                return self.records.monitor.remembered(state.q, state.memory).elbo
+        return state.rows[-1].elbo if state.rows else float("nan")
 
     def with_evaluations(self, state: LoopState, evaluations: Evaluations) -> LoopState:
         """The state with the evaluations of a step that was cut short, or with told values."""

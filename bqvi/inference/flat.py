@@ -1,4 +1,4 @@
-"""Whether the log joint has curvature over the width of q, by the evaluations of the run.
+"""Whether q has settled: the curvature and the slope of the log joint at q, from the evaluations of the run.
 
 At the optimum of a Gaussian q the expected curvature of the log joint is the precision of q. In whitened
 coordinates u = L^-1 (theta - m) the slope of L^T grad f in u is therefore -1 on average along each axis.
@@ -6,6 +6,9 @@ Where it is 0 the log joint has no curvature over the width of q, and the ELBO s
 the logarithm of the width, without end if the posterior is improper. For a q across several modes the average
 curvature may also be 0, because of the minima between them; the log joint then decreases outside of the
 modes, on one side at least.
+
+The expected slope is 0 at the optimum. Where the latest evaluations have one, q is still moving, and without
+end if the log joint increases without end.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ __all__ = ["said"]
 
 
 def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray | None) -> list[str]:
-    """A warning where the log joint has no curvature along an axis of a Gaussian q.
+    """A warning where the log joint has no curvature along an axis of a Gaussian q, or rises past its mean.
 
     Parameters
     ----------
@@ -35,13 +38,22 @@ def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray |
         return []
     scale = axes * np.sqrt(variances)
     u = (points - mean) @ (axes / np.sqrt(variances))
-    near = (np.abs(u) < FLAT.near).all(axis=1) & np.isfinite(values)
-    if gradients is not None:
-        near &= np.isfinite(gradients).all(axis=1)
+    slopes = None if gradients is None else gradients @ scale
+    known = np.isfinite(values) if slopes is None else np.isfinite(values) & np.isfinite(slopes).all(axis=1)
+    u, values, slopes = u[known], values[known], None if slopes is None else slopes[known]
+    widths = np.sqrt(variances)
+    return _widens(axes, widths, u, values, slopes) or _moves(axes, widths, u, values, slopes)
+
+
+def _widens(
+    axes: np.ndarray, widths: np.ndarray, u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None
+) -> list[str]:
+    """Where the log joint has no curvature along one of the axes."""
+    near = (np.abs(u) < FLAT.near).all(axis=1)
     u, values, dimension = u[near], values[near], u.shape[1]
     if len(u) < 2 * (2 * dimension + 1):
         return []
-    slopes = None if gradients is None else gradients[near] @ scale
+    slopes = None if slopes is None else slopes[near]
     bends = _curvatures(u, values, slopes)
     flattest = int(np.argmin(bends))
     if bends[flattest] > FLAT.share:
@@ -49,8 +61,7 @@ def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray |
     slope = _outwards(u, flattest, values, slopes)
     if slope < -FLAT.falls:
         return []
-    axis = ", ".join(f"{entry:.2g}" for entry in axes[:, flattest])
-    where = f"along ({axis}) its standard deviation has reached {np.sqrt(variances[flattest]):.3g}, "
+    where = f"along {_named(axes[:, flattest])} its standard deviation has reached {widths[flattest]:.3g}, "
     if slope > FLAT.falls:
         return [
             f"q still widens: {where}and the log joint rises on both sides of it, towards modes there or "
@@ -62,6 +73,38 @@ def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray |
         "an optimum requires. The posterior is improper, or more steps are needed: look at the prior of "
         "these parameters."
     ]
+
+
+def _moves(
+    axes: np.ndarray, widths: np.ndarray, u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None
+) -> list[str]:
+    """Where the log joint rises past the mean, by the latest evaluations."""
+    dimension = u.shape[1]
+    by_dimension, beside = FLAT.latest
+    latest = slice(-(by_dimension * dimension + beside), None)
+    u, values = u[latest], values[latest]
+    if slopes is not None and len(u) > 1:
+        found = slopes[latest].mean(axis=0)
+        errors = slopes[latest].std(axis=0, ddof=1) / np.sqrt(len(u))
+    elif slopes is None and len(u) > dimension + 2:
+        design = np.concatenate([np.ones((len(u), 1)), u], axis=1)
+        found, errors = (part[1:] for part in regression(design, values))
+    else:
+        return []
+    rises = np.abs(found) - FLAT.doubt * errors
+    steepest = int(np.argmax(rises))
+    if not rises[steepest] > FLAT.rises:
+        return []
+    axis = np.sign(found[steepest]) * axes[:, steepest]
+    return [
+        f"q still moves: along {_named(axis)} the log joint rises by {np.abs(found[steepest]):.3g} nats over "
+        f"its standard deviation, {widths[steepest]:.3g}. More steps are needed, or the posterior is "
+        "improper: look at the prior of these parameters."
+    ]
+
+
+def _named(axis: np.ndarray) -> str:
+    return f"({', '.join(f'{entry:.2g}' for entry in axis)})"
 
 
 def _curvatures(u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None) -> np.ndarray:

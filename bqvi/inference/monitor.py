@@ -106,7 +106,7 @@ class Monitor:
                 return self._amortised(q, self.samples)
             return self._sampled(q, self.samples, account or Account())
         if is_of_one_function(self.model, q, memory):
-            return self._remembered(q, memory)
+            return self.remembered(q, memory)
         values = np.empty(0) if values is None else values
         return self._of_steps(values) if memory is None else self._of_surrogate(values, q, memory)
 
@@ -132,7 +132,7 @@ class Monitor:
         own = value_deviation(q, memory) if isinstance(memory, MixtureMemory) else np.inf
         return found._replace(standard_error=float(np.linalg.norm([values.std(ddof=1), drift, own])))
 
-    def _remembered(self, q: Any, memory: Memory) -> Value:
+    def remembered(self, q: Any, memory: Memory) -> Value:
         """The ELBO from kept evaluations; NaN with an infinite error where too few are near q."""
         from bqvi.gradients.remembered_elbo import remembered_elbo
 

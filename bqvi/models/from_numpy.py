@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,45 +13,55 @@ from bqvi.calls.user_code import run_user_code
 from gp.arrays import Array, shown, to_numpy
 
 
-def torch_function(
-    function: Callable[[Array], Array], gradient: Callable[[Array], Array] | None
-) -> Callable[[torch.Tensor], torch.Tensor]:
-    """``function`` of theta (L, D) or (D,), returning (L,) or a scalar, on tensors.
+@dataclass(frozen=True)
+class TorchFunction:
+    """A function of theta (L, D) or (D,), returning (L,) or a scalar, on tensors.
 
     Differentiating it without a gradient raises TypeError.
+
+    Parameters
+    ----------
+    function : of arrays of NumPy. gradient : likewise; None where there is none.
     """
 
-    class NumpyFunction(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, theta: torch.Tensor) -> torch.Tensor:
-            ctx.save_for_backward(theta)
-            with torch.enable_grad():  # torch disables gradients here, and the user's function may need them
-                # a copy, as the function may work in place
-                value = run_user_code(function, to_numpy(theta).copy())
-            return _as_tensor("log_prob", value, theta)
+    function: Callable[[Array], Array]
+    gradient: Callable[[Array], Array] | None
 
-        @staticmethod
-        def backward(ctx: Any, *outer: torch.Tensor) -> torch.Tensor:
-            (theta,) = ctx.saved_tensors
-            if gradient is None:
-                raise TypeError(
-                    "this LogJoint has values only; give it gradient=..., or use a method that needs none: "
-                    "'bq' or 'score'"
-                )
-            with torch.enable_grad():
-                slope = _as_tensor("gradient", run_user_code(gradient, to_numpy(theta).copy()), theta)
-            if slope.shape != theta.shape:
-                raise ValueError(
-                    f"gradient returned shape {tuple(slope.shape)} for theta of shape {tuple(theta.shape)}; "
-                    "they must be the same"
-                )
-            return outer[0][..., None] * slope
-
-    def apply(theta: torch.Tensor) -> torch.Tensor:
-        value: torch.Tensor = NumpyFunction.apply(theta)  # type: ignore[no-untyped-call]
+    def __call__(self, theta: torch.Tensor) -> torch.Tensor:
+        """The function's values."""
+        value: torch.Tensor = _NumpyFunction.apply(theta, self)  # type: ignore[no-untyped-call]
         return value
 
-    return apply
+
+class _NumpyFunction(torch.autograd.Function):
+    """A `TorchFunction` as torch differentiates it."""
+
+    @staticmethod
+    def forward(ctx: Any, theta: torch.Tensor, called: TorchFunction) -> torch.Tensor:
+        ctx.save_for_backward(theta)
+        ctx.called = called
+        with torch.enable_grad():  # torch disables gradients here, and the user's function may need them
+            # a copy, as the function may work in place
+            value = run_user_code(called.function, to_numpy(theta).copy())
+        return _as_tensor("log_prob", value, theta)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (theta,) = ctx.saved_tensors
+        gradient = ctx.called.gradient
+        if gradient is None:
+            raise TypeError(
+                "this LogJoint has values only; give it gradient=..., or use a method that needs none: "
+                "'bq' or 'score'"
+            )
+        with torch.enable_grad():
+            slope = _as_tensor("gradient", run_user_code(gradient, to_numpy(theta).copy()), theta)
+        if slope.shape != theta.shape:
+            raise ValueError(
+                f"gradient returned shape {tuple(slope.shape)} for theta of shape {tuple(theta.shape)}; "
+                "they must be the same"
+            )
+        return outer[0][..., None] * slope, None
 
 
 def _as_tensor(name: str, returned: Any, like: torch.Tensor) -> torch.Tensor:

@@ -98,9 +98,9 @@ class LogJoint:
         self.function = Function(log_prob, gradient, vectorised=vectorised, errors=errors)
         self._log_prob = log_prob
         if gradient != "autodiff":
-            from bqvi.models.from_numpy import torch_function
+            from bqvi.models.from_numpy import TorchFunction
 
-            self._log_prob = torch_function(log_prob, gradient if callable(gradient) else None)
+            self._log_prob = TorchFunction(log_prob, gradient if callable(gradient) else None)
 
     @classmethod
     def of(cls, model: TargetModel) -> LogJoint:

@@ -15,6 +15,8 @@ from gp.arrays import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from bqvi.quadrature.integrand_process import IntegrandProcess
+
 __all__ = ["EstimateRow", "Integral", "log_moments"]
 
 
@@ -78,7 +80,7 @@ class Integral:
     log_mean: float | None = None
     log_sd: float | None = None
     checkpoint: Checkpoint | None = None
-    surrogate: Any = None
+    surrogate: IntegrandProcess | None = None
 
     @property
     def state(self) -> Any:

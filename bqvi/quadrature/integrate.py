@@ -235,7 +235,7 @@ def _last(resume: Any, settings: Mapping[str, Any]) -> Any:
     return resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS, settings).state
 
 
-def _require_measure(measure: Any, log_density: Any) -> None:
+def _require_measure(measure: object, log_density: object) -> None:
     """An error where a density is given beside Lebesgue's measure."""
     if isinstance(measure, str) and log_density is not None:
         raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
@@ -295,13 +295,13 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
     return initial
 
 
-def _require_none(known: Any, method: str) -> None:
+def _require_none(known: object, method: str) -> None:
     if known is not None:
         raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
 
 
 def _check(
-    f: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None, seed: Any
+    f: object, budget: int, method: str, *, tolerance: float | None, max_seconds: float | None, seed: Seed
 ) -> int:
     """The budget as an integer."""
     if not callable(f):
@@ -319,12 +319,12 @@ def _check(
 
 def _check_choices(
     method: str,
-    gradient: Any,
-    noise_sd: Any,
-    log_density: Any,
-    acquisition: Any,
+    gradient: object,
+    noise_sd: object,
+    log_density: object,
+    acquisition: object,
     log: bool,
-    errors: Any,
+    errors: str,
 ) -> None:
     require_boolean("log", log)
     require_one_of("errors", errors, ERRORS)

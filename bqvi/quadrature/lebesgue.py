@@ -19,7 +19,7 @@ _ELSEWHERE = (
 
 
 def integrated_against(
-    measure: Any, lower: Array | float | None, upper: Array | float | None
+    measure: object, lower: Array | float | None, upper: Array | float | None
 ) -> tuple[Measure, float]:
     """Return a probability measure, and the logarithm of the factor of integrals against it.
 

@@ -45,7 +45,7 @@ class Sampled:
 
     nodes: np.ndarray
     values: np.ndarray
-    known: Any
+    known: np.ndarray
     seconds: float = 0.0
     without_node: int = 0
 

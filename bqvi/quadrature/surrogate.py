@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -132,6 +133,10 @@ class CandidateProcess:
     psi: np.ndarray
     data: StandardData
     view: View
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Of what it is made of: Gram matrices at fixed points are functions, which cannot be pickled."""
+        return surrogate, (self.name, self.chart, self.family, self.data, self.psi)
 
     @property
     def dimension(self) -> int:

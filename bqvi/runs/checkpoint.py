@@ -21,6 +21,8 @@ from bqvi.runs.records import RecordError, flattened, restored
 from gp.arrays import shown
 
 PROGRAM, FORMAT = "bqvi", 1
+FINGERPRINTS = ("bounds", "data", "prior")
+"""Settings that say whether arrays are the same, and not what they are."""
 
 
 def _as_it_is(state: Any) -> Any:
@@ -109,9 +111,11 @@ def resumed(
     before = read(resume, door, classes) if isinstance(resume, str | Path) else _held(resume, door)
     for name, value in (same or {}).items():
         if before.settings.get(name) != value:
+            told = f"{name} {before.settings.get(name)}, this call has {value}"
+            if name in FINGERPRINTS:
+                told = f"other {name}"
             raise ValueError(
-                f"the run to resume had {name} {before.settings.get(name)}, this call has {value}; resume "
-                "with what it was begun with, or start anew"
+                f"the run to resume had {told}; resume with what it was begun with, or start anew"
             )
     return before
 

@@ -1,1 +1,1 @@
-"""Gaussian process regression: predictions, draws, cost, comparison with other packages."""
+"""Gaussian process regression: predictions, draws, comparison with other packages."""

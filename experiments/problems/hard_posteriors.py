@@ -14,6 +14,7 @@ tilted           independent logistic-like coordinates, log p = -sum 2 ln(2 cosh
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -130,29 +131,35 @@ def _log_hyperprior(mu: np.ndarray, log_tau: np.ndarray) -> np.ndarray:
 
 
 @cache
-def schools(centred: bool) -> Problem:
-    """(mu, ln tau, 8 effects), or with effects mu + tau eta_i as (mu, ln tau, 8 eta): D = 10."""
+@dataclass(frozen=True)
+class _Schools:
+    """The eight schools over (mu, ln tau, 8 effects), or (mu, ln tau, 8 eta) with effects mu + tau eta."""
 
-    def log_density(x: np.ndarray) -> np.ndarray:
-        mu, log_tau, rest = x[:, :1], x[:, 1:2], x[:, 2:]
-        tau = np.exp(log_tau)
-        eta = (rest - mu) / tau if centred else rest
-        effects = rest if centred else mu + tau * rest
-        hierarchy = -0.5 * eta**2 - 0.5 * _LOG_2PI - (log_tau if centred else 0.0)
+    centred: bool
+
+    def _parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """tau (n, 1), and eta and effects (n, 8), of points (n, 10)."""
+        mu, tau, rest = x[:, :1], np.exp(x[:, 1:2]), x[:, 2:]
+        if self.centred:
+            return tau, (rest - mu) / tau, rest
+        return tau, rest, mu + tau * rest
+
+    def log_density(self, x: np.ndarray) -> np.ndarray:
+        """Of points (n, 10), (n,)."""
+        _, eta, effects = self._parts(x)
+        hierarchy = -0.5 * eta**2 - 0.5 * _LOG_2PI - (x[:, 1:2] if self.centred else 0.0)
         likelihood = -0.5 * ((_EFFECTS - effects) / _ERRORS) ** 2 - np.log(_ERRORS) - 0.5 * _LOG_2PI
-        found: np.ndarray = _log_hyperprior(mu[:, 0], log_tau[:, 0]) + (hierarchy + likelihood).sum(1)
+        found: np.ndarray = _log_hyperprior(x[:, 0], x[:, 1]) + (hierarchy + likelihood).sum(1)
         return found
 
-    def gradient(x: np.ndarray) -> np.ndarray:
-        mu, log_tau, rest = x[:, :1], x[:, 1:2], x[:, 2:]
-        tau = np.exp(log_tau)
-        eta = (rest - mu) / tau if centred else rest
-        effects = rest if centred else mu + tau * rest
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """Of points (n, 10), (n, 10)."""
+        tau, eta, effects = self._parts(x)
         misfit = (_EFFECTS - effects) / _ERRORS**2
         out = np.empty_like(x)
-        square = np.exp(2.0 * log_tau[:, 0]) / 25.0
+        square = np.exp(2.0 * x[:, 1]) / 25.0
         prior_of_tau = 1.0 - 2.0 * square / (1.0 + square)
-        if centred:
+        if self.centred:
             out[:, 2:] = misfit - eta / tau
             out[:, 0] = -x[:, 0] / 25.0 + (eta / tau).sum(1)
             out[:, 1] = prior_of_tau + (eta**2 - 1.0).sum(1)
@@ -162,10 +169,9 @@ def schools(centred: bool) -> Problem:
             out[:, 1] = prior_of_tau + (misfit * tau * eta).sum(1)
         return out
 
-    mu, log_tau, share = _schools_grid()
-    draws = np.random.default_rng(20261122)
-
-    def sample(n: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draws (n, 10) of the posterior: (mu, ln tau) from cells of a grid, the effects given them."""
+        mu, log_tau, share = _schools_grid()
         chosen = rng.choice(len(share), n, p=share)
         m = mu[chosen] + (rng.random(n) - 0.5) * (mu[1] - mu[0])
         steps = np.unique(log_tau)
@@ -173,15 +179,20 @@ def schools(centred: bool) -> Problem:
         precision = _ERRORS**-2.0 + np.exp(-2.0 * t)[:, None]
         mean = (_EFFECTS / _ERRORS**2 + m[:, None] * np.exp(-2.0 * t)[:, None]) / precision
         effects = mean + rng.standard_normal((n, 8)) / np.sqrt(precision)
-        rest = effects if centred else (effects - m[:, None]) / np.exp(t)[:, None]
+        rest = effects if self.centred else (effects - m[:, None]) / np.exp(t)[:, None]
         return np.column_stack([m, t, rest])
 
-    some = sample(50_000, draws)
+
+def schools(centred: bool) -> Problem:
+    """(mu, ln tau, 8 effects), or with effects mu + tau eta_i as (mu, ln tau, 8 eta): D = 10."""
+    posterior = _Schools(centred)
+    some = posterior.sample(50_000, np.random.default_rng(20261122))
     middle = np.array([5.0, 1.5, *[5.0] * 8]) if centred else np.zeros(10)
     reach = np.array([8.0, 2.0, *[12.0] * 8]) if centred else np.array([8.0, 2.0, *[2.0] * 8])
     return Problem(
-        f"schools, {'centred' if centred else 'non-centred'}", log_density, gradient, *unbounded(10),
-        middle - reach, middle + reach, _schools_evidence(), some.mean(0), np.cov(some.T), sample,
+        f"schools, {'centred' if centred else 'non-centred'}", posterior.log_density, posterior.gradient,
+        *unbounded(10), middle - reach, middle + reach, _schools_evidence(), some.mean(0), np.cov(some.T),
+        posterior.sample,
     )  # fmt: skip
 
 

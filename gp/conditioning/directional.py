@@ -10,6 +10,10 @@ two rows are, where derivatives are among them (h = l^2),
 
 and of values alone (h = 1) e + b1 x . x' + b2 (x . x')^2 / 2. All are elementwise products of five matrix
 products, which a fit makes once (`directional_gram`).
+
+`gp.fixed_points` has the Gram matrices of all derivatives at a point, or of none. A fit to those takes the
+same time (.8 to 1.3 of it); a fit to 30 values and one derivative beside each, D = 10, takes a twentieth
+here (``python -m benchmarks processes``).
 """
 
 from __future__ import annotations
@@ -27,8 +31,10 @@ from gp.conditioning.places import Places
 from gp.expectation import KernelSum
 from gp.fixed_points import Changes
 
-_IN_CACHE = 2**15
-"""The number of entries of a matrix that are computed at once."""
+_IN_CACHE = 2**14
+"""Entries of a matrix that are worked on at once: arrays of them are below the 128 KiB from which the
+allocator asks the system for each anew. With 2^15 covariances of 180 rows take 3 to 6 times as long, those of
+330 and 360 rows the same; with 2^13 1.1 to 1.4 times."""
 
 
 def value_rows(points: np.ndarray) -> np.ndarray:

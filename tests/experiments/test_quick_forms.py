@@ -11,10 +11,8 @@ from quick_runs import looked_at, table
 
 from experiments.harness import registry, report, results
 
-OF_EACH_THEME = (
-    "domain", "models-embeddings", "amortised-signal", "gp-cost", "quadrature-nodes", "bq-one-shot",
-)  # fmt: skip
-"""Of mini-batches, VBMC and bounds, tests of their own compute a quick form."""
+OF_EACH_THEME = ("domain", "models-embeddings", "amortised-signal", "quadrature-nodes", "bq-one-shot")
+"""Of mini-batches, Gaussian processes, VBMC and bounds, tests of their own compute a quick form."""
 
 CLAIMS = {"minibatch-runs": 3}
 """How many claims there must be at least, where the quick form has all that they compare."""

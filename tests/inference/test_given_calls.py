@@ -101,7 +101,7 @@ def test_runs_with_bounds_are_saved_and_resumed(tmp_path):
     bqvi.fit(model, method="bq", steps=5, seed=0, **BOX).save(tmp_path / "run.npz")
     found = bqvi.fit(model, method="bq", steps=12, resume=tmp_path / "run.npz", **BOX)
     np.testing.assert_array_equal(found.posterior.mean, whole.posterior.mean)
-    with pytest.raises(ValueError, match="the run to resume had bounds"):
+    with pytest.raises(ValueError, match="the run to resume had other bounds"):
         bqvi.fit(model, method="bq", budget=40, resume=tmp_path / "run.npz", **(BOX | {"lower": -1.0}))
 
 
@@ -196,6 +196,22 @@ def test_a_q_that_runs_away_is_told(gradient):
     assert "0% of the curvature" in found.warnings[0]
     proper = LogJoint(lambda theta: -(theta[0] ** 2) - 1e-4 * theta[1] ** 2, 2, vectorised=False)
     assert bqvi.fit(proper, method="bq", budget=100).warnings == ()
+
+
+@pytest.mark.parametrize("gradient", ["autodiff", None])
+@pytest.mark.parametrize("budget", [40, 100])
+def test_a_q_on_its_way_is_told(gradient, budget):
+    """theta_0 + 2 theta_1 rises without end; a Gaussian 100 standard deviations away is reached later."""
+    rising = LogJoint(lambda t: t[0] + 2.0 * t[1], 2, gradient=gradient, vectorised=False)
+    with pytest.warns(UserWarning, match="q still moves") as told:
+        bqvi.fit(rising, method="bq", budget=budget)
+    named = str(told[0].message).split("(")[1].split(")")[0]
+    axis = np.array([float(entry) for entry in named.split(", ")])
+    assert axis @ [1.0, 2.0] > 0.7 * np.sqrt(5.0)  # an axis of q, upwards: one of two is that near the slope
+    far = LogJoint(lambda t: -0.5 * ((t - 100.0) ** 2).sum(), 2, gradient="autodiff", vectorised=False)
+    with pytest.warns(UserWarning, match="q still moves"):
+        bqvi.fit(far, method="bq", budget=40)
+    assert bqvi.fit(far, method="bq", budget=100).warnings == ()
 
 
 @pytest.mark.parametrize(("method", "steps"), [("pathwise", 40), ("score", 40), ("score", 20)])

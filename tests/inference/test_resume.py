@@ -286,3 +286,19 @@ def test_a_matrix_that_became_singular_is_answered_with_what_to_do():
     with pytest.raises(bqvi.RunError, match=r"LinAlgError.*lower the schedule's scale") as caught:
         bqvi.fit(bqvi.models.LogJoint(log_joint, 1), method="pathwise", steps=3, seed=0)
     assert caught.value.result().stopped == "failed"
+
+
+def test_an_unfinished_run_has_the_elbo_of_its_q():
+    """Of a Gaussian posterior in closed form; the run records at its end only."""
+    model = LogJoint(lambda t: -0.5 * float(t @ t), 2, gradient=None, vectorised=False)
+    run = bqvi.fit.steps(model, method="bq", budget=40, seed=0)
+    for state in run:
+        if state.iteration == 3:
+            break
+    found = run.result()
+    assert found.stopped == "unfinished"
+    assert len(found.trace) == 0
+    q = found.q
+    volume = 0.5 * np.linalg.slogdet(2.0 * np.pi * np.e * q.covariance)[1]
+    exact = volume - 0.5 * float(q.mean @ q.mean + np.trace(q.covariance))
+    assert found.elbo == pytest.approx(exact, abs=1e-3)

@@ -10,7 +10,7 @@ import torch
 import bqvi
 import bqvi.sklearn
 import gp
-from bqvi.calls import Caller
+from bqvi.calls import Caller, EvaluationError
 from bqvi.models import GaussianMixture, LogisticRegression
 from gp.measures import Uniform
 
@@ -172,3 +172,38 @@ def test_a_checkpoint_that_cannot_be_written_is_refused_before_any_work(door, tm
         ValueError, match=r"checkpoint is .*run.npz, in a folder .* \(Read-only file system\)"
     ):
         door(checkpoint=tmp_path / "run.npz")
+
+
+NOWHERE = np.array([[0.5], [np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("door", "points"), [(integrate, NOWHERE), (vbmc, NOWHERE), (fit_bq, np.repeat(NOWHERE, 2, axis=1))]
+)
+def test_evaluations_at_no_point_are_named_before_work(door, points):
+    with pytest.raises(ValueError, match="evaluations has no points: theta has shape"):
+        door(evaluations=(points[:0], np.zeros(0)))
+    with pytest.raises(ValueError, match=r"evaluations' theta\[1\] is \[nan.*must be finite"):
+        door(evaluations=(points, np.zeros(2)))
+
+
+def test_a_masked_number_is_no_zero():
+    with pytest.raises(bqvi.RunError, match="the integrand is nan"):
+        bqvi.integrate(lambda x: np.ma.masked, Uniform(0.0, 1.0), 12, vectorised=False)
+    both = bqvi.integrate(
+        lambda x: np.ma.masked_greater(x[:, 0], 0.5), Uniform(0.0, 1.0), 12, errors="infeasible"
+    )
+    assert 0.05 < both.mean < 0.2  # of x up to .5, and 0 beyond: 1 / 8
+
+
+def test_a_run_without_evaluations_says_so():
+    with pytest.raises(EvaluationError, match="no evaluation has been made yet"):
+        bqvi.vbmc.steps(
+            lambda t: -float(t @ t), plausible_lower=[-1.0], plausible_upper=[1.0], budget=8
+        ).result()
+
+
+def test_a_fit_is_not_resumed_within_other_bounds():
+    found = fit_bq()
+    with pytest.raises(ValueError, match="had other bounds; resume with what it was begun with"):
+        fit_bq(resume=found, lower=-5.0, upper=5.0)

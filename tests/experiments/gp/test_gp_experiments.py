@@ -8,7 +8,6 @@ import pytest
 from scipy.stats import norm
 
 from experiments.gp import benchmarks as gp_benchmarks
-from experiments.gp import cost as gp_cost
 from experiments.gp import mauna_loa
 from experiments.gp.regressors import REGRESSORS, Predictions
 from experiments.harness import drawing, registry
@@ -66,11 +65,6 @@ def test_components_of_mauna_loa_add_up_to_the_forecast(quick):
     shown = rows[rows["part"] == "hyperparameters"]
     period = shown.loc[shown["name"].str.endswith("period"), "value"].item()
     assert period == pytest.approx(1.0, abs=0.01)  # its standard error is 0.0004
-
-
-def test_slope_of_a_power_law_leaves_out_the_smallest_size():
-    sizes = [10, 20, 40, 80]
-    assert gp_cost.slope(sizes, [7.0, 4e-4, 1.6e-3, 6.4e-3]) == pytest.approx(2.0, abs=1e-12)
 
 
 def test_monthly_means_are_complete_and_in_order():
