@@ -113,7 +113,7 @@ def resumed(
         if before.settings.get(name) != value:
             told = f"{name} {before.settings.get(name)}, this call has {value}"
             if name in FINGERPRINTS:
-                told = f"other {name}"
+                told = f"{name} with other numbers than this call has"
             raise ValueError(
                 f"the run to resume had {told}; resume with what it was begun with, or start anew"
             )

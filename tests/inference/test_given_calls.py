@@ -101,7 +101,7 @@ def test_runs_with_bounds_are_saved_and_resumed(tmp_path):
     bqvi.fit(model, method="bq", steps=5, seed=0, **BOX).save(tmp_path / "run.npz")
     found = bqvi.fit(model, method="bq", steps=12, resume=tmp_path / "run.npz", **BOX)
     np.testing.assert_array_equal(found.posterior.mean, whole.posterior.mean)
-    with pytest.raises(ValueError, match="the run to resume had other bounds"):
+    with pytest.raises(ValueError, match="the run to resume had bounds"):
         bqvi.fit(model, method="bq", budget=40, resume=tmp_path / "run.npz", **(BOX | {"lower": -1.0}))
 
 

@@ -205,5 +205,7 @@ def test_a_run_without_evaluations_says_so():
 
 def test_a_fit_is_not_resumed_within_other_bounds():
     found = fit_bq()
-    with pytest.raises(ValueError, match="had other bounds; resume with what it was begun with"):
+    with pytest.raises(
+        ValueError, match="had bounds with other numbers than this call has; resume with what"
+    ):
         fit_bq(resume=found, lower=-5.0, upper=5.0)
