@@ -73,14 +73,14 @@ class Fit:
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
             return () if self.converged else _runs_away(self.q, self.state.looked_at)
-        found = self._of_failures(memory) + self._of_unknown(memory)
+        found = self._of_failures(memory)
         exact = not memory.noise.any()  # with noise, differences of values do not check the gradient
         if exact and callable(getattr(function, "gradient", None)):
             found += said(memory.points, memory.values, memory.gradients)
         if not found and not self.converged and isinstance(self.q, Gaussian):
             gradients = memory.gradients if function is None or function.gradient is not None else None
             found = flat.said(self.q, memory.points, memory.values, gradients)
-        return tuple(found)
+        return tuple(found + self._of_unknown(memory))
 
     def _of_failures(self, memory: Memory) -> list[str]:
         """Whether q has mass where the log joint cannot be evaluated."""
