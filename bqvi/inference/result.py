@@ -80,7 +80,7 @@ class Fit:
         if not found and not self.converged and isinstance(self.q, Gaussian):
             gradients = memory.gradients if function is None or function.gradient is not None else None
             found = flat.said(self.q, memory.points, memory.values, gradients)
-        return tuple(found + self._of_unknown(memory))
+        return tuple(self._of_unknown(memory) + found)
 
     def _of_failures(self, memory: Memory) -> list[str]:
         """Whether q has mass where the log joint cannot be evaluated."""
