@@ -141,7 +141,8 @@ def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[
     begins = not state.rows and state.usable.gradients is not None
     found = estimate.found.effective
     carried = bool(state.rows) and state.rows[-1].effective > RESTARTS.carried
-    if (found > RESTARTS.least_effective or carried) and not begins:
+    poor = state.usable.gradients is not None and found < RESTARTS.poor * len(estimate.found.u)
+    if (found > RESTARTS.least_effective or carried) and not (begins or poor):
         return state, estimate
     again = _restarted(state, estimate)
     if again is not None:
@@ -192,7 +193,8 @@ def _restarted(state: State, estimate: Estimate) -> State | None:
     covariance = state.frame.scale @ found[1] @ state.frame.scale.T
     covariance = 0.5 * (covariance + covariance.T)
     again = replace(state, mean=mean, covariance=covariance, within=None, q=None)
-    if state.rows or not (state.frame.diagonal and turns(covariance)):
+    begins = not state.rows or state.usable.gradients is not None
+    if not (begins and state.frame.diagonal and turns(covariance)):
         return again
     return replace(again, frame=replace(turned(mean, covariance), scaling=state.frame.scaling), psi=None)
 
