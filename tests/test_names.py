@@ -1,4 +1,4 @@
-"""Names in docstrings: whatever stands between back-ticks exists.
+"""Names between back-ticks in docstrings exist, and each file of tests has a name of its own.
 
 A name is resolved as a reader would: an argument, a variable or an attribute of what it stands in, a name, a
 string, a method or a field of the module, a module or a class beside it, a public name of one of the
@@ -12,6 +12,7 @@ import builtins
 import functools
 import importlib.util
 import re
+from collections import Counter
 
 import pytest
 from source_index import (
@@ -220,3 +221,9 @@ def test_the_check_tells_what_exists_from_what_does_not(tmp_path, name, there):
     module = Module("gp.made_up", ROOT / "gp" / "made_up.py", tree, bindings(tree.body))
     function = tree.body[1]
     assert resolved(name, Docstring(module, 5, "", (tree, function))) is there
+
+
+def test_files_of_tests_have_names_of_their_own():
+    """pytest imports a file of tests by its name alone, and refuses a second file of that name."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [name for name, count in names.items() if count > 1]
