@@ -19,15 +19,11 @@ import scipy.special
 
 import bqvi
 from benchmarks import topics
-from benchmarks.hidden_markov import BARS, DIMENSION, SYMBOLS, peer, seconds_each, simulated
+from benchmarks.hidden_markov import BARS, DIMENSION, SYMBOLS, contenders, seconds_each
 from benchmarks.paired import Line
 from bqvi.models import (
-    CategoricalEmissions,
-    HiddenMarkovModel,
     LatentDirichletAllocation,
-    Sequences,
     document_step,
-    gaussian_emissions,
 )
 
 ROUNDS = 3
@@ -112,21 +108,10 @@ def _table(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndar
 
 
 def _sequences(n: int, length: int, states: int, kind: str) -> Line:
-    lengths = np.full(n, length)
-    values = simulated(lengths, states, kind)
-    emissions = CategoricalEmissions(SYMBOLS) if kind == "categorical" else gaussian_emissions("full")
-    model, data = HiddenMarkovModel(states, emissions), Sequences(values, lengths)
-
-    def ours(steps: int) -> None:
-        settings: dict[str, Any] = {"family": "point", "start_from": "random", "record": [0]}
-        bqvi.fit(model, data, steps=steps, tolerance=1e-300, **settings)
-
-    def theirs(steps: int, implementation: str) -> None:
-        peer(kind, states, steps, implementation).fit(values, lengths)
-
+    data, ours, theirs = contenders(n, length, states, kind)
     floor = _recursions(data.layout.index.shape, states, kind)
     bars = {
-        f"{bar:g} times hmmlearn's {name}": _median(partial(theirs, implementation=name), 1, 3) / bar
+        f"{bar:g} times hmmlearn's {name}": _median(partial(theirs, name), 1, 3) / bar
         for name, bar in BARS.items()
     }
     what = f"Baum-Welch, {n} x {length}, K = {states}, {kind}"

@@ -34,25 +34,14 @@ def run() -> Iterator[Line]:
 
 
 def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
-    lengths = np.full(n, length)
-    values = simulated(lengths, states, kind)
-    emissions = CategoricalEmissions(SYMBOLS) if kind == "categorical" else gaussian_emissions("full")
-    model, data = HiddenMarkovModel(states, emissions), Sequences(values, lengths)
-
-    def ours(steps: int) -> None:
-        settings: dict[str, Any] = {"family": "point", "start_from": "random", "record": [0]}
-        bqvi.fit(model, data, steps=steps, tolerance=1e-300, **settings)
-
-    def theirs(steps: int, implementation: str) -> None:
-        peer(kind, states, steps, implementation).fit(values, lengths)
-
+    _, ours, theirs = contenders(n, length, states, kind)
     ours(1)  # compiles the loops, or loads compiled ones, where numba is installed
-    theirs(1, "scaling")  # imports the peer
+    theirs("scaling", 1)  # imports the peer
     seconds: dict[str, list[float]] = {"ours": [], "scaling": [], "log": []}
     for _ in range(ROUNDS):
         seconds["ours"].append(seconds_each(ours, 1, 11))
         for name in ("scaling", "log"):
-            seconds[name].append(seconds_each(partial(theirs, implementation=name), 1, 4))
+            seconds[name].append(seconds_each(partial(theirs, name), 1, 4))
     for name, bar in BARS.items():
         ratio = float(np.median(np.array(seconds[name]) / np.array(seconds["ours"])))
         each = f"{np.median(seconds['ours']) * 1e3:.1f} ms, {np.median(seconds[name]) * 1e3:.1f} ms"
@@ -62,6 +51,25 @@ def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
             f"at least {bar:g}",
             ratio >= bar,
         )
+
+
+def contenders(
+    n: int, length: int, states: int, kind: str
+) -> tuple[Sequences, Callable[[int], None], Callable[[str, int], None]]:
+    """Return sequences, and two fits by a number of iterations: ours, and that by a peer's implementation."""
+    lengths = np.full(n, length)
+    values = simulated(lengths, states, kind)
+    emissions = CategoricalEmissions(SYMBOLS) if kind == "categorical" else gaussian_emissions("full")
+    model, data = HiddenMarkovModel(states, emissions), Sequences(values, lengths)
+
+    def ours(steps: int) -> None:
+        settings: dict[str, Any] = {"family": "point", "start_from": "random", "record": [0]}
+        bqvi.fit(model, data, steps=steps, tolerance=1e-300, **settings)
+
+    def theirs(implementation: str, steps: int) -> None:
+        peer(kind, states, steps, implementation).fit(values, lengths)
+
+    return data, ours, theirs
 
 
 def seconds_each(fit: Callable[[int], None], short: int, long: int) -> float:
