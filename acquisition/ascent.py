@@ -120,8 +120,7 @@ def _directions(state: _State, lower: np.ndarray, upper: np.ndarray) -> np.ndarr
         downhill = _dot(direction, g) <= 0
         direction = np.where(downhill[:, None], g, direction)
     norm = np.sqrt(_dot(direction, direction))[:, None]
-    shortened: np.ndarray = direction * (state.longest / np.maximum(norm, state.longest))
-    return shortened
+    return direction * (state.longest / np.maximum(norm, state.longest))
 
 
 def _learn(state: _State, gained: np.ndarray, step: np.ndarray, change: np.ndarray) -> None:
@@ -153,5 +152,4 @@ def _learn(state: _State, gained: np.ndarray, step: np.ndarray, change: np.ndarr
 
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Inner products of rows, (M,)."""
-    products: np.ndarray = np.einsum("md,md->m", a, b)
-    return products
+    return np.einsum("md,md->m", a, b)

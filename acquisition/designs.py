@@ -108,5 +108,4 @@ def minimum_variance(
 def random_rotation(dimension: int, rng: np.random.Generator) -> np.ndarray:
     """A Haar-distributed orthogonal matrix (D, D): QR of normals, with the signs made unique."""
     q, r = np.linalg.qr(rng.standard_normal((dimension, dimension)))
-    rotation: np.ndarray = q * np.sign(np.diagonal(r))
-    return rotation
+    return q * np.sign(np.diagonal(r))

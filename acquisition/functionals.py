@@ -60,8 +60,7 @@ class Candidates:
         def columns(which: Any) -> np.ndarray:
             there = np.arange(len(self.variances))[first:][which]
             place = int(there) if there.ndim == 0 else slice(first + (which.start or 0), which.stop)
-            known: np.ndarray = self.columns(place)[first:] - left.T @ rows[:, place]
-            return known
+            return self.columns(place)[first:] - left.T @ rows[:, place]
 
         variances = np.maximum(state.variance[first:], 0.0)
         return Candidates(state.signals[first:], variances, columns, self.block)

@@ -150,8 +150,7 @@ class Pool:
         """The moments without the mean: an observation is a row of ``half`` like a choice."""
 
         def column(j: int) -> Array:
-            prior: Array = self.kernel(self.points[j : j + 1, :], self.points)[0, :]
-            return prior
+            return self.kernel(self.points[j : j + 1, :], self.points)[0, :]
 
         return ConditionedPool(column, self.variance, self.extra + self.rounding, self.signals, self.half)
 

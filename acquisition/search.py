@@ -74,8 +74,7 @@ class Domain:
 
     def inside(self, u: np.ndarray) -> np.ndarray:
         """Return standard coordinates u (m, D), moved into the box."""
-        moved: np.ndarray = np.minimum(np.maximum(u, self.lower), self.upper)
-        return moved
+        return np.minimum(np.maximum(u, self.lower), self.upper)
 
 
 def domain_of(measure: Measure, radius: float = DOMAIN.radius) -> Domain:

@@ -35,7 +35,7 @@ def run() -> Iterator[Line]:
             settings = {"steps": passes * (DOCUMENTS // BATCH), "minibatch": BATCH, "start_from": "random"}
         method = "sngd" if online else "cavi"
         found = bqvi.fit(model, train, method, record=[0], seed=seed, **settings)  # type: ignore[arg-type]
-        return found.q  # type: ignore[no-any-return]
+        return found.q
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

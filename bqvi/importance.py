@@ -69,8 +69,7 @@ class Proposal:
         edges = np.cumsum(self.weights) / self.weights.sum()
         index = np.minimum(np.searchsorted(edges, cube[:, 0], side="right"), len(edges) - 1)
         normal = ndtri(np.clip(cube[:, 1:], 1e-12, 1.0 - 1e-12))
-        found: np.ndarray = self.means[index] + np.einsum("mij,mj->mi", self.factors[index], normal)
-        return found
+        return self.means[index] + np.einsum("mij,mj->mi", self.factors[index], normal)
 
     def adapted(self, u: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> Proposal:
         """One step of expectation maximisation towards weighted draws.
@@ -99,8 +98,7 @@ def normalised(log_weights: np.ndarray) -> np.ndarray:
     top = log_weights.max(axis=-1, keepdims=True)
     weights = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
     total = weights.sum(axis=-1, keepdims=True)
-    found: np.ndarray = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0.0)
-    return found
+    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0.0)
 
 
 def effective_size(weights: np.ndarray) -> np.ndarray:
@@ -109,8 +107,7 @@ def effective_size(weights: np.ndarray) -> np.ndarray:
     It is between 1 and M, and 0 where all weights are zero.
     """
     squares = np.square(weights).sum(axis=-1)
-    found: np.ndarray = np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0.0)
-    return found
+    return np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0.0)
 
 
 def resampled(weights: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -118,5 +115,4 @@ def resampled(weights: np.ndarray, count: int, seed: int) -> np.ndarray:
     start = np.random.default_rng(seed).random()
     edges = np.cumsum(weights) / weights.sum()
     found: np.ndarray = np.searchsorted(edges, (np.arange(count) + start) / count)
-    result: np.ndarray = np.minimum(found, len(weights) - 1)
-    return result
+    return np.minimum(found, len(weights) - 1)

@@ -38,5 +38,4 @@ def central_difference(function: Callable[..., Array], at: np.ndarray, index: An
     move[index] = step
     near = np.asarray(function(at + move)) - np.asarray(function(at - move))
     far = np.asarray(function(at + 2 * move)) - np.asarray(function(at - 2 * move))
-    difference: np.ndarray = (8 * near - far) / (12 * step)
-    return difference
+    return (8 * near - far) / (12 * step)

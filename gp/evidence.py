@@ -176,20 +176,17 @@ class Evidence:
     def _triangle(self) -> np.ndarray:
         """T with T^T T = Z^T Z, (p, p)."""
         z = self.whitened_basis
-        found: np.ndarray = np.asarray(np.linalg.qr(z, mode="r")) if z.shape[1] > 1 else np.sqrt(z.T @ z)
-        return found
+        return np.asarray(np.linalg.qr(z, mode="r")) if z.shape[1] > 1 else np.sqrt(z.T @ z)
 
     @cached_property
     def weights(self) -> np.ndarray:
         """W = K^-1 (Y - H b), (n, O)."""
-        found: np.ndarray = self.factor.solve(self.residual, transposed=True)
-        return found
+        return self.factor.solve(self.residual, transposed=True)
 
     @cached_property
     def _inverse(self) -> np.ndarray:
         """K^-1, (n, n)."""
-        found: np.ndarray = inverse(self.factor)
-        return found
+        return inverse(self.factor)
 
     @cached_property
     def projected_inverse(self) -> np.ndarray:
@@ -199,11 +196,9 @@ class Evidence:
         solved = self.factor.solve(self.whitened_basis, transposed=True)
         # the usual case, a constant: solving a single equation takes longer than the rest
         if solved.shape[1] == 1:
-            found: np.ndarray = self._inverse - (solved / self._triangle**2) @ solved.T
-            return found
+            return self._inverse - (solved / self._triangle**2) @ solved.T
         root = np.linalg.solve(self._triangle.T, solved.T)
-        rest: np.ndarray = self._inverse - root.T @ root
-        return rest
+        return self._inverse - root.T @ root
 
     def matrix_gradient(self) -> np.ndarray:
         """d log p / dK, (n, n), symmetric; the caller may overwrite it."""
@@ -223,13 +218,11 @@ class Evidence:
         inverse = self.projected_inverse if self.whitened_basis.shape[1] else self._inverse
         bend = rows @ (inverse @ moved).reshape(rows.shape).T
         if self.convention == "known":
-            found: np.ndarray = 0.5 * bend
-            return found
+            return 0.5 * bend
         rising = rows @ w.reshape(-1)
-        whole: np.ndarray = (
+        return (
             0.5 / self.scale * (bend - np.outer(rising, rising) / (self.degrees * self.outputs * self.scale))
         )
-        return whole
 
 
 @dataclass(frozen=True)
@@ -324,8 +317,7 @@ class LogPosterior:
         gradient = pullback(weights)
         if self.noise_fitted:
             gradient = np.append(gradient, weights.diagonal() @ self._noise(psi) + slope)
-        whole: np.ndarray = gradient + self.prior.log_density(psi)[1]
-        return whole
+        return gradient + self.prior.log_density(psi)[1]
 
     def _curvature(self, found: Evidence, pullback: Changes, psi: np.ndarray) -> np.ndarray:
         """Minus the Hessian, approximately, (P, P)."""

@@ -75,8 +75,7 @@ def mean_basis(mean: Mean, observed: Functional) -> np.ndarray:
 def mean_pullback(mean: Mean, observed: Functional, weights: np.ndarray) -> np.ndarray:
     """Return the gradient of sum_i w_i m_i, for functionals m_i of the mean, in its parameters."""
     if isinstance(observed, Values):
-        found: np.ndarray = mean.pullback(observed.x, weights)
-        return found
+        return mean.pullback(observed.x, weights)
     if not mean.parameters():
         return np.zeros(0)
     return _reverse_mode(mean, observed, lambda changed, at: at.apply(changed), weights)
@@ -95,8 +94,7 @@ def _moved(block: Functional, move: Callable[[Any], Any]) -> Functional:
 
 def _basis(mean: Mean, block: Functional) -> np.ndarray:
     if isinstance(block, Values):
-        found: np.ndarray = mean.basis(block.x)
-        return found
+        return mean.basis(block.x)
     size = mean.basis(block.x).shape[1]
     offset = block.apply(mean.with_coefficients(np.zeros(size)))
     columns = [block.apply(mean.with_coefficients(unit)) - offset for unit in np.eye(size)]
@@ -153,13 +151,11 @@ def _pulled(kernel: SquaredExponential, a: Functional, b: Functional, weights: n
     apart = a.x[:, None, :] - b.x[None, :, :]
     squares = apart**2 * precision
     if not isinstance(b, Gradients):
-        found: np.ndarray = np.einsum("ij,ijd->d", weights * k, squares)
-        return found
+        return np.einsum("ij,ijd->d", weights * k, squares)
     slope = apart * precision
     if not isinstance(a, Gradients):
         cross = _scattered(weights.reshape(len(a.x), len(b.x), _width(b)), b, 2) * k[:, :, None] * slope
-        crossed: np.ndarray = np.einsum("ij,ije->e", cross.sum(axis=2), squares) - 2 * cross.sum(axis=(0, 1))
-        return crossed
+        return np.einsum("ij,ije->e", cross.sum(axis=2), squares) - 2 * cross.sum(axis=(0, 1))
     both = _scattered(weights.reshape(len(a.x), _width(a), len(b.x), _width(b)), b, 3)
     both = _scattered(both, a, 1)
     same = np.einsum("idjd->ijd", both) * k[:, :, None] * precision
@@ -168,8 +164,7 @@ def _pulled(kernel: SquaredExponential, a: Functional, b: Functional, weights: n
     scaled = k[:, :, None] * slope
     of_kernel = np.sum(same - ahead * scaled, axis=2)
     direct = 2 * (ahead + behind) * scaled - 2 * same
-    both_slopes: np.ndarray = np.einsum("ij,ijd->d", of_kernel, squares) + direct.sum(axis=(0, 1))
-    return both_slopes
+    return np.einsum("ij,ijd->d", of_kernel, squares) + direct.sum(axis=(0, 1))
 
 
 def _width(block: Gradients) -> int:

@@ -31,8 +31,7 @@ def curvature(gradients: Callable[[np.ndarray], np.ndarray], at: np.ndarray, ste
     moves = step * np.eye(size)
     slopes = np.asarray(gradients(np.concatenate([at + moves, at - moves])))
     falls = (slopes[size:] - slopes[:size]) / (2.0 * step)
-    found: np.ndarray = 0.5 * (falls + falls.T)
-    return found
+    return 0.5 * (falls + falls.T)
 
 
 def spectrum(curvature: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
@@ -44,8 +43,7 @@ def spectrum(curvature: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarra
 def root(curvature: np.ndarray, least: float) -> np.ndarray:
     """Return R (P, P) with R R^T the inverse of a curvature, its eigenvalues raised to ``least`` > 0."""
     values, vectors = spectrum(curvature, least)
-    found: np.ndarray = vectors / np.sqrt(values)
-    return found
+    return vectors / np.sqrt(values)
 
 
 @dataclass(frozen=True, eq=False)

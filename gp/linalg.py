@@ -295,8 +295,7 @@ def ridge_regressions(design: np.ndarray, values: np.ndarray, ridge: float) -> n
     beside = np.broadcast_to(np.sqrt(ridge * n) * np.eye(r), (*design.shape[:-2], r, r))
     left, right = np.linalg.qr(np.concatenate([design / sizes, beside], axis=-2))
     wanted = np.einsum("...nr,...n->...r", left[..., :n, :], values)
-    found: np.ndarray = np.linalg.solve(right, wanted[..., None])[..., 0] / sizes[..., 0, :]
-    return found
+    return np.linalg.solve(right, wanted[..., None])[..., 0] / sizes[..., 0, :]
 
 
 def complement(rows: np.ndarray, least: float) -> np.ndarray:
@@ -305,8 +304,7 @@ def complement(rows: np.ndarray, least: float) -> np.ndarray:
     r is the number of singular values of the rows above ``least``.
     """
     _, lengths, directions = np.linalg.svd(rows)
-    left: np.ndarray = directions[int((lengths > least).sum()) :]
-    return left
+    return directions[int((lengths > least).sum()) :]
 
 
 def _lower(matrix: Array) -> Array | None:

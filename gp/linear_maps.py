@@ -80,5 +80,4 @@ def correlation_root(covariance: np.ndarray, least: float) -> np.ndarray:
     """
     sd = np.sqrt(np.diag(covariance))
     values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
-    found: np.ndarray = sd[:, None] * ((vectors * np.sqrt(np.maximum(values, least))) @ vectors.T)
-    return found
+    return sd[:, None] * ((vectors * np.sqrt(np.maximum(values, least))) @ vectors.T)

@@ -92,8 +92,7 @@ def _points(directions: np.ndarray, shift: np.ndarray, n: int) -> np.ndarray:
 def _numbers(digits: np.ndarray) -> np.ndarray:
     """The numbers (D, 30) with binary digits (D, 30, 30), the highest first along the second axis."""
     powers = np.uint32(1) << np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
-    found: np.ndarray = np.einsum("dpj,p->dj", digits.astype(np.uint32), powers)
-    return found
+    return np.einsum("dpj,p->dj", digits.astype(np.uint32), powers)
 
 
 @lru_cache(maxsize=64)

@@ -104,8 +104,7 @@ class Priors:
 
     def of(self, kind: Kind) -> Plateau | Interval:
         """Return the prior of a kind."""
-        prior: Plateau | Interval = getattr(self, kind)
-        return prior
+        return getattr(self, kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +155,7 @@ class JointPrior:
     @property
     def sd(self) -> np.ndarray:
         """Standard deviations of the priors, (P,)."""
-        found: np.ndarray = (self.upper - self.lower) / sqrt(12) + self.shoulder
-        return found
+        return (self.upper - self.lower) / sqrt(12) + self.shoulder
 
     def log_density(self, psi: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the log density, up to a constant, and its gradient (P,)."""

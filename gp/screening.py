@@ -85,8 +85,7 @@ def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.
     if roughness > FIT.rough:
         raised = replace(problem, jitter=next_jitter(jitter, psi))
         best = min((best, roughness), _smoothest(raised, coordinates, psi), key=itemgetter(1))[0]
-    found: np.ndarray = (best + best.T) / 2
-    return found
+    return (best + best.T) / 2
 
 
 def _smoothest(

@@ -269,8 +269,7 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     *_, solution, failed = lapack("gesv", matrix.dtype)(matrix, right)
     if failed:
         raise np.linalg.LinAlgError("singular matrix")
-    found: np.ndarray = solution
-    return found
+    return solution
 
 
 def _corrected(curvature: np.ndarray, step: np.ndarray, fall: np.ndarray) -> np.ndarray:

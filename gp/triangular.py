@@ -73,8 +73,7 @@ def lower_product(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
     It is for many columns: with few, or with small matrices, the general product is as fast.
     """
     if len(lower) <= _SMALL:
-        product: np.ndarray = lower @ right
-        return product
+        return lower @ right
     if right.flags.f_contiguous:
         return np.asarray(scipy.linalg.blas.dtrmm(1.0, lower.T, right, lower=0, trans_a=1, overwrite_b=1))
     # transposes are in the order that BLAS takes: R^T L^T
@@ -89,8 +88,7 @@ def triangular_inverse(lower: np.ndarray) -> np.ndarray:
     """
     m = len(lower)
     if m <= _SMALL:
-        inverse: np.ndarray = scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
-        return inverse
+        return scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
     half = m // 2
     inverse = np.zeros((m, m), order="F")
     inverse[:half, :half] = first = triangular_inverse(lower[:half, :half])
@@ -103,8 +101,7 @@ def triangular_inverse(lower: np.ndarray) -> np.ndarray:
 
 def transposed_solve(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
     """L^-T R, (D, n), of a lower triangular L (D, D) in the order of rows, which LAPACK reads as L^T."""
-    solved: np.ndarray = scipy.linalg.lapack.dtrtrs(lower.T, right, lower=0)[0]
-    return solved
+    return scipy.linalg.lapack.dtrtrs(lower.T, right, lower=0)[0]
 
 
 def whitened_rows(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -115,8 +112,7 @@ def whitened_rows(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def positive_solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     """M^-1 R, (D, O), of a symmetric positive definite M (D, D), by its Cholesky factor."""
-    solved: np.ndarray = scipy.linalg.lapack.dposv(matrix, right)[1]
-    return solved
+    return scipy.linalg.lapack.dposv(matrix, right)[1]
 
 
 def symmetric_eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -144,13 +144,11 @@ class SearchCoordinates:
         psi = counted[self.free]
         if self.reference is not None:
             psi = psi - (self.scale_powers == 2) * counted[self.reference]
-        found: np.ndarray = np.clip(psi, self.prior.bounds_lower, self.prior.bounds_upper)
-        return found
+        return np.clip(psi, self.prior.bounds_lower, self.prior.bounds_upper)
 
     def pull_back(self, gradient: np.ndarray) -> np.ndarray:
         """Return a gradient in psi for one in the model's vector."""
-        found: np.ndarray = (gradient * self.step)[self.free]
-        return found
+        return (gradient * self.step)[self.free]
 
     def values(self, psi: np.ndarray, scale: float) -> np.ndarray:
         """Return the parameters (P,) in the units of the user, for an overall scale of K."""

@@ -58,8 +58,7 @@ class PointwiseAcquisitionFunction(AcquisitionFunction):
         if is_torch(self.acquisition.posterior.x):
             return lambda points, acquisition: acquisition.score(points)
         closed_form: Any = _ClosedForm
-        apply: Callable[[torch.Tensor, Acquisition], torch.Tensor] = closed_form.apply
-        return apply
+        return closed_form.apply
 
 
 class _ClosedForm(torch.autograd.Function):

@@ -118,5 +118,4 @@ def _rank_sums(ranks: tuple[int, ...], size: int) -> np.ndarray:
     counts[0, 0] = 1.0
     for rank in ranks:
         counts[1:, rank:] += counts[:-1, : counts.shape[1] - rank].copy()
-    probabilities: np.ndarray = counts[size] / counts[size].sum()
-    return probabilities
+    return counts[size] / counts[size].sum()

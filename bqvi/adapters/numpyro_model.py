@@ -240,24 +240,19 @@ class _Sites:
     def _value(self) -> Any:
         import jax
 
-        found: Callable[[Any], Any] = jax.jit(jax.vmap(self._log_joint))
-        return found
+        return jax.jit(jax.vmap(self._log_joint))
 
     @cached_property
     def _both(self) -> Any:
         import jax
 
-        found: Callable[[Any], Any] = jax.jit(jax.vmap(jax.value_and_grad(self._log_joint)))
-        return found
+        return jax.jit(jax.vmap(jax.value_and_grad(self._log_joint)))
 
     @cached_property
     def _constrain(self) -> Any:
         import jax
 
-        found: Callable[[Any], Any] = jax.jit(
-            jax.vmap(lambda theta: self.postprocess(self.layout.parted(theta)))
-        )
-        return found
+        return jax.jit(jax.vmap(lambda theta: self.postprocess(self.layout.parted(theta))))
 
 
 def _padded(theta: np.ndarray) -> np.ndarray:

@@ -73,8 +73,7 @@ class HttpProgram:
             raise ValueError(f"values are not those of the program's parameters: {error}") from None
 
     def _constrained(self, point: list[float], transformed: bool) -> list[float]:
-        found: list[float] = self._module.write_array(self._data, point, transformed, False)
-        return found
+        return self._module.write_array(self._data, point, transformed, False)
 
     def _size(self, most: int) -> int:
         """The number of unconstrained parameters, at most ``most``, that of the constrained ones."""

@@ -202,8 +202,7 @@ class CallBatch:
     @property
     def _kept(self) -> np.ndarray:
         """Which points have an evaluation, good or infeasible, (n,) bool."""
-        found: np.ndarray = self._standing == _KEPT
-        return found
+        return self._standing == _KEPT
 
     def rows(self) -> Evaluations:
         """The evaluations so far, in the order of the points, without an answer that stops the run."""
@@ -263,8 +262,7 @@ class CallBatch:
         sds = np.broadcast_to(self.function.gradient_noise_sd, self.theta[kept].shape)
         if self.coordinates is not None and len(sds):
             sds = self.coordinates.pull_gradients(self.points[kept], sds)
-        variances: np.ndarray = np.square(sds)
-        return variances
+        return np.square(sds)
 
     def _noise_of_rows(self, kept: np.ndarray | slice, failed: np.ndarray) -> np.ndarray | None:
         sds, known = self._sds, self.function.noise_sd

@@ -67,8 +67,7 @@ def _gradients(head: Any, leaf: Any) -> np.ndarray | None:
 
 
 def _array(found: Any) -> np.ndarray:
-    array: np.ndarray = to_numpy(found).astype(float, copy=False)
-    return array
+    return to_numpy(found).astype(float, copy=False)
 
 
 def _plain(returned: Any) -> Any:

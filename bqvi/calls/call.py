@@ -185,8 +185,7 @@ def _weighted(function: Function, answers: Answers, points: np.ndarray) -> Answe
 def weighted(function: Function, values: np.ndarray, points: np.ndarray) -> np.ndarray:
     """The values (m, o) at points (m, P), multiplied by the function's factor if it has one."""
     logs = log_weights(function, points)[:, None]
-    found: np.ndarray = values + logs if function.range.logarithmic else values * np.exp(logs)
-    return found
+    return values + logs if function.range.logarithmic else values * np.exp(logs)
 
 
 def log_weights(function: Function, points: np.ndarray) -> np.ndarray:

@@ -126,8 +126,7 @@ class Coordinates:
     def _raw(self, points: np.ndarray) -> np.ndarray:
         """The charts' coordinates t (n, D) of the points (n, D)."""
         centre, half = self._standard
-        out: np.ndarray = centre + half * points
-        return out
+        return centre + half * points
 
     def _require(self, name: str, x: Any, columns: int) -> np.ndarray:
         array = np.asarray(x, float)
@@ -174,16 +173,14 @@ class Coordinates:
         inside = a[turning] + np.mod(x[:, turning] - a[turning], period)
         x[:, turning] = np.clip(inside, np.nextafter(a, b)[turning], np.nextafter(b, a)[turning])
         centre, half = self._standard
-        out: np.ndarray = (self._apply("inverse", x) - centre) / half
-        return out
+        return (self._apply("inverse", x) - centre) / half
 
     def inside(self, theta: np.ndarray) -> np.ndarray:
         """Which entries of ``theta`` (n, P) lie strictly inside the bounds, or are at a fixed value."""
         inside = (theta > self.lower) & (theta < self.upper)
         inside |= (self.lower == self.upper) & (theta == self.lower)
         inside |= self.periodic & (self.lower < self.upper)
-        found: np.ndarray = inside & np.isfinite(theta)
-        return found
+        return inside & np.isfinite(theta)
 
     def require_inside(self, name: str, theta: np.ndarray) -> None:
         """Raise ValueError, naming ``theta`` (n, P) as ``name``, unless each row is inside the bounds."""
@@ -201,8 +198,7 @@ class Coordinates:
         """The log Jacobian ln |d theta_free / d v| at the points (n, D), (n,)."""
         t = self._raw(self._require("points", points, self.dimension))
         _, half = self._standard
-        out: np.ndarray = self._apply("log_slope", t).sum(axis=1) + np.log(half).sum()
-        return out
+        return self._apply("log_slope", t).sum(axis=1) + np.log(half).sum()
 
     def log_jacobian_gradient(self, points: np.ndarray) -> np.ndarray:
         """The gradient of `log_jacobian` with respect to v at the points, (n, D)."""
@@ -220,8 +216,7 @@ class Coordinates:
         gradients = self._require("gradients", gradients, self.n_parameters)
         _, half = self._standard
         slopes = bounded_exp(self._apply("log_slope", self._raw(points)))
-        out: np.ndarray = gradients[:, self.free] * slopes * half
-        return out
+        return gradients[:, self.free] * slopes * half
 
     @cached_property
     def to_charts(self) -> AffineMap:

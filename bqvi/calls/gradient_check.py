@@ -126,8 +126,7 @@ def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: floa
     """Which of the k differences larger than ``least`` lie between the slopes at both ends, (k,) bool."""
     a, b, slopes = differences
     large = np.maximum(np.abs(a), np.abs(b)) > least
-    found: np.ndarray = ((slopes.min(0) <= a) & (a <= slopes.max(0)))[large]
-    return found
+    return ((slopes.min(0) <= a) & (a <= slopes.max(0)))[large]
 
 
 def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:

@@ -225,5 +225,4 @@ class PlausibleBoxSearch:
         mass = values + dimension * np.log(2.0) - np.log(len(points))
         found = mass > made.values[mode] + self._bowl.log_volume - self._settings.elsewhere
         found &= ((points < lower) | (points > upper)).any(1) & (np.abs(points) <= 1.0).all(1)
-        chosen: np.ndarray = points[found]
-        return chosen
+        return points[found]

@@ -84,8 +84,7 @@ def _distinct(made: Evaluations, noisy: bool) -> np.ndarray:
     """The first row of each different point; all rows where values are noisy."""
     if noisy or made.noise_variance is not None:
         return np.arange(len(made))
-    found: np.ndarray = np.sort(np.unique(made.points, axis=0, return_index=True)[1])
-    return found
+    return np.sort(np.unique(made.points, axis=0, return_index=True)[1])
 
 
 def _width(made: Evaluations) -> int:
@@ -102,8 +101,7 @@ def _chosen(made: Evaluations, rows: np.ndarray, density: np.ndarray, most: int)
     depth = density[good].max(initial=-np.inf) - density[good]
     squares = 0.5 * np.square(units.whitened(away)).sum(1)
     chosen = good[units.spread(points, depth, most - count)], failed[units.spread(away, squares, count)]
-    found: np.ndarray = np.sort(np.concatenate(chosen))
-    return found
+    return np.sort(np.concatenate(chosen))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +125,7 @@ class _Units:
 
     def whitened(self, points: np.ndarray) -> np.ndarray:
         """The points (n, D) in these units."""
-        u: np.ndarray = solve_lower(self.scale, (points - self.mean).T).T
-        return u
+        return solve_lower(self.scale, (points - self.mean).T).T
 
     def spread(self, points: np.ndarray, depth: np.ndarray, count: int) -> np.ndarray:
         """Indices of at most ``count`` of the points (n, D), at depths (n,) in nats."""
@@ -139,8 +136,7 @@ class _Units:
         weight = np.exp(-np.minimum(depth / (SELECTION.tempering * d), 600.0))
 
         def column(j: int) -> np.ndarray:
-            found: np.ndarray = np.exp(-0.5 * np.square(u - u[j]).sum(1))
-            return found
+            return np.exp(-0.5 * np.square(u - u[j]).sum(1))
 
         def score(state: ConditionedPool) -> Array:
             return np.maximum(state.variance, SELECTION.jitter) * weight

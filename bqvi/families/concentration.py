@@ -63,8 +63,7 @@ class Concentration:
             level = min(float(mean_log.mean()), -np.log(len(mean_log)) - _MARGIN)
             return np.full(len(mean_log), _symmetric(level, len(mean_log)))
         mean_log = mean_log - max(0.0, float(logsumexp(mean_log)) + _MARGIN)
-        mode: np.ndarray = Dirichlet.from_expected_statistics((mean_log,)).concentration
-        return mode
+        return Dirichlet.from_expected_statistics((mean_log,)).concentration
 
     @property
     def unbounded(self) -> bool:

@@ -137,8 +137,7 @@ class GaussianMixture:
         own = self.components
         if isinstance(own, Gaussian):
             return MixtureDensity.of(self.weights, self.means, own.scale_tril).log_density(theta)
-        logs: Array = logsumexp(self.log_weights + own.log_prob(theta[..., None, :]))
-        return logs
+        return logsumexp(self.log_weights + own.log_prob(theta[..., None, :]))
 
     def sample(self, n: int, seed: Seed) -> Array:
         """``n`` independent draws (n, D)."""

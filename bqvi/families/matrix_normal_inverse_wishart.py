@@ -443,5 +443,4 @@ def _packed(coefficients: Array, covariance: Array) -> Array:
     """(..., J P + D, D)."""
     rows = transpose(coefficients)
     shape = (*rows.shape[:-3], rows.shape[-3] * rows.shape[-2], rows.shape[-1])
-    packed: Array = namespace(rows).concat([rows.reshape(shape), covariance], axis=-2)
-    return packed
+    return namespace(rows).concat([rows.reshape(shape), covariance], axis=-2)

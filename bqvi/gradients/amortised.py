@@ -73,26 +73,22 @@ class Local:
 
     def draw(self) -> Tensor:
         """Reparameterised draws of z, (L, S, latent)."""
-        z: Tensor = self.q.rsample(self.samples, self.rng)
-        return z
+        return self.q.rsample(self.samples, self.rng)
 
     def log_likelihood(self, z: Tensor) -> Tensor:
         """ln p(x_n | z_ln), (L, S)."""
-        found: Tensor = self.model.conditional_terms(self.parameters, z, self.rows, self.rng)
-        return found
+        return self.model.conditional_terms(self.parameters, z, self.rows, self.rng)
 
     def log_ratio(self, z: Tensor, q: DiagonalGaussian) -> Tensor:
         """beta (ln p(z) - ln q(z)), (L, S)."""
         log_prior = -0.5 * (z.square() + math.log(2.0 * math.pi)).sum(-1)
-        found: Tensor = self.model.beta * (log_prior - q.log_prob(z))
-        return found
+        return self.model.beta * (log_prior - q.log_prob(z))
 
     @cached_property
     def divergence(self) -> Tensor:
         """beta KL(q(z_n) || N(0, I)), (S,)."""
         mean, variance = self.q.mean, self.q.variance
-        found: Tensor = 0.5 * self.model.beta * (mean * mean + variance - 1.0 - self.q.log_variance).sum(-1)
-        return found
+        return 0.5 * self.model.beta * (mean * mean + variance - 1.0 - self.q.log_variance).sum(-1)
 
 
 LocalBound = Callable[[Local], Terms]

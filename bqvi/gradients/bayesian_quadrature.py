@@ -36,7 +36,8 @@ from bqvi.gradients.settings import FEASIBILITY, PROCESS
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.conjugate import ConjugateModel
-from bqvi.models.log_joint import LogJointModel, is_moving
+from bqvi.models.kinds import is_moving
+from bqvi.models.log_joint import LogJointModel
 
 _NEED_GRADIENTS = ("separable", "derivative", "joint")
 

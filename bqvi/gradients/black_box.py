@@ -26,9 +26,10 @@ from bqvi.calls import Seen
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
-from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
+from bqvi.models.conjugate import ConjugateModel, update_target
 from bqvi.models.data import Data
-from bqvi.models.log_joint import LogJoint, is_moving
+from bqvi.models.kinds import is_conjugate, is_moving
+from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array, to_numpy
 
 LogJointFunction = Callable[[Any], torch.Tensor]
@@ -156,8 +157,7 @@ def _log_joint(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
     def log_joint(theta: Array) -> torch.Tensor:
         terms = model.log_likelihood_terms(theta, batch.rows)
         total = terms.sum(-1) if weights is None else terms @ weights
-        value: torch.Tensor = model.log_prior(theta) + total
-        return value
+        return model.log_prior(theta) + total
 
     return log_joint
 

@@ -64,5 +64,4 @@ class Directions:
 
     def scaled(self, points: np.ndarray) -> np.ndarray:
         """(m, D) points in units in which M is I."""
-        turned: np.ndarray = (points @ self.rotation) * self.scales
-        return turned
+        return (points @ self.rotation) * self.scales

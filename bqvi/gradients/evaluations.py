@@ -15,9 +15,9 @@ from bqvi.calls import Account, Caller, Evaluations, Function, Range
 from bqvi.calls.function import AUTODIFF
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch
-from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import Data
-from bqvi.models.log_joint import LogJoint, LogJointModel, is_moving
+from bqvi.models.kinds import is_conjugate, is_moving
+from bqvi.models.log_joint import LogJoint, LogJointModel
 from gp.arrays import Array
 
 _AS_RETURNED = Range("log joint", logarithmic=True)

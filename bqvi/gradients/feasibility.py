@@ -81,13 +81,11 @@ def _features(points: np.ndarray) -> np.ndarray:
 
 
 def _logistic(x: np.ndarray) -> np.ndarray:
-    found: np.ndarray = 1.0 / (1.0 + np.exp(-np.clip(x, -40.0, 40.0)))
-    return found
+    return 1.0 / (1.0 + np.exp(-np.clip(x, -40.0, 40.0)))
 
 
 def _nearest(points: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Squared distances of points (C, D) to the nearest known point, (C,)."""
     inner = points @ known.T
     squares = np.square(points).sum(1)[:, None] + np.square(known).sum(1) - 2.0 * inner
-    nearest: np.ndarray = squares.min(1)
-    return nearest
+    return squares.min(1)

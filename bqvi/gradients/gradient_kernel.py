@@ -74,8 +74,7 @@ class SeparableKernel:
         """The diagonal of ``covariance`` of m points with themselves, (m,)."""
         bending = 2.0 * self.quadratic * self.lengthscale**4 * np.square(places.halved)
         squares = np.einsum("nd,nd->n", places.points, places.points)
-        variances: np.ndarray = 1.0 + self.constant_variance + self.linear * squares + bending
-        return variances
+        return 1.0 + self.constant_variance + self.linear * squares + bending
 
     def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """``covariance`` between (m, D) and (n, D) points, (m, n)."""
@@ -93,8 +92,7 @@ class SeparableFunctionals:
     @cached_property
     def centre(self) -> np.ndarray:
         """c, (D,)."""
-        centre: np.ndarray = self.kernel.bent(self.q.mean[None])[0] / self.kernel.lengthscale
-        return centre
+        return self.kernel.bent(self.q.mean[None])[0] / self.kernel.lengthscale
 
     @cached_property
     def root(self) -> np.ndarray:

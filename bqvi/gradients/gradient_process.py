@@ -156,8 +156,7 @@ class GradientProcess:
 
         def columns(which: int | slice | np.ndarray) -> np.ndarray:
             known: np.ndarray = cross.T @ cross[:, which]
-            left: np.ndarray = kernel.covariance(places, places.at(which)).reshape(known.shape) - known
-            return left
+            return kernel.covariance(places, places.at(which)).reshape(known.shape) - known
 
         variances = kernel.variances(places) - np.einsum("mc,mc->c", cross, cross)
         return Candidates(shared, variances, columns)
@@ -189,8 +188,7 @@ class GradientProcess:
         # changes of the moments by each node
         changes = np.concatenate([left * rules[:, :1], 0.5 * turned], 1)
         model = of_outputs(scale.T @ scale, self.functional_covariance())
-        covariance: np.ndarray = model + mean_square(changes)
-        return covariance
+        return model + mean_square(changes)
 
     def model_deviations(self) -> WhitenedMoments:
         """The model's posterior standard deviations, for independent outputs of y."""

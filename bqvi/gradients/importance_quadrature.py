@@ -133,8 +133,7 @@ def weighted_slopes(phi: FunctionAt, noise: np.ndarray) -> np.ndarray:
     log_weights = phi.values.reshape(noise.shape[:2])
     weights = np.exp(log_weights - log_weights.max(1, keepdims=True))
     weights /= weights.sum(1, keepdims=True)
-    slopes: np.ndarray = np.square(weights)[:, :, None] * phi.gradients.reshape(noise.shape)
-    return slopes
+    return np.square(weights)[:, :, None] * phi.gradients.reshape(noise.shape)
 
 
 def moments_of(terms: np.ndarray, noise: np.ndarray) -> WhitenedMoments:

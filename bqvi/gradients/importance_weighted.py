@@ -45,7 +45,8 @@ from bqvi.gradients.black_box import (
 from bqvi.gradients.draws import of_left_out
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.stratified_bound import stratified_dreg, stratified_iwae
-from bqvi.models.amortised import AmortisedModel, is_amortised
+from bqvi.models.amortised import AmortisedModel
+from bqvi.models.kinds import is_amortised
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
 
@@ -132,8 +133,7 @@ def _log_weights(
     """ln w of reparameterised draws, with ``denominator`` for q, (L,)."""
     theta = posterior.q.rsample(samples, rng)
     log_joint = differentiable(log_joint_function(model, q, batch)(theta))
-    log_weights: torch.Tensor = log_joint - denominator.log_prob(theta)
-    return log_weights
+    return log_joint - denominator.log_prob(theta)
 
 
 def _errors(posterior: TorchPosterior, log_weights: torch.Tensor, power: int) -> Values:

@@ -49,10 +49,7 @@ class LinearFit:
 def down_weighted(targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The weights, (m,), reduced where y is large."""
     squares = np.einsum("no,no->n", targets, targets)
-    lessened: np.ndarray = weights / (
-        1.0 + squares / (NOISE.large * weighted_median(squares, weights) + _TINY)
-    )
-    return lessened
+    return weights / (1.0 + squares / (NOISE.large * weighted_median(squares, weights) + _TINY))
 
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:

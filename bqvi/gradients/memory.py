@@ -161,5 +161,4 @@ def _noise_of(good: Evaluations, slopes: np.ndarray) -> np.ndarray:
     of_slopes = good.gradient_noise_variance
     if of_slopes is None or not slopes.shape[1]:
         of_slopes = np.zeros_like(slopes)
-    variances: np.ndarray = np.nan_to_num(np.column_stack([of_values, of_slopes]))
-    return variances
+    return np.nan_to_num(np.column_stack([of_values, of_slopes]))

@@ -45,8 +45,7 @@ class MixtureDraws:
     @property
     def values(self) -> np.ndarray:
         """(n,), nats."""
-        found: np.ndarray = np.asarray(self.q.weights) @ (self.within + self.closed.values[:, None])
-        return found
+        return np.asarray(self.q.weights) @ (self.within + self.closed.values[:, None])
 
     @property
     def gradient(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -74,8 +73,7 @@ class MixtureDraws:
     @property
     def _odd(self) -> np.ndarray:
         """The part of the gradients that is odd in xi, (K, n, D)."""
-        odd: np.ndarray = 0.5 * (self.rises[:, 0] - self.rises[:, 1])
-        return odd
+        return 0.5 * (self.rises[:, 0] - self.rises[:, 1])
 
 
 @dataclass(frozen=True, eq=False)

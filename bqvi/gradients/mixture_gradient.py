@@ -68,8 +68,7 @@ class MixtureGradient:
     @property
     def covariance(self) -> np.ndarray:
         """`model_covariance` and the jackknife's, (P, P)."""
-        covariance: np.ndarray = self.model_covariance + mean_square(self._pulled(self._changes))
-        return covariance
+        return self.model_covariance + mean_square(self._pulled(self._changes))
 
     def standard_errors(self) -> Values:
         """Roots of the diagonal of `covariance`, in the shape of u."""

@@ -30,8 +30,7 @@ from bqvi.gradients.whitened import WhitenedFrame
 def mean_square(changes: np.ndarray) -> np.ndarray:
     """The jackknife's variance and squared bias of F numbers, (F, F), from their changes by node, (n, F)."""
     bias = changes.sum(0)
-    found: np.ndarray = changes.T @ changes + bias[:, None] * bias
-    return found
+    return changes.T @ changes + bias[:, None] * bias
 
 
 def of_outputs(outputs: np.ndarray, functionals: np.ndarray) -> np.ndarray:
@@ -73,8 +72,7 @@ def of_gradient(frame: WhitenedFrame, covariance: np.ndarray) -> np.ndarray:
     square = np.empty((d, d), dtype=int)
     square[rows, columns] = square[columns, rows] = d + np.arange(len(rows))
     entries = np.concatenate([np.arange(d), square.reshape(-1)])
-    repeated: np.ndarray = found[np.ix_(entries, entries)]
-    return repeated
+    return found[np.ix_(entries, entries)]
 
 
 def standard_errors(covariance: np.ndarray, values: Values) -> Values:

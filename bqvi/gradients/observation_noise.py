@@ -72,10 +72,8 @@ class ObservationNoise:
         size -= NOISE.growth * distance + np.log(NOISE.allowed * self.typical + _TINY)
         grown = np.minimum(NOISE.power * size, NOISE.steepest * (distance - NOISE.least))
         grown = np.maximum(grown, 0.0) + np.maximum((distance - NOISE.near) / NOISE.fading, 0.0)
-        multiple: np.ndarray = np.exp(np.minimum(grown, NOISE.most))
-        return multiple
+        return np.exp(np.minimum(grown, NOISE.most))
 
 
 def _squares(rows: np.ndarray) -> np.ndarray:
-    squares: np.ndarray = np.einsum("nd,nd->n", rows, rows)
-    return squares
+    return np.einsum("nd,nd->n", rows, rows)

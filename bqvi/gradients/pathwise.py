@@ -46,8 +46,8 @@ from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, So
 from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.stratified import stratified_gradient
-from bqvi.models.amortised import AmortisedModel, is_amortised
-from bqvi.models.conjugate import is_conjugate
+from bqvi.models.amortised import AmortisedModel
+from bqvi.models.kinds import is_amortised, is_conjugate
 from gp.arrays import Array
 
 ENTROPIES = ("sampled", "analytic", "sticking-the-landing")

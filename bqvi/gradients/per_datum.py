@@ -51,10 +51,8 @@ class Combination:
 def local_step(model: Any, q: FamilyOrPoint, batch: Batch) -> LocalStep:
     """The local step on a mini-batch, summed by its weights or by its strategy."""
     if batch.combination is None:
-        step: LocalStep = model.local_step(q, batch.rows, batch.weights)
-        return step
+        return model.local_step(q, batch.rows, batch.weights)
     terms = model.local_terms(q, batch.rows)
     total = batch.combination(terms.statistics)
     bound = float(np.asarray(batch.weights) @ terms.bounds)
-    combined: LocalStep = model.local_total(total, bound, batch.combination.limits)
-    return combined
+    return model.local_total(total, bound, batch.combination.limits)

@@ -134,8 +134,7 @@ class _AtDraws:
     @cached_property
     def trust(self) -> np.ndarray:
         """Shares of what the surrogate says beside q, (M,); small for variances above a squared nat."""
-        found: np.ndarray = 1.0 / (1.0 + np.square(self.variance))
-        return found
+        return 1.0 / (1.0 + np.square(self.variance))
 
     @cached_property
     def aside(self) -> np.ndarray:
@@ -152,8 +151,7 @@ class _AtDraws:
         with np.errstate(divide="ignore"):
             log_possible = np.log(self.possible)
         shrunk = self._centre + self.trust * self.aside + 0.5 * self.trust**2 * self.variance
-        found: np.ndarray = shrunk + self.log_ratio + log_possible
-        return found
+        return shrunk + self.log_ratio + log_possible
 
 
 def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> EvidenceEstimate | None:

@@ -44,8 +44,9 @@ from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
 from bqvi.gradients.stratified import require_still
-from bqvi.models.amortised import AmortisedModel, is_amortised
-from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
+from bqvi.models.amortised import AmortisedModel
+from bqvi.models.conjugate import ConjugateModel, update_target
+from bqvi.models.kinds import is_amortised, is_conjugate
 from gp.arrays import Array, to_numpy
 
 BASELINES = {"none": 1, "leave-one-out": 2, "optimal": 3}

@@ -30,7 +30,8 @@ from bqvi.gradients.designs import Design
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import MIXTURE
-from bqvi.models.log_joint import LogJointModel, is_moving
+from bqvi.models.kinds import is_moving
+from bqvi.models.log_joint import LogJointModel
 
 
 class PathwiseChoices(Protocol):

@@ -84,15 +84,13 @@ class OnGradients:
         self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
         """y = L^T grad f + u, (m, D)."""
-        y: np.ndarray = gradients @ frame.scale + whitened
-        return y
+        return gradients @ frame.scale + whitened
 
     def noise(self, frame: WhitenedFrame, variances: np.ndarray) -> np.ndarray | None:
         """The variance of an entry of y on average, (m,)."""
         if not variances[:, 1:].any():
             return None
-        of_entries: np.ndarray = variances[:, 1:] @ np.square(frame.scale).mean(1)
-        return of_entries
+        return variances[:, 1:] @ np.square(frame.scale).mean(1)
 
     def fit(
         self,
@@ -255,5 +253,4 @@ def _fitted(posterior: LogPosterior, start: np.ndarray | None, parameters: int) 
     if start is not None and len(start) == len(simple):
         starts = (start, prior.lower)
     asked = SEARCH.search if posterior.convention == "profiled" else SEARCH.noisy_search
-    found: np.ndarray = search(posterior, starts, prior.bounds, asked).psi
-    return found
+    return search(posterior, starts, prior.bounds, asked).psi

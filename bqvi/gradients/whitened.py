@@ -118,8 +118,7 @@ class WhitenedFrame:
 
     def points(self, whitened: np.ndarray) -> np.ndarray:
         """theta of u, (n, D)."""
-        theta: np.ndarray = self.mean + whitened @ self.scale.T
-        return theta
+        return self.mean + whitened @ self.scale.T
 
     def whiten(self, points: np.ndarray) -> np.ndarray:
         """u of theta, (n, D)."""
@@ -165,8 +164,7 @@ def jitter_multiple(points: np.ndarray) -> np.ndarray:
     """
     squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
     grown = np.maximum((squares - NOISE.near) / NOISE.fading, 0.0)
-    multiple: np.ndarray = np.exp(np.minimum(grown, NOISE.farthest))
-    return multiple
+    return np.exp(np.minimum(grown, NOISE.farthest))
 
 
 def distance_noise(points: np.ndarray, targets: np.ndarray) -> np.ndarray:

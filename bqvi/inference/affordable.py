@@ -7,8 +7,8 @@ from typing import Any
 
 from bqvi.families import GaussianMixture
 from bqvi.inference.state import LoopProblem, LoopState
-from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
+from bqvi.models.kinds import is_conjugate
 
 
 def affordable(problem: LoopProblem, state: LoopState, left: int | None) -> LoopProblem | None:

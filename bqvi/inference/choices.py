@@ -22,9 +22,10 @@ from bqvi.inference.schedules import Schedule
 from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.state import LoopProblem, Model, Stop
 from bqvi.inference.trace import Recorder
-from bqvi.models.amortised import AmortisedModel, is_amortised
+from bqvi.models.amortised import AmortisedModel
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
 from bqvi.models.data import Data, fingerprint, n_rows
+from bqvi.models.kinds import is_amortised
 from bqvi.models.log_joint import LogJointModel
 from bqvi.models.representation import representation
 from gp.arrays import shown

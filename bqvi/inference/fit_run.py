@@ -28,8 +28,8 @@ from bqvi.inference.schedules import Constant
 from bqvi.inference.starting import why_singular
 from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.inference.trace import TraceRow
-from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
+from bqvi.models.kinds import is_conjugate
 from bqvi.models.log_joint import LogJoint
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.pending import matched

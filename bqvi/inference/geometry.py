@@ -63,8 +63,7 @@ class _NaturalParameters:
 
     def coordinates(self, q: Any) -> Values:
         """eta."""
-        natural: Values = q.natural
-        return natural
+        return q.natural
 
     def at(self, q: Any, coordinates: Values) -> Any:
         """q at eta."""
@@ -105,8 +104,7 @@ class Riemannian(_NaturalParameters):
         """The natural gradient."""
         if gradient.natural:
             return gradient.values
-        natural: Values = q.gradient_to_natural(gradient.values)
-        return natural
+        return q.gradient_to_natural(gradient.values)
 
     def move(self, q: Any, increment: Values) -> Any:
         """The retraction along the increment."""
@@ -154,8 +152,7 @@ class Euclidean:
 
     def coordinates(self, q: Distribution) -> Values:
         """u."""
-        unconstrained: Values = q.unconstrained
-        return unconstrained
+        return q.unconstrained
 
     def at(self, q: Distribution, coordinates: Values) -> Distribution:
         """q at u."""

@@ -32,8 +32,8 @@ from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.state import LoopProblem, LoopState, Stop
 from bqvi.inference.trace import Recorder, TraceRow
-from bqvi.models.amortised import is_amortised
 from bqvi.models.data import n_rows, take
+from bqvi.models.kinds import is_amortised
 from gp.arrays import Array, is_torch, to_numpy
 
 _FREE = Account()

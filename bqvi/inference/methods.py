@@ -64,8 +64,7 @@ def _sampling(name: str) -> Callable[[int | None], Estimator]:
         from bqvi import gradients
 
         kind: Any = getattr(gradients, name)
-        estimator: Estimator = kind() if samples is None else kind(samples=samples)
-        return estimator
+        return kind() if samples is None else kind(samples=samples)
 
     return make
 

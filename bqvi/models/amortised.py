@@ -15,7 +15,7 @@ with L_n one of the bounds on ln p(x_n | theta) of `bqvi.gradients.amortised`.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -60,8 +60,3 @@ class AmortisedModel(Protocol):
 
     def global_kl(self, q: Product) -> Array:
         """KL(q(theta) || p(theta)), nats; 0 where theta has no prior."""
-
-
-def is_amortised(model: object) -> TypeGuard[AmortisedModel]:
-    """Whether ``model`` is an `AmortisedModel`; for loops, in which a check of the whole protocol is slow."""
-    return hasattr(model, "local_posterior")

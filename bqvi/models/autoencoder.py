@@ -178,8 +178,7 @@ class VariationalAutoencoder:
         The decoder's weights are those of ``q``, or drawn from it by numbers of ``rng``.
         """
         output = self._decoded(q, z, rng)
-        found: Tensor = self.likelihood.log_prob(output, rows, self._own(q)).flatten(2).sum(-1)
-        return found
+        return self.likelihood.log_prob(output, rows, self._own(q)).flatten(2).sum(-1)
 
     def global_kl(self, q: Product) -> Array:
         """KL of the decoder's weights in ``q`` to their prior, nats; 0 without one."""

@@ -20,8 +20,7 @@ _WIDTH = 128
 @compiled
 def _row(table: np.ndarray, t: int, k: int, first: int, n: int) -> np.ndarray:
     """``n`` entries of a ``table`` (c, K, C), which are known to lie side by side only if taken so."""
-    row: np.ndarray = table[t, k][first : first + n]
-    return row
+    return table[t, k][first : first + n]
 
 
 @compiled

@@ -136,11 +136,6 @@ def altered(model: Model, **changes: Any) -> Model:
     return other
 
 
-def is_conjugate(model: object) -> bool:
-    """Whether ``model`` has a local step; for loops, in which a check of the whole protocol is slow."""
-    return hasattr(model, "local_step") and hasattr(model, "log_base_measure")
-
-
 def update_target(model: LocalModel | PerDatumModel, local: LocalStep) -> Values:
     """The natural parameter eta* = eta_0 + S of the optimal q(theta) given q(z)."""
     return add(model.prior.natural, local.statistics)

@@ -70,8 +70,7 @@ class Marginal:
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """The mixture's starting q(theta)."""
-        start: Product = self.mixture.initial(to_numpy(data), how, rng)
-        return start
+        return self.mixture.initial(to_numpy(data), how, rng)
 
     def log_prior(self, theta: Mapping[str, Array]) -> Array:
         """ln p(theta), (L,)."""

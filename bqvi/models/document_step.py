@@ -188,8 +188,7 @@ def _sweep(tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, gamma: np.
     """gamma (b, K) after a sweep."""
     share = _relative(gamma)
     likelihood = np.matmul(tables, share[:, :, None])[:, :, 0]
-    swept: np.ndarray = alpha + share * np.matmul((counts / likelihood)[:, None, :], tables)[:, 0, :]
-    return swept
+    return alpha + share * np.matmul((counts / likelihood)[:, None, :], tables)[:, 0, :]
 
 
 def _settled(
@@ -222,8 +221,7 @@ def _extrapolated(
     tiny = np.finfo(gamma.dtype).tiny
     length = np.sqrt((first * first).sum(axis=1) / np.maximum((bend * bend).sum(axis=1), tiny))
     length = np.clip(length, 1.0, longest)[:, None]
-    further: np.ndarray = np.maximum(gamma + 2.0 * length * first + length * length * bend, alpha)
-    return further
+    return np.maximum(gamma + 2.0 * length * first + length * length * bend, alpha)
 
 
 def _relative(gamma: np.ndarray) -> np.ndarray:

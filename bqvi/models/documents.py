@@ -80,8 +80,7 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
                 f"counts of words must be {whole}nonnegative and below {LARGEST_COUNT:g}"
             )
         start += part.shape[0]
-    checked: scipy.sparse.csr_array = counts
-    return checked
+    return counts
 
 
 def parts(counts: scipy.sparse.csr_array) -> Iterator[scipy.sparse.csr_array]:

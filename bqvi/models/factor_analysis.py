@@ -106,8 +106,7 @@ class FactorAnalysis:
         x = np.asarray(to_numpy(as_numbers("data", data)), float)
         if self.noise == "spherical" and has_missing(x):
             raise ValueError("data has NaN, which noise='spherical' does not take; use noise='diagonal'")
-        checked: np.ndarray = require_table(x, self.dimension, missing=True)
-        return checked
+        return require_table(x, self.dimension, missing=True)
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """Regressions on principal components ('k-means++'), or on noise ('random'), as factors.

@@ -182,8 +182,7 @@ class _Forward:
     @property
     def log_evidence(self) -> np.ndarray:
         """(C,)."""
-        total: np.ndarray = self.log_scale.sum(axis=0) + np.log(self.end_sums)
-        return total
+        return self.log_scale.sum(axis=0) + np.log(self.end_sums)
 
     def _start(self, pieces: np.ndarray | slice) -> np.ndarray:
         start: np.ndarray = self.moved @ self.entered[:, pieces]

@@ -214,8 +214,7 @@ class GaussianComponents:
             columns.new_empty((lift.size, len(rows))) if is_torch(rows) else np.empty((lift.size, len(rows)))
         )
         lift.fill(columns.T, out)
-        joint: Array = out.T @ transpose(slope) + offset[..., None, :]
-        return joint
+        return out.T @ transpose(slope) + offset[..., None, :]
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows in units of the columns' standard deviations; what is missing is at the mean."""

@@ -212,8 +212,7 @@ class LatentDirichletAllocation:
         """(K,)."""
         if self.learn_concentration is None:
             return self.concentration
-        alpha: np.ndarray = q["concentration"].mode
-        return alpha
+        return q["concentration"].mode
 
     def log_base_measure(self, data: Data) -> float:
         """sum_d of the log multinomial coefficients."""
@@ -245,8 +244,7 @@ class LatentDirichletAllocation:
     def transform(self, q: Product, data: Data) -> np.ndarray:
         """E[pi], (N, K): the topics' proportions of each document, given the topics in ``q``."""
         gamma = self.proportions(q, data)
-        shares: np.ndarray = gamma / gamma.sum(axis=1, keepdims=True)
-        return shares
+        return gamma / gamma.sum(axis=1, keepdims=True)
 
     def log_predictive(self, q: Product, observed: Data, held_out: Data) -> float:
         """The sum of ln p(word | observed words of its document) over ``held_out`` (N, V), nats.

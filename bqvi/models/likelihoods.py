@@ -113,8 +113,7 @@ class GaussianLikelihood:
         """Log density of ``x`` about the means ``output``; ``own`` has the log noise if it is learnt."""
         log_sd = self._log_sd(own)
         scale = log_sd.exp() if isinstance(log_sd, Tensor) else math.exp(log_sd)
-        found: Tensor = -0.5 * (((x - output) / scale).square() + math.log(2.0 * math.pi)) - log_sd
-        return found
+        return -0.5 * (((x - output) / scale).square() + math.log(2.0 * math.pi)) - log_sd
 
     def mean(self, output: Tensor) -> Tensor:
         """The ``output``."""

@@ -50,11 +50,6 @@ class MovingLogJoint(Protocol):
         """The log joint at q, which sampling estimators differentiate with its dependence on q held fixed."""
 
 
-def is_moving(model: object) -> bool:
-    """Whether ``model`` is a `MovingLogJoint`; for loops, in which a check of the whole protocol is slow."""
-    return hasattr(model, "at")
-
-
 class LogJoint:
     """A log joint density given as a function; and a function itself, of NumPy arrays or tensors.
 
@@ -179,8 +174,7 @@ class LogJoint:
             return self.log_prior(theta) if theta.ndim == 2 else self.log_prior(theta[None])[0]
         import torch
 
-        found: np.ndarray = self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
-        return found
+        return self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
 
     def log_prior(self, theta: Array) -> Array:
         """The whole log joint, (L, D) -> (L,)."""

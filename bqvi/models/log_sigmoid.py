@@ -87,8 +87,7 @@ def _ramps(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 def _hermite(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
     values = np.logaddexp(0.0, -(mean[:, None] + scale[:, None] * _HERMITE_NODES))
-    expected: np.ndarray = -values @ _HERMITE_WEIGHTS
-    return expected
+    return -values @ _HERMITE_WEIGHTS
 
 
 def _split(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -99,5 +98,4 @@ def _split(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
     for side in (_PANEL_NODES, -_PANEL_NODES):
         gap = (side - mean[:, None]) / scale[:, None]
         near += np.exp(-0.5 * gap * gap) @ _PANEL_VALUES
-    expected: np.ndarray = asymptotes - near / scale
-    return expected
+    return asymptotes - near / scale

@@ -84,8 +84,7 @@ class AffineLogJoint:
         """rho, (N, K)."""
         shifted = x if self.shift is None else x - self.shift
         shared = 0.0 if self.tilt is None else (shifted @ self.tilt)[:, None] + self.level
-        table: np.ndarray = lifted(shifted, self.lift) @ self.slope.T + self.offset + shared
-        return table
+        return lifted(shifted, self.lift) @ self.slope.T + self.offset + shared
 
 
 def lifted(x: np.ndarray, lift: Lift | None) -> np.ndarray:
@@ -150,8 +149,7 @@ def blocks(n: int, n_components: int) -> Iterator[slice]:
 def short_mantissa(x: np.ndarray) -> np.ndarray:
     """``x`` rounded to the 24 bits that float32 has, at any exponent: for `AffineLogJoint.shift`."""
     fraction, exponent = np.frexp(x)
-    rounded: np.ndarray = np.ldexp(np.round(fraction * 2.0**24), exponent - 24)
-    return rounded
+    return np.ldexp(np.round(fraction * 2.0**24), exponent - 24)
 
 
 def working_dtype(x: Data) -> np.dtype:

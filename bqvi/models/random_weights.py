@@ -66,8 +66,7 @@ class WeightPrior:
     def kl(self, q: DiagonalGaussian) -> Tensor:
         """KL(q || p) of an array of weights, nats."""
         ratio = (q.variance + q.mean * q.mean) / self.sd**2
-        found: Tensor = 0.5 * (ratio - 1.0 - q.log_variance).sum() + q.mean.numel() * float(np.log(self.sd))
-        return found
+        return 0.5 * (ratio - 1.0 - q.log_variance).sum() + q.mean.numel() * float(np.log(self.sd))
 
 
 class RandomNetwork:

@@ -149,8 +149,7 @@ class SoftmaxMixture:
         scaled = means.flatten(1) / self.prior_scale
         normal = math.log(self.prior_scale) + 0.5 * math.log(2.0 * math.pi)
         dirichlet = math.lgamma(self.n_components) + log_weights.sum(1)
-        value: Tensor = dirichlet - 0.5 * scaled.square().sum(1) - scaled.shape[1] * normal
-        return value
+        return dirichlet - 0.5 * scaled.square().sum(1) - scaled.shape[1] * normal
 
     def log_prior(self, theta: Array) -> Any:
         """Raises TypeError at every theta, as q is not known here; see `at` and `summed_out`."""

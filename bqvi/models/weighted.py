@@ -103,8 +103,7 @@ class Weighted:
     def local_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """The model's, with both weights."""
         x, own = rows
-        step: LocalStep = self.model.local_step(q, x, own if weights is None else own * weights)
-        return step
+        return self.model.local_step(q, x, own if weights is None else own * weights)
 
     def log_base_measure(self, data: Data) -> float:
         """sum_n w_n ln h(x_n)."""
@@ -127,19 +126,16 @@ class WeightedRefinable(Weighted):
     def refined_step(self, q: FamilyOrPoint, rows: Data, local: np.ndarray) -> LocalStep:
         """The model's."""
         x, own = rows
-        step: LocalStep = self.model.refined_step(q, x, local, own)
-        return step
+        return self.model.refined_step(q, x, local, own)
 
     def own_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """The model's, with both weights."""
         x, own = rows
-        step: LocalStep = self.model.own_step(q, x, own if weights is None else own * weights)
-        return step
+        return self.model.own_step(q, x, own if weights is None else own * weights)
 
     def shared_step(self, q: FamilyOrPoint, statistics: Any) -> LocalStep:
         """The model's."""
-        step: LocalStep = self.model.shared_step(q, statistics)
-        return step
+        return self.model.shared_step(q, statistics)
 
 
 def weighted(model: Any, name: str = "weights") -> Weighted:

@@ -52,5 +52,4 @@ def mixture_quantiles(raw: GaussianMixture, i: int, levels: np.ndarray) -> np.nd
         middle = 0.5 * (low + high)
         below = raw.weights @ ndtr((middle - means[:, None]) / sds[:, None]) < levels
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    out: np.ndarray = 0.5 * (low + high)
-    return out
+    return 0.5 * (low + high)

@@ -192,8 +192,7 @@ class Posterior:
     @property
     def mean(self) -> np.ndarray:
         """Means of the parameters, (P,)."""
-        out: np.ndarray = self.coordinates.wrapped(self._moments()[0][None])[0]
-        return out
+        return self.coordinates.wrapped(self._moments()[0][None])[0]
 
     @property
     def covariance(self) -> np.ndarray:
@@ -232,8 +231,7 @@ class Posterior:
         order = np.argsort(self.q.weights)[::-1][:10]
         found = [self._climbed(self.q.means[k], np.sqrt(np.diag(self.q.covariances[k]))) for k in order]
         point = max(found, key=lambda pair: pair[0])[1]
-        out: np.ndarray = self.coordinates.to_user(point[None])[0]
-        return out
+        return self.coordinates.to_user(point[None])[0]
 
     def _climbed(self, start: np.ndarray, sd: np.ndarray) -> tuple[float, np.ndarray]:
         """The largest density reached from ``start``, and its point."""

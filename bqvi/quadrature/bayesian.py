@@ -352,8 +352,7 @@ def _sequence(problem: IntegrationProblem, count: int, state: IntegrationState |
     if isinstance(problem.measure, Empirical):
         return _drawn(problem, count, state)
     cube = scrambled_sobol(problem.measure.dimension, used + count, problem.seed)[used:]
-    found: np.ndarray = problem.standard.map.to_standard(problem.measure.from_unit_cube(cube))
-    return found
+    return problem.standard.map.to_standard(problem.measure.from_unit_cube(cube))
 
 
 def _drawn(problem: IntegrationProblem, count: int, state: IntegrationState | None) -> np.ndarray:
@@ -374,5 +373,4 @@ def _points(problem: IntegrationProblem, u: np.ndarray) -> np.ndarray:
     x = problem.standard.map.from_standard(u)
     if isinstance(problem.measure, Uniform):
         x = np.clip(x, problem.measure.lower, problem.measure.upper)
-    found: np.ndarray = x
-    return found
+    return x

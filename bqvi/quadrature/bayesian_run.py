@@ -123,8 +123,7 @@ class BayesianRun:
 
     def pending(self, state: IntegrationState) -> np.ndarray:
         """Nodes to be evaluated, (m, D)."""
-        found: np.ndarray = state.pending
-        return found
+        return state.pending
 
     def finished(self, state: IntegrationState) -> str | None:
         """'budget', 'exhausted', 'tolerance' or 'seconds'."""

@@ -64,18 +64,15 @@ class AffineChart:
 
     def forward(self, u: np.ndarray) -> np.ndarray:
         """Return u R."""
-        found: np.ndarray = u @ self.rotation
-        return found
+        return u @ self.rotation
 
     def backward(self, v: np.ndarray) -> np.ndarray:
         """Return v R^T."""
-        found: np.ndarray = v @ self.rotation.T
-        return found
+        return v @ self.rotation.T
 
     def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Return gradients R."""
-        found: np.ndarray = gradients @ self.rotation
-        return found
+        return gradients @ self.rotation
 
 
 @dataclass(frozen=True, eq=False)

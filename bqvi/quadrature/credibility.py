@@ -260,8 +260,7 @@ def beyond_promise(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
     """Return the excess of sums of squares of changes (m, o) over their expectation, (o,)."""
     squares = sds**2
     promised = squares.sum(axis=0) + np.sqrt(2 * np.sum(squares**2, axis=0))
-    found: np.ndarray = np.maximum(np.sum(changes**2, axis=0) - promised, 0.0)
-    return found
+    return np.maximum(np.sum(changes**2, axis=0) - promised, 0.0)
 
 
 def passes(ensemble: Ensemble, sobol: np.ndarray) -> bool:

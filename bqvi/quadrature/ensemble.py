@@ -85,8 +85,7 @@ class Ensemble:
     def weights(self) -> np.ndarray:
         """Normalised weights, (J,)."""
         weights = np.exp(self.scores - self.scores[0])
-        found: np.ndarray = weights / weights.sum()
-        return found
+        return weights / weights.sum()
 
     @property
     def growth(self) -> float:

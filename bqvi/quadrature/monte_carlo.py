@@ -70,11 +70,9 @@ def in_range(values: np.ndarray) -> tuple[np.ndarray, float]:
 def shifted_back(values: np.ndarray, shift: float) -> np.ndarray:
     """Return values e^shift; infinite where that is beyond the range of numbers, and 0 where it is below."""
     if abs(shift) <= _EXPONENT:
-        found: np.ndarray = np.exp(shift) * values
-        return found
+        return np.exp(shift) * values
     with np.errstate(divide="ignore", over="ignore"):
-        whole: np.ndarray = np.sign(values) * np.exp(np.log(np.abs(values)) + shift)
-        return whole
+        return np.sign(values) * np.exp(np.log(np.abs(values)) + shift)
 
 
 def with_zeros(function: Function, made: Evaluations) -> Evaluations:

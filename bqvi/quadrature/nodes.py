@@ -38,8 +38,7 @@ def pool(measure: Measure, chart: MeasureChart, seed: int, taken: np.ndarray | N
         return _left(measure, taken, seed)
     cube_points = shifted_sobol(measure.dimension, DESIGN.pool, seed)
     if isinstance(chart, Cube):
-        u: np.ndarray = chart.backward(chart.measure.from_unit_cube(cube_points))
-        return u
+        return chart.backward(chart.measure.from_unit_cube(cube_points))
     u = measure.from_unit_cube(cube_points)
     if not isinstance(measure, Uniform):
         u[DESIGN.pool // 2 :] *= DESIGN.stretch

@@ -111,8 +111,7 @@ class SamplingRun:
 
     def pending(self, state: Sampled) -> np.ndarray:
         """Nodes to be evaluated, (m, D)."""
-        found: np.ndarray = state.nodes[~state.known]
-        return found
+        return state.nodes[~state.known]
 
     def with_more(self, state: Sampled, count: int) -> Sampled:
         """The unchanged state, as all nodes are known at the beginning."""

@@ -192,10 +192,8 @@ class CandidateProcess:
         """Return the prior covariances of the data with the integral, (m,)."""
         observed = self.view.observed
         if isinstance(observed, Values):
-            found: np.ndarray = self.embedding().mean(observed.x)
-            return found
-        both: np.ndarray = covariance(self.kernel, observed, Integrals((self.chart.measure,)))[:, 0]
-        return both
+            return self.embedding().mean(observed.x)
+        return covariance(self.kernel, observed, Integrals((self.chart.measure,)))[:, 0]
 
     def embedding(self) -> KernelEmbedding:
         """The integrals of the kernel against the measure of the chart."""
@@ -212,8 +210,7 @@ class CandidateProcess:
         """Return df/dv of the mean of each output at the data's points, (n, D, o)."""
         at = Gradients(self.chart.forward(self.data.u))
         cross = covariance(self.kernel, at, self.view.observed)
-        found: np.ndarray = (cross @ self.process.weights).reshape(len(self.data), self.dimension, -1)
-        return found
+        return (cross @ self.process.weights).reshape(len(self.data), self.dimension, -1)
 
     @cached_property
     def log_posterior(self) -> float:

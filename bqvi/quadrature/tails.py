@@ -128,15 +128,13 @@ def beyond(u: np.ndarray, values: np.ndarray) -> np.ndarray:
     g = values[outermost] * np.exp(-TAILS.fastest * squares[outermost] / 2)[:, None]
     size = np.sqrt(np.mean(g**2, axis=0))
     dimension, left = u.shape[1], 1 - TAILS.fastest
-    found: np.ndarray = size * left ** (-dimension / 2) * float(chdtrc(dimension, left * squares.max()))
-    return found
+    return size * left ** (-dimension / 2) * float(chdtrc(dimension, left * squares.max()))
 
 
 def underflowed(values: np.ndarray) -> np.ndarray:
     """Whether just one value of f (n, o) is not zero, and tiny, (o,): the others have then underflowed."""
     tiny: np.ndarray = np.abs(values).max(axis=0) < PEAKS.lone
-    found: np.ndarray = tiny & (np.count_nonzero(values, axis=0) == 1)
-    return found
+    return tiny & (np.count_nonzero(values, axis=0) == 1)
 
 
 def missed_peak(u: np.ndarray, values: np.ndarray, least_rise: float = 0.0) -> np.ndarray:

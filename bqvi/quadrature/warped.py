@@ -158,5 +158,4 @@ def _linearised(member: CandidateProcess, candidates: np.ndarray) -> tuple[Condi
 def _uncertainty(variance: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """C^2/2 + m^2 C, (M,), without a density, as candidates are distributed by the measure."""
     variance = np.maximum(variance, 0.0)
-    found: np.ndarray = variance * (variance / 2 + mean**2)
-    return found
+    return variance * (variance / 2 + mean**2)

@@ -134,8 +134,7 @@ class Locating:
     @property
     def caller(self) -> Caller:
         """What evaluates the log joint."""
-        found: Caller = self._caller if self.second is None else self.second.caller
-        return found
+        return self._caller if self.second is None else self.second.caller
 
     def budget_of(self, state: Searching) -> Budget:
         """What may be spent from ``state`` on."""

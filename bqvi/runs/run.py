@@ -321,8 +321,7 @@ class Run(Generic[S, R]):
             while self._alone():
                 self._step()
             points = self._next(count)
-        found: np.ndarray = engine.caller.to_user(points)
-        return found
+        return engine.caller.to_user(points)
 
     def tell(self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None) -> S:
         """Add values at points that `ask` returned, in any order, all or some of them.
@@ -370,7 +369,7 @@ class Run(Generic[S, R]):
                 "fit with method='bq' from one start can"
             )
         engine.pending(self.state)  # raises an error where the engine's choices exclude it
-        return engine  # type: ignore[no-any-return]
+        return engine
 
     def _end(self, reason: str) -> None:
         if self._line is not None:

@@ -52,8 +52,7 @@ class Particles:
     @property
     def log_ratio(self) -> np.ndarray:
         """The log ratios l = ln p - ln q, (G, L)."""
-        found: np.ndarray = self.log_joint - self.log_proposal
-        return found
+        return self.log_joint - self.log_proposal
 
     def log_density(self, temperature: float) -> np.ndarray:
         """The log density ln pi_b without its constant, (G, L), at a ``temperature`` b > 0."""
@@ -229,5 +228,4 @@ def with_numbers(points: np.ndarray, chosen: np.ndarray, problems: int) -> np.nd
     if problems > 1:
         numbers = np.repeat(np.arange(problems), len(points) // problems)[:, None, None]
         points = np.concatenate([points, np.broadcast_to(numbers, (*chosen.shape, 1))], axis=-1)
-    rows: np.ndarray = points[chosen]
-    return rows
+    return points[chosen]

@@ -90,9 +90,9 @@ def backwards_stepped(
 ) -> Particles:
     """The chains with their points at t - 1, by the transition at temperature b_t, where t is ``to_go``."""
     here = _at(chains, to_go)
-    frame = plan.frames[to_go - 1]
+    units = plan.units[to_go - 1]
     movable = np.ones(here.log_joint.shape, bool)
-    here, _ = transition(here, float(plan.temperatures[to_go]), frame, target, rng, movable)
+    here, _ = transition(here, float(plan.temperatures[to_go]), units, target, rng, movable)
     return _written(chains, to_go - 1, here)
 
 
@@ -142,8 +142,8 @@ def stepped(
         particles = particles.taken(_parents(log_weights, poor, kept[:, 0], rng))
         log_weights = np.where(poor[:, None], 0.0, log_weights)
     movable = np.isfinite(particles.log_joint) & ~kept
-    temperature, frame = float(plan.temperatures[t]), plan.frames[t - 1]
-    particles, rates = transition(particles, temperature, frame, target, rng, movable)
+    temperature, units = float(plan.temperatures[t]), plan.units[t - 1]
+    particles, rates = transition(particles, temperature, units, target, rng, movable)
     if chains is not None:
         particles = particles.with_retained(systems.with_retained, _at(chains, t))
     rate = float(rates[movable].mean()) if movable.any() else 0.0
@@ -152,8 +152,7 @@ def stepped(
 
 def estimates(way: Pass) -> np.ndarray:
     """The logarithms of the estimates of the evidence, (G,), at temperature 1."""
-    found: np.ndarray = way.log_estimates + log_mean(way.log_weights)
-    return found
+    return way.log_estimates + log_mean(way.log_weights)
 
 
 def _parents(

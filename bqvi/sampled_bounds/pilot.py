@@ -44,23 +44,23 @@ def next_rung(
     temperature, ess = next_temperature(ratios, before, SETTINGS.pilot_ess)
     weights = normalised((temperature - before) * ratios)
     dimension = target.proposals.dimension
-    if pilot.frames:
-        steps = pilot.frames[-1].steps
+    if pilot.units:
+        steps = pilot.units[-1].steps
     else:
         steps = np.full(len(target.proposals), transition.first_step(dimension))
-    frame = MoveUnits(_factors(pilot.particles.points, weights), steps)
+    units = MoveUnits(_factors(pilot.particles.points, weights), steps)
     parents = np.stack([systematic(row, rng) for row in weights])
     particles = pilot.particles.taken(parents)
     for moves in range(SETTINGS.pilot_moves):
         movable = np.isfinite(particles.log_joint)
-        particles, rate = transition(particles, temperature, frame, target, rng, movable)
+        particles, rate = transition(particles, temperature, units, target, rng, movable)
         off = rate.mean(axis=1) - transition.acceptance
-        frame = replace(frame, steps=frame.steps * np.exp(2.0 * off / np.sqrt(1.0 + moves)))
+        units = replace(units, steps=units.steps * np.exp(2.0 * off / np.sqrt(1.0 + moves)))
     return Pilot(
         particles,
         np.append(pilot.temperatures, temperature),
         np.append(pilot.ess, ess),
-        (*pilot.frames, frame),
+        (*pilot.units, units),
     )
 
 
@@ -68,16 +68,16 @@ def curtailed(pilot: Pilot, transition: Transition, target: AnnealedTarget) -> P
     """The pilot run with temperature 1 as the next, without a move: its share of the budget is spent."""
     before = float(pilot.temperatures[-1])
     _, ess = next_temperature(_finite_somewhere(pilot.particles.log_ratio), before, 0.0)
-    if pilot.frames:
-        frame = pilot.frames[-1]
+    if pilot.units:
+        units = pilot.units[-1]
     else:
         count, dimension = len(target.proposals), target.proposals.dimension
-        frame = MoveUnits(target.proposals.factors, np.full(count, transition.first_step(dimension)))
+        units = MoveUnits(target.proposals.factors, np.full(count, transition.first_step(dimension)))
     return Pilot(
         pilot.particles,
         np.append(pilot.temperatures, 1.0),
         np.append(pilot.ess, ess),
-        (*pilot.frames, frame),
+        (*pilot.units, units),
     )
 
 
@@ -85,20 +85,18 @@ def planned(pilot: Pilot, count: int, particles: int) -> AnnealingPlan:
     """The plan of ``count`` temperatures above 0, equally distant along the path of the pilot run.
 
     Each has the units of the nearest temperature of the pilot run, and an interpolated step size.
-    ``particles``
-
-    is L.
+    ``particles`` is L.
     """
     temperatures, places = spread(pilot.temperatures, pilot.ess, count)
     # one row each for the temperatures 1, 2, ...
-    steps = np.log(np.stack([frame.steps for frame in pilot.frames]))
+    steps = np.log(np.stack([units.steps for units in pilot.units]))
     index = np.arange(1, len(steps) + 1)
-    frames = []
+    found = []
     for place in places[1:-1]:
-        nearest = pilot.frames[int(np.clip(round(place), 1, len(steps))) - 1]
+        nearest = pilot.units[int(np.clip(round(place), 1, len(steps))) - 1]
         interpolated = [np.interp(place, index, column) for column in steps.T]
-        frames.append(MoveUnits(nearest.factors, np.exp(interpolated)))
-    return AnnealingPlan(temperatures, particles, tuple(frames))
+        found.append(MoveUnits(nearest.factors, np.exp(interpolated)))
+    return AnnealingPlan(temperatures, particles, tuple(found))
 
 
 def _finite_somewhere(log_ratios: np.ndarray) -> np.ndarray:
@@ -126,5 +124,4 @@ def _factors(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     variances = np.diagonal(covariances, axis1=-2, axis2=-1)
     least = SETTINGS.least_variance * np.maximum(variances.max(axis=-1, keepdims=True), 1e-300)
     diagonal = np.maximum(variances, least)[..., None] * np.eye(dimension)
-    found: np.ndarray = cholesky("covariance", (1.0 - share) * covariances + share * diagonal)
-    return found
+    return cholesky("covariance", (1.0 - share) * covariances + share * diagonal)

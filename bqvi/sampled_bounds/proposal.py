@@ -69,8 +69,7 @@ class Proposals:
     def factors(self) -> np.ndarray:
         """The lower Cholesky factors of the covariances of the mixtures, (M, D, D)."""
         covariances = np.stack([q.covariance for q in self.mixtures])
-        found: np.ndarray = cholesky("the proposal's covariance", covariances)
-        return found
+        return cholesky("the proposal's covariance", covariances)
 
     def sample(self, systems: int, particles: int, rng: np.random.Generator) -> np.ndarray:
         """Independent draws (M systems, L, D), with ``systems`` for each problem, L being ``particles``."""

@@ -22,8 +22,7 @@ __all__ = ["conditional_ess", "log_mean", "systematic"]
 
 def log_mean(log_weights: np.ndarray) -> np.ndarray:
     """The logarithm of the mean weight of L particles, (...); -inf where all weights are zero."""
-    found: np.ndarray = logsumexp(log_weights) - np.log(log_weights.shape[-1])
-    return found
+    return logsumexp(log_weights) - np.log(log_weights.shape[-1])
 
 
 def conditional_ess(log_weights: np.ndarray, increments: np.ndarray) -> np.ndarray:
@@ -42,10 +41,7 @@ def conditional_ess(log_weights: np.ndarray, increments: np.ndarray) -> np.ndarr
     v = np.exp(increments - np.where(np.isfinite(top), top, 0.0))
     w = normalised(log_weights)
     second = (w * v**2).sum(axis=-1)
-    found: np.ndarray = np.divide(
-        (w * v).sum(axis=-1) ** 2, second, out=np.zeros_like(second), where=second > 0.0
-    )
-    return found
+    return np.divide((w * v).sum(axis=-1) ** 2, second, out=np.zeros_like(second), where=second > 0.0)
 
 
 def systematic(weights: np.ndarray, rng: np.random.Generator, retained: bool = False) -> np.ndarray:

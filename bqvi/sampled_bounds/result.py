@@ -88,8 +88,7 @@ class EvidenceBounds:
     @property
     def state(self) -> BoundsState:
         """The state of the run."""
-        state: BoundsState = self.checkpoint.state
-        return state
+        return self.checkpoint.state
 
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file that ``bqvi.evidence_bounds(..., resume=path)`` takes."""

@@ -68,8 +68,7 @@ def spread(temperatures: np.ndarray, ess: np.ndarray, count: int) -> tuple[np.nd
 
 def lengths(ess: np.ndarray) -> np.ndarray:
     """The distances (n,) between temperatures with conditional effective sample sizes ``ess`` over L (n,)."""
-    found: np.ndarray = np.sqrt(-np.log(np.clip(ess, SETTINGS.least_loss, 1.0 - SETTINGS.least_loss)))
-    return found
+    return np.sqrt(-np.log(np.clip(ess, SETTINGS.least_loss, 1.0 - SETTINGS.least_loss)))
 
 
 @dataclass(frozen=True)

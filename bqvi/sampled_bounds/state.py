@@ -26,13 +26,13 @@ class Pilot:
     particles : the particles (M, L', .), with equal weights.
     temperatures : the temperatures (j + 1,) so far, from 0.
     ess : the conditional effective sample sizes over L' (j,) between them.
-    frames : the j units of moves, one for each temperature above 0.
+    units : the j units of moves, one for each temperature above 0.
     """
 
     particles: Particles
     temperatures: np.ndarray
     ess: np.ndarray
-    frames: tuple[MoveUnits, ...] = ()
+    units: tuple[MoveUnits, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +43,12 @@ class AnnealingPlan:
     ----------
     temperatures : the temperatures (T + 1,), from 0 to 1.
     particles : the number L of particles.
-    frames : the T - 1 units of moves, one for each temperature strictly between.
+    units : the T - 1 units of moves, one for each temperature strictly between.
     """
 
     temperatures: np.ndarray
     particles: int
-    frames: tuple[MoveUnits, ...]
+    units: tuple[MoveUnits, ...]
 
     def __len__(self) -> int:
         return len(self.temperatures) - 1

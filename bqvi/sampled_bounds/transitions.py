@@ -69,7 +69,7 @@ class Transition(Protocol):
         self,
         particles: Particles,
         temperature: float,
-        frame: MoveUnits,
+        units: MoveUnits,
         target: AnnealedTarget,
         rng: np.random.Generator,
         movable: np.ndarray,
@@ -80,7 +80,7 @@ class Transition(Protocol):
         ----------
         particles : the particles of G systems.
         temperature : the temperature b of the density that is left invariant.
-        frame : the units of the M problems. target : the log joint and the proposals.
+        units : the units of the M problems. target : the log joint and the proposals.
         rng : the generator, which draws numbers for all G L particles.
         movable : which particles are moved, (G, L) bool.
         """
@@ -101,13 +101,13 @@ class RandomWalk:
         self,
         particles: Particles,
         temperature: float,
-        frame: MoveUnits,
+        units: MoveUnits,
         target: AnnealedTarget,
         rng: np.random.Generator,
         movable: np.ndarray,
     ) -> tuple[Particles, np.ndarray]:
         """See `Transition`."""
-        factors, steps = frame.of_systems(len(particles.points))
+        factors, steps = units.of_systems(len(particles.points))
         noise = rng.standard_normal(particles.points.shape)
         uniform = rng.random(movable.shape)
         points = particles.points + steps * noise @ np.swapaxes(factors, -1, -2)
@@ -139,13 +139,13 @@ class Hamiltonian:
         self,
         particles: Particles,
         temperature: float,
-        frame: MoveUnits,
+        units: MoveUnits,
         target: AnnealedTarget,
         rng: np.random.Generator,
         movable: np.ndarray,
     ) -> tuple[Particles, np.ndarray]:
         """See `Transition`."""
-        factors, steps = frame.of_systems(len(particles.points))
+        factors, steps = units.of_systems(len(particles.points))
         momenta = rng.standard_normal(particles.points.shape)
         uniform = rng.random(movable.shape)
         steps = steps * rng.uniform(SETTINGS.shortest, SETTINGS.longest, (*movable.shape, 1))

@@ -256,7 +256,6 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
             symbols: np.ndarray = (rng.random((len(states), 1)) * ends[:, -1:] > ends).sum(axis=1)
             return symbols[:, None].astype(np.float64)
         if self.emissions == "poisson":
-            counts: np.ndarray = rng.poisson(self.posterior_["rates"].mean[states]).astype(np.float64)
-            return counts
+            return rng.poisson(self.posterior_["rates"].mean[states]).astype(np.float64)
         means, covariances = self.model_.emissions.components.each(self.posterior_["components"])
         return gaussian_draws(means, covariances, states, rng)

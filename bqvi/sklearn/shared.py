@@ -43,8 +43,7 @@ def gaussian_draws(
     """For each of ``labels`` (n,) a draw (D,) of its Gaussian, with means (K, D), covariances (K, D, D)."""
     noise = rng.standard_normal((len(labels), means.shape[1]))
     roots = cholesky("covariances", covariances)
-    found: np.ndarray = means[labels] + np.einsum("nij,nj->ni", roots[labels], noise)
-    return found
+    return means[labels] + np.einsum("nij,nj->ni", roots[labels], noise)
 
 
 _SWITCHES = ("bayesian", "flat", "merge", "learn_word_concentration")

@@ -30,6 +30,5 @@ def next_step(made: Evaluations, most: int) -> np.ndarray | None:
     try:
         climb(Asking(made), made.points[0], Ends(most, CLIMBING.gain))
     except AsksError as asks:
-        point: np.ndarray = asks.points[0]
-        return point
+        return asks.points[0]
     return in_a_new_direction(made)

@@ -99,8 +99,7 @@ class Correction:
     @property
     def weights(self) -> np.ndarray:
         """The normalised weights, (M,)."""
-        found: np.ndarray = np.exp(self.log_weights)
-        return found
+        return np.exp(self.log_weights)
 
 
 def proposal_of(
@@ -113,8 +112,7 @@ def proposal_of(
 
 def bounded(mean: np.ndarray, variance: np.ndarray, top: float) -> np.ndarray:
     """The mean (m,), with its excess over the highest value ``top`` divided by a variance above one."""
-    result: np.ndarray = mean - np.maximum(mean - top, 0.0) * (1.0 - 1.0 / np.maximum(variance, 1.0))
-    return result
+    return mean - np.maximum(mean - top, 0.0) * (1.0 - 1.0 / np.maximum(variance, 1.0))
 
 
 def variance_penalised(mean: np.ndarray, variance: np.ndarray, top: float) -> np.ndarray:
@@ -126,10 +124,7 @@ def variance_penalised(mean: np.ndarray, variance: np.ndarray, top: float) -> np
     top : the highest evaluated value.
     """
     excess = variance - max(float(np.quantile(variance, WEIGHTS.best_known)) - 1.0, 0.0)
-    result: np.ndarray = bounded(mean, variance, top) + 0.5 * np.minimum(
-        np.maximum(excess, 0.0), 2.0 - excess
-    )
-    return result
+    return bounded(mean, variance, top) + 0.5 * np.minimum(np.maximum(excess, 0.0), 2.0 - excess)
 
 
 def correct(

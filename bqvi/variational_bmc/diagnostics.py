@@ -360,8 +360,7 @@ def _wrapped(coordinates: Coordinates, i: int, value: float) -> float:
 
 def _plain_draws(posterior: Posterior) -> np.ndarray:
     if posterior.draws is None:
-        out: np.ndarray = posterior.q.sample(DIAGNOSTICS.bound_draws, 0)
-        return out
+        return posterior.q.sample(DIAGNOSTICS.bound_draws, 0)
     weights = posterior.draws.weights
     edges = np.cumsum(weights) / weights.sum()
     index = np.searchsorted(edges, (np.arange(DIAGNOSTICS.bound_draws) + 0.5) / DIAGNOSTICS.bound_draws)

@@ -46,16 +46,14 @@ def total_variation(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
     low = min(p.min(), q.min()) - 5 * max(widths)
     high = max(p.max(), q.max()) + 5 * max(widths)
     densities = [_smoothed(x, low, high, cells, width) for x, width in zip((p, q), widths, strict=True)]
-    out: float = 0.5 * float(np.abs(densities[0] - densities[1]).sum()) * (high - low) / cells
-    return out
+    return 0.5 * float(np.abs(densities[0] - densities[1]).sum()) * (high - low) / cells
 
 
 def _bandwidth(x: np.ndarray) -> float:
     """The bandwidth by Silverman's rule, with the smaller of the standard deviation and the scaled range."""
     quartiles: Sequence[float] = np.percentile(x, [25, 75]).tolist()
     spread = min(float(x.std()), (quartiles[1] - quartiles[0]) / 1.34) or float(x.std())
-    out: float = max(0.9 * spread * len(x) ** -0.2, 1e-12 * (1.0 + abs(float(x.mean()))))
-    return out
+    return max(0.9 * spread * len(x) ** -0.2, 1e-12 * (1.0 + abs(float(x.mean()))))
 
 
 def _smoothed(x: np.ndarray, low: float, high: float, cells: int, width: float) -> np.ndarray:

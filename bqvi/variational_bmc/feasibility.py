@@ -83,8 +83,7 @@ class Feasibility:
         near, far = self.good.query(u)[0], failed.query(u)[0]
         log_ratio = np.log(np.maximum(near, FEASIBILITY.least)) - np.log(np.maximum(far, FEASIBILITY.least))
         sharpness = FEASIBILITY.sharpness * np.maximum(1.0, np.square(np.minimum(near, far) / self.gap))
-        result: np.ndarray = 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, *FEASIBILITY.logits)))
-        return result
+        return 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, *FEASIBILITY.logits)))
 
 
 def _accidents(good: np.ndarray, bad: np.ndarray, distances: np.ndarray) -> np.ndarray:
@@ -106,8 +105,7 @@ def _others(points: np.ndarray, which: np.ndarray) -> np.ndarray:
     """The distances (m,) of points (m, D) to the nearest other point in ``which`` (m,) bool; inf if none."""
     distances = np.linalg.norm(points[:, None] - points[which], axis=2)
     distances[np.flatnonzero(which), np.arange(distances.shape[1])] = np.inf
-    nearest: np.ndarray = distances.min(axis=1, initial=np.inf)
-    return nearest
+    return distances.min(axis=1, initial=np.inf)
 
 
 def _in_hull(points: np.ndarray, x: np.ndarray) -> bool:

@@ -51,8 +51,7 @@ class Frame:
 
     def into(self, x: np.ndarray) -> np.ndarray:
         """The points u (m, D) of points x (m, D)."""
-        found: np.ndarray = self.affine.to_standard(self.straightened(x))
-        return found
+        return self.affine.to_standard(self.straightened(x))
 
     def out(self, u: np.ndarray) -> np.ndarray:
         """The points x (m, D) of points u (m, D)."""
@@ -61,8 +60,7 @@ class Frame:
 
     def straight(self, u: np.ndarray) -> np.ndarray:
         """The images y (m, D) of points u (m, D) under the affine map."""
-        found: np.ndarray = self.affine.from_standard(u)
-        return found
+        return self.affine.from_standard(u)
 
     def straightened(self, x: np.ndarray) -> np.ndarray:
         """The points y (m, D) of points x (m, D)."""
@@ -76,8 +74,7 @@ class Frame:
         """The gradients in u (m, D), with that of `log_stretch`, from ``gradients`` in x (m, D) at u."""
         if self.scaling is not None:
             gradients = self.scaling.pulled(self.straight(u), gradients)
-        found: np.ndarray = gradients @ self.scale
-        return found
+        return gradients @ self.scale
 
     def measure(self, q: DiagonalMixture) -> GaussianMixture:
         """The mixture of x for a mixture ``q`` of u; an approximation where scales depend on a coordinate.

@@ -58,8 +58,7 @@ def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
     depth, most = values.max() - values, SHAPING.deepest * points.shape[1]
     expected = 0.5 * np.einsum("nd,nd->n", points, points)
     shaped = most * (1.0 + np.log(np.maximum(depth / most, 1.0)))
-    found: np.ndarray = (depth <= most) | (expected <= shaped)
-    return found
+    return (depth <= most) | (expected <= shaped)
 
 
 def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSums:

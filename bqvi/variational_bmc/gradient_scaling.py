@@ -242,5 +242,4 @@ def _logs(losses: np.ndarray) -> np.ndarray:
 
     NaN, from a map that overflows, is the largest loss.
     """
-    found: np.ndarray = 0.5 * np.log(np.fmin(losses, 2.0) + GRADIENT_SCALINGS.floor)
-    return found
+    return 0.5 * np.log(np.fmin(losses, 2.0) + GRADIENT_SCALINGS.floor)

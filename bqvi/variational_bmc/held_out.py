@@ -41,8 +41,7 @@ class HeldOut:
     @property
     def standardised(self) -> np.ndarray:
         """The residuals in units of their sds, (m,), with variance 1 where the surrogate is calibrated."""
-        found: np.ndarray = self.residuals / self.sds
-        return found
+        return self.residuals / self.sds
 
     def contradicts(self, tolerance: float) -> bool:
         """Whether the residuals are too large for their sds and a ``tolerance`` of the log evidence, nats."""

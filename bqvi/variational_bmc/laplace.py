@@ -36,8 +36,7 @@ def laplace(
 
 def ascended(surrogate: Surrogate, start: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """The end (D,) of Newton's ascent of the mean from ``start``: a mode, or a point on the boundary."""
-    found: np.ndarray = search(_Mean(surrogate), [start], (lower, upper), RESTARTS.ascent).psi
-    return found
+    return search(_Mean(surrogate), [start], (lower, upper), RESTARTS.ascent).psi
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +51,11 @@ class _Mean:
     def expanded(self, psi: np.ndarray) -> Expansion:
         def bowl() -> np.ndarray:
             values, vectors = spectrum(_curvature(self.surrogate, psi), RESTARTS.flattest)
-            found: np.ndarray = (vectors * values) @ vectors.T
-            return found
+            return (vectors * values) @ vectors.T
 
         return Expansion(self.value(psi), lambda: self.surrogate.mean_gradient(psi[None])[0], bowl)
 
 
 def _curvature(surrogate: Surrogate, u: np.ndarray) -> np.ndarray:
     """Minus the Hessian of the posterior mean at u (D,), (D, D)."""
-    found: np.ndarray = curvature(surrogate.mean_gradient, u, RESTARTS.difference)
-    return found
+    return curvature(surrogate.mean_gradient, u, RESTARTS.difference)

@@ -273,8 +273,7 @@ def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> Vect
     best = best[np.argsort(-data.values[best])]
     u = data.points[best]
     log_density = surrogate.mean(u) - found.log_evidence
-    chosen: Vector = u[log_density - proposal_of(q).density.log_density(u) > COMPONENTS.unseen]
-    return chosen
+    return u[log_density - proposal_of(q).density.log_density(u) > COMPONENTS.unseen]
 
 
 def _extended(

@@ -75,5 +75,4 @@ def _factor(surrogate: Surrogate, at: np.ndarray, height: float) -> np.ndarray:
     # below 1/2
     sds = _LENGTHS[first] / np.sqrt(np.clip(2.0 * fall, *LOCAL.bend))
     sds = 0.5 * (sds[:dimension] + sds[dimension:])
-    found: np.ndarray = cholesky((axes * sds**2) @ axes.T)
-    return found
+    return cholesky((axes * sds**2) @ axes.T)

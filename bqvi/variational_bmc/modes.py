@@ -88,8 +88,7 @@ class Modes:
     def contain(self, points: np.ndarray) -> np.ndarray:
         """Whether each of the points (n, D) lies in the region of some mode's mass, (n,)."""
         dimension = points.shape[1]
-        result: np.ndarray = self.squares(points).min(1) < dimension + MODES.inside * np.sqrt(2.0 * dimension)
-        return result
+        return self.squares(points).min(1) < dimension + MODES.inside * np.sqrt(2.0 * dimension)
 
     def unexplained(self, points: np.ndarray, values: np.ndarray, share: float, margin: float) -> np.ndarray:
         """Return by how many nats values (n,) at points (n, D) exceed what the modes allow.
@@ -108,8 +107,7 @@ class Modes:
         towards = np.einsum("nij,nj->ni", whitening, means - points)
         slopes = np.einsum("ni,nij->nj", gradients, lower_inverse(whitening))
         lengths = np.linalg.norm(towards, axis=1) * np.linalg.norm(slopes, axis=1)
-        result: np.ndarray = np.einsum("nd,nd->n", towards, slopes) / np.maximum(lengths, 1e-300)
-        return result
+        return np.einsum("nd,nd->n", towards, slopes) / np.maximum(lengths, 1e-300)
 
 
 def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:

@@ -28,8 +28,7 @@ def in_a_new_direction(made: Evaluations) -> np.ndarray | None:
     if not len(new):
         return None
     away = new[0] * (-1.0 if new[0] @ made.points[best] > 0.0 else 1.0)  # towards the middle of the box
-    point: np.ndarray = made.points[best] + _length(made, best, steps, sizes) * away
-    return point
+    return made.points[best] + _length(made, best, steps, sizes) * away
 
 
 def _length(made: Evaluations, best: int, steps: np.ndarray, sizes: np.ndarray) -> float:

@@ -112,8 +112,7 @@ def next_points(
         chosen.append(best)
         left = np.maximum(left - state.explained(best) ** 2, NODES.least_variance)
         state = state.given(best)
-    found_points: np.ndarray = u[chosen]
-    return found_points
+    return u[chosen]
 
 
 def _tempers(dimension: int) -> tuple[float, float]:

@@ -85,16 +85,12 @@ class VBMCResult:
     @property
     def state(self) -> State:
         """The state of the run."""
-        state: State = self.checkpoint.state
-        return state
+        return self.checkpoint.state
 
     @property
     def values(self) -> np.ndarray:
         """Values of the log joint (n,): (`theta`, `values`) may be ``evaluations`` of another run."""
-        found: np.ndarray = self.evaluations.values - self.posterior.coordinates.log_jacobian(
-            self.evaluations.points
-        )
-        return found
+        return self.evaluations.values - self.posterior.coordinates.log_jacobian(self.evaluations.points)
 
     @property
     def n_cheap_evaluations(self) -> int:
@@ -158,5 +154,4 @@ class VBMCResult:
         points = coordinates.from_user(given)
         u = self.frame.into(points)
         found = self.estimate.surrogate.mean(u) - self.frame.log_stretch(u)
-        result: np.ndarray = found - coordinates.log_jacobian(points)
-        return result
+        return found - coordinates.log_jacobian(points)

@@ -59,24 +59,20 @@ class Scaling:
     def out(self, y: np.ndarray) -> np.ndarray:
         """The points x (m, D) of y (m, D)."""
         at = self._at(y)
-        found: np.ndarray = np.where(self.rates != 0.0, at.middle + at.scale * (y - at.base), y)
-        return found
+        return np.where(self.rates != 0.0, at.middle + at.scale * (y - at.base), y)
 
     def into(self, x: np.ndarray) -> np.ndarray:
         """The points y (m, D) of x (m, D)."""
         at = self._at(x)  # depends on the coordinates that are not scaled, which x and y share
-        found: np.ndarray = np.where(self.rates != 0.0, at.base + (x - at.middle) / at.scale, x)
-        return found
+        return np.where(self.rates != 0.0, at.base + (x - at.middle) / at.scale, x)
 
     def log_scales(self, y: np.ndarray) -> np.ndarray:
         """The logarithms of s at y (m, D), (m, D); zero for coordinates that are not scaled."""
-        found: np.ndarray = np.log(self._at(y).scale)
-        return found
+        return np.log(self._at(y).scale)
 
     def log_jacobian(self, y: np.ndarray) -> np.ndarray:
         """The log Jacobian log |det dx / dy| at y (m, D), (m,)."""
-        found: np.ndarray = self.log_scales(y).sum(1)
-        return found
+        return self.log_scales(y).sum(1)
 
     def pulled(self, y: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """The gradients (m, D) in y of f(x(y)) + log |det dx / dy|, from ``gradients`` of f in x (m, D)."""
@@ -112,8 +108,7 @@ class Scaling:
     def _along(self, at: _Terms, y: np.ndarray) -> np.ndarray:
         """The derivatives of x (m, D) with respect to y_k at fixed A, (m, D)."""
         of_middle = 2.0 * (at.scale**2 * self.pulls - (1.0 - at.share) * at.about)
-        found: np.ndarray = self.rates * at.share * (at.scale * (y - at.base) + of_middle)
-        return found
+        return self.rates * at.share * (at.scale * (y - at.base) + of_middle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,5 +201,4 @@ def _fitted(
 def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The solution (p,) of matrix x = right, with a positive definite matrix (p, p)."""
     factor = cholesky(matrix)
-    found: np.ndarray = solve_lower(factor, solve_lower(factor, right), transposed=True)
-    return found
+    return solve_lower(factor, solve_lower(factor, right), transposed=True)

@@ -124,8 +124,7 @@ def _edge(found: Correction) -> np.ndarray | None:
     if found.uncertain_mass < NODES.uncertain:
         return None
     at = int(np.argmax(found.log_weights + np.log(np.maximum(1.0 - found.feasible, 1e-300))))
-    chosen: np.ndarray = found.u[at]
-    return chosen
+    return found.u[at]
 
 
 def record(before: State, state: State, estimate: Estimate) -> Row:

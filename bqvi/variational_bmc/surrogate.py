@@ -98,8 +98,7 @@ class Data:
         if self.gradients is not None:
             slopes = self.gradients + self.points[: len(self.gradients)]
             found = np.concatenate([found, slopes.reshape(-1)])
-        result: np.ndarray = found if self.cheap_rows is None else found - self.cheap_rows
-        return result
+        return found if self.cheap_rows is None else found - self.cheap_rows
 
     @cached_property
     def cheap_rows(self) -> np.ndarray | None:
@@ -237,8 +236,7 @@ def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
     if data.noise_fitted:
         noise = noise.copy()
         noise[: len(data.values)] += np.exp(psi[-1])
-    result: np.ndarray = noise
-    return result
+    return noise
 
 
 def log_posterior(data: Data) -> LogPosterior:
@@ -430,8 +428,7 @@ class Surrogate:
         self, u: np.ndarray, v: np.ndarray, whitened_u: np.ndarray, whitened_v: np.ndarray
     ) -> np.ndarray:
         """The posterior covariance of f at u (m, D) and v (p, D), (m, p), given W k of both."""
-        result: np.ndarray = self.kernel(u, v) - whitened_u.T @ whitened_v
-        return result
+        return self.kernel(u, v) - whitened_u.T @ whitened_v
 
     def mean_gradient(self, u: np.ndarray) -> np.ndarray:
         """The gradient of the mean at u (m, D), (m, D)."""

@@ -46,8 +46,7 @@ class DiagonalMixture:
 
     def log_density(self, u: np.ndarray) -> np.ndarray:
         """The log density ln q at points u (m, D), (m,)."""
-        found: np.ndarray = logsumexp(self.log_parts(u), axis=1)
-        return found
+        return logsumexp(self.log_parts(u), axis=1)
 
     def log_parts(self, u: np.ndarray) -> np.ndarray:
         """The terms ln w_k N(u; m_k, s_k) at points u (m, D), (m, K)."""
@@ -72,15 +71,13 @@ class DiagonalMixture:
     @property
     def mean(self) -> np.ndarray:
         """The mean (D,)."""
-        found: np.ndarray = self.weights @ self.means
-        return found
+        return self.weights @ self.means
 
     @property
     def covariance(self) -> np.ndarray:
         """The covariance (D, D)."""
         centred = self.means - self.mean
-        result: np.ndarray = np.diag(self.weights @ self.scales**2) + (centred.T * self.weights) @ centred
-        return result
+        return np.diag(self.weights @ self.scales**2) + (centred.T * self.weights) @ centred
 
 
 def _log_parts(u: np.ndarray, log_weights: np.ndarray, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
@@ -89,8 +86,7 @@ def _log_parts(u: np.ndarray, log_weights: np.ndarray, means: np.ndarray, scales
     scaled = means * precision
     constant = log_weights - np.log(scales).sum(1) - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
     constant = constant - 0.5 * np.einsum("kd,kd->k", scaled, means)
-    found: np.ndarray = -0.5 * (u * u) @ precision.T + u @ scaled.T + constant
-    return found
+    return -0.5 * (u * u) @ precision.T + u @ scaled.T + constant
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,13 +84,11 @@ def _integrand(log_joint: Any, encoder: DiagonalGaussian, quantity: str) -> Func
     mean, variance = torch.as_tensor(encoder.mean), torch.as_tensor(encoder.variance)
 
     def log_likelihood(z: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = log_joint.log_prior(z) + 0.5 * (z.square() + math.log(2.0 * math.pi)).sum(-1)
-        return found
+        return log_joint.log_prior(z) + 0.5 * (z.square() + math.log(2.0 * math.pi)).sum(-1)
 
     def log_weight(z: torch.Tensor) -> torch.Tensor:
         log_q = -0.5 * ((z - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)).sum(-1)
-        found: torch.Tensor = log_joint.log_prior(z) - log_q
-        return found
+        return log_joint.log_prior(z) - log_q
 
     return log_likelihood if quantity == "ELBO" else log_weight
 

@@ -102,8 +102,7 @@ def _pictures(model: VariationalAutoencoder, q: Any, held: images.Images, latent
 
 
 def _text(pixels: np.ndarray) -> str:
-    text: str = np.rint(255 * pixels).astype(np.uint8).tobytes().hex()
-    return text
+    return np.rint(255 * pixels).astype(np.uint8).tobytes().hex()
 
 
 def _array(text: str, side: int) -> np.ndarray:

@@ -78,8 +78,7 @@ def regression(rng: np.random.Generator) -> BracketProblem:
 
     def log_joint(theta: torch.Tensor) -> torch.Tensor:
         residuals = outputs - theta @ inputs.T
-        found: torch.Tensor = constant - 0.5 * (residuals**2).sum(-1) - 0.5 * (theta**2).sum(-1)
-        return found
+        return constant - 0.5 * (residuals**2).sum(-1) - 0.5 * (theta**2).sum(-1)
 
     prior = Gaussian(np.zeros(COEFFICIENTS), np.ones(COEFFICIENTS))
     return BracketProblem(log_joint, prior, rng.multivariate_normal(mean, covariance, 10), float(truth))
@@ -100,8 +99,7 @@ def decoder(rng: np.random.Generator) -> BracketProblem:
     def log_joint(z: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
         at = logits(z)
         like = (images[which] * at - torch.nn.functional.softplus(at)).sum(-1)
-        found: torch.Tensor = like - 0.5 * (z**2).sum(-1) - np.log(2 * np.pi)
-        return found
+        return like - 0.5 * (z**2).sum(-1) - np.log(2 * np.pi)
 
     axis = np.linspace(-6.0, 6.0, 121)
     grid = torch.as_tensor(np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2))

@@ -86,8 +86,7 @@ class Regression:
 
         def log_density(theta: torch.Tensor) -> torch.Tensor:
             likelihood = torch.nn.functional.logsigmoid(theta @ signed.T).sum(1)
-            value: torch.Tensor = likelihood - 0.5 * theta.square().sum(1)
-            return value
+            return likelihood - 0.5 * theta.square().sum(1)
 
         return GradientTarget(f"D = {d}", log_density, np.zeros(d), np.ones(d))
 

@@ -51,8 +51,7 @@ def without_gradient(target: GradientTarget) -> LogJoint:
     """The target as a function of NumPy arrays that has no gradient."""
 
     def values(theta: np.ndarray) -> np.ndarray:
-        found: np.ndarray = target.log_density(torch.from_numpy(theta)).numpy()
-        return found
+        return target.log_density(torch.from_numpy(theta)).numpy()
 
     return LogJoint(values, target.dimension, gradient=None)
 

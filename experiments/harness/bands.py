@@ -136,5 +136,4 @@ def _thinned(grid: Floats, points: int, scale: Scale) -> Floats:
         wanted = np.geomspace(positive[0], positive[-1], points)
     last = len(grid) - 1
     picked = np.minimum(np.searchsorted(grid, wanted), last)
-    thinned: Floats = grid[np.union1d(picked, [0, last])]
-    return thinned
+    return grid[np.union1d(picked, [0, last])]

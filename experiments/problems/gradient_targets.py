@@ -54,8 +54,7 @@ def banana() -> GradientTarget:
 
     def log_density(theta: Tensor) -> Tensor:
         x, y = theta[:, 0], theta[:, 1]
-        value: Tensor = -0.5 * x**2 - (y - x**2) ** 2 / (2 * 0.7**2)
-        return value
+        return -0.5 * x**2 - (y - x**2) ** 2 / (2 * 0.7**2)
 
     return GradientTarget("banana", log_density, np.array([1.5, -1.0]), np.ones(2))
 
@@ -69,8 +68,7 @@ def _logistic(name: str, features: np.ndarray, positive: np.ndarray) -> Gradient
 
     def log_density(theta: Tensor) -> Tensor:
         likelihood = torch.nn.functional.logsigmoid(theta @ signed.T).sum(1)
-        value: Tensor = likelihood - (theta**2).sum(1) / 18.0 + constant
-        return value
+        return likelihood - (theta**2).sum(1) / 18.0 + constant
 
     return GradientTarget(name, log_density, np.zeros(d), np.ones(d))
 

@@ -59,13 +59,11 @@ def ring(sd: float = 0.1, radius: float = 8.0) -> Problem:
     """
 
     def log_density(x: np.ndarray) -> np.ndarray:
-        found: np.ndarray = -0.5 * ((np.linalg.norm(x, axis=1) - radius) / sd) ** 2
-        return found
+        return -0.5 * ((np.linalg.norm(x, axis=1) - radius) / sd) ** 2
 
     def gradient(x: np.ndarray) -> np.ndarray:
         norm = np.linalg.norm(x, axis=1)[:, None]
-        found: np.ndarray = -(norm - radius) / sd**2 * x / np.maximum(norm, 1e-300)
-        return found
+        return -(norm - radius) / sd**2 * x / np.maximum(norm, 1e-300)
 
     def sample(n: int, rng: np.random.Generator) -> np.ndarray:
         # the radius has the density r exp(-(r - radius)^2 / (2 sd^2)): drawn by rejection below radius + 9 sd
@@ -74,8 +72,7 @@ def ring(sd: float = 0.1, radius: float = 8.0) -> Problem:
             r = radius + sd * rng.standard_normal(2 * n)
             found = np.append(found, r[rng.uniform(0.0, radius + 9.0 * sd, 2 * n) < r])
         angle = rng.uniform(0.0, 2.0 * math.pi, n)
-        out: np.ndarray = found[:n, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        return out
+        return found[:n, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
     log_evidence = math.log(2.0 * math.pi * radius * sd) + 0.5 * _LOG_2PI
     variance = 0.5 * (radius**2 + 3.0 * sd**2)  # E r^2 / 2 under that density
@@ -95,8 +92,7 @@ def funnel(dimension: int) -> Problem:
         v = x[:, 0]
         squares = np.square(x[:, 1:]).sum(1)
         own = -0.5 * v**2 / 9.0 - math.log(3.0) - 0.5 * rest * v
-        found: np.ndarray = own - 0.5 * np.exp(-v) * squares - 0.5 * dimension * _LOG_2PI
-        return found
+        return own - 0.5 * np.exp(-v) * squares - 0.5 * dimension * _LOG_2PI
 
     def gradient(x: np.ndarray) -> np.ndarray:
         v, out = x[:, 0], np.empty_like(x)
@@ -126,8 +122,7 @@ def _log_hyperprior(mu: np.ndarray, log_tau: np.ndarray) -> np.ndarray:
     """Of mu ~ N(0, 5^2) and tau half-Cauchy(5), in (mu, ln tau)."""
     of_mu = -0.5 * (mu / 5.0) ** 2 - math.log(5.0) - 0.5 * _LOG_2PI
     of_tau = math.log(2.0 / (5.0 * math.pi)) - np.log1p(np.exp(2.0 * log_tau) / 25.0) + log_tau
-    found: np.ndarray = of_mu + of_tau
-    return found
+    return of_mu + of_tau
 
 
 @cache
@@ -149,8 +144,7 @@ class _Schools:
         _, eta, effects = self._parts(x)
         hierarchy = -0.5 * eta**2 - 0.5 * _LOG_2PI - (x[:, 1:2] if self.centred else 0.0)
         likelihood = -0.5 * ((_EFFECTS - effects) / _ERRORS) ** 2 - np.log(_ERRORS) - 0.5 * _LOG_2PI
-        found: np.ndarray = _log_hyperprior(x[:, 0], x[:, 1]) + (hierarchy + likelihood).sum(1)
-        return found
+        return _log_hyperprior(x[:, 0], x[:, 1]) + (hierarchy + likelihood).sum(1)
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Of points (n, 10), (n, 10)."""
@@ -237,8 +231,7 @@ def tilted(dimension: int) -> Problem:
     step = grid[1] - grid[0]
 
     def one(x: np.ndarray, centre: np.ndarray | float) -> np.ndarray:
-        found: np.ndarray = -2.0 * np.logaddexp(x - centre, centre - x) - 0.125 * x**2
-        return found
+        return -2.0 * np.logaddexp(x - centre, centre - x) - 0.125 * x**2
 
     logs = np.array([one(grid, c) for c in centres])
     of_each = logsumexp(logs, axis=1)
@@ -247,12 +240,10 @@ def tilted(dimension: int) -> Problem:
     variance = share @ grid**2 - mean**2
 
     def log_density(x: np.ndarray) -> np.ndarray:
-        found: np.ndarray = one(x, centres).sum(1)
-        return found
+        return one(x, centres).sum(1)
 
     def gradient(x: np.ndarray) -> np.ndarray:
-        found: np.ndarray = -2.0 * np.tanh(x - centres) - 0.25 * x
-        return found
+        return -2.0 * np.tanh(x - centres) - 0.25 * x
 
     def sample(n: int, rng: np.random.Generator) -> np.ndarray:
         return np.column_stack([rng.choice(grid, n, p=p) + step * (rng.random(n) - 0.5) for p in share])

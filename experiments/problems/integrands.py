@@ -46,8 +46,7 @@ def rotated(spectrum: list[float], seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     q, _ = np.linalg.qr(rng.standard_normal((len(spectrum), len(spectrum))))
     root = q * np.sqrt(spectrum)
-    covariance: np.ndarray = root @ root.T
-    return covariance
+    return root @ root.T
 
 
 def bump(name: str, kind: str, measure: Measure, centre: Any, covariance: Any) -> Integrand:

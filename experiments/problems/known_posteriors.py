@@ -85,8 +85,7 @@ class Problem:
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
         """Its gradient at one vector theta (D,), (D,)."""
-        out: np.ndarray = self.log_density_gradient(np.asarray(theta, float)[None])[0]
-        return out
+        return self.log_density_gradient(np.asarray(theta, float)[None])[0]
 
     def sample(self, n: int, seed: int | np.random.Generator) -> np.ndarray:
         """Independent draws (n, D) by a seed."""
@@ -130,8 +129,7 @@ def unbounded(dimension: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _logs(x: np.ndarray) -> np.ndarray:
     """Logarithms, -inf of zeros."""
-    out: np.ndarray = np.log(x, out=np.full(x.shape, -np.inf), where=x > 0.0)
-    return out
+    return np.log(x, out=np.full(x.shape, -np.inf), where=x > 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,8 +187,7 @@ class _Chain:
             columns.append(self._next(columns[-1], back[i], rng))
         step = self.grid[1] - self.grid[0]
         cells = self.grid[np.stack(columns, axis=1)]
-        out: np.ndarray = cells + step * (rng.random(cells.shape) - 0.5)
-        return out
+        return cells + step * (rng.random(cells.shape) - 0.5)
 
     def _next(self, before: np.ndarray, back: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw of the next cell for each of the cells ``before`` (n,)."""
@@ -200,8 +197,7 @@ class _Chain:
         # One search for all tables: table k is shifted by k, so that together they are one ascending list.
         lifted = (tables + np.arange(len(values))[:, None]).ravel()
         found = np.searchsorted(lifted, where + rng.random(len(before)), side="right")
-        index: np.ndarray = np.minimum(found - where * len(self.grid), len(self.grid) - 1)
-        return index
+        return np.minimum(found - where * len(self.grid), len(self.grid) - 1)
 
 
 @cache
@@ -225,8 +221,7 @@ def rosenbrock(dimension: int, step: float = 0.02) -> Problem:
         a, b = x[:, :-1], x[:, 1:]
         chained = ((a * a - b) ** 2 + (a - 1.0) ** 2 / 100.0).sum(axis=1)
         prior = 0.5 * (x * x).sum(axis=1) / 9.0 + dimension * (math.log(3.0) + 0.5 * math.log(2 * math.pi))
-        out: np.ndarray = -chained - prior
-        return out
+        return -chained - prior
 
     def gradient(x: np.ndarray) -> np.ndarray:
         a, b = x[:, :-1], x[:, 1:]
@@ -251,8 +246,7 @@ def of_mixture(
         parts = np.stack([part.log_density(x) for part in mixture.components])  # (K, n)
         shares = np.exp(parts + _logs(mixture.weights)[:, None] - mixture.log_density(x))
         pulls = np.einsum("kij,knj->kni", precisions, mixture.means[:, None] - x)
-        slope: np.ndarray = np.einsum("kn,kni->ni", shares, pulls)
-        return slope
+        return np.einsum("kn,kni->ni", shares, pulls)
 
     return Problem(
         name, mixture.log_density, gradient, *unbounded(mixture.dimension), plausible_lower, plausible_upper,
@@ -332,8 +326,7 @@ def bounded_banana(cells: int = 1500) -> Problem:
 
     def log_density(x: np.ndarray) -> np.ndarray:
         a, b = x[:, 0], x[:, 1]
-        out: np.ndarray = -((b - 0.5 * a * a) ** 2) / 0.5 - (a - 1.0) ** 2 / 2.88 - math.log(50.0)
-        return out
+        return -((b - 0.5 * a * a) ** 2) / 0.5 - (a - 1.0) ** 2 / 2.88 - math.log(50.0)
 
     def gradient(x: np.ndarray) -> np.ndarray:
         a, b = x[:, 0], x[:, 1]
@@ -356,8 +349,7 @@ def _cells(log_density: Callable[[Any], Any], lower: np.ndarray, upper: np.ndarr
 
     def sample(count: int, rng: np.random.Generator) -> np.ndarray:
         cell = np.minimum(np.searchsorted(table, rng.random(count), side="right"), len(table) - 1)
-        out: np.ndarray = points[cell] + step * (rng.random((count, 2)) - 0.5)
-        return out
+        return points[cell] + step * (rng.random((count, 2)) - 0.5)
 
     return sample
 
@@ -393,14 +385,12 @@ def logistic_data() -> tuple[np.ndarray, np.ndarray]:
 def _logistic_density(x: np.ndarray) -> np.ndarray:
     rows, signs = logistic_data()
     prior = 0.5 * (x * x).sum(axis=1) / 2.5**2 + 5 * (math.log(2.5) + 0.5 * math.log(2 * math.pi))
-    out: np.ndarray = log_expit((x @ rows.T) * signs).sum(axis=1) - prior
-    return out
+    return log_expit((x @ rows.T) * signs).sum(axis=1) - prior
 
 
 def _logistic_gradient(x: np.ndarray) -> np.ndarray:
     rows, signs = logistic_data()
-    out: np.ndarray = (expit(-(x @ rows.T) * signs) * signs) @ rows - x / 2.5**2
-    return out
+    return (expit(-(x @ rows.T) * signs) * signs) @ rows - x / 2.5**2
 
 
 def logistic_reference(power: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -432,8 +422,7 @@ def _student(cube: np.ndarray, centre: np.ndarray, covariance: np.ndarray, degre
 
     inside = np.clip(cube, 1e-12, 1 - 1e-12)
     normals = ndtri(inside[:, :-1]) @ np.linalg.cholesky(covariance).T
-    out: np.ndarray = centre + normals * np.sqrt(degrees / chi2.ppf(inside[:, -1:], degrees))
-    return out
+    return centre + normals * np.sqrt(degrees / chi2.ppf(inside[:, -1:], degrees))
 
 
 @lru_cache(maxsize=1)

@@ -34,8 +34,7 @@ def _side_by_side(name: str, *parts: Problem) -> Problem:
 
     def log_density(x: Array) -> Array:
         blocks = np.split(x, ends, axis=1)
-        found: Array = np.sum([part.log_density(b) for part, b in zip(parts, blocks, strict=True)], axis=0)
-        return found
+        return np.sum([part.log_density(b) for part, b in zip(parts, blocks, strict=True)], axis=0)
 
     def gradient(x: Array) -> Array:
         blocks = np.split(x, ends, axis=1)
@@ -79,8 +78,7 @@ def himmelblau(cells: int = 1500) -> Problem:
 
     def log_density(x: Array) -> Array:
         a, b = x.T
-        found: Array = -0.1 * ((a * a + b - 11.0) ** 2 + (a + b * b - 7.0) ** 2)
-        return found
+        return -0.1 * ((a * a + b - 11.0) ** 2 + (a + b * b - 7.0) ** 2)
 
     def gradient(x: Array) -> Array:
         a, b = x.T
@@ -98,14 +96,12 @@ def eggbox(cells: int = 2500) -> Problem:
     """The eggbox on [0, 10 pi]^2, on a grid of so many ``cells`` a side."""
 
     def log_density(x: Array) -> Array:
-        found: Array = (2.0 + np.cos(0.5 * x).prod(axis=1)) ** 5
-        return found
+        return (2.0 + np.cos(0.5 * x).prod(axis=1)) ** 5
 
     def gradient(x: Array) -> Array:
         c, s = np.cos(0.5 * x), np.sin(0.5 * x)
         outer = -2.5 * (2.0 + c.prod(axis=1)) ** 4
-        found: Array = outer[:, None] * s * c[:, ::-1]
-        return found
+        return outer[:, None] * s * c[:, ::-1]
 
     bounds = np.zeros(2), np.full(2, 10.0 * math.pi)
     inside = bounds[0] + 0.5, bounds[1] - 0.5
@@ -122,20 +118,17 @@ def shells(cells: int = 1500) -> Problem:
         return apart, np.linalg.norm(apart, axis=2)
 
     def logs(distance: Array) -> Array:
-        found: Array = -0.5 * ((distance - radius) / sd) ** 2 - 0.5 * _LOG_2PI - math.log(sd)
-        return found
+        return -0.5 * ((distance - radius) / sd) ** 2 - 0.5 * _LOG_2PI - math.log(sd)
 
     def log_density(x: Array) -> Array:
-        found: Array = np.logaddexp.reduce(logs(parts(x)[1]), axis=1)
-        return found
+        return np.logaddexp.reduce(logs(parts(x)[1]), axis=1)
 
     def gradient(x: Array) -> Array:
         apart, distance = parts(x)
         each = logs(distance)
         share = np.exp(each - np.logaddexp.reduce(each, axis=1)[:, None])
         pull = -share * (distance - radius) / (sd**2 * np.maximum(distance, 1e-300))
-        found: Array = (pull[..., None] * apart).sum(1)
-        return found
+        return (pull[..., None] * apart).sum(1)
 
     box = np.full(2, 6.0)
     edge = box + 1.0

@@ -73,8 +73,7 @@ def typical_error(name: str, budgets: tuple[int, ...]) -> np.ndarray:
         )
         for s in range(SCRAMBLINGS)
     ]
-    median: np.ndarray = np.median(errors, axis=0) / abs(problem.truth)
-    return median
+    return np.median(errors, axis=0) / abs(problem.truth)
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:

@@ -81,8 +81,7 @@ def _surrogate(found: bqvi.VBMCResult, theta: np.ndarray) -> np.ndarray:
     coordinates = found.posterior.coordinates
     points = coordinates.from_user(theta)
     mean, _ = found.estimate.surrogate.moments(found.frame.into(points))
-    out: np.ndarray = mean - coordinates.log_jacobian(points)
-    return out
+    return mean - coordinates.log_jacobian(points)
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:

@@ -340,5 +340,4 @@ def _diagonal_blocks(rows: np.ndarray, numbers: int) -> np.ndarray:
     if numbers == 1:
         return np.asarray(np.einsum("nm,nm->m", rows, rows)[:, None, None])
     columns = np.ascontiguousarray(rows.T).reshape(-1, numbers, len(rows))
-    found: np.ndarray = columns @ columns.mT
-    return found
+    return columns @ columns.mT

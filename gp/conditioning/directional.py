@@ -143,8 +143,7 @@ def _blocks(left: int, right: int) -> Iterator[slice]:
 
 
 def _shows_value(rows: np.ndarray) -> np.ndarray:
-    shown: np.ndarray = (~rows[:, rows.shape[1] // 2 :].any(1)).astype(float)
-    return shown
+    return (~rows[:, rows.shape[1] // 2 :].any(1)).astype(float)
 
 
 @dataclass(frozen=True, eq=False)

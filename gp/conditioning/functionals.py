@@ -101,8 +101,7 @@ class Functionals:
         mine, theirs = self._features()[:, left], other._features()[:, right]
         bumps += np.einsum("kaf,f,jbf->kjab", mine, scales, theirs, optimize=True)
         n = len(other.means)
-        found: np.ndarray = bumps.transpose(0, 2, 1, 3).reshape(k * len(left), n * len(right))
-        return found
+        return bumps.transpose(0, 2, 1, 3).reshape(k * len(left), n * len(right))
 
     def _features(self) -> np.ndarray:
         """E, gradient and Hessian of u_i and u_i u_j, (K, 1 + D + D D, D + D D)."""
@@ -133,8 +132,7 @@ def _bump(left: Functionals, right: Functionals, lengthscale: float, order: int)
         [(-1.0) ** j * tensors[i + j].reshape(*g.shape, d**i, d**j) for j in range(1 + order)]
         for i in range(3)
     ]
-    found: np.ndarray = g[..., None, None] * np.block(blocks)
-    return found
+    return g[..., None, None] * np.block(blocks)
 
 
 def _hermite(a: np.ndarray, p: np.ndarray, order: int) -> list[np.ndarray]:
@@ -178,5 +176,4 @@ def standard_prior(dimension: int, kernel: FunctionKernel) -> np.ndarray:
     # pairs k <= i are those of the lower triangle, where delta_il delta_jk is one only if all four are the
     # same
     bends = (two + kernel.quadratic) * np.diag(1.0 + same) + two * np.outer(same, same)
-    prior: np.ndarray = scipy.linalg.block_diag((one + kernel.linear) * np.eye(dimension), bends)
-    return prior
+    return scipy.linalg.block_diag((one + kernel.linear) * np.eye(dimension), bends)

@@ -49,13 +49,11 @@ class ObservedKernel:
         if not self.gradients:
             return np.array(matrix)
         rows, columns = _interleaved(left.points), _interleaved(right.points)
-        found: np.ndarray = matrix[rows[:, None], columns]
-        return found
+        return matrix[rows[:, None], columns]
 
     def with_values(self, observed: Places, points: np.ndarray) -> np.ndarray:
         """Covariances of the observations at n places with f at (m, D) points, (n B, m), column-major."""
-        found: np.ndarray = crossed(self.kernel, points, observed.points, self.gradients).T
-        return found
+        return crossed(self.kernel, points, observed.points, self.gradients).T
 
     def _observed(self, points: np.ndarray) -> Functional:
         return Observations((Values(points), Gradients(points))) if self.gradients else Values(points)

@@ -59,17 +59,13 @@ class StudentProcess:
     def covariance(self) -> np.ndarray:
         """S, (o, o), of the outputs."""
         residual = self.evidence.residual
-        found: np.ndarray = residual.T @ residual / self.evidence.degrees
-        return found
+        return residual.T @ residual / self.evidence.degrees
 
     @cached_property
     def scales(self) -> np.ndarray:
         """The diagonal of S, (o,), kept above zero."""
         residual = self.evidence.residual
-        found: np.ndarray = np.maximum(
-            np.einsum("no,no->o", residual, residual) / self.evidence.degrees, _TINY
-        )
-        return found
+        return np.maximum(np.einsum("no,no->o", residual, residual) / self.evidence.degrees, _TINY)
 
     @property
     def inflation(self) -> float:
@@ -79,8 +75,7 @@ class StudentProcess:
 
     def whitened(self, right: np.ndarray) -> np.ndarray:
         """C^-1 times ``right``, an array (n,) or (n, m)."""
-        found: np.ndarray = self.evidence.factor.solve(right)
-        return found
+        return self.evidence.factor.solve(right)
 
     def leave_one_out(self) -> tuple[np.ndarray, np.ndarray]:
         """Errors y_i - E[y_i | others], (n, o), and their standard deviations (n, o)."""
@@ -98,8 +93,7 @@ class StudentProcess:
         half, z = self.whitened(cross), self.evidence.whitened_basis
         if z.shape[1]:
             half = half + z[:, 0] * ((level - half @ z[:, 0]) / self._information)
-        found: np.ndarray = self.evidence.factor.solve(half, transposed=True)
-        return found
+        return self.evidence.factor.solve(half, transposed=True)
 
     def predict(
         self, cross: np.ndarray, level: np.ndarray, prior: np.ndarray

@@ -67,8 +67,7 @@ class AnovaSum:
         """Values of phi at (M, D) points, (M,)."""
         cross = crossed(self.kernel, u, self.points, self.slopes is not None)
         weights = self.values if self.slopes is None else np.column_stack([self.values, self.slopes])
-        found: np.ndarray = cross @ weights.reshape(-1) + self.trend(u)
-        return found
+        return cross @ weights.reshape(-1) + self.trend(u)
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
         """Gradients of phi at points ``u`` (M, D), (M, D)."""

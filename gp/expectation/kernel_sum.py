@@ -64,8 +64,7 @@ class KernelSum:
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Values of phi at (M, D) points, (M,)."""
         terms, _ = self._terms(u)
-        found: np.ndarray = terms.sum(1) + self.trend(u)
-        return found
+        return terms.sum(1) + self.trend(u)
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
         """Gradients of phi at points ``u`` (M, D), (M, D)."""

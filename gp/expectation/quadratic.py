@@ -77,5 +77,4 @@ class Quadratic:
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
         """Gradients at (M, D) points, (M, D)."""
-        found: np.ndarray = self.linear + u @ self.curvature
-        return found
+        return self.linear + u @ self.curvature

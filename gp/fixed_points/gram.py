@@ -56,8 +56,7 @@ class Changes:
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         """The gradient (P,) of sum W K."""
-        gradient: np.ndarray = self.pullback(weights)
-        return gradient
+        return self.pullback(weights)
 
     def among(self, parameters: slice) -> Changes:
         """Return the changes of some of the parameters."""
@@ -100,8 +99,7 @@ def without_values(kernel: Kernel, x: np.ndarray) -> Gram:
         def pullback(weights: np.ndarray) -> np.ndarray:
             padded = np.zeros_like(matrix)
             padded[n:, n:] = weights
-            gradient: np.ndarray = whole(padded)
-            return gradient
+            return whole(padded)
 
         kept = matrix[n:, n:].copy()
         if not isinstance(whole, Changes):

@@ -32,10 +32,8 @@ class Pairs:
 
     def matrix(self, values: np.ndarray, diagonal: float = 1.0) -> np.ndarray:
         """Return the symmetric matrix (n, n) of values (P,) beside a constant diagonal."""
-        full: np.ndarray = np.append(values, diagonal).take(self.pair)
-        return full
+        return np.append(values, diagonal).take(self.pair)
 
     def folded(self, weights: np.ndarray) -> np.ndarray:
         """Return the weights (P,) of the pairs in a sum over both (i, j) and (j, i)."""
-        folded: np.ndarray = 2 * weights.reshape(-1).take(self.places)
-        return folded
+        return 2 * weights.reshape(-1).take(self.places)

@@ -113,8 +113,7 @@ def tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
         matrix, pullback = inner(changed.kernel)
 
         def tilted(weights: np.ndarray) -> np.ndarray:
-            gradient: np.ndarray = pullback(both * weights)
-            return gradient
+            return pullback(both * weights)
 
         if not isinstance(pullback, Changes):
             return both * matrix, tilted

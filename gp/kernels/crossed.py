@@ -29,8 +29,7 @@ def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: bool = False) 
     other. NumPy only.
     """
     if not slopes:
-        result: np.ndarray = kernel(x, y)
-        return result
+        return kernel(x, y)
     m, (n, dimension) = len(x), y.shape
     found = np.empty((m, n, dimension + 1))
     block = max(_IN_CACHE // max(n * dimension, 1), 1)

@@ -163,8 +163,7 @@ def squared_distance(x: Array, y: Array) -> Array:
 def contract_squared_differences(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return sum_ij W_ij (x_id - x_jd)^2, (D,), for symmetric W, without an (n, n, D) array."""
     x = x - x.mean(axis=0)
-    found: np.ndarray = 2 * (weights.sum(axis=1) @ x**2 - np.einsum("id,id->d", x, weights @ x))
-    return found
+    return 2 * (weights.sum(axis=1) @ x**2 - np.einsum("id,id->d", x, weights @ x))
 
 
 def safe_sqrt(s: Array) -> Array:

@@ -35,7 +35,6 @@ def gp_regression(data: Mapping[str, Any]) -> Target:
         constant = 0.5 * len(x) * math.log(2.0 * math.pi)
         likelihood = -0.5 * whitened.square().sum((-2, -1)) - half_log_determinant - constant
         prior = gamma(rho, 25.0, 4.0) + normal(alpha, 0.0, 2.0) + normal(sigma, 0.0, 1.0)
-        value: Tensor = prior + likelihood + u.sum(-1)
-        return value
+        return prior + likelihood + u.sum(-1)
 
     return Target("gp_regr", ("log rho", "log alpha", "log sigma"), log_density, torch.exp)

@@ -28,8 +28,7 @@ def unconstrained(reference: Reference, draws: np.ndarray) -> np.ndarray:
 def _inverted(reference: Reference, draw: np.ndarray, scale: np.ndarray) -> np.ndarray:
     def residual(u: np.ndarray) -> np.ndarray:
         stated = reference.target.constrain(torch.as_tensor(u)[None])[0].numpy()
-        found: np.ndarray = (stated - draw) / scale
-        return found
+        return (stated - draw) / scale
 
     units = np.sqrt(np.diag(reference.covariance))
     found = least_squares(residual, reference.mean, x_scale=units, xtol=1e-15, ftol=1e-15, gtol=1e-15)
@@ -38,5 +37,4 @@ def _inverted(reference: Reference, draw: np.ndarray, scale: np.ndarray) -> np.n
         raise ValueError(
             f"{reference.target.name}: there is no point for the draw {draw} (off by {worst:.2g})"
         )
-    point: np.ndarray = found.x
-    return point
+    return found.x
