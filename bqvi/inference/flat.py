@@ -69,7 +69,7 @@ def _widens(
             "parameters."
         ]
     return [
-        f"q runs away: {where}and the log joint has {max(bends[flattest], 0.0):.0%} of the curvature that "
+        f"q diverges: {where}and the log joint has {max(bends[flattest], 0.0):.0%} of the curvature that "
         "an optimum requires. The posterior is improper, or more steps are needed: look at the prior of "
         "these parameters."
     ]

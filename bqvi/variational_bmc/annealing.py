@@ -29,7 +29,7 @@ def annealed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The mean (D,) and covariance (D, D), in the frame, adapted from those given."""
     dimension = len(mean)
-    share, each, most = RESTARTS.carriers
+    share, each, most = RESTARTS.required_draws
     least = max(share * RESTARTS.draws, min(each * dimension, most * RESTARTS.draws))
     for step in range(RESTARTS.rounds):
         z = normal_sobol(dimension, RESTARTS.draws, seed + step)

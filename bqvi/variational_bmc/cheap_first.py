@@ -20,7 +20,7 @@ import numpy as np
 from bqvi.calls import Budget, Evaluations
 from bqvi.runs import Checkpoint, Standing
 from bqvi.variational_bmc.correction import proposal_of
-from bqvi.variational_bmc.diagnostics import runs_away
+from bqvi.variational_bmc.diagnostics import about_width
 from bqvi.variational_bmc.state import CheapModel, State
 from bqvi.variational_bmc.vbmc_run import DOOR, VBMCRun
 
@@ -42,17 +42,17 @@ class CheapFirst:
 
     Parameters
     ----------
-    cheap, dear : the runs on the cheap model and on the log joint.
+    cheap, expensive : the runs on the cheap model and on the log joint.
     given : the number of first points of the run on the log joint that the user gave.
     """
 
     alone = True
     advice = "resume it"
 
-    def __init__(self, cheap: VBMCRun, dear: VBMCRun, given: int) -> None:
-        self._cheap, self.second, self._given = cheap, dear, given
-        self.ledger = cheap.ledger = dear.ledger
-        self.caller = dear.caller
+    def __init__(self, cheap: VBMCRun, expensive: VBMCRun, given: int) -> None:
+        self._cheap, self.second, self._given = cheap, expensive, given
+        self.ledger = cheap.ledger = expensive.ledger
+        self.caller = expensive.caller
 
     def init(self) -> OnCheap:
         """The state before the first evaluation."""
@@ -76,7 +76,7 @@ class CheapFirst:
         """The first state on the log joint, given the last on the cheap model."""
         last = state.state
         q, frame = last.q, last.frame
-        used = q is not None and not runs_away(frame.measure(q), self.second.coordinates)
+        used = q is not None and not about_width(frame.measure(q), self.second.coordinates)
         cheap = CheapModel(last.evaluations, frame, last.psi, used)
         first = replace(self.second.first, cheap=cheap, seconds=last.seconds)
         if q is None or not used:

@@ -60,7 +60,7 @@ class Correction:
     sd : the standard deviation of the log evidence by the surrogate's uncertainty.
     monte_carlo_sd : the standard deviation of the log evidence by the finite number of draws.
     effective : the effective sample size. shape : the Pareto shape k of the weights.
-    feasible : the probability (M,) that the log joint can be evaluated there, if no failure is accidental.
+    feasible : the probability (M,) that the log joint can be evaluated there, with no failure as isolated.
     covered : whether no evaluation shows mass that q lacks; only a thorough estimate checks this.
     """
 
@@ -85,7 +85,7 @@ class Correction:
         """The share of the mass that depends on the unknown feasibility."""
         return float(self.weights @ (1.0 - self.feasible))
 
-    def claimed_above(self, top: float) -> float:
+    def excess_above(self, top: float) -> float:
         """The larger of two mean excesses of the surrogate's mean over ``top``, by the weights and under q.
 
         With ``top`` the highest evaluated value, this is the part of the ELBO and of the log evidence, in
@@ -238,7 +238,7 @@ def _weighed(
         monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
         effective=effective,
         shape=float(pareto_shape(weights)),
-        feasible=feasible.pessimistic(u),
+        feasible=feasible.of_all_failures(u),
     )
 
 

@@ -61,19 +61,20 @@ class PosteriorCheck:
     posterior: Posterior
 
     @property
-    def believed(self) -> bool:
+    def usable(self) -> bool:
         """Whether the weights can be used, and with them `log_evidence` and `posterior`."""
         return self.shape < PARETO.unusable
 
     def __str__(self) -> str:
-        told = f"Pareto k = {self.shape:.2f}, {self.effective_sample_size:.0f} effective draws of "
-        told += f"{len(self.evaluations)}, {self.total_variation:.0%} of the mass in the wrong place: "
+        message = f"Pareto k = {self.shape:.2f}, {self.effective_sample_size:.0f} effective draws of "
+        message += f"{len(self.evaluations)}, {self.total_variation:.0%} of the mass in the wrong place: "
         if self.shape < PARETO.good and self.total_variation < DIAGNOSTICS.near_mmtv:
-            return told + "the posterior is good."
-        if self.believed:
-            return told + "use the one corrected by these weights, `posterior`."
+            return message + "the posterior is good."
+        if self.usable:
+            return message + "use the one corrected by these weights, `posterior`."
         return (
-            told + "the posterior misses mass of the target: continue the run, or widen the plausible bounds."
+            message
+            + "the posterior misses mass of the target: continue the run, or widen the plausible bounds."
         )
 
 
@@ -182,15 +183,17 @@ class Agreement:
         )
 
     def __str__(self) -> str:
-        told = (
+        message = (
             f"log evidences within {self.nats:.2g} nats ({self.sds:.1f} sds), posteriors within MMTV "
             f"{self.mmtv:.2g} and gsKL {self.gskl:.2g}: "
         )
         if self.agree:
-            return told + "the runs agree."
+            return message + "the runs agree."
         if self.mmtv >= DIAGNOSTICS.near_mmtv or self.gskl >= DIAGNOSTICS.near_gskl:
-            return told + "the posteriors differ; continue the runs with more evaluations, from other starts."
-        return told + "the standard deviations are too small; take the spread of the runs in their place."
+            return (
+                message + "the posteriors differ; continue the runs with more evaluations, from other starts."
+            )
+        return message + "the standard deviations are too small; take the spread of the runs in their place."
 
 
 def agreement(runs: Sequence[ComparedRun], seed: int = 0) -> Agreement:
@@ -255,7 +258,7 @@ def advice(
     )
 
 
-def runs_away(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
+def about_width(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
     """A warning where a posterior without bounds is far wider than its plausible box; () otherwise.
 
     Parameters
@@ -264,12 +267,12 @@ def runs_away(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
     coordinates : the coordinates of the parameters.
     """
     sds = np.sqrt(np.diag(np.asarray(q.covariance)))
-    if not np.isfinite(sds).all() or sds.max(initial=0.0) > DIAGNOSTICS.runaway:
+    if not np.isfinite(sds).all() or sds.max(initial=0.0) > DIAGNOSTICS.unbounded:
         name = coordinates.free_names[int(np.argmax(np.nan_to_num(sds, nan=np.inf)))]
         return (
-            f"The posterior runs away: along {name} it is {DIAGNOSTICS.runaway:g} times as wide as the "
-            "plausible interval or more, and nothing was found that holds it. Either it is improper, or that "
-            "interval is far too narrow: look at the prior of this parameter.",
+            f"The posterior is unbounded along {name}: it is {DIAGNOSTICS.unbounded:g} times as wide as the "
+            "plausible interval or more. Either it is improper, or that interval is far too narrow: look at "
+            "the prior of this parameter.",
         )
     return ()
 
@@ -283,8 +286,8 @@ def returns_density(evaluations: Evaluations, coordinates: Coordinates) -> tuple
     """
     own = evaluations.values - coordinates.log_jacobian(evaluations.points)
     # Values are rounded, as a 0 is exact no longer after a Jacobian was added and subtracted.
-    told = not_logarithms(np.round(own, 9))
-    return (told,) if told else ()
+    message = not_logarithms(np.round(own, 9))
+    return (message,) if message else ()
 
 
 def _about_weights(shape: float | None) -> list[str]:

@@ -99,7 +99,9 @@ def explore(
     """
     each = asked = min(EXPLORATION.count(sequence.shape[1], len(modes)), len(sequence))
     climbs: dict[int, ClimbResult] = {}
-    most = EXPLORATION.in_vain + len(modes) - 1  # climbs to modes found earlier are repeated, without calls
+    most = (
+        EXPLORATION.without_mode + len(modes) - 1
+    )  # climbs to modes found earlier are repeated, without calls
     while True:
         rows = rows_of(run.made.points, sequence[:asked])
         seen = rows[rows >= 0]
@@ -119,7 +121,7 @@ def explore(
             unseen = _unseen(run, modes, explained, list(climbs.values()), len(starts))
             if unseen < CONVERGENCE.unseen or asked >= len(sequence):
                 return Explored(True, unseen)
-            asked, most = asked + each, most + EXPLORATION.in_vain
+            asked, most = asked + each, most + EXPLORATION.without_mode
         if ended:
             others = len(starts) - int(found)
             return Explored(False, _unseen(run, modes, explained, list(climbs.values()), others, int(found)))

@@ -11,12 +11,12 @@ distance between a failed evaluation and the nearest good one. Beyond that dista
 as at large distances the ratio of the two distances tends to one, and the probability would tend to 1/2.
 p(feasible) multiplies the surrogate's density.
 
-*Accidents.* Not every failure is due to an edge: a solver may not have converged, or a machine have stopped.
-A failed evaluation inside the convex hull of good ones, and much nearer to them than to any other failed one,
-is taken for an accident and does not lower the probability around it. It increases the uncertainty: the mass
-that depends on feasibility, E_P[1 - p(feasible)] with accidents counted as failures, is part of the standard
-deviation of the log evidence, and the next evaluation is made where this mass is large, so that an edge would
-be found.
+*Isolated failures.* Not every failure is due to an edge: a solver may not have converged, or a machine have
+stopped. A failed evaluation inside the convex hull of good ones, and much nearer to them than to any other
+failed one, counts as isolated and does not lower the probability around it. It increases the uncertainty: the
+mass that depends on feasibility, E_P[1 - p(feasible)] with isolated failures counted like the others, is part
+of the standard deviation of the log evidence, and the next evaluation is made where this mass is large, so
+that an edge would be found.
 
 The quadrature of gradients has another model, `bqvi.gradients.feasibility`, a logistic regression. Here the
 probability multiplies a density, whose integral depends on the edge itself. With the regression none of 18
@@ -43,7 +43,7 @@ class Feasibility:
 
     Attributes
     ----------
-    good, failed : the good and the failed evaluations. edges : the failed ones that are no accidents.
+    good, failed : the good and the failed evaluations. edges : the failed ones that are not isolated.
     gap : the distance h.
     """
 
@@ -60,7 +60,7 @@ class Feasibility:
         good, bad = points[~failed], points[failed]
         tree = cKDTree(good)
         distances = tree.query(bad)[0]
-        edges = bad[~_accidents(good, bad, np.asarray(distances))]
+        edges = bad[~_isolated(good, bad, np.asarray(distances))]
         gap = max(float(np.median(distances)), FEASIBILITY.least)
         return cls(tree, cKDTree(bad), cKDTree(edges) if len(edges) else None, gap)
 
@@ -73,8 +73,8 @@ class Feasibility:
         """The probability p(feasible) at u (m, D), (m,); 1 where nothing has failed."""
         return self._phi(u, self.edges)
 
-    def pessimistic(self, u: np.ndarray) -> np.ndarray:
-        """The probability p(feasible) at u (m, D) if no failure is an accident, (m,)."""
+    def of_all_failures(self, u: np.ndarray) -> np.ndarray:
+        """The probability p(feasible) at u (m, D) if no failure counts as isolated, (m,)."""
         return self._phi(u, self.failed)
 
     def _phi(self, u: np.ndarray, failed: cKDTree | None) -> np.ndarray:
@@ -86,10 +86,11 @@ class Feasibility:
         return 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, *FEASIBILITY.logits)))
 
 
-def _accidents(good: np.ndarray, bad: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """Which failed points ``bad`` (m, D), at ``distances`` (m,) from ``good`` (n, D), are accidents, (m,).
+def _isolated(good: np.ndarray, bad: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Which failed points ``bad`` (m, D), at ``distances`` (m,) from ``good`` (n, D), are isolated, (m,).
 
-    An accident is no evidence of an edge near another failed point: the remaining points are tested again.
+    An isolated failure is no evidence of an edge near another failed point, so that the others are tested
+    again without it.
     """
     among = np.array([_in_hull(good, x) for x in bad])
     found = np.zeros(len(bad), bool)

@@ -162,7 +162,7 @@ def turns(covariance: np.ndarray) -> bool:
     estimated from M draws it is too large by about D^2 / (4 M).
     """
     values = correlation_eigenvalues(covariance)
-    return bool(-0.5 * np.log(np.maximum(values, 1e-300)).sum() > FRAMES.lost)
+    return bool(-0.5 * np.log(np.maximum(values, 1e-300)).sum() > FRAMES.divergence)
 
 
 def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from bqvi.calls import Evaluations
 from bqvi.variational_bmc.frame import Frame, alternative
 from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
 from bqvi.variational_bmc.state import CheapModel, Settings, State, settled
-from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped, suited
+from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped, with_terms_of
 from bqvi.variational_bmc.variational import Box
 from gp.expectation import AnovaSums, Quadratic
 
@@ -116,7 +116,7 @@ def selected(
     iterations = settings.fits * (3 if psi is None else 1)
     threshold = state.threshold or SHAPING.deep * dimension
     data = shaped_data(state, frame, threshold, settings)
-    psi = None if psi is None else suited(psi, data)
+    psi = None if psi is None else with_terms_of(psi, data)
     many = len(data.residuals) > FITTING.many
     restarted = restarted and data.gradients is not None
     if psi is not None and not final and (restarted or (many and n < FITTING.often * state.fitted_at)):
@@ -140,9 +140,9 @@ def selected(
         if other_frame is frame and np.array_equal(trial.values, data.values):
             continue
         start = psi if other_frame is frame else None
-        found = Candidate(other_frame, other_threshold, trial, *fit(trial, start, FITTING.glance))
+        found = Candidate(other_frame, other_threshold, trial, *fit(trial, start, FITTING.first_iterations))
         if found.comparable > best.comparable - FITTING.behind:
-            fitted = fit(trial, found.psi, 2 * iterations - FITTING.glance)
+            fitted = fit(trial, found.psi, 2 * iterations - FITTING.first_iterations)
             best = max(best, Candidate(other_frame, other_threshold, trial, *fitted))
     return best
 

@@ -20,20 +20,20 @@ from bqvi.variational_bmc.settings import FRESH_START
 from bqvi.variational_bmc.state import State, begun, missed, prediction_error, settled
 
 FROM_VALUES = (
-    "The surrogate with gradients predicted badly, and the run began anew from values alone: the scale of "
+    "The surrogate with gradients predicted badly, and the run was restarted from values alone: the scale of "
     "the log joint may change over the posterior (a funnel, a hierarchy). Reparametrise it if you can."
 )
 
 
-def lost(state: State) -> bool:
+def surrogate_failed(state: State) -> bool:
     """Whether the surrogate that was fitted to gradients has failed."""
     if state.values_from or state.evaluations.gradients is None:
         return False
-    own = len(state) - state.given  # evaluations made before the run say nothing on how it goes
+    own = len(state) - state.given  # those made before the run do not show how it proceeds
     if own < FRESH_START.each * state.evaluations.points.shape[1] or _covered(state):
         return False
-    told = int(np.isfinite(state.predicted[:, 0]).sum())
-    if told >= FRESH_START.predictions and prediction_error(state) > FRESH_START.wrong:
+    predictions = int(np.isfinite(state.predicted[:, 0]).sum())
+    if predictions >= FRESH_START.predictions and prediction_error(state) > FRESH_START.wrong:
         return missed(state) > FRESH_START.missed
     last = state.rows[-FRESH_START.following :]
     return len(last) == FRESH_START.following and max(row.effective for row in last) < FRESH_START.hardly
@@ -45,8 +45,8 @@ def _covered(state: State) -> bool:
     return settled(state) and max(shares) > FRESH_START.covered
 
 
-def begun_anew(state: State, points: np.ndarray) -> State:
-    """The state before the points (m, D) of a design are evaluated, those of them that have not been.
+def restarted_from_values(state: State, points: np.ndarray) -> State:
+    """The state of a new start: of ``points`` (m, D), a design, those that are not evaluated yet are pending.
 
     Where exploration has evaluated all of them, nothing is pending. The next step must not go back to the
     state before the last record, which took the gradients.

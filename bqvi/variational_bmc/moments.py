@@ -46,8 +46,8 @@ def moments_of(found: Correction, q: DiagonalMixture) -> PosteriorMoments:
     """The moments by the weighted draws ``found`` of the mixture q, or of q if few draws carry weight."""
     ours = np.exp(found.log_q - found.log_proposal)
     ours = ours / ours.sum()
-    trust = min(1.0, found.effective / WEIGHTS.trusted)
-    weights = trust * found.weights + (1.0 - trust) * ours
+    blend = min(1.0, found.effective / WEIGHTS.blended)
+    weights = blend * found.weights + (1.0 - blend) * ours
     weights = weights / weights.sum()
     beta = float(weights @ ours) / float(ours @ ours)
     for share in (beta, 0.0):

@@ -69,9 +69,9 @@ class PooledDraws:
         log_evidence : the log evidence, in the frame's units. top : the highest evaluated value.
         """
         sd = np.sqrt(self.variance)
-        unsure = (sd > REACH.unsure) & (self.feasible > REACH.feasible)
+        uncertain = (sd > REACH.uncertain) & (self.feasible > REACH.feasible)
         high = np.minimum(self.mean + sd, top) - self.log_proposal - log_evidence
-        return float(np.log1p(np.exp(np.minimum(high[unsure], REACH.highest)).sum() / self.count))
+        return float(np.log1p(np.exp(np.minimum(high[uncertain], REACH.highest)).sum() / self.count))
 
 
 @dataclass(frozen=True, eq=False)

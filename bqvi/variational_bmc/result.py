@@ -132,9 +132,9 @@ class VBMCResult:
         from bqvi.posterior.plots import trace
 
         ax = trace(self.trace, shown_figure(6.0, 3.6).add_subplot() if ax is None else ax, truth=truth)
-        doubt = "" if self.converged else ", not converged"
+        remark = "" if self.converged else ", not converged"
         value = f"{self.log_evidence:.5g} $\\pm$ {self.log_evidence_sd:.2g}"
-        ax.set_title(f"vbmc: {value} after {self.n_evaluations} evaluations{doubt}", fontsize=10)
+        ax.set_title(f"vbmc: {value} after {self.n_evaluations} evaluations{remark}", fontsize=10)
         return ax
 
     def save(self, path: str | Path) -> None:

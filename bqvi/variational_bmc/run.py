@@ -179,8 +179,8 @@ def vbmc(
     require_seed("seed", seed)
     count = _first_count(target, initial, cheap is not None)
     first = _design(target, coordinates, start, initial, count, limits.budget, whole_seed(seed), evaluations)
-    dear = VBMCRun(target, coordinates, first, settings, limits, whole_seed(seed))
-    engine, state = _begun(dear, cheap, cheap_budget, errors, start, resume)
+    expensive = VBMCRun(target, coordinates, first, settings, limits, whole_seed(seed))
+    engine, state = _begun(expensive, cheap, cheap_budget, errors, start, resume)
     busy = None if workers is None else Workers(target, workers)
     return Run(engine, state, watch, busy, verify)
 
@@ -198,19 +198,24 @@ def _of_model(
 
 
 def _begun(
-    dear: VBMCRun, cheap: Any, cheap_budget: int | None, errors: Any, start: np.ndarray | None, resume: Any
+    expensive: VBMCRun,
+    cheap: Any,
+    cheap_budget: int | None,
+    errors: Any,
+    start: np.ndarray | None,
+    resume: Any,
 ) -> tuple[Any, Any]:
     """The engine, with a first phase where there is a cheap model, and the state to go on from, or None."""
     if cheap is None and cheap_budget is not None:
         raise ValueError(
             f"cheap_budget is {cheap_budget}, and there is no cheap model: give cheap, or leave it out"
         )
-    begins: Any = dear if cheap is None else _cheap_first(cheap, cheap_budget, errors, dear, start)
+    begins: Any = expensive if cheap is None else _cheap_first(cheap, cheap_budget, errors, expensive, start)
     before = None if resume is None else resumed(resume, DOOR, {**RECORDS, **named(OnCheap)}).state
     if cheap is None and isinstance(before, OnCheap):
         raise ValueError("the run to resume ended on its cheap model: give cheap")
     state = None if before is None else begins.resumed(before)
-    return dear if cheap is None else TwoPhases(begins, OnCheap), state
+    return expensive if cheap is None else TwoPhases(begins, OnCheap), state
 
 
 def _first_count(target: Caller, initial: int | None, beside_cheap: bool) -> int:
@@ -271,10 +276,10 @@ def _limits(
 
 
 def _cheap_first(
-    cheap: Any, budget: int | None, errors: Any, dear: VBMCRun, start: np.ndarray | None
+    cheap: Any, budget: int | None, errors: Any, expensive: VBMCRun, start: np.ndarray | None
 ) -> CheapFirst:
     """The first phase of a run with a cheap model, given the engine of the log joint's."""
-    coordinates = dear.coordinates
+    coordinates = expensive.coordinates
     if isinstance(cheap, TargetModel):
         if cheap.names != coordinates.names:
             raise ValueError(
@@ -288,12 +293,12 @@ def _cheap_first(
         raise TypeError(f"cheap is {cheap!r}; it must be a function of the parameters or a TargetModel")
     target = Caller(function, coordinates)
     limits = _limits("cheap_budget", target, budget, None, None)
-    if dear.limits.seconds is not None:
-        limits = replace(limits, seconds=CHEAP.seconds * dear.limits.seconds)
+    if expensive.limits.seconds is not None:
+        limits = replace(limits, seconds=CHEAP.seconds * expensive.limits.seconds)
     count = _first_count(target, None, False)
-    first = _design(target, coordinates, start, None, count, limits.budget, dear.seed, None)
-    run = VBMCRun(target, coordinates, first, _settings(target, None, "imiqr"), limits, dear.seed)
-    return CheapFirst(run, dear, 0 if start is None else min(len(start), len(dear.first.pending)))
+    first = _design(target, coordinates, start, None, count, limits.budget, expensive.seed, None)
+    run = VBMCRun(target, coordinates, first, _settings(target, None, "imiqr"), limits, expensive.seed)
+    return CheapFirst(run, expensive, 0 if start is None else min(len(start), len(expensive.first.pending)))
 
 
 def _settings(target: Caller, batch: int | None, acquisition: str) -> Settings:

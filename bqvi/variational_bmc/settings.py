@@ -16,7 +16,7 @@ from gp.search import Search
 __all__ = [
     "CHEAP", "CLIMBING", "CLOCK", "COMPARISON", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "EXPLORATION",
     "FEASIBILITY", "FITTING", "FRAMES", "FRESH_START", "GRADIENT_SCALINGS", "MODES", "NODES", "PREDICTIONS",
-    "REACH", "RESTARTS", "SCALINGS", "SHAPING", "TRUST", "WEIGHTS",
+    "REACH", "RESTARTS", "RESULT", "SCALINGS", "SHAPING", "WEIGHTS",
 ]  # fmt: skip
 
 
@@ -65,7 +65,7 @@ class FittingSettings:
     gain_with_gradients: float = 1e-2
     """This gain where a step takes long. On logistic 5, cigar 4 and Rosenbrock 4, two seeds each, 1e-3 and
     1e-2 ended at the same errors (.0002 to .026 and .0002 to .013), the second in .85 of the time."""
-    glance: int = 6
+    first_iterations: int = 6
     """The number of iterations after which a candidate that is ``behind`` the best is not fitted any further.
     With ``gain_with_gradients`` this took .70 to .77 of the time on logistic 5 and cigar 4, with the same
     number of evaluations and errors within seed noise (seeds 2 and 3)."""
@@ -147,13 +147,13 @@ class CheapSettings:
 class FrameSettings:
     """Units and axes (`frame`).
 
-    ``lost`` was chosen on correlated Gaussians of 20 dimensions, layouts 3000, 6000 and 6001, whose condition
-    numbers are 14 to 15, and from which a Gaussian without correlations differs by 2.4 nats.
+    ``divergence`` was chosen on correlated Gaussians of 20 dimensions, layouts 3000, 6000 and 6001, whose
+    condition numbers are 14 to 15, and from which a Gaussian without correlations differs by 2.4 nats.
     """
 
     correlated: float = 6.0
     """The condition number of the correlations below which axes are not rotated."""
-    lost: float = 2.0
+    divergence: float = 2.0
     """The divergence of a Gaussian without the correlations, in nats, beyond which a run with gradients
     begins in rotated axes."""
     thin: float = 50.0
@@ -307,7 +307,7 @@ class WeightSettings:
     whole: float = 2.0
     """The scale of the Gaussian with the moments of all of q: thin curved tails lie along this Gaussian, not
     along any component."""
-    trusted: float = 200.0
+    blended: float = 200.0
     """The number of effective draws below which the posterior's moments are blended with those of q."""
     first_draws: int = 512
     """The number of draws by which the deficits of q and of its proposal are found; not compared, like the
@@ -434,7 +434,7 @@ class ComponentSettings:
     """The relative change of the ELBO at which such an ascent ends."""
     pairs: int = 20
     """The number of pairs of steps and gradients that L-BFGS keeps."""
-    looked_at: int = 40
+    compared: int = 40
     """The number of draws of the largest ratio, for each added component, among which it is placed."""
     narrower: float = 0.7
     """The scales of an added component over those of the component that explains the draw."""
@@ -481,7 +481,7 @@ class ReachSettings:
     """The power of the density by which these points are chosen."""
     known: float = 10.0
     """The largest standard deviation of f, in nats, at a draw that is kept."""
-    unsure: float = 1.0
+    uncertain: float = 1.0
     """The standard deviation of f, in nats, above which a draw counts for the rise of the evidence."""
     feasible: float = 0.5
     """The least probability of feasibility of a draw that counts for this rise."""
@@ -520,7 +520,7 @@ class RestartSettings:
     """The ratio of successive powers of the density that are tried."""
     powers: int = 120
     """The number of powers that are tried."""
-    carriers: tuple[float, float, float] = (0.2, 4.0, 0.5)
+    required_draws: tuple[float, float, float] = (0.2, 4.0, 0.5)
     """The effective draws that are required: this share of all, or this number for each dimension up to the
     last share."""
     least_correlation: float = 1e-8
@@ -561,7 +561,8 @@ class FeasibilitySettings:
     least: float = 1e-12
     """The least distance, as its logarithm is taken."""
     alone: float = 0.7
-    """The largest ratio of an accident's distances to the nearest good and the nearest failed evaluation."""
+    """The largest ratio of the distances of an isolated failure to the nearest good and the nearest failed
+    evaluation."""
     in_hull: float = 1e-6
     """The residual of a point as a mean of others, below which it is in their convex hull; not compared."""
     logits: tuple[float, float] = (-60.0, 69.0)
@@ -578,7 +579,7 @@ class PredictionSettings:
     """The largest squared standardised error that a prediction counts as."""
     largest_gap: float = 20.0
     """The largest excess of a draw's value over its prediction (`misplaced`), in nats, without overflow."""
-    untested: float = 1.0
+    first_error: float = 1.0
     """The possible error of the first record, in nats, before any prediction. On the centred schools with
     gradients, boxes 22000, 22001, 23000 and 23001, its ELBO exceeded the log evidence by .09 to .37, with sds
     of .02 to .13."""
@@ -648,7 +649,7 @@ class ConvergenceSettings:
 
 
 @dataclass(frozen=True)
-class TrustSettings:
+class ResultSettings:
     """Conditions on the final result (`vbmc_run`)."""
 
     needed: int = 2
@@ -687,8 +688,9 @@ class ExplorationSettings:
         Rosenbrock, cigar and logistic targets of 2 to 6 dimensions (seeds 50 and 51), .66 or more on
         clusters, three Gaussians, Himmelblau and shells once most of their modes were known, and .28 on an
         eggbox of which only a narrow mode in a corner was known (layouts 1000 + 9810 and 9811).
-    in_vain : the number of climbs without a mode, one more for each known mode beyond the first, after which
-        no further climb is begun; points from which no climb was begun count as those from which one was.
+    without_mode : the number of climbs without a mode, one more for each known mode beyond the first, after
+        which no further climb is begun; points from which no climb was begun count like those from which one
+        was.
     gain : the nats that a climb has to gain in its last steps to continue.
     risen : the least rise of a climb with gradients that leads to a mode, as a share of its start's depth; on
         the log-concave slopes of tilted 20 it was .47 to .58.
@@ -706,7 +708,7 @@ class ExplorationSettings:
     cosine: float = 0.9
     ranked: int = 8
     ordered: float = 0.5
-    in_vain: int = 3
+    without_mode: int = 3
     gain: float = 0.3
     risen: float = 0.3
     most_with_gradients: int = 15
@@ -784,7 +786,7 @@ class FreshStartSettings:
 class DiagnosticSettings:
     """Agreement of runs, and warnings (`diagnostics`)."""
 
-    runaway: float = 100.0
+    unbounded: float = 100.0
     """The standard deviation of q, in half widths of the plausible interval, from which the posterior counts
     as unbounded: along the flat direction of -x_0^2 in D = 2 it was 1e8 after 60 evaluations."""
     near_mmtv: float = 0.2
@@ -824,7 +826,7 @@ GRADIENT_SCALINGS = GradientScalingSettings()
 SCALINGS, LOCAL, REACH = ScalingSettings(), LocalSettings(), ReachSettings()
 NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), RestartSettings(), ModeSettings()
 FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()
-TRUST, FRESH_START, DIAGNOSTICS = TrustSettings(), FreshStartSettings(), DiagnosticSettings()
+RESULT, FRESH_START, DIAGNOSTICS = ResultSettings(), FreshStartSettings(), DiagnosticSettings()
 COMPARISON = ComparisonSettings()
 CLIMBING, CLOCK, EXPLORATION = FirstClimbSettings(), ClockSettings(), ExplorationSettings()
 CHEAP = CheapSettings()

@@ -19,7 +19,7 @@ from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.laplace import ascended
 from bqvi.variational_bmc.next_points import next_points
-from bqvi.variational_bmc.settings import NODES, PREDICTIONS, TRUST
+from bqvi.variational_bmc.settings import NODES, PREDICTIONS, RESULT
 from bqvi.variational_bmc.state import (
     Estimate,
     Row,
@@ -94,7 +94,7 @@ def with_next(
     # whole pool is used as long as the uncertainty beyond the draws prevents convergence.
     narrow = estimate.surrogate.data.gradients is not None
     if narrow and settled(state):
-        narrow = state.rows[-1].beyond < TRUST.tolerance
+        narrow = state.rows[-1].beyond < RESULT.tolerance
     pool = estimate.pool.of_q() if narrow else estimate.pool
     allowed = pool.feasible > 0.5
     if not allowed.any():
@@ -135,10 +135,10 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     sd = float(np.hypot(sd, max(found.elbo - found.log_evidence, 0.0)))
     # Before the posterior is found, the surrogate's mean may exceed the highest value by tens of nats.
     if not settled(before):
-        sd = float(np.hypot(sd, found.claimed_above(estimate.surrogate.data.top)))
+        sd = float(np.hypot(sd, found.excess_above(estimate.surrogate.data.top)))
     beyond = estimate.pool.left_open(found.log_evidence, estimate.surrogate.data.top)
     divergence = _divergence(before, state)
-    sd = float(np.hypot(sd, np.hypot(beyond, _untested(before, found.log_evidence + volume, divergence))))
+    sd = float(np.hypot(sd, np.hypot(beyond, _first_error(before, found.log_evidence + volume, divergence))))
     wrong = 0.0 if observation_noise(state, estimate) > 0.0 else misplaced(state)
     beside = float(np.hypot(state.explored.unseen, np.nan_to_num(wrong)))
     return Row(
@@ -163,13 +163,13 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     )
 
 
-def _untested(before: State, log_evidence: float, divergence: float) -> float:
+def _first_error(before: State, log_evidence: float, divergence: float) -> float:
     """The possible error of an estimate, nats, because no prediction of its surrogate has been tested.
 
     If the posterior has changed, this is the change of the log evidence since the last record.
     """
     if not before.rows:
-        return PREDICTIONS.untested
+        return PREDICTIONS.first_error
     if divergence < PREDICTIONS.unsettled:
         return 0.0
     return abs(log_evidence - before.rows[-1].log_evidence)

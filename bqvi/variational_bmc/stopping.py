@@ -42,12 +42,12 @@ class Verdict:
     reasons: tuple[str, ...]
 
     @property
-    def awaits_exploration(self) -> bool:
+    def needs_exploration(self) -> bool:
         """Whether only exploration is missing."""
         return self.reasons == (UNEXPLORED,)
 
 
-def awaits_draws(rows: tuple[Row, ...], tolerance: float) -> bool:
+def needs_draws(rows: tuple[Row, ...], tolerance: float) -> bool:
     """Whether only exploration, a comparison at draws and one more record like the latest are missing."""
     verdict = judge(rows, tolerance, CONVERGENCE.steady - 1)
     return all(reason.startswith((UNEXPLORED, UNCOMPARED, MISPLACED)) for reason in verdict.reasons)

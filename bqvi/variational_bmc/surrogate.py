@@ -269,7 +269,7 @@ def log_posterior(data: Data) -> LogPosterior:
     return LogPosterior(gram, data.noise, data.residuals[:, None], prior, convention="known")
 
 
-def suited(psi: np.ndarray, data: Data) -> np.ndarray:
+def with_terms_of(psi: np.ndarray, data: Data) -> np.ndarray:
     """Return the hyperparameters of other data with the share of the second term, or without, as data ask."""
     place, more = data.points.shape[1] + 3, len(data.prior.lower) - len(psi)
     if more > 0:

@@ -224,7 +224,7 @@ def grown(
     scales: list[np.ndarray] = []
     parts = q.log_parts(u)
     order = np.argsort(-log_ratio, kind="stable")
-    for index in order[: COMPONENTS.looked_at * count]:
+    for index in order[: COMPONENTS.compared * count]:
         own = q.scales[int(np.argmax(parts[index]))] * COMPONENTS.narrower
         apart = all(
             np.sum(((u[index] - at) / np.maximum(own, sd)) ** 2) > len(own)

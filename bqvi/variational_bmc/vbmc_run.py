@@ -16,16 +16,16 @@ from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.comparison import draws_due, with_draws
 from bqvi.variational_bmc.correction import Correction
-from bqvi.variational_bmc.diagnostics import advice, returns_density, runs_away
+from bqvi.variational_bmc.diagnostics import about_width, advice, returns_density
 from bqvi.variational_bmc.exploration import Explored, explore
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
+from bqvi.variational_bmc.fresh_start import FROM_VALUES, restarted_from_values, surrogate_failed
 from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
 from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, SCALINGS, TRUST
+from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, RESULT, SCALINGS
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -37,14 +37,14 @@ from bqvi.variational_bmc.state import (
     settled,
 )
 from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
-from bqvi.variational_bmc.stopping import awaits_draws, judge, verifies
+from bqvi.variational_bmc.stopping import judge, needs_draws, verifies
 from bqvi.variational_bmc.undeclared_noise import looks_noisy, undeclared_noise
 from bqvi.variational_bmc.variational import DiagonalMixture
 from bqvi.variational_bmc.waiting import with_more
 
 DOOR = "vbmc"
 UNUSED = (
-    "The cheap model was not used: its posterior runs away from the plausible box, as that of an improper "
+    "The cheap model was not used: its posterior is far wider than the plausible box, as that of an improper "
     "density does. Give it bounds, or the prior of the log joint."
 )
 """The warning on a cheap model that is improper."""
@@ -134,7 +134,7 @@ class VBMCRun:
             # the last estimate is computed again, as points are chosen from it
             state = state.before_last_record()
         before = self._evaluated(state)
-        require_good(before.evaluations, TRUST.needed)
+        require_good(before.evaluations, RESULT.needed)
         if before.n_evaluations >= self.limits.budget:
             return replace(before, seconds=self.clock.ends())
         seed = self.seed_at(before)
@@ -146,9 +146,9 @@ class VBMCRun:
             fitted, estimate = learn(before, self.settings, seed)
             row = record(before, fitted, estimate)
         reached = replace(fitted, rows=(*before.rows, row), before=before.known)
-        if lost(reached):
+        if surrogate_failed(reached):
             dimension = self.target.dimension
-            reached = begun_anew(reached, design(dimension, first_count(dimension), self.seed))
+            reached = restarted_from_values(reached, design(dimension, first_count(dimension), self.seed))
         else:
             reached, estimate = self._with_scales(before, reached, estimate)
             if self.finished(reached) is None:
@@ -170,7 +170,7 @@ class VBMCRun:
         at a stated sd of .02; with the map that is found at 105 the error is -.005.
         """
         recent = len(reached) < SCALINGS.before_convergence * reached.scaled_at
-        if recent or not awaits_draws(reached.rows, self.tolerance):
+        if recent or not needs_draws(reached.rows, self.tolerance):
             return reached, estimate
         fitted, found = with_scales(reached, estimate, self.settings, self.seed_at(before))
         if found is estimate:
@@ -231,18 +231,18 @@ class VBMCRun:
         """Whether exploration is due: before convergence, or when half the budget is spent."""
         late = 2 * before.n_evaluations >= self.limits.budget and settled(before)
         return not before.explored.complete and (
-            late or judge((*before.rows, row), self.tolerance).awaits_exploration
+            late or judge((*before.rows, row), self.tolerance).needs_exploration
         )
 
     def compares(self, state: State, estimate: Estimate) -> bool:
         """Whether a comparison of surrogate and log joint at draws of the posterior is due."""
         exact = observation_noise(state, estimate) == 0.0
-        return exact and draws_due(state) and awaits_draws(state.rows, self.tolerance)
+        return exact and draws_due(state) and needs_draws(state.rows, self.tolerance)
 
     @property
     def tolerance(self) -> float:
         """The tolerance of the log evidence, nats, by which convergence is judged."""
-        return TRUST.tolerance if self.limits.tolerance is None else self.limits.tolerance
+        return RESULT.tolerance if self.limits.tolerance is None else self.limits.tolerance
 
     def _explored(self, state: State, before: State, fitted: State, estimate: Estimate) -> State:
         """The state with the evaluations of an exploration; ``explored`` where it was complete.
@@ -293,32 +293,32 @@ class VBMCRun:
     def _thorough(self, state: State) -> VBMCResult:
         """The thorough estimate from the state before its last record; the run's own state is not changed."""
         before = state.before_last_record()
-        require_good(before.evaluations, TRUST.needed)
+        require_good(before.evaluations, RESULT.needed)
         reached, estimate = learn(before, self.settings, self.seed_at(before), final=True)
         row = record(before, reached, estimate)
         found, frame = estimate.found, reached.frame
         verdict = judge((*before.rows, row), self.tolerance)
         apart = predicted(state, estimate, frame, self.coordinates)
-        doubts = self._doubts(state, estimate, frame, apart)
-        corrected = _weights_hold(found)
+        reasons = self._reasons(state, estimate, frame, apart)
+        corrected = _weights_usable(found)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
         measure, model = frame.measure(estimate.q), self.target.function.model
         posterior = Posterior(measure, self.coordinates, draws, model)
         gap = abs(row.log_evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
         sd = row.log_evidence_sd if corrected else math.hypot(row.log_evidence_sd, gap)
         made, shape = state.evaluations, None if corrected else found.shape
-        settled = row.divergence < PREDICTIONS.unsettled and sd < TRUST.located
+        settled = row.divergence < PREDICTIONS.unsettled and sd < RESULT.located
         return VBMCResult(
             posterior=posterior,
             elbo=row.elbo,
             elbo_sd=row.elbo_sd,
             log_evidence=row.log_evidence,
             log_evidence_sd=sd,
-            converged=verdict.converged and not doubts,
+            converged=verdict.converged and not reasons,
             stopped="",
-            reasons=(*verdict.reasons, *doubts),
+            reasons=(*verdict.reasons, *reasons),
             warnings=(
-                *doubts,
+                *reasons,
                 *self._of_the_run(state),
                 *advice(posterior, made, shape, not self.settings.noise_unknown, settled),
             ),
@@ -332,17 +332,17 @@ class VBMCRun:
             held_out=apart,
         )
 
-    def _doubts(
+    def _reasons(
         self, state: State, estimate: Estimate, frame: Frame, apart: HeldOut | None
     ) -> tuple[str, ...]:
         """Reasons for which a run with this estimate has not converged."""
-        doubts = runs_away(frame.measure(estimate.q), self.coordinates)
-        if not doubts and state.evaluations.noise_variance is None:
+        reasons = about_width(frame.measure(estimate.q), self.coordinates)
+        if not reasons and state.evaluations.noise_variance is None:
             noise = undeclared_noise(estimate.surrogate)
-            doubts = () if noise is None else (looks_noisy(noise),)
+            reasons = () if noise is None else (looks_noisy(noise),)
         if apart is not None and apart.contradicts(self.tolerance):
-            doubts = (*doubts, f"{apart}. {CONTRADICTED}")
-        return doubts
+            reasons = (*reasons, f"{apart}. {CONTRADICTED}")
+        return reasons
 
     def _of_the_run(self, state: State) -> tuple[str, ...]:
         """Warnings about the arguments of the run and its course."""
@@ -371,7 +371,7 @@ class VBMCRun:
         return Standing(state.n_evaluations, self.limits.budget, "evaluations", message)
 
 
-def _weights_hold(found: Correction) -> bool:
+def _weights_usable(found: Correction) -> bool:
     """Whether the importance weights are even enough to compute draws and the evidence from them."""
     share = found.effective / len(found.u)
-    return found.effective > TRUST.corrected and (found.shape < TRUST.usable or share > TRUST.even)
+    return found.effective > RESULT.corrected and (found.shape < RESULT.usable or share > RESULT.even)

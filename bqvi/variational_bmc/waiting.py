@@ -1,6 +1,6 @@
 """VBMC with asynchronous workers: the choice of next points while other points are being evaluated.
 
-    told values --learn--> surrogate, q          once as many values as a batch are new, or none is pending
+    values told --learn--> surrogate, q          once as many values as a batch are new, or none is pending
     pending, new --condition--> its variances    (Ginsbourger et al. 2010: by a rank-one update for each)
                  --acquisition--> next points
 
@@ -25,7 +25,7 @@ from bqvi.variational_bmc.comparison import with_draws
 from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
-from bqvi.variational_bmc.settings import EXPLORATION, TRUST
+from bqvi.variational_bmc.settings import EXPLORATION, RESULT
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next, with_pending
 
@@ -77,10 +77,10 @@ def _climbing(run: VBMCRun, state: State) -> np.ndarray:
     if not len(state):
         return none
     point = next_step(state.evaluations, 3 * run.target.dimension + 5)
-    return none if point is None else _unasked(state, point[None])
+    return none if point is None else _not_pending(state, point[None])
 
 
-def _unasked(state: State, points: np.ndarray) -> np.ndarray:
+def _not_pending(state: State, points: np.ndarray) -> np.ndarray:
     """The points among (m, D) that are not pending."""
     pending = {point.tobytes() for point in state.pending}
     kept = [i for i, point in enumerate(points) if point.tobytes() not in pending]
@@ -95,7 +95,7 @@ def _due(run: VBMCRun, state: State) -> bool:
 
 def _learned(run: VBMCRun, state: State) -> State:
     """The state with a record of all its values."""
-    require_good(state.evaluations, TRUST.needed)
+    require_good(state.evaluations, RESULT.needed)
     fitted, estimate = learn(state, run.settings, run.seed_at(state))
     row = record(state, fitted, estimate)
     if run.explores(state, row):
@@ -117,7 +117,7 @@ def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
         )
     except AsksError as asks:
         room = run.budget_of(state).room(len(state.pending) + len(asks.points)) - len(state.pending)
-        return with_pending(state, _unasked(state, asks.points)[: max(room, 0)])
+        return with_pending(state, _not_pending(state, asks.points)[: max(room, 0)])
     return replace(state, explored=found)
 
 

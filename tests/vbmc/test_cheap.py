@@ -96,7 +96,7 @@ def test_a_cheap_model_of_another_place_is_overcome():
 def test_runs_that_are_cut_short_are_resumed_from_either_model(tmp_path):
     options = {**PROBLEM.bounds(), "budget": 7, "cheap_budget": 12}
     whole = bqvi.vbmc(PROBLEM.log_joint, **options, cheap=PROBLEM.log_joint)
-    for model in ("cheap", "dear"):
+    for model in ("cheap", "expensive"):
         calls = []
 
         def failing(x, limit=4, calls=calls):
@@ -105,10 +105,10 @@ def test_runs_that_are_cut_short_are_resumed_from_either_model(tmp_path):
                 raise KeyboardInterrupt
             return PROBLEM.log_joint(x)
 
-        models = {"cheap": PROBLEM.log_joint, "dear": PROBLEM.log_joint, model: failing}
+        models = {"cheap": PROBLEM.log_joint, "expensive": PROBLEM.log_joint, model: failing}
         path = tmp_path / f"{model}.npz"
         with pytest.raises(bqvi.RunInterrupted):
-            bqvi.vbmc(models["dear"], **options, cheap=models["cheap"], checkpoint=path)
+            bqvi.vbmc(models["expensive"], **options, cheap=models["cheap"], checkpoint=path)
         again = bqvi.vbmc(PROBLEM.log_joint, **options, cheap=PROBLEM.log_joint, resume=path)
         assert np.array_equal(again.theta, whole.theta)
         assert again.log_evidence == whole.log_evidence

@@ -88,7 +88,7 @@ def test_check_of_good_and_narrow_posteriors():
     assert exact.total_variation < 0.1
     assert "is good" in str(exact)
     wide = check(target, gaussian(2, 1.5), 400)
-    assert wide.believed
+    assert wide.usable
     assert abs(wide.log_evidence - truth) < 4 * wide.log_evidence_sd
     # the densities of N(0, 1) and N(0, 1.5^2) in the plane are equal on a circle
     square = 2 * math.log(1.5**2) / (1 - 1 / 1.5**2)
@@ -100,7 +100,7 @@ def test_check_of_good_and_narrow_posteriors():
     assert off.total_variation > 0.5
     assert "use the one corrected" in str(off)
     narrow = check(target, gaussian(2, 0.1), 400)
-    assert not narrow.believed
+    assert not narrow.usable
     assert "misses mass" in str(narrow)
     with pytest.raises(ValueError, match="n is 10"):
         check(target, gaussian(2), 10)

@@ -136,7 +136,7 @@ def test_heavy_tails_cost_a_limited_number_of_climbs():
     assert found.unseen == pytest.approx(
         left_open(EXPLORATION.count(3)), rel=1e-12
     )  # each climb ends in the known mode
-    assert len(run.points) <= 1 + EXPLORATION.count(3) + EXPLORATION.in_vain * (8 * 3 + 10)
+    assert len(run.points) <= 1 + EXPLORATION.count(3) + EXPLORATION.without_mode * (8 * 3 + 10)
 
 
 def test_a_plateau_leads_nowhere():

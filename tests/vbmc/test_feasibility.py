@@ -1,4 +1,4 @@
-"""Where the log joint fails: edges that nobody stated, and accidents that say nothing."""
+"""The model of failed evaluations: edges of the domain, and isolated failures."""
 
 import numpy as np
 import pytest
@@ -24,24 +24,24 @@ def test_from_afar_the_nearest_decides():
     assert phi(30.0 * around).max() < 0.05
 
 
-def test_a_failure_among_good_points_is_an_accident_until_another_joins_it():
+def test_a_failure_among_good_points_is_isolated_until_another_is_near():
     place = np.array([0.1, 0.2])
     points = np.concatenate([GRID[np.abs(GRID).max(1) > 0], [place]])
     failed = np.arange(len(points)) == len(points) - 1
     alone = Feasibility.of(points, failed)
     near = place + 0.05
     assert alone(near[None]) == 1.0
-    assert alone.pessimistic(near[None]) < 0.01
+    assert alone.of_all_failures(near[None]) < 0.01
     points, failed = np.concatenate([points, [near]]), np.append(failed, True)
     assert Feasibility.of(points, failed)(near[None]) < 0.01
     failed[-1] = False  # the point beside it was good: little is left in doubt
-    assert Feasibility.of(points, failed).pessimistic(near[None] + 0.05) > 0.9
+    assert Feasibility.of(points, failed).of_all_failures(near[None] + 0.05) > 0.9
 
 
 def test_a_failure_beyond_the_good_points_is_an_edge():
     points = np.concatenate([GRID, [[3.0, 0.0]]])
     phi = Feasibility.of(points, np.arange(len(points)) == len(GRID))
-    np.testing.assert_array_equal(phi(points), phi.pessimistic(points))
+    np.testing.assert_array_equal(phi(points), phi.of_all_failures(points))
     assert phi(points[-1:]) < 0.01
 
 
@@ -52,7 +52,7 @@ def test_a_uniform_density_whose_box_nobody_stated():
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_accidents_cost_no_evidence(seed):
+def test_isolated_failures_do_not_lower_the_evidence(seed):
     calls = []
 
     def flaky(x):

@@ -1,4 +1,4 @@
-"""A run that gradients have led astray begins anew from values alone, and no estimate explodes."""
+"""A run whose surrogate of gradients fails is restarted from values alone, and its estimates stay finite."""
 
 from dataclasses import fields, replace
 
@@ -8,7 +8,7 @@ import pytest
 import bqvi
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.correction import bounded
-from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
+from bqvi.variational_bmc.fresh_start import FROM_VALUES, restarted_from_values, surrogate_failed
 from bqvi.variational_bmc.state import CheapModel, Row, begun
 from bqvi.variational_bmc.stopping import judge
 from experiments.problems import hard_posteriors, known_posteriors
@@ -28,16 +28,18 @@ def record_of(count):
 
 
 def test_a_fresh_start_leaves_out_what_is_higher_than_anything_since():
-    state = begun_anew(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), np.array([[0.0, 1.0], [7.0, 7.0]]))
+    state = restarted_from_values(
+        begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), np.array([[0.0, 1.0], [7.0, 7.0]])
+    )
     np.testing.assert_array_equal(state.pending, [[7.0, 7.0]])  # the other pending point has been evaluated
     assert len(state.usable) == 3  # no further evaluation has become usable
-    later = begun_anew(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), np.zeros((0, 2)))
+    later = restarted_from_values(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), np.zeros((0, 2)))
     object.__setattr__(later, "evaluations", made([1.0, 9.0, 2.0, 3.0, -np.inf]))
     np.testing.assert_array_equal(later.usable.values, [1.0, 2.0, 3.0])
     assert later.usable.gradients is None
     known = CheapModel(made([1.0]), later.frame, None, True)
-    assert begun_anew(replace(later, cheap=known), np.zeros((0, 2))).cheap is known
-    assert not lost(later)
+    assert restarted_from_values(replace(later, cheap=known), np.zeros((0, 2))).cheap is known
+    assert not surrogate_failed(later)
 
 
 def test_a_fresh_start_whose_design_has_been_evaluated_is_not_taken_back():
@@ -45,7 +47,7 @@ def test_a_fresh_start_whose_design_has_been_evaluated_is_not_taken_back():
     state = replace(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), q=object())
     row = record_of(3)
     recorded = replace(state, rows=(row,), before=state.known)
-    anew = begun_anew(recorded, state.evaluations.points)
+    anew = restarted_from_values(recorded, state.evaluations.points)
     assert not len(anew.pending)
     assert anew.before_last_record().values_from == 3
     assert anew.before_last_record().q is None
@@ -55,7 +57,7 @@ def test_a_fresh_start_whose_design_has_been_evaluated_is_not_taken_back():
 @pytest.mark.parametrize(
     ("divergence", "effective", "anew"), [(0.2, 0.8, False), (3.0, 0.8, True), (0.2, 0.1, True)]
 )
-def test_bad_predictions_end_no_run_whose_posterior_stands(divergence, effective, anew):
+def test_bad_predictions_restart_no_run_whose_posterior_is_settled(divergence, effective, anew):
     """Twelve predictions that were five nats off at a stated sd of one."""
     state = replace(
         begun(np.zeros((0, 2)), made([5.0] * 12)),
@@ -63,16 +65,16 @@ def test_bad_predictions_end_no_run_whose_posterior_stands(divergence, effective
         predicted=np.array([[0.0, 1.0, np.nan]] * 12),
         rows=(replace(record_of(12), divergence=divergence, effective=effective),),
     )
-    assert lost(state) == anew
+    assert surrogate_failed(state) == anew
 
 
 @pytest.mark.parametrize(("given", "anew"), [(0, True), (6, True), (7, False), (12, False)])
-def test_evaluations_made_before_a_run_are_no_sign_that_it_is_lost(given, anew):
+def test_evaluations_made_before_a_run_do_not_count_towards_a_restart(given, anew):
     """In five records hardly a draw carried weight; in two dimensions six evaluations come before that."""
     state = replace(begun(np.zeros((0, 2)), made([5.0] * 12)), rows=(record_of(12),) * 5, given=given)
-    assert lost(state) == anew
+    assert surrogate_failed(state) == anew
     assert begun(np.zeros((0, 2)), made([5.0] * 12)).given == 12
-    assert begun_anew(state, np.zeros((0, 2))).given == given
+    assert restarted_from_values(state, np.zeros((0, 2))).given == given
 
 
 def test_claims_above_what_was_evaluated_count_as_far_as_they_are_known():
@@ -88,7 +90,7 @@ def test_a_funnel_with_gradients_does_not_explode():
     assert np.abs(found.trace["log_evidence"]).max() < 30.0
 
 
-def test_a_turned_funnel_with_gradients_begins_anew_from_values():
+def test_a_turned_funnel_with_gradients_is_restarted_from_values():
     """Its scales depend on no single coordinate, so that no map is found."""
     problem, turn = hard_posteriors.funnel(5), np.eye(5)
     turn[:2, :2] = np.sqrt(0.5) * np.array([[1.0, -1.0], [1.0, 1.0]])

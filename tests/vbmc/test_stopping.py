@@ -7,7 +7,7 @@ import pytest
 
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Row
-from bqvi.variational_bmc.stopping import awaits_draws, judge, verifies
+from bqvi.variational_bmc.stopping import judge, needs_draws, verifies
 
 TOLERANCE = 0.05
 LEAST = CONVERGENCE.steady + 2
@@ -135,9 +135,9 @@ def test_what_unseen_modes_and_misplaced_mass_add_to_the_sd_is_not_counted_twice
 
 def test_only_exploration_and_comparison_are_awaited_where_all_else_holds():
     open_ones = replace(GOOD, explored=False, misplaced=math.nan)
-    assert awaits_draws((open_ones,) * (LEAST - 1), TOLERANCE)
-    assert not awaits_draws((replace(open_ones, log_evidence_sd=0.2),) * (LEAST - 1), TOLERANCE)
-    assert not awaits_draws((open_ones,) * (LEAST - 2), TOLERANCE)
+    assert needs_draws((open_ones,) * (LEAST - 1), TOLERANCE)
+    assert not needs_draws((replace(open_ones, log_evidence_sd=0.2),) * (LEAST - 1), TOLERANCE)
+    assert not needs_draws((open_ones,) * (LEAST - 2), TOLERANCE)
 
 
 def test_the_thorough_estimate_is_made_again_after_a_tenth_more_evaluations():

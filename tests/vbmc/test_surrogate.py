@@ -17,7 +17,7 @@ from bqvi.variational_bmc.surrogate import (
     noise_shaped,
     posterior_mean,
     prior_of,
-    suited,
+    with_terms_of,
 )
 from gp.laplace import curvature
 
@@ -66,9 +66,9 @@ def test_pullbacks_are_finite_differences(with_slopes):
 def test_hyperparameters_of_a_rough_kernel_begin_at_those_without_and_back():
     data = surrogate(True, noise_fitted=True).data
     psi = np.arange(7.0)
-    more = suited(psi, data)
+    more = with_terms_of(psi, data)
     assert len(more) == len(data.prior.lower)
-    np.testing.assert_array_equal(suited(more, replace(data, rough=False)), psi)
+    np.testing.assert_array_equal(with_terms_of(more, replace(data, rough=False)), psi)
     one, other = kernel_of(more, 3, rough=True).terms[:3], kernel_of(psi, 3).terms
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a(POINTS, POINTS), b(POINTS, POINTS))

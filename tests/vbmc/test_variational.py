@@ -379,10 +379,10 @@ def test_what_is_claimed_above_the_highest_value_is_its_mean_excess():
         0.0, 0.0, 0.0, 0.0, m, 0.0, none,
     )  # fmt: skip
     exact, _ = quad(lambda x: (0.3 - 0.5 * x * x) * scipy.stats.norm.pdf(x), -edge, edge)
-    assert found.claimed_above(-0.3) == pytest.approx(exact, abs=1e-6)
+    assert found.excess_above(-0.3) == pytest.approx(exact, abs=1e-6)
     tilted = replace(found, log_weights=np.where(np.abs(u) > edge, -np.inf, found.log_weights))
-    assert tilted.claimed_above(-0.3) == pytest.approx(exact, abs=1e-6)  # the excess under q alone
-    assert found.claimed_above(0.0) == 0.0
+    assert tilted.excess_above(-0.3) == pytest.approx(exact, abs=1e-6)  # the excess under q alone
+    assert found.excess_above(0.0) == 0.0
 
 
 @pytest.mark.parametrize("dimension", [4, 12, 20, 30])

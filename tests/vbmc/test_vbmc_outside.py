@@ -78,7 +78,7 @@ def test_check_and_agreement_of_runs():
     assert agreement(runs).agree
     assert "log evidence" in runs[0]._repr_html_()
     found = check(log_joint, runs[0].posterior, 200)
-    assert found.believed
+    assert found.usable
     assert abs(found.log_evidence + 2.0) < 4 * found.log_evidence_sd + 0.01
 
 
