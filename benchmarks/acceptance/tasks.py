@@ -9,7 +9,9 @@ from the seed: the start, the noise, simulated data.
     mixture q    the same for q a mixture of Gaussians, which can be the posterior
     cavi         mean log density of new data under the truth less that under q's means; "within" is the
                  share of the true centres' coordinates within 2 sd of q's; a unit of work is 1000 data
-    minibatch    ELBO of coordinate ascent from the same start less that of stochastic natural gradients
+    minibatch    ELBO of coordinate ascent from the same start less that of stochastic natural gradients;
+                 the exact ELBOs of the two records count N evaluations each since 284d702, and in the
+                 reference, which is older, were added afterwards (50,000 for 40,000)
     vbmc         |log evidence - ln Z|, nats; "distance" from 20,000 draws
     gp.fit       root mean square of (posterior mean - noise-free truth) at new points over the truth's
                  standard deviation; "within" is the share of those points; evaluations are of the evidence
