@@ -21,11 +21,10 @@ parameter between two bounds; values that are returned to the user are wrapped i
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -260,29 +259,6 @@ class Coordinates:
                 raise ValueError(
                     f"resume was run with another {name}: give what it was begun with, or start anew"
                 )
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """The arrays from which `from_arrays` restores these coordinates."""
-        return {
-            "names": np.array(json.dumps(list(self.names))),
-            "lower": self.lower,
-            "upper": self.upper,
-            "plausible_lower": self.plausible_lower,
-            "plausible_upper": self.plausible_upper,
-            "periodic": self.periodic,
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """The coordinates from the ``arrays`` that `to_arrays` returned."""
-        plain = {
-            key: np.array(arrays[key]) for key in ("lower", "upper", "plausible_lower", "plausible_upper")
-        }
-        return cls(
-            names=tuple(json.loads(str(arrays["names"]))),
-            **plain,
-            periodic=np.array(arrays["periodic"], bool),
-        )
 
 
 def make_coordinates(

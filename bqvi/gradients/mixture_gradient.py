@@ -21,7 +21,7 @@ from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.mixture_expectation import MixtureExpectation, less_square, of_phi
-from bqvi.gradients.moment_covariance import mean_square
+from bqvi.gradients.moment_covariance import mean_square, standard_errors
 from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.functionals import Functionals
 
@@ -72,10 +72,7 @@ class MixtureGradient:
 
     def standard_errors(self) -> Values:
         """Roots of the diagonal of `covariance`, in the shape of u."""
-        variances = np.maximum(np.diagonal(self.covariance), 0.0)
-        ends = np.cumsum([np.size(u) for u in self.q.unconstrained])[:-1]
-        parts = np.split(np.sqrt(variances), ends)
-        return tuple(p.reshape(np.shape(u)) for p, u in zip(parts, self.q.unconstrained, strict=True))
+        return standard_errors(self.covariance, tuple(np.asarray(u) for u in self.q.unconstrained))
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Posterior moments / s^2 of the numbers observed at (C, D) points.

@@ -39,9 +39,9 @@ from bqvi.inference.trace import Metrics, Recorder, require_metrics
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint
+from bqvi.records import named
 from bqvi.runs import Checkpoint, Ended, Run, Watch, door, resumed
 from bqvi.runs.locating import located
-from bqvi.runs.records import named
 from gp.arrays import Array
 
 

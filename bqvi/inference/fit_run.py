@@ -31,9 +31,9 @@ from bqvi.inference.trace import TraceRow
 from bqvi.models.data import n_rows
 from bqvi.models.kinds import is_conjugate
 from bqvi.models.log_joint import LogJoint
+from bqvi.records import classes_in, named
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.pending import matched
-from bqvi.runs.records import classes_in, named
 
 DOOR = "fit"
 

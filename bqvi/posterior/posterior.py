@@ -19,9 +19,7 @@ the middle of the plausible interval, and the mean is wrapped afterwards. A fixe
 from __future__ import annotations
 
 import dataclasses
-import errno
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -33,9 +31,10 @@ from bqvi import notebook
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.target_model import TargetModel
 from bqvi.checks import require_integer, require_seed
-from bqvi.files import write_arrays
+from bqvi.files import read_arrays
 from bqvi.posterior.chart_moments import mixture_quantiles, moments
 from bqvi.posterior.weighted_draws import WeightedDraws, weighted_quantiles
+from bqvi.records import named, record_of, write_record
 from gp.arrays import Array, to_numpy
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-FORMAT = 1
+_KIND, FORMAT = "bqvi.Posterior", 2
 """Version of the file format that ``save`` writes and ``load`` accepts."""
 _SHOWN = 20
 """The most parameters that a notebook shows."""
@@ -364,28 +363,9 @@ class Posterior:
             lines.append(f"{name:<{width}} " + " ".join(f"{x:>11.5g}" for x in numbers))
         return "\n".join(lines)
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Plain arrays from which `from_arrays` makes the same posterior."""
-        arrays = {f"coordinates.{name}": value for name, value in self.coordinates.to_arrays().items()}
-        arrays |= {f"q.{name}": value for name, value in self.q.parameters()._asdict().items()}
-        if self.draws is not None:
-            arrays |= {"draws.points": self.draws.points, "draws.log_weights": self.draws.log_weights}
-        return arrays
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """The posterior that `to_arrays` was called on, from the ``arrays`` that it returned."""
-        prefix = "coordinates."
-        plain = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-        q = GaussianMixture(*(np.asarray(arrays[f"q.{k}"]) for k in ("weights", "means", "covariances")))
-        draws = None
-        if "draws.points" in arrays:
-            draws = WeightedDraws(np.asarray(arrays["draws.points"]), np.asarray(arrays["draws.log_weights"]))
-        return cls(q, Coordinates.from_arrays(plain), draws)
-
     def save(self, path: str | Path) -> None:
         """Write plain arrays and a JSON header to one .npz file at ``path``, without pickles; atomically."""
-        write_arrays(path, {"format": FORMAT, "kind": "bqvi.Posterior"}, self.to_arrays())
+        write_record(path, {"format": FORMAT, "kind": _KIND}, dataclasses.replace(self, model=None))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -396,19 +376,10 @@ class Posterior:
         ValueError
             The file is no saved posterior, damaged, or of another format.
         """
-        try:
-            stored = np.load(Path(path), allow_pickle=False)
-            with stored:
-                arrays = {name: stored[name] for name in stored.files}
-            header = json.loads(str(arrays["header"]))
-        # zipfile and zlib raise many kinds of errors for bytes that were cut off or changed
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-                raise  # an error of the disk
-            raise ValueError(f"{path} is not a saved posterior, or was cut off or changed") from None
-        if header.get("kind") != "bqvi.Posterior" or header.get("format") != FORMAT:
+        header, arrays = read_arrays(path, "posterior")
+        if header.get("kind") != _KIND or header.get("format") != FORMAT:
             raise ValueError(
-                f"{path} is {header.get('kind')} of format {header.get('format')}; this version reads "
-                f"bqvi.Posterior of format {FORMAT}"
+                f"{path} is no saved posterior of format {FORMAT}: it holds {header.get('kind')} of format "
+                f"{header.get('format')}"
             )
-        return cls.from_arrays(arrays)
+        return record_of(path, header, arrays, named(cls, GaussianMixture, Coordinates, WeightedDraws))

@@ -27,8 +27,8 @@ from bqvi.quadrature.monte_carlo import (
 )
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.tails import verdict
+from bqvi.records import named
 from bqvi.runs import Checkpoint, Standing, Trace
-from bqvi.runs.records import named
 from gp.arrays import as_like, is_torch
 from gp.linear_maps import lower_inverse
 from gp.measures import Empirical

@@ -23,9 +23,9 @@ from bqvi.quadrature.monte_carlo import (
 )
 from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
 from bqvi.quadrature.tails import NOTHING_SEEN, missed_peak, underflowed, verdict
+from bqvi.records import named
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.pending import matched
-from bqvi.runs.records import named
 from gp.arrays import as_like, is_torch
 from gp.measures import Measure
 

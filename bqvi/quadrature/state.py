@@ -23,7 +23,7 @@ from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData
-from bqvi.runs.records import DERIVED
+from bqvi.records import DERIVED
 from gp.arrays import Array
 from gp.measures import Measure
 from gp.measures.base import Standardised

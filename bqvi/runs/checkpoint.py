@@ -6,18 +6,13 @@ its file. Files are written whole or not at all: an interrupted write leaves the
 
 from __future__ import annotations
 
-import errno
-import json
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bqvi.files import write_arrays
-from bqvi.runs.records import RecordError, flattened, restored
+from bqvi.files import read_arrays
+from bqvi.records import record_of, write_record
 from gp.arrays import shown
 
 PROGRAM, FORMAT = "bqvi", 1
@@ -51,18 +46,14 @@ class Checkpoint:
 
     def save(self, path: str | Path, compressed: bool = True) -> None:
         """Write the run to an .npz file at ``path`` that ``resume`` takes, ``compressed`` or not."""
-        arrays: list[np.ndarray] = []
-        skeleton = flattened(self.records(self.state), arrays)
         header = {
             "program": PROGRAM,
             "format": FORMAT,
             "door": self.door,
             "settings": dict(self.settings),
             "n_evaluations": self.n_evaluations,
-            "arrays": len(arrays),
-            "state": skeleton,
         }
-        write_arrays(path, header, {f"array{i}": x for i, x in enumerate(arrays)}, compressed=compressed)
+        write_record(path, header, self.records(self.state), compressed=compressed)
 
 
 def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint:
@@ -79,19 +70,17 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
     OSError
         The file cannot be opened.
     """
-    arrays = _arrays(Path(path))
-    header = _header(path, arrays)
-    if header.get("door") != door:
-        raise ValueError(f"{path} holds a run of bqvi.{header.get('door')}; this is bqvi.{door}")
+    header, arrays = read_arrays(path, "run")
+    if header.get("program") != PROGRAM or "door" not in header:
+        what = header.get("kind", "something else")
+        raise ValueError(f"{path} is no saved run: it holds {what}, or a run of an earlier version")
+    if header["door"] != door:
+        raise ValueError(f"{path} holds a run of bqvi.{header['door']}; this is bqvi.{door}")
     if header.get("format") != FORMAT:
         told = f"{path} is a saved run of format {header.get('format')}"
         raise ValueError(f"{told}; this version reads {FORMAT}")
-    try:
-        values = [arrays[f"array{i}"] for i in range(header["arrays"])]
-        state = restored(header["state"], values, classes)
-        return Checkpoint(door, header["settings"], state, header["n_evaluations"])
-    except (RecordError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is a run of another version of bqvi, or damaged: {error}") from None
+    state = record_of(path, header, arrays, classes)
+    return Checkpoint(door, header["settings"], state, header["n_evaluations"])
 
 
 def resumed(
@@ -131,45 +120,3 @@ def _held(resume: Any, door: str) -> Checkpoint:
     if found.door != door:
         raise ValueError(f"resume is a run of bqvi.{found.door}; this is bqvi.{door}")
     return found
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an .npz file, each checked against its check sum."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, and no saved run")
-    with path.open("rb") as file:
-        first = file.read(4)
-    if first[:2] != b"PK":
-        what = "is empty" if not first else "is no .npz file"
-        raise ValueError(f"{path} is no saved run: it {what}")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise ValueError(f"the check sum of {damaged} is wrong")
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    # zipfile and zlib raise many kinds of errors for bytes that were cut off or changed
-    except Exception as error:
-        of_disk = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
-        # bz2 raises an OSError without errno; EINVAL, a seek outside of the file, means a damaged file
-        if of_disk:
-            raise
-        if isinstance(error, ValueError) and "allow_pickle" in str(error):
-            raise ValueError(f"{path} is no saved run: it holds objects, and a run has arrays only") from None
-        raise ValueError(f"{path} is damaged, cut off or changed after it was written: {error}") from None
-
-
-def _header(path: str | Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    try:
-        header = json.loads(str(arrays["header"]))
-    except (KeyError, ValueError):
-        header = None
-    if not isinstance(header, dict):
-        raise ValueError(f"{path} is no saved run: it is an .npz file without a run's header")
-    if header.get("program") != PROGRAM or "door" not in header:
-        what = header.get("kind", "something else")
-        raise ValueError(f"{path} is no saved run: it holds {what}, or a run of an earlier version")
-    return header

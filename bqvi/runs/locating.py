@@ -23,9 +23,9 @@ from bqvi.calls.plausible_search import PlausibleBoxSearch
 from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
 from bqvi.calls.target_model import box_around
 from bqvi.checks import require_seed
+from bqvi.records import named
 from bqvi.runs.checkpoint import Checkpoint, resumed
 from bqvi.runs.engine import Standing
-from bqvi.runs.records import named
 from bqvi.runs.run import Run, Watch
 from bqvi.runs.two_phases import TwoPhases
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.records import flattened
 from bqvi.runs.engine import Engine
 from bqvi.runs.exits import RunStopped
-from bqvi.runs.records import flattened
 from bqvi.runs.run import Run, Watch
 from gp._assertions import require
 from gp.threads import single_threaded

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.calls import Evaluations
-from bqvi.runs.records import named
+from bqvi.records import named
 from bqvi.sampled_bounds.particles import Particles
 from bqvi.sampled_bounds.transitions import MoveUnits
 

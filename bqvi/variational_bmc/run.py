@@ -21,8 +21,8 @@ from bqvi.calls.selection import held_out, selected
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
+from bqvi.records import named
 from bqvi.runs import Ended, Run, Watch, door, resumed
-from bqvi.runs.records import named
 from bqvi.runs.two_phases import TwoPhases
 from bqvi.variational_bmc.cheap_first import CheapFirst, OnCheap
 from bqvi.variational_bmc.result import VBMCResult

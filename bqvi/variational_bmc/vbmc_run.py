@@ -10,8 +10,8 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.posterior import Posterior, WeightedDraws
+from bqvi.records import named
 from bqvi.runs import Checkpoint, Standing, Trace
-from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.comparison import draws_due, with_draws

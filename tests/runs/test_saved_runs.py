@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from doors import CASES
 
+from bqvi.records import DERIVED, classes_in, flattened, restored
 from bqvi.runs import checkpoint
-from bqvi.runs.records import DERIVED, classes_in, flattened, restored
 
 
 @dataclass(frozen=True)

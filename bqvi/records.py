@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bqvi.files import write_arrays
 from gp.arrays import is_torch, to_numpy
 
 DERIVED: dict[str, Any] = {"derived": True}
@@ -82,6 +84,31 @@ def restored(skeleton: Any, arrays: Sequence[np.ndarray], classes: Mapping[str, 
         if kind.__name__ in skeleton:
             return kind(restored(part, arrays, classes) for part in skeleton[kind.__name__])
     raise RecordError(f"nothing is known of {', '.join(skeleton)}")
+
+
+def write_record(path: str | Path, header: Mapping[str, Any], record: Any, compressed: bool = True) -> None:
+    """Write a record to an .npz file at ``path``, ``compressed`` or not; ``header`` is what JSON can hold."""
+    arrays: list[np.ndarray] = []
+    skeleton = flattened(record, arrays)
+    whole = {**header, "arrays": len(arrays), "state": skeleton}
+    write_arrays(path, whole, {f"array{i}": x for i, x in enumerate(arrays)}, compressed=compressed)
+
+
+def record_of(
+    path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], classes: Mapping[str, type]
+) -> Any:
+    """The record that `write_record` wrote, from the ``header`` and the ``arrays`` of the file at ``path``.
+
+    Raises
+    ------
+    ValueError
+        The file was written by another version of bqvi, or changed.
+    """
+    try:
+        values = [arrays[f"array{i}"] for i in range(header["arrays"])]
+        return restored(header["state"], values, classes)
+    except (RecordError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} was written by another version of bqvi, or is damaged: {error}") from None
 
 
 def named(*classes: type) -> dict[str, type]:
