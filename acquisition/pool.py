@@ -135,7 +135,7 @@ class Pool:
         is_open[index] = False
         signals = after.signals
         if signals is not None and isinstance(self.criterion, Informative) and self.criterion.relative:
-            signals = _relative_to_what_is_left(signals, before.explained(index))
+            signals = _relative_to_rest(signals, before.explained(index))
         return replace(
             self,
             half=after.rows,
@@ -177,14 +177,14 @@ class Pool:
         return replace(self, open=is_open)
 
 
-def _relative_to_what_is_left(signals: Array, told: Array) -> Array:
+def _relative_to_rest(signals: Array, u: Array) -> Array:
     """Return signals (N, r) times (I - u u^T)^(-1/2), for u (r,) of length below 1."""
     xp = namespace(signals)
-    square = float(xp.sum(told**2))
+    square = float(xp.sum(u**2))
     if square == 0:
         return signals
     left = max(1 - square, float(xp.finfo(signals.dtype).eps))
-    return signals + (signals @ told)[:, None] * told * ((left**-0.5 - 1) / square)
+    return signals + (signals @ u)[:, None] * u * ((left**-0.5 - 1) / square)
 
 
 def _log_density(acquisition: Acquisition, points: Array) -> Array | None:

@@ -113,13 +113,13 @@ def run() -> Iterator[Line]:
     a = np.array(list(islice(plain(x), CURVE)))
     b = np.array([state.estimates[-1] for state in islice(ours(x), CURVE)]) / len(x)
     gap = float(np.abs(a - b).max())
-    told = f"differs by {gap:.2g} nats at most"
-    yield Line(f"VAE against plain torch: bound, {CURVE} steps", told, "0.1", gap < 0.1)
+    measured = f"differs by {gap:.2g} nats at most"
+    yield Line(f"VAE against plain torch: bound, {CURVE} steps", measured, "0.1", gap < 0.1)
     loops = (plain(x), ours(x))
     seconds = np.array([[_timed(loop)[1] for loop in loops] for _ in range(TIMED)])[LEFT_OUT:]
     first, second = np.median(seconds, axis=0)
-    told = f"{second / first:.2f} times {first * 1e3:.1f} ms"
-    yield Line("VAE against plain torch: processor time a step", told, "1.15", second / first <= 1.15)
+    measured = f"{second / first:.2f} times {first * 1e3:.1f} ms"
+    yield Line("VAE against plain torch: processor time a step", measured, "1.15", second / first <= 1.15)
 
 
 def curves(folder: Path, steps: int) -> Iterator[str]:

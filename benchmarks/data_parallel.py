@@ -53,8 +53,8 @@ def run() -> Iterator[Line]:
     here, there = two[3], LATENCY + 8 * numbers / NODES / BANDWIDTH
     ring = 2 * (NODES - 1)
     step = [one[1] / NODES + ring * each for each in (here / 2, there)]
-    told = f"{one[1] / step[0]:.0f} times one process, {one[1] / step[1]:.0f} on the network"
-    yield Line(f"{title}: {NODES} nodes, computed; a message is {8 * numbers} bytes", told, "none", True)
+    measured = f"{one[1] / step[0]:.0f} times one process, {one[1] / step[1]:.0f} on the network"
+    yield Line(f"{title}: {NODES} nodes, computed; a message is {8 * numbers} bytes", measured, "none", True)
 
 
 def _processes(path: Path, store: Path, world: int) -> list[list[float]]:

@@ -109,10 +109,10 @@ def _line(what: str, work: Mapping[str, Callable[[], float]], tolerance: float) 
     values = [call() for call in work.values()]
     off = max(abs(value - values[0]) for value in values) / abs(values[0])
     timed = paired(work, now=time.perf_counter)
-    told = ", ".join(f"{name} {1e3 * timed.median(name):.3g} ms" for name in work)
+    measured = ", ".join(f"{name} {1e3 * timed.median(name):.3g} ms" for name in work)
     for name in list(work)[1:]:
-        told += f", {timed.ratio(HOST, name):.3g} times as fast"
-    return Line(what, told, f"values within {tolerance:g}", off <= tolerance)
+        measured += f", {timed.ratio(HOST, name):.3g} times as fast"
+    return Line(what, measured, f"values within {tolerance:g}", off <= tolerance)
 
 
 def _device_name(device: str) -> str:

@@ -271,7 +271,7 @@ def fit(
         coordinates = SearchCoordinates.of(problem, units, priors or Priors())
         limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
         hyperparameters = _searched(problem, coordinates, limits)
-        for warning in _doubts(hyperparameters):
+        for warning in _warnings(hyperparameters):
             warnings.warn(warning, RuntimeWarning, stacklevel=2)
         return posterior_at(hyperparameters, hyperparameters.psi, observed, y)
 
@@ -303,7 +303,7 @@ def _searched(problem: EvidenceProblem, coordinates: SearchCoordinates, limits: 
     )
 
 
-def _doubts(found: Hyperparameters) -> Iterator[str]:
+def _warnings(found: Hyperparameters) -> Iterator[str]:
     """The warnings about a fit."""
     if not found.converged:
         yield (

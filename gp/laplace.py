@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Bowl", "curvature", "root", "spectrum"]
+__all__ = ["LaplaceGaussian", "curvature", "root", "spectrum"]
 
 
 def curvature(gradients: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float) -> np.ndarray:
@@ -47,7 +47,7 @@ def root(curvature: np.ndarray, least: float) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Bowl:
+class LaplaceGaussian:
     """The Gaussian N(mode, H^-1), by the eigenvalues and eigenvectors of H; nothing is factorised again.
 
     Attributes
@@ -59,7 +59,7 @@ class Bowl:
     axes: np.ndarray
 
     @classmethod
-    def of(cls, curvature: np.ndarray, flat: float, instead: float) -> tuple[Bowl, bool]:
+    def of(cls, curvature: np.ndarray, flat: float, instead: float) -> tuple[LaplaceGaussian, bool]:
         """From a curvature (P, P), and whether it exceeds ``flat`` >= 0 everywhere; elsewhere ``instead``."""
         values, axes = np.linalg.eigh(0.5 * (curvature + curvature.T))
         return cls(np.where(values > flat, values, instead), axes), bool(values.min() > flat)

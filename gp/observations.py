@@ -185,7 +185,7 @@ class Observations:
         """Return their prior variances, (n,)."""
         return _concatenated([block.variance(kernel) for block in self.blocks], 0)
 
-    def and_also(self, block: Functional) -> Observations:
+    def with_functional(self, block: Functional) -> Observations:
         """Return these functionals followed by those of ``block``."""
         added = block.blocks if isinstance(block, Observations) else (block,)
         last = self.blocks[-1]

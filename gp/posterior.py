@@ -260,7 +260,7 @@ class Posterior:
         extended = Posterior(
             kernel=self.kernel,
             mean_function=self.mean_function,
-            observations=self.observations.and_also(added),
+            observations=self.observations.with_functional(added),
             y=xp.concat([self.y, y]),
             noise=_joined_noise(self.noise, noise, self.observations, added),
             factor=factor,
@@ -273,7 +273,7 @@ class Posterior:
 
     def _refitted(self, added: Functional, y: Array, noise: Array) -> Posterior:
         """Return the posterior with more observations, from their whole covariance."""
-        observed = self.observations.and_also(added)
+        observed = self.observations.with_functional(added)
         values = namespace(y).concat([self.y, y])
         variances = _joined_noise(self.noise, noise, self.observations, added)
         posterior = condition(self.kernel, self.mean_function, observed, values, variances)

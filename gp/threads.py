@@ -1,7 +1,7 @@
 """How many threads linear algebra uses: one in the engines, the user's number in the user's functions.
 
 On matrices of some hundreds of rows several threads of BLAS, OpenMP and torch are slower than one.
-`single_threaded` limits them to one within a block; `as_the_user_has_it` lifts the limit for a call of the
+`single_threaded` limits them to one within a block; `users_threads` lifts the limit for a call of the
 user's function within it. Either may be nested in the other. After the outermost block every number is what
 it was before, or what the user's function has set.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["as_the_user_has_it", "single_threaded"]
+__all__ = ["single_threaded", "users_threads"]
 
 
 class _Libraries:
@@ -123,6 +123,6 @@ def single_threaded() -> _Block:
     return _Block(True)
 
 
-def as_the_user_has_it() -> _Block:
+def users_threads() -> _Block:
     """Lift the limit of `single_threaded` for a call of the user's function; without a limit, do nothing."""
     return _Block(False)

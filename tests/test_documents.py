@@ -114,14 +114,14 @@ def test_the_overheads_are_those_of_the_last_acceptance_run():
     stored = dict(zip((cell.strip() for cell in head.split("|")), rows[-1], strict=True))
     overhead = {door: re.search(r"([\d.]+) ms", cell)[1] for door, cell in stored.items() if " ms" in cell}
     page = (DOCS / "which-method.md").read_text()
-    told = {
+    patterns = {
         "pathwise": r'"pathwise"` \| ([\d.]+) ms',
         "bq": r'"bq"` \| ([\d.]+) ms',
         "integrate": r"integrate` \| ([\d.]+) ms",
         "vbmc": r"vbmc` \| ([\d.]+) ms",
         "vbmc gradients": r"with gradients ([\d.]+) ms",
     }
-    for door, pattern in told.items():
+    for door, pattern in patterns.items():
         found = re.search(pattern, page)
         assert found, door
         assert float(found[1]) == pytest.approx(float(overhead[door]), rel=0.05), door

@@ -60,9 +60,9 @@ class BridgeProgram:
             library = bridgestan.compile_model(file, stanc_args=arguments)
         except RuntimeError as error:
             raise ValueError(f"the Stan program does not compile:\n{error}") from None
-        told = json.dumps({name: np.asarray(x).tolist() for name, x in data.items()})
+        text = json.dumps({name: np.asarray(x).tolist() for name, x in data.items()})
         try:
-            self._model = bridgestan.StanModel(library, told, warn=False)
+            self._model = bridgestan.StanModel(library, text, warn=False)
         except RuntimeError as error:
             raise ValueError(f"the Stan program does not take the data: {error}") from None
         self.package = f"Stan by BridgeStan {bridgestan.__version__}"
@@ -86,5 +86,5 @@ class BridgeProgram:
 
     def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
         """The unconstrained theta (P,) of the parameters ``values`` by name."""
-        told = json.dumps({name: np.asarray(x).tolist() for name, x in values.items()})
-        return np.asarray(self._model.param_unconstrain_json(told))
+        text = json.dumps({name: np.asarray(x).tolist() for name, x in values.items()})
+        return np.asarray(self._model.param_unconstrain_json(text))

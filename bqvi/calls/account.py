@@ -96,12 +96,12 @@ class Account:
     ledger : the ledger in which evaluations are entered as they return; None where they are not kept.
     budget : the budget that is checked before each call; None for no limit.
     unfinished : the evaluations of an earlier attempt at the step that was cut short; None if there are none.
-    told : evaluations given by the caller, which the step uses instead of calls; None where it makes calls.
+    given : evaluations given by the caller, which the step uses instead of calls; None where it makes calls.
     seen : a `Seen`, for an estimator that keeps no evaluations; None where no check needs them.
     """
 
     ledger: Ledger | None = None
     budget: Budget | None = None
     unfinished: Unfinished | None = None
-    told: Evaluations | None = None
+    given: Evaluations | None = None
     seen: Seen | None = None

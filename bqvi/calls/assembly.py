@@ -161,9 +161,9 @@ class CallBatch:
         if first and self._failure is not None and self._raised[self._kept].all():
             error = self._failure.error
             assert error is not None  # a failure has an error
-            told = f"{described(error)}, and raised at each of the {len(made)} first points"
+            reason = f"{described(error)}, and raised at each of the {len(made)} first points"
             raise EvaluationError(
-                f"{self._who(self._failure)} {told}, of which one is {self.function.place(self.theta[0])}"
+                f"{self._who(self._failure)} {reason}, of which one is {self.function.place(self.theta[0])}"
                 f"{advice(error, self.function.gradient)}. Start where it is finite, or mend it",
                 evaluations=made,
             ) from error

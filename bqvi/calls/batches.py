@@ -52,12 +52,12 @@ def collect(
 
 def executor_failed(failure: Exception) -> EvaluationError:
     """The error for a ``failure`` of the executor."""
-    told = f"evaluating in parallel failed ({type(failure).__name__}: {failure})"
+    message = f"evaluating in parallel failed ({type(failure).__name__}: {failure})"
     if isinstance(failure, concurrent.futures.BrokenExecutor):
-        return EvaluationError(f"{told}: a worker died, and the executor with it; resume with a new one")
+        return EvaluationError(f"{message}: a worker died, and the executor with it; resume with a new one")
     if isinstance(failure, pickle.PicklingError | AttributeError | TypeError):
-        told += "; processes need functions that can be pickled, defined at the top of a module"
-    return EvaluationError(told)
+        message += "; processes need functions that can be pickled, defined at the top of a module"
+    return EvaluationError(message)
 
 
 def _of_joblib(call: Callable[..., Answers], rows: Sequence[np.ndarray], n_jobs: int) -> Any:

@@ -49,8 +49,8 @@ def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension
             "as an array with one entry for each parameter; to resume a run, those that it began with"
         )
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"the lengths disagree: {told}; each must have one entry for each parameter")
+        text = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"the lengths disagree: {text}; each must have one entry for each parameter")
     count = next(iter(lengths.values()))
     if count < 1:
         raise ValueError(f"{' and '.join(lengths)} has no entries; give one for each parameter")
@@ -173,9 +173,9 @@ def _filled(name: str, a: float, b: float, p: float, q: float) -> tuple[float, f
     bounded = math.isfinite(b - a)
     for side, value in (("plausible_lower", p), ("plausible_upper", q)):
         if math.isinf(value) or (math.isnan(value) and not bounded):
-            told = "is missing" if math.isnan(value) else f"is {value}"
+            text = "is missing" if math.isnan(value) else f"is {value}"
             raise ValueError(
-                f"{side} of {name} {told}; without two finite bounds a parameter needs plausible ones"
+                f"{side} of {name} {text}; without two finite bounds a parameter needs plausible ones"
             )
     p = a + INTERVALS.inner * (b - a) if math.isnan(p) else p
     q = b - INTERVALS.inner * (b - a) if math.isnan(q) else q

@@ -73,7 +73,7 @@ class Call:
         except Exception as error:
             answers = nothing(points, error)
         if self.elsewhere and answers.error is not None:
-            answers = replace(answers, error=_fit_for_travel(answers.error))
+            answers = replace(answers, error=_picklable(answers.error))
         return answers
 
 
@@ -102,10 +102,10 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
             raise _no_tensor(function, points)
         answers = Answers(values, sds, found.gradients, graph=found.graph)
     elif isinstance(function.gradient, GradientWithValue):
-        returned, told = run_user_code(function.gradient.both, _handed(function, points))
+        returned, slopes = run_user_code(function.gradient.both, _handed(function, points))
         returned, products = parted(function, returned, points)
         values, sds = values_of(function, returned, points)
-        answers = Answers(values, sds, gradients_of(function, told, points, values.shape[1]))
+        answers = Answers(values, sds, gradients_of(function, slopes, points, values.shape[1]))
     else:
         returned = run_user_code(function.value, _handed(function, points))
         returned, products = parted(function, returned, points)
@@ -153,12 +153,12 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
         if np.all(answers.failed):
             return replace(answers, gradients=missing)
         try:
-            told = run_user_code(function.gradient, _handed(function, points))
+            returned = run_user_code(function.gradient, _handed(function, points))
         except Exception as error:
             reason = f"the gradient {described(error)}"
             reasons = tuple(known or reason for known in answers.reasons)
             return replace(answers, gradients=missing, reasons=reasons, error=error)
-        gradients = gradients_of(function, told, points, outputs)
+        gradients = gradients_of(function, returned, points, outputs)
     assert gradients is not None  # returned by autodiff, or with the values by the user's function
     largest = LARGEST if function.range.density else np.inf
     finite = (np.abs(gradients) < largest).all(axis=(1, 2))
@@ -197,16 +197,16 @@ def log_weights(function: Function, points: np.ndarray) -> np.ndarray:
 def _without_refused(function: Function, answers: Answers, points: np.ndarray) -> Answers:
     if answers.error is not None:
         return answers
-    bad, told, must = refused(function, answers.values)
+    bad, what, must = refused(function, answers.values)
     kept = ~bad
     # The error is about the gradient; the values count as evaluations.
     if not bad.any() and function.errors == "raise":
         bad = np.array([bool(reason) for reason in answers.reasons])
-        told, must = "the gradient is not finite", "it has to be"
+        what, must = "the gradient is not finite", "it has to be"
     if not bad.any():
         return answers
     at = points[int(np.argmax(bad))]
-    error = EvaluationError(f"{told} at {function.place(at)}: {must}", at)
+    error = EvaluationError(f"{what} at {function.place(at)}: {must}", at)
     return replace(answers, kept=kept, error=error)
 
 
@@ -219,13 +219,13 @@ def _no_tensor(function: Function, points: np.ndarray) -> EvaluationError:
     )
 
 
-def _fit_for_travel(error: Exception) -> Exception:
+def _picklable(error: Exception) -> Exception:
     """The error with its traceback as a note; a built-in exception in its place if it cannot be pickled."""
-    told = "".join(traceback.format_exception(error))
+    note = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
         kind = next(base for base in type(error).__mro__ if base.__module__ == "builtins")
         error = kind(f"{type(error).__name__}: {message_of(error)}")
-    error.add_note(told)
+    error.add_note(note)
     return error

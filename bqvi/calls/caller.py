@@ -38,7 +38,7 @@ from bqvi.calls.executors import Executor, require_workers
 from bqvi.calls.function import UNKNOWN, Function
 from bqvi.calls.ledger import Ledger
 from gp.arrays import Array
-from gp.threads import as_the_user_has_it
+from gp.threads import users_threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ class Caller:
             raise
         return batch.finished(first)
 
-    @as_the_user_has_it()
+    @users_threads()
     def _called(self, batch: CallBatch, budget: Budget) -> None:
         n, workers = len(batch.theta), self.executor is not None or self.n_jobs > 1
         if self.function.vectorised and not (workers or self.separately):
@@ -162,7 +162,7 @@ class Caller:
 
         return evaluations_given(self.function, self.coordinates, theta, values, gradients, noise_sd)
 
-    def told(
+    def received(
         self, points: np.ndarray, values: Array, gradients: Array = None, noise_sd: Array = None
     ) -> Evaluations:
         """The `Evaluations` of values that the user computed at points (n, D) that the engine proposed.
@@ -178,6 +178,6 @@ class Caller:
         ValueError, TypeError
             Shapes disagree, a value is +inf, or gradients are missing.
         """
-        from bqvi.calls.given import evaluations_told
+        from bqvi.calls.given import evaluations_received
 
-        return evaluations_told(self.function, self.coordinates, points, values, gradients, noise_sd)
+        return evaluations_received(self.function, self.coordinates, points, values, gradients, noise_sd)

@@ -59,7 +59,7 @@ def is_numerical(error: Exception) -> bool:
         return True
     if isinstance(error, _OF_THE_CODE + _OF_THE_SYSTEM) or type(error).__name__ in _NAMED:
         return False
-    return not any(told in message_of(error) for told in (_WITHOUT_TORCH, _WITHOUT_GRAPH))
+    return not any(phrase in message_of(error) for phrase in (_WITHOUT_TORCH, _WITHOUT_GRAPH))
 
 
 def stops(error: Exception, errors: str | None) -> bool:
@@ -78,21 +78,21 @@ def described(error: Exception) -> str:
 
 def advice(error: Exception, gradient: object) -> str:
     """Advice on an error caused by torch tensors where NumPy was meant, or the reverse; "" otherwise."""
-    told = message_of(error)
+    message = message_of(error)
     if gradient == "autodiff":
-        of_numpy = "Tensor" in told or "keyword argument 'axis'" in told
-        if _WITHOUT_TORCH in told or (of_numpy and isinstance(error, TypeError | AttributeError)):
+        of_numpy = "Tensor" in message or "keyword argument 'axis'" in message
+        if _WITHOUT_TORCH in message or (of_numpy and isinstance(error, TypeError | AttributeError)):
             return (
                 '; gradient="autodiff" hands torch tensors to the function: write it in torch throughout, or '
                 "give gradient=None (or a function) for one of NumPy arrays"
             )
         return ""
-    if _WITHOUT_GRAPH in told:
+    if _WITHOUT_GRAPH in message:
         return (
             "; the gradient is handed NumPy arrays, of which torch knows no graph: make a tensor of them "
             'with requires_grad=True, or give gradient="autodiff"'
         )
-    if "ndarray" in told and isinstance(error, TypeError | AttributeError):
+    if "ndarray" in message and isinstance(error, TypeError | AttributeError):
         return (
             "; the function is handed NumPy arrays, as its gradient is not torch's: for a torch function "
             'give gradient="autodiff"'

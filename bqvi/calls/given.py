@@ -88,7 +88,7 @@ def evaluations_given(
     return _rows(function, coordinates, points, theta, values, slopes, _sds(noise_sd, len(values)))
 
 
-def evaluations_told(
+def evaluations_received(
     function: Function,
     coordinates: Coordinates | None,
     points: np.ndarray,
@@ -96,7 +96,7 @@ def evaluations_told(
     gradients: Array = None,
     noise_sd: Array = None,
 ) -> Evaluations:
-    """See `Caller.told`."""
+    """See `Caller.received`."""
     n, values = len(points), np.atleast_1d(numbers("values", values))
     if len(values) != n or values.ndim > 1 + function.range.outputs:
         raise ValueError(f"values has shape {values.shape}; it must be ({n},), one for each theta")

@@ -88,9 +88,9 @@ def require_consistent(function: Function, before: int, made: Evaluations | None
     values = good.values.reshape(len(good), -1)
     gradients = np.asarray(good.gradients).reshape(len(good), values.shape[1], -1)
     for column in range(values.shape[1]):
-        told = _contradiction(good.points, values[:, column], gradients[:, column], function.range.density)
-        if told:
-            raise EvaluationError(told)
+        message = _contradiction(good.points, values[:, column], gradients[:, column], function.range.density)
+        if message:
+            raise EvaluationError(message)
 
 
 def _noisy(made: Evaluations) -> bool:

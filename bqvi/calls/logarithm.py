@@ -39,6 +39,6 @@ def not_logarithms(values: np.ndarray) -> str:
 
 def warn_of_densities(values: np.ndarray) -> None:
     """Warn where the first values (n,) of a log joint look like those of a density."""
-    told = not_logarithms(values)
-    if told:
-        warnings.warn(told, UserWarning, stacklevel=2)
+    message = not_logarithms(values)
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=2)

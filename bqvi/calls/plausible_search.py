@@ -22,7 +22,7 @@ import numpy as np
 from bqvi.calls.climb import Ends, climb, rows_of
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
-from gp.laplace import Bowl
+from gp.laplace import LaplaceGaussian
 from gp.low_discrepancy import scrambled_sobol
 
 
@@ -55,7 +55,7 @@ class PlausibleBoxSearch:
         self.made, self._evaluate, self._start, self._seed = made, evaluate, start, seed
         self._settings = settings
         self._wide = wide
-        self._bowl = Bowl(np.full(len(start), settings.reach**2), np.eye(len(start)))
+        self._gaussian = LaplaceGaussian(np.full(len(start), settings.reach**2), np.eye(len(start)))
         self._modes: list[int] = []
         self._curved = False
         self._design = np.zeros(0, int)
@@ -73,7 +73,7 @@ class PlausibleBoxSearch:
         if not len(good):
             return (low, high) if self._wide is None else (self._wide[0], self._wide[1])
         modes = self._modes or [int(good[np.argmax(self.made.values[good])])]
-        half = self._settings.reach * np.sqrt(np.diag(self._bowl.covariance))
+        half = self._settings.reach * np.sqrt(np.diag(self._gaussian.covariance))
         centres = self.made.points[modes]
         lower, upper = (centres - half).min(0), (centres + half).max(0)
         if not self._curved:
@@ -97,9 +97,9 @@ class PlausibleBoxSearch:
         return made is not None
 
     def _search(self) -> None:
-        self._look_around()
+        self._explore()
         self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
-        self._bowl, self._curved = self._laplace(self._modes[0])
+        self._gaussian, self._curved = self._laplace(self._modes[0])
         self._newton()
         for _ in range(self._settings.climbs):
             row = self._unexplained()
@@ -111,7 +111,7 @@ class PlausibleBoxSearch:
             if self.made.values[mode] > least:
                 self._modes.append(mode)
 
-    def _look_around(self) -> None:
+    def _explore(self) -> None:
         """Evaluate the start and Sobol points and, where all of them fail, Sobol points of other boxes."""
         dimension, boxes = len(self._start), self._settings.boxes
         count = dimension + self._settings.beyond
@@ -137,11 +137,11 @@ class PlausibleBoxSearch:
         rows = climb(self, self.made.points[row], ends).rows
         return rows[int(np.argmax(self.made.values[list(rows)]))]
 
-    def _laplace(self, mode: int) -> tuple[Bowl, bool]:
+    def _laplace(self, mode: int) -> tuple[LaplaceGaussian, bool]:
         """Laplace's Gaussian, and whether the log joint is concave at the mode in all directions."""
         along = self._along if self.made.gradients is None else self._along_gradient
         rows = np.array([along(mode, i) for i in range(len(self._start))])
-        return Bowl.of(rows, self._settings.flat, self._settings.reach**2)
+        return LaplaceGaussian.of(rows, self._settings.flat, self._settings.reach**2)
 
     def _newton(self) -> None:
         """Make Newton steps with Laplace's curvature while each gains more than the criterion of a climb."""
@@ -149,7 +149,7 @@ class PlausibleBoxSearch:
             slopes, mode = self.made.gradients, self._modes[0]
             if slopes is None or not self._curved:
                 return
-            step = self._bowl.covariance @ slopes[mode]
+            step = self._gaussian.covariance @ slopes[mode]
             if not 0.5 * float(step @ slopes[mode]) > self._settings.gain:
                 return
             row = int(self.rows((self.made.points[mode] + step)[None])[0])
@@ -192,11 +192,11 @@ class PlausibleBoxSearch:
         """The result of ``curvature`` for a step over which the log joint falls by about half a nat."""
         step, settings = self._settings.first_step, self._settings
         for _ in range(settings.tries):
-            told = curvature(step)
-            if told is None:
+            measured = curvature(step)
+            if measured is None:
                 step *= settings.shorter
                 continue
-            found, along = told
+            found, along = measured
             if settings.low < 0.5 * along * step**2 < settings.high:
                 break
             if along < settings.flat:
@@ -213,7 +213,7 @@ class PlausibleBoxSearch:
         good = good[((made.points[good] < lower) | (made.points[good] > upper)).any(1)]
         if not len(good):
             return None
-        depth = self._bowl.depths(made.points[good] - made.points[mode])
+        depth = self._gaussian.depths(made.points[good] - made.points[mode])
         excess = made.values[good] - made.values[mode] + (1.0 - self._settings.share) * depth
         at = int(np.argmax(excess))
         return int(good[at]) if excess[at] > self._settings.margin else None
@@ -223,6 +223,6 @@ class PlausibleBoxSearch:
         made, mode, dimension = self.made, self._modes[0], len(self._start)
         points, values = made.points[self._design[1:]], made.values[self._design[1:]]
         mass = values + dimension * np.log(2.0) - np.log(len(points))
-        found = mass > made.values[mode] + self._bowl.log_volume - self._settings.elsewhere
+        found = mass > made.values[mode] + self._gaussian.log_volume - self._settings.elsewhere
         found &= ((points < lower) | (points > upper)).any(1) & (np.abs(points) <= 1.0).all(1)
         return points[found]

@@ -225,12 +225,12 @@ def require_alone(model: TargetModel, **others: Any) -> None:
     """
     for name, value in others.items():
         if value is not None and not (np.ndim(value) and np.size(value) == 0):
-            told = f"{name} is given beside a {type(model).__name__}, which has its own"
+            message = f"{name} is given beside a {type(model).__name__}, which has its own"
             if name == "gradient":
-                told += "; to do without, give model.without_gradient()"
+                message += "; to do without, give model.without_gradient()"
             elif name in ("lower", "upper", "periodic"):
-                told += ": its parameters are unconstrained, by the model's own transforms"
-            raise ValueError(told)
+                message += ": its parameters are unconstrained, by the model's own transforms"
+            raise ValueError(message)
 
 
 def box_around(start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

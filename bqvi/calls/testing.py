@@ -42,7 +42,7 @@ def _undefined_at_one(x: np.ndarray) -> float:
     return _value(x)
 
 
-def _mistaken(x: np.ndarray) -> float:
+def _with_bug(x: np.ndarray) -> float:
     raise NameError(f"a mistake at {x[0]}")
 
 
@@ -77,9 +77,9 @@ def _check_failures(executor: Executor, expected: np.ndarray) -> None:
     require("ZeroDivisionError" in str(found.reasons[int(failed.argmax())]), message)
     require_close(found.values[~failed], expected[~failed], 0.0, "one failed point has to cost no other")
     try:
-        Caller(Function(_mistaken), executor=executor).evaluate(_POINTS)
+        Caller(Function(_with_bug), executor=executor).evaluate(_POINTS)
     except EvaluationError as error:
-        require("NameError" in str(error), f"a mistake has to be told by its name: {error}")
+        require("NameError" in str(error), f"the message of a mistake has to have its name: {error}")
     else:
         raise AssertionError("a mistake in the function has to end the batch with an EvaluationError")
 

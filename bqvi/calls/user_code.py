@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gp.threads import as_the_user_has_it
+from gp.threads import users_threads
 
 
 def run_user_code(function: Callable[..., Any], *arguments: Any) -> Any:
     """``function(*arguments)``, with the number of threads that the user has set."""
-    with as_the_user_has_it():
+    with users_threads():
         return function(*arguments)

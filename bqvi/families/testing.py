@@ -169,8 +169,8 @@ def _check_draws(q: Any, draws: int, rng: np.random.Generator) -> None:
     theta = q.sample(draws, rng)
     for t, mean in zip(q.statistics(theta), q.expected_statistics, strict=True):
         _unbiased("E[t] = mean parameter", to_numpy(t), to_numpy(mean))
-    surprise = -to_numpy(q.log_prob(theta)).reshape(draws, -1).sum(1)
-    _unbiased("-E[log_prob] = entropy", surprise, np.asarray(to_numpy(q.entropy).sum()))
+    information = -to_numpy(q.log_prob(theta)).reshape(draws, -1).sum(1)
+    _unbiased("-E[log_prob] = entropy", information, np.asarray(to_numpy(q.entropy).sum()))
 
 
 def _unbiased(clause: str, draws: np.ndarray, mean: np.ndarray) -> None:

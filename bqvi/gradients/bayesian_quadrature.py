@@ -24,7 +24,7 @@ import numpy as np
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
 from bqvi.families.family import Distribution
-from bqvi.gradients.designs import Awaiting, Design, Guarded, Informed, MomentVarianceReduction
+from bqvi.gradients.designs import Design, Informed, MomentVarianceReduction, WithFeasibility, WithPending
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
@@ -119,7 +119,7 @@ class BayesianQuadrature:
         kept = Memory.empty(len(frame.mean), differentiable(model)) if memory is None else memory
         kept = _revalued(model, q, batch, kept)
         kept.require_signal()
-        found, base = batch.account.told, kept.base.frame
+        found, base = batch.account.given, kept.base.frame
         n = self.nodes if memory is None or found is not None else self.count(len(frame.mean), kept)
         cache, before, kept = self._process(model, frame, kept, n)
         if found is None:
@@ -152,7 +152,7 @@ class BayesianQuadrature:
         """
         frame = WhitenedFrame.of(q)
         _, known, kept = self._process(model, frame, memory, self.nodes)
-        expected = known if known is None or not len(waiting) else Awaiting(known, frame.whiten(waiting))
+        expected = known if known is None or not len(waiting) else WithPending(known, frame.whiten(waiting))
         nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, expected, kept))
         return frame.points(nodes), kept
 
@@ -216,7 +216,7 @@ def _informed(frame: WhitenedFrame, process: Informed | None, kept: Memory) -> I
     """The process with the model of failed evaluations, in the units of q."""
     if process is None or not len(kept.failed):
         return process
-    return Guarded(process, LogisticFeasibility.near(frame, kept))
+    return WithFeasibility(process, LogisticFeasibility.near(frame, kept))
 
 
 def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:

@@ -116,7 +116,7 @@ def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFun
 def _seen(log_joint: LogJointFunction, model: LogJoint, seen: Seen) -> LogJointFunction:
     """``log_joint`` with its evaluations, and their gradients by autodiff, entered in ``seen``."""
 
-    def looked_at(theta: torch.Tensor) -> torch.Tensor:
+    def recorded(theta: torch.Tensor) -> torch.Tensor:
         own = theta.view_as(theta)
         values = log_joint(own)
         gradients = seen.enter(to_numpy(theta).copy(), to_numpy(values).copy())
@@ -132,7 +132,7 @@ def _seen(log_joint: LogJointFunction, model: LogJoint, seen: Seen) -> LogJointF
             own.register_hook(pulled)  # type: ignore[no-untyped-call]
         return values
 
-    return looked_at
+    return recorded
 
 
 def spend(model: Any, batch: Batch, theta: Array) -> None:

@@ -45,7 +45,7 @@ class Informed(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Guarded:
+class WithFeasibility:
     """A process, with the probability that evaluations succeed.
 
     Parameters
@@ -68,7 +68,7 @@ class Guarded:
 
 
 @dataclass(frozen=True, eq=False)
-class Awaiting:
+class WithPending:
     """A process whose variances are conditioned on points under evaluation.
 
     Parameters
@@ -190,7 +190,7 @@ class _FromPool:
             frames: np.ndarray = normal_frames(n, dimension, rng)
             return frames + DESIGN.blur * rng.standard_normal((n, dimension))
         pool: np.ndarray = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
-        if isinstance(process, Guarded):
+        if isinstance(process, WithFeasibility):
             probability = process.feasibility(pool)
             pool = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
         return pool[most_informative(self._known(pool, process), n, process.noise)]

@@ -11,7 +11,8 @@ An estimator may keep its evaluations, because the log joint stays the same whil
 `start`, receives the memory of the step before, and returns a new memory in its gradient. A memory consists
 of arrays and numbers, so that a run can be saved and resumed to the same numbers. A step that fails returns
 no gradient, and its evaluations are in the ledger of the batch's account. When the step is repeated it uses
-these evaluations instead of calls, and those that it does not use are added to the memory (`rescued`).
+these evaluations instead of calls, and those that it does not use are added to the memory
+(`with_evaluations`).
 """
 
 from __future__ import annotations
@@ -93,10 +94,10 @@ class Estimator(Protocol):
         """The gradient at q."""
 
 
-class Rescuing(Protocol):
+class Extendable(Protocol):
     """A memory to which the evaluations of a failed step can be added."""
 
-    def rescued(self, found: Evaluations) -> Any:
+    def with_evaluations(self, found: Evaluations) -> Any:
         """Return the memory with the evaluations ``found`` of the failed step."""
 
 
@@ -105,7 +106,7 @@ class RememberingEstimator(Estimator, Protocol):
     """An estimator that keeps its evaluations from step to step."""
 
     def start(self, model: Any, q: Any) -> Any:
-        """The memory before a run of ``model`` from ``q``: a `Rescuing` record of arrays, or None."""
+        """The memory before a run of ``model`` from ``q``: a `Extendable` record of arrays, or None."""
 
     def __call__(
         self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Any = None

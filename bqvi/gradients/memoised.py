@@ -41,7 +41,14 @@ from bqvi.arrays import Values, add, inner, subtract
 from bqvi.checks import require_integer
 from bqvi.families.family import FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.memoised_moves import Moves, born_memory, losses, merged_memory, require_movable, unpacked
+from bqvi.gradients.memoised_moves import (
+    Moves,
+    divided_memory,
+    losses,
+    merged_memory,
+    require_movable,
+    unpacked,
+)
 from bqvi.gradients.settings import STOCHASTIC
 from bqvi.models.conjugate import LocalStep, update_target
 from bqvi.models.data import Data, n_rows, take
@@ -183,16 +190,16 @@ class Memoised:
         kept = _replaced(known, b, found, entropy, expected, prior)
         complete = self.visited_all(kept, n)
         everything, nothing = self._of_all(model, q, kept, nothing, expected, n)
-        looked, target = n_rows(rows), everything
+        visited, target = n_rows(rows), everything
         if complete and self.moves is not None:
             kept, further = self._moved(model, q, batch.rows, b, kept, rng)
-            looked += further
+            visited += further
             moved = unpacked(kept.statistics.sum(axis=0), q.natural)
             target = LocalStep(add(moved, nothing.statistics), everything.bound)
         return Gradient(
             subtract(update_target(model, target), q.natural),
             natural=True,
-            evaluations=looked,
+            evaluations=visited,
             local=everything if complete else None,
             memory=kept,
         )
@@ -237,16 +244,16 @@ class Memoised:
         def batch(i: int) -> Data:
             return take(data, self.rows(n, i))
 
-        looked, visits = 0, kept.visits - self.stochastic_passes * count
+        visited, visits = 0, kept.visits - self.stochastic_passes * count
         if visits > count:  # the first pass over the batches has ended
             kept = kept.with_losses(b, losses(model, q, batch(b), kept.pairs))
             turn = (visits - 1) // count
             if turn <= moves.passes and b == turn % count and count > 1:
-                kept = born_memory(model, q, batch, b, kept, moves, rng) or kept
-                looked = n - n_rows(batch(b))
+                kept = divided_memory(model, q, batch, b, kept, moves, rng) or kept
+                visited = n - n_rows(batch(b))
         if kept.visits % count == 0:
             kept = merged_memory(model, q, kept, moves)
-        return kept, looked
+        return kept, visited
 
 
 def _stochastic(

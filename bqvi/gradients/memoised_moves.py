@@ -85,9 +85,9 @@ def merged_memory(model: Mixture, q: FamilyOrPoint, memory: MemoisedMemory, move
     total, entropy = statistics.sum(0), float(entropies.sum())
     best = _bound(model, q, total, entropy)
     changes = memory.losses.sum(0)
-    gone: set[int] = set()
+    merged_away: set[int] = set()
     for place, (j, k) in enumerate(memory.pairs):
-        if {int(j), int(k)} & gone:
+        if {int(j), int(k)} & merged_away:
             continue
         joined = _joined(model, q, total, int(j), int(k))
         value = _bound(model, q, joined, entropy + float(changes[place]))
@@ -95,7 +95,7 @@ def merged_memory(model: Mixture, q: FamilyOrPoint, memory: MemoisedMemory, move
             statistics = np.stack([_joined(model, q, row, int(j), int(k)) for row in statistics])
             entropies += memory.losses[:, place]
             total, entropy, best = joined, entropy + float(changes[place]), value
-            gone |= {int(j), int(k)}
+            merged_away |= {int(j), int(k)}
     order = np.argsort(-_counts(total, q)[: model.n_components], kind="stable")
     ordered = _permuted(model, q, total, order)
     # stick-breaking weights: components in the order of their size
@@ -106,7 +106,7 @@ def merged_memory(model: Mixture, q: FamilyOrPoint, memory: MemoisedMemory, move
     return memory.moved(statistics, entropies, pairs)
 
 
-def born_memory(
+def divided_memory(
     model: Mixture,
     q: FamilyOrPoint,
     batches: Callable[[int], Data],

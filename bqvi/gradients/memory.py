@@ -62,7 +62,7 @@ class Memory:
     """m at the last fit of hyperparameters; 0 before the first."""
     faults: int = 0
     """Evaluations that raised or were not finite."""
-    fruitless: int = 0
+    failed_rounds: int = 0
     """The number of latest rounds in a row without a successful evaluation."""
     by_products: Products = ()
     """The dict returned with each evaluation, or None; () where there are none."""
@@ -107,8 +107,8 @@ class Memory:
         EvaluationError
             This is the last of `FaultSettings.patience` rounds in a row without a successful evaluation.
         """
-        fruitless = 0 if found.good.any() else self.fruitless + 1
-        if fruitless >= FEASIBILITY.patience:
+        failed_rounds = 0 if found.good.any() else self.failed_rounds + 1
+        if failed_rounds >= FEASIBILITY.patience:
             reasons = "; ".join(dict.fromkeys(found.reasons))
             raise EvaluationError(
                 f"the log joint had no finite value and gradient in {FEASIBILITY.patience} rounds in a "
@@ -116,15 +116,15 @@ class Memory:
                 "before are in "
                 "state.memory. Start q where the log joint is finite, or guard it"
             )
-        return self._longer(found, fruitless)
+        return self._extended(found, failed_rounds)
 
-    def rescued(self, found: Evaluations) -> Memory:
+    def with_evaluations(self, found: Evaluations) -> Memory:
         """The memory with evaluations of a failed step, unless these lack gradients that the memory has."""
         if self.gradients.shape[1] and found.gradients is None:
             return self
-        return self._longer(found, self.fruitless).without_process()
+        return self._extended(found, self.failed_rounds).without_process()
 
-    def _longer(self, found: Evaluations, fruitless: int) -> Memory:
+    def _extended(self, found: Evaluations, failed_rounds: int) -> Memory:
         good = found if found.good.all() else found[found.good]
         slopes = np.empty((len(good), 0)) if good.gradients is None else good.gradients
         return replace(
@@ -134,7 +134,7 @@ class Memory:
             gradients=np.concatenate([self.gradients, slopes]),
             noise=np.concatenate([self.noise, _noise_of(good, slopes)]),
             faults=self.faults + len(found) - len(good),
-            fruitless=fruitless,
+            failed_rounds=failed_rounds,
             by_products=joined(self.by_products, len(self), good.by_products, len(good)),
             failed=self.failed if good is found else np.concatenate([self.failed, found.points[~found.good]]),
         )

@@ -63,9 +63,9 @@ class MixtureMemory:
     before: GaussianMixture | None = field(default=None, metadata={"derived": True})
     """q at the last round."""
 
-    def rescued(self, found: Evaluations) -> MixtureMemory:
+    def with_evaluations(self, found: Evaluations) -> MixtureMemory:
         """The memory with the evaluations of an interrupted round; the next step begins another round."""
-        return replace(self, known=self.known.rescued(found), process=None)
+        return replace(self, known=self.known.with_evaluations(found), process=None)
 
 
 @dataclass(frozen=True)

@@ -132,25 +132,25 @@ class _AtDraws:
         )
 
     @cached_property
-    def trust(self) -> np.ndarray:
-        """Shares of what the surrogate says beside q, (M,); small for variances above a squared nat."""
+    def shrinkage(self) -> np.ndarray:
+        """Factors (M,) of the residual's deviation from its typical value; small for variances above 1."""
         return 1.0 / (1.0 + np.square(self.variance))
 
     @cached_property
-    def aside(self) -> np.ndarray:
+    def deviation(self) -> np.ndarray:
         """The residual less what is typical of it, (M,)."""
         return self.residual - self._centre
 
     @cached_property
     def _centre(self) -> float:
-        return weighted_median(self.residual, self.trust * np.exp(self.log_ratio))
+        return weighted_median(self.residual, self.shrinkage * np.exp(self.log_ratio))
 
     @property
     def log_weights(self) -> np.ndarray:
         """Of the draws in the evidence, (M,)."""
         with np.errstate(divide="ignore"):
             log_possible = np.log(self.possible)
-        shrunk = self._centre + self.trust * self.aside + 0.5 * self.trust**2 * self.variance
+        shrunk = self._centre + self.shrinkage * self.deviation + 0.5 * self.shrinkage**2 * self.variance
         return shrunk + self.log_ratio + log_possible
 
 
@@ -160,7 +160,7 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     if found is None:
         return None
     at, d = _AtDraws.of(found, memory, seed), len(found.frame.mean)
-    logs, trust = at.log_weights, at.trust
+    logs, shrinkage = at.log_weights, at.shrinkage
     total = float(logsumexp(logs))
     weights = np.exp(logs - total)
     effective, count = float(effective_size(weights)), len(weights)
@@ -168,11 +168,11 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     under_q = found.process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value
     elbo = under_q - 0.5 * d + float(q.entropy)
     first, shape = slice(EVIDENCE.first), float(pareto_shape(weights))
-    trusted = weights[first] * trust[first] / weights[first].sum()
+    shrunk = weights[first] * shrinkage[first] / weights[first].sum()
     parts = (
-        *_of_process(found, at.points[first], at.whitened[:, first], trusted),
+        *_of_process(found, at.points[first], at.whitened[:, first], shrunk),
         _of_draws(weights),
-        float(weights @ ((1.0 - trust) * np.minimum(np.abs(at.aside), np.sqrt(at.variance)))),
+        float(weights @ ((1.0 - shrinkage) * np.minimum(np.abs(at.deviation), np.sqrt(at.variance)))),
         float(weights @ (1.0 - at.possible)),
         EVIDENCE.share_at(shape) * (value - elbo),
     )

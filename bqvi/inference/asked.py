@@ -47,10 +47,10 @@ def require_asked(problem: LoopProblem, monitor: Monitor) -> None:
 
 def due(problem: LoopProblem, state: LoopState) -> bool:
     """Whether enough values have returned for a step."""
-    told = 0 if state.unfinished is None else len(state.unfinished)
-    if not told:
+    received = 0 if state.unfinished is None else len(state.unfinished)
+    if not received:
         return False
-    return not len(state.pending) or told >= _estimator(problem).count(state.q.dimension, state.memory)
+    return not len(state.pending) or received >= _estimator(problem).count(state.q.dimension, state.memory)
 
 
 def account_of(state: LoopState) -> Account:
@@ -61,7 +61,7 @@ def account_of(state: LoopState) -> Account:
     assert state.unfinished is not None  # a step is under way
     ledger = Ledger(state.q.dimension)
     ledger.enter(state.unfinished)
-    return Account(ledger, told=state.unfinished)
+    return Account(ledger, given=state.unfinished)
 
 
 def chosen(problem: LoopProblem, state: LoopState, count: int, budget: Budget) -> LoopState:

@@ -16,7 +16,7 @@ from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
 from bqvi.gradients.refined import RefinableModel
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
-from bqvi.inference.loop import gives_none
+from bqvi.inference.loop import no_gradients_message
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.settings import DEFAULTS
@@ -152,7 +152,7 @@ def _check_gradients(problem: LoopProblem) -> None:
     if local:
         return
     if problem.learning and not getattr(problem.estimator, "per_datum", False):
-        raise ValueError(gives_none(problem))
+        raise ValueError(no_gradients_message(problem))
     if getattr(problem.minibatch, "signed", False) and problem.estimator.samples == 0:
         raise ValueError(
             f"minibatch is a {type(problem.minibatch).__name__}, whose weights can be negative, but a "

@@ -54,7 +54,7 @@ def require_same_end(model: Model, method: Any, max_seconds: float | None) -> No
     if max_seconds is None or not (shared or isinstance(method, AllReduced)) or _place()[1] == 1:
         return
     if shared:
-        _all_well(False)
+        _require_all(False)
     raise ValueError(
         f"max_seconds is {max_seconds}, with {_place()[1]} processes, which would end at different steps and "
         "wait for one another; use steps or tolerance"
@@ -106,9 +106,9 @@ class DataParallel:
             checked = self.model.check(own)
             whole = data if checked is own else self.model.check(data)
         except BaseException:
-            _all_well(False)
+            _require_all(False)
             raise
-        _all_well(True)
+        _require_all(True)
         return whole
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Any:
@@ -233,7 +233,7 @@ def _message(parts: list[np.ndarray]) -> list[np.ndarray]:
     return [piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)]
 
 
-def _all_well(well: bool) -> None:
+def _require_all(well: bool) -> None:
     """Raise ValueError where another process stops before the first step, with an error of its own."""
     wrong = float(_summed((np.array([0.0 if well else 1.0]),))[0][0])
     if well and wrong:

@@ -164,7 +164,7 @@ class FitRun:
         if function is None or not callable(function.gradient):
             return
         if after.memory is None:
-            require_consistent(function, len(before.latest), after.looked_at)
+            require_consistent(function, len(before.latest), after.finite_latest)
             return
         kept = self.kept(before)
         if kept is not None:
@@ -184,12 +184,12 @@ class FitRun:
         return state.pending.reshape(-1, self.first.q.dimension)
 
     def with_more(self, state: LoopState, count: int) -> LoopState:
-        """The state with ``count`` further pending points, after a step with told values if one is due."""
+        """The state with ``count`` further pending points, after a step with the new values if one is due."""
         # on a fork, so that the state keeps its random numbers if the step fails
         state = self._waited(state.fork())
         if self._reason(state) is None and due(self.problem, state):
-            told = account_of(state)
-            state = self._stepped(self.problem, replace(state, unfinished=None), self.records, told)
+            account = account_of(state)
+            state = self._stepped(self.problem, replace(state, unfinished=None), self.records, account)
         self._asked_at = time.perf_counter()
         if self._reason(state) is None:
             return chosen(self.problem, state, count, self.budget_of(state))
@@ -270,8 +270,8 @@ class FitRun:
             problem=self.problem,
             state=found,
         )
-        for told in fit.warnings:
-            warnings.warn(told, UserWarning, stacklevel=2)
+        for message in fit.warnings:
+            warnings.warn(message, UserWarning, stacklevel=2)
         return fit
 
     def _elbo(self, state: LoopState) -> float:
@@ -300,11 +300,11 @@ class FitRun:
 
     def standing(self, state: LoopState) -> Standing:
         """Evaluations out of the budget, or steps."""
-        told = f"ELBO {state.rows[-1].elbo:.4f}" if state.rows else ""
+        estimate = f"ELBO {state.rows[-1].elbo:.4f}" if state.rows else ""
         budget, where = self.records.stop.budget, f"at iteration {state.iteration}"
         if budget is not None:
-            return Standing(state.n_evaluations, budget, "evaluations", told, where)
-        return Standing(state.iteration, self.records.stop.steps, "steps", told, where)
+            return Standing(state.n_evaluations, budget, "evaluations", estimate, where)
+        return Standing(state.iteration, self.records.stop.steps, "steps", estimate, where)
 
 
 def classes(state: LoopState) -> dict[str, type]:

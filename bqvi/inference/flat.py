@@ -91,7 +91,7 @@ def _moves(
         found, errors = (part[1:] for part in regression(design, values))
     else:
         return []
-    rises = np.abs(found) - FLAT.doubt * errors
+    rises = np.abs(found) - FLAT.errors * errors
     steepest = int(np.argmax(rises))
     if not rises[steepest] > FLAT.rises:
         return []
@@ -108,20 +108,20 @@ def _named(axis: np.ndarray) -> str:
 
 
 def _curvatures(u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None) -> np.ndarray:
-    """Minus the curvature along each axis (D,); from values alone, plus `FLAT.doubt` standard errors."""
+    """Minus the curvature along each axis (D,); from values alone, plus `FLAT.errors` standard errors."""
     ones = np.ones((len(u), 1))
     if slopes is not None:
         found = least_squares(np.concatenate([ones, u], axis=1), slopes)[0]
         return np.asarray(-found[1:].diagonal())
     found, errors = regression(np.concatenate([ones, u, u**2 / 2], axis=1), values)
     half = 1 + u.shape[1]
-    return np.asarray(FLAT.doubt * errors[half:] - found[half:])
+    return np.asarray(FLAT.errors * errors[half:] - found[half:])
 
 
 def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray | None) -> float:
     """The smaller of the log joint's outward slopes on the two sides of q, in the outer half of u, over |u|.
 
-    `FLAT.doubt` standard errors are subtracted. It is -1 for a Gaussian posterior under its own q, 0 for a
+    `FLAT.errors` standard errors are subtracted. It is -1 for a Gaussian posterior under its own q, 0 for a
     flat one, and -inf where there are too few evaluations.
     """
     along = u[:, axis]
@@ -139,4 +139,4 @@ def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray |
         found = np.array([part.mean() for part in parts])
         errors = np.array([part.std() / np.sqrt(len(part)) for part in parts])
     reach = edge + sides.sum(axis=0) / there.sum(axis=0)
-    return float(np.min((found - FLAT.doubt * errors) / reach))
+    return float(np.min((found - FLAT.errors * errors) / reach))

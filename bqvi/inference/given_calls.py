@@ -161,7 +161,7 @@ def with_known(model: LogJoint, state: LoopState, evaluations: Any, budget: int 
     assert arrays is not None  # called only where evaluations were given
     if len(arrays) == 4:
         raise ValueError("evaluations has noise sds; fit takes them as noise_sd")
-    if not hasattr(state.memory, "rescued"):
+    if not hasattr(state.memory, "with_evaluations"):
         raise ValueError("evaluations was given, and the estimator keeps none (memory=0)")
     if model.differentiable and (len(arrays) < 3 or arrays[2] is None):
         raise ValueError(
@@ -177,4 +177,4 @@ def with_known(model: LogJoint, state: LoopState, evaluations: Any, budget: int 
     rows = given(model, *arrays)
     rows = selected(rows if model.differentiable else replace(rows, gradients=None), budget)
     spent = state.evaluations + len(rows)
-    return replace(state, memory=state.memory.rescued(rows), evaluations=spent)
+    return replace(state, memory=state.memory.with_evaluations(rows), evaluations=spent)

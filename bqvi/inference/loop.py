@@ -96,13 +96,13 @@ class Drawn:
         if not problem.learning:
             return self.state, self.seconds + combination.seconds
         if combination.terms is None:
-            raise TypeError(gives_none(problem))
+            raise TypeError(no_gradients_message(problem))
         began = time.perf_counter()
         state = problem.minibatch.observe(self.state, self.selection, combination.terms)
         return state, self.seconds + combination.seconds + time.perf_counter() - began
 
 
-def gives_none(problem: LoopProblem) -> str:
+def no_gradients_message(problem: LoopProblem) -> str:
     """The message of an error: the strategy needs per-datum gradients, and the estimator gives none."""
     return (
         f"minibatch is a {type(problem.minibatch).__name__}, which needs per-datum gradients, but "
@@ -252,10 +252,10 @@ def _with_unused(state: LoopState, account: Account) -> LoopState:
         return state
     unused = account.unfinished.left()
     memory = state.memory
-    if not hasattr(memory, "rescued"):
+    if not hasattr(memory, "with_evaluations"):
         return replace(state, unfinished=None, repeated=state.repeated + unused.n_evaluations)
     if len(unused):
-        memory = memory.rescued(unused)
+        memory = memory.with_evaluations(unused)
     spent = state.evaluations + unused.n_evaluations
     return replace(state, memory=memory, unfinished=None, evaluations=spent)
 

@@ -121,5 +121,5 @@ def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
         return METHODS["memoised"]
     if not getattr(estimator, "noisy", True):
         return replace(METHODS["pathwise"], schedule=_STEADY)
-    trusting = geometry is None or isinstance(geometry, TrustRegion)
-    return METHODS["bq" if trusting and gives_surrogate(estimator) else "pathwise"]
+    in_region = geometry is None or isinstance(geometry, TrustRegion)
+    return METHODS["bq" if in_region and gives_surrogate(estimator) else "pathwise"]

@@ -20,7 +20,7 @@ from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows
 from bqvi.models.kinds import is_amortised, is_conjugate, is_moving
 from gp.arrays import Array, to_numpy
-from gp.threads import as_the_user_has_it
+from gp.threads import users_threads
 
 
 class Value(NamedTuple):
@@ -146,7 +146,7 @@ class Monitor:
             return math.nan
         return gradient.bound + self.base
 
-    @as_the_user_has_it()
+    @users_threads()
     def measure(self, q: Distribution) -> dict[str, float]:
         """The caller's metrics of q."""
         return {name: float(metric(q)) for name, metric in self.metrics.items()}
@@ -164,7 +164,7 @@ class Monitor:
         from bqvi.gradients.black_box import reference_tensor, torch_posterior
 
         batch = Batch(self.data, n_rows(self.data), account=account)
-        with torch.no_grad(), as_the_user_has_it():
+        with torch.no_grad(), users_threads():
             frozen = torch_posterior(q, reference_tensor(self.model, self.data)).stopped
             rng = np.random.default_rng(self.NOISE)
             values, spent = [np.empty(0)], 0

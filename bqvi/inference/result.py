@@ -72,7 +72,7 @@ class Fit:
         memory = getattr(self.state.memory, "known", self.state.memory)
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
-            return () if self.converged else _runs_away(self.q, self.state.looked_at)
+            return () if self.converged else _diverges(self.q, self.state.finite_latest)
         found = self._of_failures(memory)
         exact = not memory.noise.any()  # with noise, differences of values do not check the gradient
         if exact and callable(getattr(function, "gradient", None)):
@@ -209,7 +209,7 @@ class Fit:
         return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))
 
 
-def _runs_away(q: Distribution, made: Evaluations | None) -> tuple[str, ...]:
+def _diverges(q: Distribution, made: Evaluations | None) -> tuple[str, ...]:
     """Warnings of a Gaussian q that moves away without end, by the latest evaluations where none are kept."""
     if made is None or not isinstance(q, Gaussian | DiagonalGaussian):
         return ()

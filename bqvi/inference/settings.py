@@ -61,7 +61,7 @@ class AscentSettings:
     """The largest KL over the squared norm of the natural gradient at q; a step of 1 on a quadratic has about
     1/2. With .3 gaps are 2.1 (1.4 to 3.2) times as large; with 1.2 1.0 (.7 to 1.3), and one run has a gap
     above 10 nats."""
-    doubt: float = 0.1
+    variance_weight: float = 0.1
     """Weight of the variance of the gradient, by which the reach is reduced where the gradient is within its
     error bars, which are wide. With .03 gaps are .8 (.7 to 1.0) times as large, with .3 1.8 (1.4 to 2.3)."""
     tries: int = 12
@@ -87,7 +87,7 @@ class FlatSettings:
     100, two seeds), nor of Gaussians of standard deviation .001 to 1000 in D = 2 and 5, except for one q that
     had still to widen a thousandfold."""
 
-    doubt: float = 3.0
+    errors: float = 3.0
     """Standard errors by which a curvature from values alone, whose regression has no products of
     coordinates, has to be below that share, and an outward slope above ``-falls``."""
     falls: float = 0.15
@@ -100,7 +100,7 @@ class FlatSettings:
     latest: tuple[int, int] = (2, 4)
     """The slope at q is that of the latest 2 D + 4 evaluations."""
     rises: float = 2.5
-    """Slope, in nats over a standard deviation of q, less ``doubt`` standard errors, above which q still
+    """Slope, in nats over a standard deviation of q, less ``errors`` standard errors, above which q still
     moves. On the six posteriors of ``share`` at 50, 100 and 200 evaluations the largest was 1.0, from values
     alone (three of them) 1.5, and most were below 0. On a plane, a saddle and |theta|^2 in D = 2 and 10, and
     on a Gaussian 100 standard deviations away, it was 3.2 to 1e5 after 40 and 100 evaluations, once .5 (D =

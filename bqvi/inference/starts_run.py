@@ -160,7 +160,9 @@ class StartsRun:
         if run.records.stop.budget is not None:
             found = replace(found, done=sum(inner.n_evaluations for inner in state.states))
         number = state.active + 1
-        return replace(found, told=f"start {number}; {found.told}", where=f"in start {number}, {found.place}")
+        return replace(
+            found, estimate=f"start {number}; {found.estimate}", where=f"in start {number}, {found.place}"
+        )
 
 
 def _saved(geometry: Geometry, state: Starts) -> Starts:

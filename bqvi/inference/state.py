@@ -125,7 +125,7 @@ class LoopState:
         return self.evaluations + self.record_evaluations + self.repeated + unfinished
 
     @property
-    def looked_at(self) -> Evaluations | None:
+    def finite_latest(self) -> Evaluations | None:
         """The `latest` evaluations of finite value, with gradients where all are; None for none."""
         if not len(self.latest):
             return None

@@ -113,8 +113,8 @@ class VariationalAutoencoder:
             f"{net.module}" + f", constants {net.constants}" * bool(net.constants)
             for net in (self._encoder, self._decoder)
         )
-        told = f"latent={self.latent}, {self.likelihood}, beta={self.beta}, {self.weights}, "
-        return told + ", ".join(networks)
+        text = f"latent={self.latent}, {self.likelihood}, beta={self.beta}, {self.weights}, "
+        return text + ", ".join(networks)
 
     @property
     def one_theta(self) -> bool:
@@ -128,8 +128,8 @@ class VariationalAutoencoder:
             raise ValueError(f"data has shape {tuple(x.shape)}; it must be (N, ...) with rows of numbers")
         columns = self._columns
         if columns is not None and tuple(x.shape[1:]) != (columns,):
-            told = f"data has shape {tuple(x.shape)}"
-            raise ValueError(f"{told}; it must be (N, {columns}), as dimension is {columns}")
+            message = f"data has shape {tuple(x.shape)}"
+            raise ValueError(f"{message}; it must be (N, {columns}), as dimension is {columns}")
         for start in range(0, n_rows(x), _BLOCK):
             self.likelihood.check(to_numpy(x[start : start + _BLOCK]), start)
         with torch.no_grad():
@@ -142,9 +142,9 @@ class VariationalAutoencoder:
             self._encoder.start(), rows, "rows", (count, 2 * self.latent), "latent means, then log scales"
         )
         outputs = (count, *self.likelihood.output_shape(shape))
-        told = f"what {self.likelihood} needs for data of shape (N, {', '.join(map(str, shape))})"
+        expected = f"what {self.likelihood} needs for data of shape (N, {', '.join(map(str, shape))})"
         z = rows.new_zeros((count, self.latent))
-        self._decoder.shaped(self._decoder.start(), z, "z", outputs, told)
+        self._decoder.shaped(self._decoder.start(), z, "z", outputs, expected)
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """The networks' weights as they were given; for ``how`` = 'random' drawn anew by ``rng``."""

@@ -56,11 +56,11 @@ def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int =
         raise ValueError("data has NaN, with which no component is divided; leave births out, or impute")
     require_integer("steps", steps, 1)
     rng = generator(seed)
-    best, hopeless = elbo(model, q, data), set[int]()
+    best, rejected = elbo(model, q, data), set[int]()
     while True:
         r = model.responsibilities(q, data)[:, : model.n_components]
         counts = r.sum(0)
-        parents = [int(j) for j in np.argsort(-counts) if counts[j] > 2.0 * LEAST and int(j) not in hopeless]
+        parents = [int(j) for j in np.argsort(-counts) if counts[j] > 2.0 * LEAST and int(j) not in rejected]
         if counts.min() > LEAST or not parents:
             ordered = largest_first(model, q, counts)
             return ordered if elbo(model, ordered, data) >= best else q
@@ -74,9 +74,9 @@ def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int =
         )
         if value > best:
             q, best = other, value
-            hopeless.clear()
+            rejected.clear()
         else:
-            hopeless.add(parents[0])
+            rejected.add(parents[0])
 
 
 def _settled(model: Mixture, q: Product, data: Data, steps: int) -> Product:

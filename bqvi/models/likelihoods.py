@@ -146,12 +146,12 @@ class CategoricalLikelihood:
 
     def check(self, x: np.ndarray, row: int) -> None:
         """``x`` integers below C; its first row is ``row``."""
-        told = f"a categorical likelihood of {self.classes} classes"
-        _require_within(x, row, 0.0, self.classes - 1.0, told)
+        description = f"a categorical likelihood of {self.classes} classes"
+        _require_within(x, row, 0.0, self.classes - 1.0, description)
         odd = np.argwhere(x != np.rint(x))
         if len(odd):
             place, value = _placed(x, odd[0], row)
-            raise ValueError(f"data is {value} in {place}; entries must be integers for {told}")
+            raise ValueError(f"data is {value} in {place}; entries must be integers for {description}")
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The ``shape`` of a datum, and C."""

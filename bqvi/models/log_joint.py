@@ -183,10 +183,10 @@ class LogJoint:
         try:
             values = self._values(theta)
         except Exception as error:
-            told = advice(error, self.function.gradient)
-            if not told:
+            message = advice(error, self.function.gradient)
+            if not message:
                 raise
-            raise EvaluationError(f"the log joint {described(error)}{told}") from error
+            raise EvaluationError(f"the log joint {described(error)}{message}") from error
         if not is_torch(values):
             raise TypeError(
                 f"log_prob returned a {type(values).__name__}; it must return a torch tensor, computed with "

@@ -28,7 +28,7 @@ import scipy.special
 
 from bqvi.models.data import Data, is_sparse, n_rows
 from gp.arrays import Array, is_torch, to_numpy
-from gp.threads import as_the_user_has_it, single_threaded
+from gp.threads import single_threaded, users_threads
 
 BLOCK_ENTRIES = 1 << 16
 """The number of responsibilities in memory (half a MiB in float64), within a core's second-level cache."""
@@ -114,7 +114,7 @@ class MixtureSums:
 def mixture_pass(x: Data, affine: AffineLogJoint, weights: Array | None = None) -> MixtureSums:
     """Responsibilities of all rows of ``x`` (N, D), summed up; weights (N,) default to one."""
     if _is_for_torch(x):
-        with as_the_user_has_it():
+        with users_threads():
             sums = _torch_pass(x, affine, weights)
     elif is_sparse(x):
         sums = _sparse_pass(x, affine, weights)

@@ -105,9 +105,12 @@ class Network:
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"{self.name} fails for {given} of shape {tuple(x.shape)}: {error}") from error
         if not isinstance(found, Tensor) or tuple(found.shape) != shape:
-            told = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+            returned = (
+                f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+            )
             raise ValueError(
-                f"{self.name} gives {told} for {given} of shape {tuple(x.shape)}; it must be {shape}: {what}"
+                f"{self.name} gives {returned} for {given} of shape {tuple(x.shape)}; it must be {shape}: "
+                f"{what}"
             )
         if before != after or not torch.equal(found.nan_to_num(), again.nan_to_num()):
             raise ValueError(

@@ -91,12 +91,12 @@ class RegressionPrior:
         least = ROUNDING.share * float((y * y).sum())
         if np.mean(self.scale) + left >= least:  # type: ignore[arg-type]
             return self
-        told = (
+        message = (
             "the inputs explain the outputs exactly, and rounding leaves nothing of prior.scale beside the "
             f"squares of the outputs; it is raised to {least:.3g}. Centre the outputs, or divide them by "
             "their standard deviations"
         )
-        warnings.warn(told, UserWarning, stacklevel=2)
+        warnings.warn(message, UserWarning, stacklevel=2)
         return replace(self, scale=least)
 
     def of(self, n_outputs: int, dimension: int) -> Any:
@@ -146,12 +146,12 @@ def visible_strength(name: str, strength: np.ndarray | float, x: np.ndarray) -> 
     if np.linalg.eigvalsh(scaled.T @ scaled + np.diag(given / size**2))[0] >= ROUNDING.share:
         return strength
     raised: np.ndarray = np.maximum(given, ROUNDING.share * squares)
-    told = (
+    message = (
         f"columns of the inputs depend on each other linearly, and rounding leaves nothing of {name} beside "
         f"their squares; it is raised to at most {raised.max():.3g}. Leave out columns that repeat others, "
         "or divide the columns by their standard deviations"
     )
-    warnings.warn(told, UserWarning, stacklevel=2)
+    warnings.warn(message, UserWarning, stacklevel=2)
     return raised
 
 

@@ -105,7 +105,7 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
     length = require_integer("n", n, _CHAINS) // _CHAINS
     draws, log_weights = posterior.sample_with_weights(_CHAINS * length, seed)
     plain = {name: int(x) if isinstance(x, bool | np.bool_) else x for name, x in attributes.items()}
-    told = {"inference_library": "bqvi", "note": _NOTE, **plain}
+    stored = {"inference_library": "bqvi", "note": _NOTE, **plain}
     model = posterior.model
 
     def table(columns: Mapping[str, np.ndarray], drawn: bool = True) -> xarray.Dataset:
@@ -117,7 +117,7 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
             dims = _dims(model, name, inner)
             variables[name] = ((*leading, *dims), array.reshape((*leading.values(), *inner)))
             coords |= _labels(model, dims, inner)
-        return xarray.Dataset(variables, coords=coords, attrs=told)
+        return xarray.Dataset(variables, coords=coords, attrs=stored)
 
     by_name = dict(zip(posterior.names, draws.T, strict=True))
     stats = {"lp": posterior.log_prob(draws), "log_weight": log_weights}

@@ -85,9 +85,11 @@ class Posterior:
     def _repr_html_(self) -> str:
         """Mean and standard deviation of each parameter as a table, for notebooks; of the first twenty."""
         sds = np.sqrt(np.diag(self.covariance))
-        told = list(zip(self.names, self.mean, sds, strict=True))
-        rows = {name: f"{mean:.4g} ± {sd:.2g}" for name, mean, sd in told[:_SHOWN]}
-        return notebook.table(rows | ({"...": f"{len(told)} parameters"} if len(told) > _SHOWN else {}))
+        summaries = list(zip(self.names, self.mean, sds, strict=True))
+        rows = {name: f"{mean:.4g} ± {sd:.2g}" for name, mean, sd in summaries[:_SHOWN]}
+        return notebook.table(
+            rows | ({"...": f"{len(summaries)} parameters"} if len(summaries) > _SHOWN else {})
+        )
 
     @classmethod
     def of(

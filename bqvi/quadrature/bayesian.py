@@ -28,7 +28,15 @@ import numpy as np
 
 from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.quadrature import ensemble as ensembles
-from bqvi.quadrature.credibility import Judgement, Past, combined, explained_by, judge, passes, predicts
+from bqvi.quadrature.credibility import (
+    EarlierEstimate,
+    Judgement,
+    combined,
+    explained_by,
+    judge,
+    passes,
+    predicts,
+)
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.monte_carlo import as_wide, in_range, shifted_back, unlogged, with_zeros
@@ -222,7 +230,7 @@ def prepared(problem: IntegrationProblem, state: IntegrationState) -> Integratio
 def whole_ensemble(problem: IntegrationProblem, state: IntegrationState) -> Ensemble:
     """Return all candidates so far, also those that the last fit left out."""
     assert state.fits is not None  # there has been a fit since the start
-    fits = replace(state.fits, resting=())
+    fits = replace(state.fits, left_out_next=())
     return ensembles.condition(problem.standard.measure, data_of(problem, state), fits)
 
 
@@ -238,8 +246,8 @@ def _estimate(
     if not problem.integrand.function.logarithmic:
         missed = np.where(underflowed(state.values), np.inf, judgement.missed)
         judgement = replace(judgement, missed=missed)
-    owed = problem.model.variance_of_the_prior(state.ensemble.best)
-    judgement = replace(judgement, excess=judgement.excess + owed)
+    prior_variance = problem.model.variance_of_the_prior(state.ensemble.best)
+    judgement = replace(judgement, excess=judgement.excess + prior_variance)
     in_units = (values - units.centre) / units.unit
     mean, covariance = combined(*integral, judgement, in_units, state.sobol)
     covariance = np.outer(units.unit, units.unit) * covariance
@@ -263,7 +271,7 @@ def _with_estimate(problem: IntegrationProblem, state: IntegrationState, began: 
     state = replace(state, ensemble=found)
     moments = found.integral(problem.model.moments)
     units = _units(problem, state)[1]
-    past = Past(
+    past = EarlierEstimate(
         units.centre + units.unit * moments[0],
         units.unit**2 * np.diag(moments[1]),
         units.shift,

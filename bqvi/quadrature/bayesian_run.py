@@ -14,7 +14,7 @@ from bqvi.calls.gradient_check import require_consistent
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import number
 from bqvi.quadrature.charts import AffineChart
-from bqvi.quadrature.credibility import Past
+from bqvi.quadrature.credibility import EarlierEstimate
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.integral import EstimateRow, Integral, log_moments
 from bqvi.quadrature.integrand_process import IntegrandProcess
@@ -37,7 +37,7 @@ __all__ = ["DOOR", "RECORDS", "BayesianRun", "IntegrationStop", "scaled"]
 
 
 DOOR = "integrate"
-RECORDS = named(IntegrationState, Fits, Past, EstimateRow)
+RECORDS = named(IntegrationState, Fits, EarlierEstimate, EstimateRow)
 """What a saved run is made of."""
 
 

@@ -16,14 +16,14 @@ Four checks are made with the evaluations of the run.
        kappa^2 = max(1, (4 + sum_t z_t^2 + m r) / (2 + T + m)),
 
    which is shrunk towards 2 by a prior that counts as two increments. Where the errors are smaller than their
-   variances (r < 1), m is at most ``most_reassured``: there are always more nodes than increments, and a node
-   has less information on the integral. At a jump only the predictions of the two nodes beside it are wrong,
-   which has little effect on a ratio of sums. Without node i the integral changes by w_i e_i, its weight
-   times its error. The excess of the sum of these squares over its expectation sum w_i^2 s_i^2 and a standard
-   deviation of it, sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation).
-   While there are fewer than ``well_known`` nodes for each of the D + 1 hyperparameters, the predicted
-   variances s_i^2 are as uncertain as the hyperparameters, and the share min(1, 3 (D + 1) / n)^2 of the
-   jackknife is added as well.
+   variances (r < 1), m is at most ``most_of_small_errors``: there are always more nodes than increments, and
+   a node has less information on the integral. At a jump only the predictions of the two nodes beside it are
+   wrong, which has little effect on a ratio of sums. Without node i the integral changes by w_i e_i, its
+   weight times its error. The excess of the sum of these squares over its expectation sum w_i^2 s_i^2 and a
+   standard deviation of it, sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its
+   expectation). While there are fewer than ``well_known`` nodes for each of the D + 1 hyperparameters, the
+   predicted variances s_i^2 are as uncertain as the hyperparameters, and the share min(1, 3 (D + 1) / n)^2 of
+   the jackknife is added as well.
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like exp(|u|^2 / 4)
    (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages even less. The
    result is then the surrogate's, is not credible, and its standard deviation contains the possible integral
@@ -41,11 +41,11 @@ two estimates are combined by their precisions,
 
     w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
 
-as if their errors were fully correlated, which has no effect where a << b. As long as the share ``unchosen``
-of all nodes is from the sequence, as in many dimensions, leave-one-out errors are distributed like errors at
-points drawn from the measure. Their average plus the surrogate's integral (a control variate) does not have
-the bias of a surrogate with distant nodes, and its variance does not contain the explained part. It is
-combined with the plain average, and both with the surrogate.
+as if their errors were fully correlated, which has no effect where a << b. As long as the share
+``sequence_share`` of all nodes is from the sequence, as in many dimensions, leave-one-out errors are
+distributed like errors at points drawn from the measure. Their average plus the surrogate's integral (a
+control variate) does not have the bias of a surrogate with distant nodes, and its variance does not contain
+the explained part. It is combined with the plain average, and both with the surrogate.
 
 A surrogate that fails a check is not credible. The result is then a mixture with weight w max(0, share
 explained) / explained for the surrogate (0 without evidence). Its variance contains the difference between
@@ -79,9 +79,8 @@ from gp.evidence import Evidence
 from gp.linalg import Factor
 
 __all__ = [
+    "EarlierEstimate",
     "Judgement",
-    "Past",
-    "beyond_promise",
     "combined",
     "drawn",
     "explained_by",
@@ -91,6 +90,7 @@ __all__ = [
     "passes",
     "predicts",
     "share_explained",
+    "unexpected_change",
 ]
 
 
@@ -100,17 +100,17 @@ def predicts(dimension: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Past:
+class EarlierEstimate:
     """An earlier estimate: mean (o,) and variances (o,), in units of e^shift.
 
-    ``promised`` says whether the surrogate had passed the first two checks: otherwise its estimate was not
+    ``passed`` says whether the surrogate had passed the first two checks: otherwise its estimate was not
     returned, and its standard deviation is not counted.
     """
 
     mean: np.ndarray
     variance: np.ndarray
     shift: float
-    promised: bool = True
+    passed: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +202,7 @@ class Judgement:
 def judge(
     ensemble: Ensemble,
     sobol: np.ndarray,
-    past: list[Past],
+    past: list[EarlierEstimate],
     values: np.ndarray,
     shift: float,
     weights: np.ndarray,
@@ -220,7 +220,7 @@ def judge(
     all_errors, all_sds = best.process.leave_one_out()
     changes = weights[:, None] * all_errors
     unknown = min(1.0, CREDIBILITY.well_known * len(best.psi) / len(sobol)) ** 2
-    excess = beyond_promise(changes, weights[:, None] * all_sds) + unknown * np.sum(changes**2, axis=0)
+    excess = unexpected_change(changes, weights[:, None] * all_sds) + unknown * np.sum(changes**2, axis=0)
     errors, sds = (part[: len(sobol)][sobol] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[sobol])
     grows = ensemble.growth > CREDIBILITY.growth_nats * len(sobol)
@@ -251,16 +251,16 @@ def _remainder(data: StandardData, errors: np.ndarray, sobol: np.ndarray) -> Sam
     of_values = data.slopes is None and data.centred
     return (
         drawn(errors, sobol)
-        if of_values and np.mean(sobol) >= CREDIBILITY.unchosen and np.sum(sobol) > 1
+        if of_values and np.mean(sobol) >= CREDIBILITY.sequence_share and np.sum(sobol) > 1
         else None
     )
 
 
-def beyond_promise(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
+def unexpected_change(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
     """Return the excess of sums of squares of changes (m, o) over their expectation, (o,)."""
     squares = sds**2
-    promised = squares.sum(axis=0) + np.sqrt(2 * np.sum(squares**2, axis=0))
-    return np.maximum(np.sum(changes**2, axis=0) - promised, 0.0)
+    expected = squares.sum(axis=0) + np.sqrt(2 * np.sum(squares**2, axis=0))
+    return np.maximum(np.sum(changes**2, axis=0) - expected, 0.0)
 
 
 def passes(ensemble: Ensemble, sobol: np.ndarray) -> bool:
@@ -310,19 +310,21 @@ def _gain(ensemble: Ensemble) -> float:
     return float(best.process.evidence.value - noise.value)
 
 
-def kappa(past: list[Past], shift: float = 0.0, outside: tuple[float, float] = (1.0, 0.0)) -> float:
+def kappa(
+    past: list[EarlierEstimate], shift: float = 0.0, outside: tuple[float, float] = (1.0, 0.0)
+) -> float:
     """Return the factor on the standard deviation that errors of earlier estimates require, at least 1.
 
     ``outside`` are r and the count of :func:`left_out`.
     """
     ratio, nodes = outside
-    nodes = nodes if ratio > 1 else min(nodes, CREDIBILITY.most_reassured)
+    nodes = nodes if ratio > 1 else min(nodes, CREDIBILITY.most_of_small_errors)
     total, count = (
         CREDIBILITY.prior_count * CREDIBILITY.prior_square + nodes * ratio,
         CREDIBILITY.prior_count + nodes,
     )
     for before, after in pairwise(past):
-        if not before.promised:
+        if not before.passed:
             continue
         scale = np.exp(before.shift - after.shift)
         variance = before.variance * scale**2

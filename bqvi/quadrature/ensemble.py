@@ -61,12 +61,12 @@ class Fits:
     Attributes
     ----------
     hyperparameters : psi (D + 1,) by name, for all candidates so far. rotation : R (D, D), or ``None``.
-    resting : names of candidates that the next fit leaves out.
+    left_out_next : names of candidates that the next fit leaves out.
     """
 
     hyperparameters: Mapping[str, np.ndarray]
     rotation: np.ndarray | None = None
-    resting: tuple[str, ...] = ()
+    left_out_next: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +104,10 @@ class Ensemble:
             if member.name == TURNED and isinstance(member.chart, AffineChart):
                 rotation = member.chart.rotation
         behind = self.scores[0] - self.scores
-        resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > SEARCH.behind]
-        if self.best.name == TILTED_AXES and PLAIN in resting:
-            resting.remove(PLAIN)  # kept, as `growth` compares the two
-        return Fits(hyperparameters, rotation, tuple(resting))
+        left_out_next = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > SEARCH.behind]
+        if self.best.name == TILTED_AXES and PLAIN in left_out_next:
+            left_out_next.remove(PLAIN)  # kept, as `growth` compares the two
+        return Fits(hyperparameters, rotation, tuple(left_out_next))
 
     def integral(self, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
@@ -175,7 +175,7 @@ def fit(
     turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
     for name in [*known, *([TURNED] if turns else [])]:
         seen = name in earlier.hyperparameters
-        if name in earlier.resting or (not seen and _premature(known, name, members)):
+        if name in earlier.left_out_next or (not seen and _not_before_rough(known, name, members)):
             continue
         if name == TURNED:
             plain = next((m for m in members if m.name == PLAIN), None)
@@ -188,7 +188,7 @@ def fit(
     return _weighed(members + _turned_rough(measure, members, data, earlier, effort))
 
 
-def _premature(
+def _not_before_rough(
     known: Mapping[str, tuple[MeasureChart, Family]], name: str, members: list[CandidateProcess]
 ) -> bool:
     """Whether a broken candidate is left out, as rough functions do not have the most evidence yet."""
@@ -207,10 +207,10 @@ def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
     members = [
         surrogate(name, *known[name], data, psi)
         for name, psi in earlier.hyperparameters.items()
-        if name in known and name not in earlier.resting
+        if name in known and name not in earlier.left_out_next
     ]
     for name, family in ((TURNED, SMOOTH), (TURNED_ROUGH, ROUGH)):
-        if name in earlier.hyperparameters and name not in earlier.resting:
+        if name in earlier.hyperparameters and name not in earlier.left_out_next:
             assert earlier.rotation is not None  # candidates on rotated axes come with a rotation
             chart = rotated(measure, earlier.rotation)
             members.append(surrogate(name, chart, family, data, earlier.hyperparameters[name]))
@@ -253,7 +253,7 @@ def _turned_rough(
 
     It is also included where the earlier fit had it and left out the smooth one.
     """
-    if not isinstance(measure, Gaussian) or data.smooth_only or TURNED_ROUGH in earlier.resting:
+    if not isinstance(measure, Gaussian) or data.smooth_only or TURNED_ROUGH in earlier.left_out_next:
         return []
     starts = [earlier.hyperparameters[TURNED_ROUGH]] if TURNED_ROUGH in earlier.hyperparameters else []
     smooth = next((member for member in members if member.name == TURNED), None)

@@ -115,11 +115,11 @@ class Integral:
         return trace(self, ax, truth)
 
     def __repr__(self) -> str:
-        told = f"{_short(self.mean)} +- {_short(self.sd)}"
+        estimate = f"{_short(self.mean)} +- {_short(self.sd)}"
         if self.log_mean is not None and not 0.0 < abs(self.mean) < np.inf:
-            told = f"exp({self.log_mean:.6g} +- {self.log_sd:.3g})"
+            estimate = f"exp({self.log_mean:.6g} +- {self.log_sd:.3g})"
         return (
-            f"Integral({told}, {self.method}, {self.n_evaluations} "
+            f"Integral({estimate}, {self.method}, {self.n_evaluations} "
             f"evaluations, stopped: {self.stopped}{'' if self.credible else ', not credible'})"
         )
 

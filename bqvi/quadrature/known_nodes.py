@@ -43,7 +43,7 @@ def with_known(problem: IntegrationProblem, arrays: tuple[Any, ...]) -> Integrat
         raise ValueError(
             f"evaluations' x[{i}] is {x[i].tolist()}, where the measure has no density; leave it out"
         )
-    made = problem.integrand.told(x, *arrays[1:])
+    made = problem.integrand.received(x, *arrays[1:])
     logarithmic = problem.integrand.function.logarithmic
     if logarithmic:
         density = density + made.values.reshape(len(x), -1)[:, 0]

@@ -165,11 +165,11 @@ class CredibilitySettings:
     """Nats for each node by which the evidence for growth has to exceed that of all other candidates."""
     resolved: float = 0.99
     """Share explained from which the exponent of the growth is checked."""
-    most_reassured: float = 10.0
+    most_of_small_errors: float = 10.0
     """The most nodes as which nodes count whose errors are smaller than their standard deviations."""
     well_known: float = 3.0
     """Nodes for each hyperparameter below which a share of the jackknife is added."""
-    unchosen: float = 0.9
+    sequence_share: float = 0.9
     """Share of nodes of the sequence from which leave-one-out errors count as errors at points drawn."""
     heaviest: float = 0.8
     """The largest shape of a Pareto tail, as a few values do not determine heavier ones."""
@@ -207,7 +207,7 @@ class PeakSettings:
     credible. None of 33 unseen integrands (two seeds, n = 20 to 80) became not credible by it."""
     steep: float = 20.0
     """Nats by which the few values that are not zero differ where the others count as underflowed."""
-    lone: float = 1e-20
+    single: float = 1e-20
     """The size below which a single value that is not zero indicates that the others have underflowed."""
     exact: float = 1e-3
     """Root mean square residual of the logarithms, in nats, below which the fitted height is used."""

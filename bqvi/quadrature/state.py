@@ -17,7 +17,7 @@ import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.calls import Caller
-from bqvi.quadrature.credibility import Past
+from bqvi.quadrature.credibility import EarlierEstimate
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import EstimateRow
@@ -125,7 +125,7 @@ class IntegrationState:
     without_node: int = 0
     fits: Fits | None = None
     fitted_at: int = 0
-    past: tuple[Past, ...] = ()
+    past: tuple[EarlierEstimate, ...] = ()
     rows: tuple[EstimateRow, ...] = ()
     seconds: float = 0.0
     ensemble: Ensemble | None = field(default=None, repr=False, metadata=DERIVED)

@@ -133,7 +133,7 @@ def beyond(u: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def underflowed(values: np.ndarray) -> np.ndarray:
     """Whether just one value of f (n, o) is not zero, and tiny, (o,): the others have then underflowed."""
-    tiny: np.ndarray = np.abs(values).max(axis=0) < PEAKS.lone
+    tiny: np.ndarray = np.abs(values).max(axis=0) < PEAKS.single
     return tiny & (np.count_nonzero(values, axis=0) == 1)
 
 

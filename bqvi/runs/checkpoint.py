@@ -77,8 +77,8 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
     if header["door"] != door:
         raise ValueError(f"{path} holds a run of bqvi.{header['door']}; this is bqvi.{door}")
     if header.get("format") != FORMAT:
-        told = f"{path} is a saved run of format {header.get('format')}"
-        raise ValueError(f"{told}; this version reads {FORMAT}")
+        message = f"{path} is a saved run of format {header.get('format')}"
+        raise ValueError(f"{message}; this version reads {FORMAT}")
     state = record_of(path, header, arrays, classes)
     return Checkpoint(door, header["settings"], state, header["n_evaluations"])
 
@@ -100,11 +100,11 @@ def resumed(
     before = read(resume, door, classes) if isinstance(resume, str | Path) else _held(resume, door)
     for name, value in (same or {}).items():
         if before.settings.get(name) != value:
-            told = f"{name} {before.settings.get(name)}, this call has {value}"
+            message = f"{name} {before.settings.get(name)}, this call has {value}"
             if name in FINGERPRINTS:
-                told = f"{name} with other numbers than this call has"
+                message = f"{name} with other numbers than this call has"
             raise ValueError(
-                f"the run to resume had {told}; resume with what it was begun with, or start anew"
+                f"the run to resume had {message}; resume with what it was begun with, or start anew"
             )
     return before
 

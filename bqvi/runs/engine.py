@@ -25,14 +25,14 @@ class Standing:
     Attributes
     ----------
     done, total : counted in ``unit``; a total of None is not known.
-    told : the estimate, in words.
+    estimate : the estimate, in words.
     where : the place of an exception in words, as "at iteration 12"; by default "after 12 evaluations".
     """
 
     done: int
     total: int | None
     unit: str
-    told: str = ""
+    estimate: str = ""
     where: str = ""
 
     @property

@@ -167,9 +167,9 @@ class Locating:
 
     def standing(self, state: Searching) -> Standing:
         """The progress of the search."""
-        count, told = state.evaluations.n_evaluations, "in search of a plausible box"
+        count, phase = state.evaluations.n_evaluations, "in search of a plausible box"
         where = f"in its search for a plausible box, after {count} evaluations"
-        return Standing(count, self._said["budget"], "evaluations", told, where)
+        return Standing(count, self._said["budget"], "evaluations", phase, where)
 
     def _begun(
         self,

@@ -26,33 +26,33 @@ class ProgressLine:
         if wanted:
             from tqdm.auto import tqdm
 
-            with self._while_it_can_be_written():
+            with self._write_errors_ignored():
                 self._bar = tqdm(total=standing.total, initial=standing.done, unit=f" {standing.unit}")
             self.show(standing)
 
     def show(self, standing: Standing) -> None:
         """Show the progress of the run."""
         if self._bar is not None:
-            with self._while_it_can_be_written():
-                self._bar.set_postfix_str(standing.told, refresh=False)
+            with self._write_errors_ignored():
+                self._bar.set_postfix_str(standing.estimate, refresh=False)
                 self._bar.update(standing.done - self._bar.n)
 
     def end(self, standing: Standing, why: str) -> None:
         """Show why the run ended, and end the line."""
         if self._bar is not None:
             self._bar.n = standing.done
-            with self._while_it_can_be_written():
-                self._bar.set_postfix_str(f"{standing.told}; {why}" if standing.told else why)
+            with self._write_errors_ignored():
+                self._bar.set_postfix_str(f"{standing.estimate}; {why}" if standing.estimate else why)
         self._close()
 
     def _close(self) -> None:
         if self._bar is not None:
-            with self._while_it_can_be_written():
+            with self._write_errors_ignored():
                 self._bar.close()
             self._bar = None
 
     @contextmanager
-    def _while_it_can_be_written(self) -> Iterator[None]:
+    def _write_errors_ignored(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError):  # ValueError is raised for a closed file

@@ -34,7 +34,7 @@ from bqvi.runs.pending import matched
 from bqvi.runs.progress import ProgressLine
 from bqvi.runs.verified import compare, require_verifiable
 from gp.arrays import Array, shown
-from gp.threads import as_the_user_has_it, single_threaded
+from gp.threads import single_threaded, users_threads
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -87,7 +87,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class _HandingOver:
+class _Exits:
     """A context, with the ``threads`` of a run, in which ``ended`` turns each exception into one of `exits`.
 
     A context made of a generator would let a StopIteration pass, which would silently end a loop over the
@@ -194,7 +194,7 @@ class Run(Generic[S, R]):
         return self
 
     def __next__(self) -> S:
-        with self._handing_over():
+        with self._exits():
             reason = self._engine.finished(self.state)
             if reason is None:
                 self._step()
@@ -206,7 +206,7 @@ class Run(Generic[S, R]):
 
     def finish(self) -> R:
         """Step to the end, and return the result."""
-        with self._handing_over():
+        with self._exits():
             while (reason := self._engine.finished(self.state)) is None:
                 self._step()
             result = self._engine.result(self.state, reason)
@@ -222,7 +222,7 @@ class Run(Generic[S, R]):
         if self._workers is None or self._alone():
             reached = engine.step(self.state)
         else:
-            self._keep_busy(self._workers)
+            self._use_workers(self._workers)
             reached = self._collected()
         # in one assignment, so that an interrupt finds the evaluations in one of the two places
         self._held = (reached, True)
@@ -234,7 +234,7 @@ class Run(Generic[S, R]):
         if len(made) or time.monotonic() - self._saved_at > _SECONDS:
             self._autosave(reached)
         if self._watch.callback is not None:
-            with as_the_user_has_it():
+            with users_threads():
                 self._watch.callback(reached)
 
     def _compare(self) -> None:
@@ -247,7 +247,7 @@ class Run(Generic[S, R]):
             engine.ledger.take()
             self._held = (self.state, False)
 
-    def _keep_busy(self, workers: Workers) -> None:
+    def _use_workers(self, workers: Workers) -> None:
         """Begin evaluations on idle workers, and use those that have returned.
 
         Where the engine has no further point, the evaluations under way are awaited, and it is asked again.
@@ -316,7 +316,7 @@ class Run(Generic[S, R]):
         if self._workers is not None:
             raise RuntimeError("ask was called on a run with workers, which evaluates by itself")
         engine = self._asking()
-        with self._handing_over():
+        with self._exits():
             self._compare()
             while self._alone():
                 self._step()
@@ -350,10 +350,10 @@ class Run(Generic[S, R]):
         if (rows < 0).any():
             i = int(np.argmax(rows < 0))
             raise ValueError(
-                f"theta[{i}] is {theta[i].tolist()}, which was never asked for or has been told: tell the "
-                f"points that ask() gave, to the last digit; {len(pending)} of them have no value yet"
+                f"theta[{i}] is {theta[i].tolist()}, which was never asked for, or has a value already: tell "
+                f"the points that ask() gave, to the last digit; {len(pending)} of them have no value yet"
             )
-        made = engine.caller.told(pending[rows], values, gradients, noise_sd)
+        made = engine.caller.received(pending[rows], values, gradients, noise_sd)
         reached = engine.with_evaluations(self.state, made)
         self._held = (reached, False)
         self._autosave(reached)
@@ -397,8 +397,8 @@ class Run(Generic[S, R]):
     def _threads(self) -> AbstractContextManager[Any]:
         return single_threaded() if self._engine.small else nullcontext()
 
-    def _handing_over(self) -> _HandingOver:
-        return _HandingOver(self._threads(), self._ended)
+    def _exits(self) -> _Exits:
+        return _Exits(self._threads(), self._ended)
 
     def _ended(self, error: BaseException) -> RunError | RunInterrupted | RunExit | RunStopped:
         """The exception that replaces ``error``, after its evaluations were added to the state."""

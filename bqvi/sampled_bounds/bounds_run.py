@@ -173,7 +173,7 @@ class BoundsRun:
             found = pilot.curtailed(found, self.transition, target)
         else:
             rng = self._rng(0, len(found.temperatures))
-            found = pilot.next_rung(found, self.transition, target, rng)
+            found = pilot.one_further(found, self.transition, target, rng)
         state = replace(state, pilot=found)
         if found.temperatures[-1] < 1.0:
             return state
@@ -197,11 +197,11 @@ class BoundsRun:
         assert plan is not None
         assert draws is not None
         if state.backwards is None:
-            chains = passes.backwards_begun(target, draws.reshape(-1, draws.shape[-1]), len(plan))
+            chains = passes.begun_backwards(target, draws.reshape(-1, draws.shape[-1]), len(plan))
             state = replace(state, pilot=None, backwards=chains)
         else:
             assert self.transition is not None  # a plan with more than one temperature has a transition
-            chains = passes.backwards_stepped(
+            chains = passes.stepped_backwards(
                 state.backwards, plan, state.to_go, self.transition, target, self._rng(1, state.to_go)
             )
             state = replace(state, backwards=chains, to_go=state.to_go - 1)
@@ -289,6 +289,6 @@ class BoundsRun:
     def standing(self, state: BoundsState) -> Standing:
         """The number of evaluations, the budget and the phase."""
         way = state.forwards
-        reached = "" if way is None else f", {way.ess.shape[1]} of {len(state.plan or ())} temperatures"
-        told, where = f"{state.phase}{reached}", f"after {state.spent} evaluations, {state.phase}"
-        return Standing(state.spent, self.choices.budget, "evaluations", told, where)
+        temperatures = "" if way is None else f", {way.ess.shape[1]} of {len(state.plan or ())} temperatures"
+        progress, where = f"{state.phase}{temperatures}", f"after {state.spent} evaluations, {state.phase}"
+        return Standing(state.spent, self.choices.budget, "evaluations", progress, where)

@@ -28,7 +28,7 @@ from bqvi.sampled_bounds.resampling import log_mean, systematic
 from bqvi.sampled_bounds.state import AnnealingPlan, Pass
 from bqvi.sampled_bounds.transitions import Transition
 
-__all__ = ["Systems", "backwards_begun", "backwards_stepped", "begun", "estimates", "stepped"]
+__all__ = ["Systems", "begun", "begun_backwards", "estimates", "stepped", "stepped_backwards"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Systems:
         return found
 
 
-def backwards_begun(target: AnnealedTarget, draws: np.ndarray, count: int) -> Particles:
+def begun_backwards(target: AnnealedTarget, draws: np.ndarray, count: int) -> Particles:
     """Chains (R', ``count``, .) whose last points are ``draws`` (R', D) of the posterior."""
     at = target.at(draws[:, None], first=True, of_posterior=True)
     if not np.isfinite(at.log_joint).all():
@@ -80,7 +80,7 @@ def backwards_begun(target: AnnealedTarget, draws: np.ndarray, count: int) -> Pa
     return _written(empty, count - 1, at)
 
 
-def backwards_stepped(
+def stepped_backwards(
     chains: Particles,
     plan: AnnealingPlan,
     to_go: int,

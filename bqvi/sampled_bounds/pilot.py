@@ -26,7 +26,7 @@ from bqvi.sampled_bounds.state import AnnealingPlan, Pilot
 from bqvi.sampled_bounds.transitions import MoveUnits, Transition
 from gp.linear_maps import cholesky
 
-__all__ = ["begun", "curtailed", "next_rung", "planned"]
+__all__ = ["begun", "curtailed", "one_further", "planned"]
 
 
 def begun(target: AnnealedTarget, particles: int, rng: np.random.Generator) -> Pilot:
@@ -35,7 +35,7 @@ def begun(target: AnnealedTarget, particles: int, rng: np.random.Generator) -> P
     return Pilot(target.at(points, first=True), np.zeros(1), np.zeros(0))
 
 
-def next_rung(
+def one_further(
     pilot: Pilot, transition: Transition, target: AnnealedTarget, rng: np.random.Generator
 ) -> Pilot:
     """The pilot run one temperature further."""

@@ -36,12 +36,12 @@ def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Array = None) 
         _problems(found, ax, truth)
     else:
         _replicates(found, ax, truth)
-    ax.set_title(f"{found.method}: {_told(found)} after {found.n_evaluations} evaluations", fontsize=10)
+    ax.set_title(f"{found.method}: {_title(found)} after {found.n_evaluations} evaluations", fontsize=10)
     ax.legend(frameon=False, fontsize=9)
     return ax
 
 
-def _told(found: EvidenceBounds) -> str:
+def _title(found: EvidenceBounds) -> str:
     """The text of the bounds, or of the number of problems."""
     if np.ndim(found.lower):
         return f"ln Z of {len(found.lower)} problems"

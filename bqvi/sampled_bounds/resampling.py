@@ -61,8 +61,8 @@ def systematic(weights: np.ndarray, rng: np.random.Generator, retained: bool = F
         order = np.concatenate([[0], order[order != 0]])
         offset = _offset_of_a_parent(count * float(weights[0]), uniform)
     edges = np.cumsum(weights[order])
-    teeth = (offset + np.arange(count)) * (edges[-1] / count)
-    places = np.minimum(np.searchsorted(edges, teeth, side="right"), count - 1)
+    positions = (offset + np.arange(count)) * (edges[-1] / count)
+    places = np.minimum(np.searchsorted(edges, positions, side="right"), count - 1)
     parents: np.ndarray = order[places]
     if retained:
         parents[0] = 0  # the first position is below the first edge, except by rounding

@@ -133,10 +133,10 @@ class EvidenceBounds:
         return bracket(self, ax, truth)
 
     def __repr__(self) -> str:
-        doubt = "" if self.credible else ", not credible"
+        remark = "" if self.credible else ", not credible"
         return (
-            f"EvidenceBounds({_told(self)}, {self.method}, {len(self.ess)} temperatures, "
-            f"{self.n_evaluations} evaluations{doubt})"
+            f"EvidenceBounds({_in_words(self)}, {self.method}, {len(self.ess)} temperatures, "
+            f"{self.n_evaluations} evaluations{remark})"
         )
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ class EvidenceBounds:
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
         rows = {
-            "bounds": _told(self),
+            "bounds": _in_words(self),
             "method": self.method,
             "temperatures": str(len(self.ess)),
             "evaluations": str(self.n_evaluations),
@@ -154,7 +154,7 @@ class EvidenceBounds:
         return notebook.table(rows)
 
 
-def _told(found: EvidenceBounds) -> str:
+def _in_words(found: EvidenceBounds) -> str:
     """The bounds in words."""
     if np.ndim(found.lower):
         below = f"mean lower {np.mean(found.lower):.4f}"
@@ -190,18 +190,18 @@ def bounds_of(
             f" {state.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as "
             "zero: the bounds are those of the evidence of the rest."
         )
-    told = _first if systems.problems == 1 else _as_it_is
+    shaped = _first if systems.problems == 1 else _as_it_is
     return EvidenceBounds(
-        lower=told(lower),
-        upper=told(upper),
-        lower_se=told(lower_se),
-        upper_se=told(upper_se),
-        interval=told(interval),
+        lower=shaped(lower),
+        upper=shaped(upper),
+        lower_se=shaped(lower_se),
+        upper_se=shaped(upper_se),
+        interval=shaped(interval),
         confidence=choices.confidence,
-        log_evidence=told(pooled),
-        log_evidence_sd=told(pooled_sd),
-        log_estimates=told(free),
-        upper_log_estimates=told(conditional) if systems.conditional else None,
+        log_evidence=shaped(pooled),
+        log_evidence_sd=shaped(pooled_sd),
+        log_estimates=shaped(free),
+        upper_log_estimates=shaped(conditional) if systems.conditional else None,
         temperatures=plan.temperatures,
         ess=way.ess[rows.reshape(-1)].mean(axis=0),
         acceptance=np.array(state.acceptance),
@@ -211,8 +211,8 @@ def bounds_of(
         credible=credible,
         stopped=stopped,
         reason=reason,
-        draws=told(draws),
-        log_weights=told(log_weights),
+        draws=shaped(draws),
+        log_weights=shaped(log_weights),
         checkpoint=checkpoint,
     )
 

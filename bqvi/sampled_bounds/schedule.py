@@ -99,7 +99,7 @@ class Allotment:
             temperatures = self._most_temperatures(particles)
         if temperatures is None:
             most = self._most_temperatures(SETTINGS.least_particles)
-            temperatures = min(self._suited(distance, resampled), most)
+            temperatures = min(self._temperatures(distance, resampled), most)
         if particles is None:
             particles = max(self.evaluations // self.cost(temperatures, 1, self.each), 1)
         return temperatures, particles
@@ -108,9 +108,9 @@ class Allotment:
         whole = self.cost(1, particles, self.each)
         return 1 + max(self.evaluations - whole, 0) // (whole * self.each)
 
-    def _suited(self, distance: float, resampled: bool) -> int:
+    def _temperatures(self, distance: float, resampled: bool) -> int:
         """The number of temperatures by the rule in the module's docstring."""
-        least, each = SETTINGS.looked_at
+        least, each = SETTINGS.compared
         t = np.arange(1.0, least + each * distance * (1.0 if resampled else 1.0 + distance))
         with np.errstate(over="ignore"):
             variance = t * np.expm1((distance / t) ** 2) if resampled else np.expm1(distance**2 / t)

@@ -27,7 +27,7 @@ class BoundsSettings:
     On a Gaussian (D = 10), a banana (2) and a funnel (5), at 60,000 evaluations, the standard deviations of a
     log estimate with multiples 1, 2, 4 and 8 differ by no more than between seeds.
     """
-    looked_at: tuple[float, float] = (16.0, 4.0)
+    compared: tuple[float, float] = (16.0, 4.0)
     """The numbers of temperatures that are compared: up to the first number plus the second times the length
     d of the path, or times d (1 + d) without resampling. Not studied."""
     least_particles: int = 8

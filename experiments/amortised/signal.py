@@ -225,14 +225,14 @@ def _change(results: pd.DataFrame, kind: str, start: int, falls: bool = False) -
     wide = _ratios(results, kind)
     first, last = wide.columns[start], wide.columns[-1]
     mean, half = evidence.mean_interval(np.log((wide[last] / wide[first]).to_numpy()))
-    told = f"{wide[first].median():.3f} to {wide[last].median():.3f}"
-    told += f", change of its logarithm {mean:.2f} ± {half:.2f}"
+    measured = f"{wide[first].median():.3f} to {wide[last].median():.3f}"
+    measured += f", change of its logarithm {mean:.2f} ± {half:.2f}"
     setting = f"{kind} {'falls' if falls else 'does not fall'} from L = {first} to {last}"
     low, high = mean - half, mean + half
     if falls:
-        return Check(setting, high < 0.0, told, "" if low > 0.0 or high < 0.0 else "the interval holds 0")
+        return Check(setting, high < 0.0, measured, "" if low > 0.0 or high < 0.0 else "the interval holds 0")
     lasts = low > -TOLERATED
-    return Check(setting, lasts, told, "" if lasts or high < 0.0 else f"from {low:.2f} to {high:.2f}")
+    return Check(setting, lasts, measured, "" if lasts or high < 0.0 else f"from {low:.2f} to {high:.2f}")
 
 
 def _rate(results: pd.DataFrame, kind: str) -> Check:
@@ -244,8 +244,8 @@ def _rate(results: pd.DataFrame, kind: str) -> Check:
     )
     inside = abs(mean - RATE) + half < CLOSE
     outside = abs(mean - RATE) - half > CLOSE
-    told = f"power {mean:.2f} ± {half:.2f} from L = {first} to {last}"
-    return Check(kind, inside, told, "" if inside or outside else "the interval holds an end")
+    measured = f"power {mean:.2f} ± {half:.2f} from L = {first} to {last}"
+    return Check(kind, inside, measured, "" if inside or outside else "the interval holds an end")
 
 
 experiment = Experiment(

@@ -184,13 +184,13 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         wins=held,
         seeds=runs,
     )
-    told = f"{len(narrow)} of {len(medians)} posteriors: {', '.join(narrow.index)}"
+    measured = f"{len(narrow)} of {len(medians)} posteriors: {', '.join(narrow.index)}"
     return [
         Claim(
             "002",
             "Annealing forwards and backwards brackets the evidence of reference posteriors narrowly.",
             f"median width below {NARROW:g} nats within {SECONDS:g} seconds on {LEAST} posteriors",
-            [Check("medians over seeds", len(narrow) >= LEAST, told)],
+            [Check("medians over seeds", len(narrow) >= LEAST, measured)],
         ),
         Claim(
             "002",

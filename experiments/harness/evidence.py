@@ -248,9 +248,11 @@ def no_lower(table: pd.DataFrame, a: str, b: str, column: str, setting: str, *, 
     if wide.empty:
         return Check(setting, False, "no seeds", _undecided(a, b, 0, 0))
     mean, half = mean_interval((wide[a] - wide[b]).to_numpy())
-    told = f"{column} of {a} less that of {b}: {mean:+.3f} ± {half:.3f} over {len(wide)} seeds"
+    measured = f"{column} of {a} less that of {b}: {mean:+.3f} ± {half:.3f} over {len(wide)} seeds"
     decided = abs(mean + margin) > half
-    return Check(setting, mean + margin > half, told, "" if decided else f"the interval holds {-margin:g}")
+    return Check(
+        setting, mean + margin > half, measured, "" if decided else f"the interval holds {-margin:g}"
+    )
 
 
 def at_most(

@@ -202,8 +202,8 @@ def _reading(path: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        told = f"{path} is damaged, cut off or changed after it was written: remove it, and run it again"
-        raise DamagedFileError(f"{told} ({type(error).__name__}: {error})") from None
+        message = f"{path} is damaged, cut off or changed after it was written: remove it, and run it again"
+        raise DamagedFileError(f"{message} ({type(error).__name__}: {error})") from None
 
 
 def manifest_path(root: Path, experiment: str) -> Path:

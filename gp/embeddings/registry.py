@@ -100,7 +100,7 @@ def formulas(kernel: Kernel, measure: Measure) -> Formulas:
         for measure_type in type(measure).__mro__:
             if (kernel_type, measure_type) in _FUNCTIONS:
                 return _FUNCTIONS[kernel_type, measure_type](kernel, measure)
-    raise UnknownPairError(_what_there_is(type(kernel), type(measure)))
+    raise UnknownPairError(_registered(type(kernel), type(measure)))
 
 
 def registered_pairs() -> tuple[tuple[str, str], ...]:
@@ -168,7 +168,7 @@ def _name(registered: type) -> str:
     return "any" if registered is object else registered.__name__
 
 
-def _what_there_is(kernel: type, measure: type) -> str:
+def _registered(kernel: type, measure: type) -> str:
     for_kernel = {_name(m) for k, m in _FUNCTIONS if k is not object and issubclass(kernel, k)}
     # a kernel has an embedding of mixtures if it has one of their components
     for_any = {_name(m) for k, m in _FUNCTIONS if k is object} - {GaussianMixture.__name__}

@@ -148,7 +148,7 @@ class Plain:
         ('print("~"); /* ~ */ target += std_normal_lpdf(mu);', False),
     ],
 )
-def test_constants_that_httpstan_drops_are_told(statement, warned, monkeypatch, recwarn):
+def test_constants_that_httpstan_drops_are_reported(statement, warned, monkeypatch, recwarn):
     monkeypatch.setattr(stan_http, "HttpProgram", Plain)
     monkeypatch.setattr(stan_http, "is_ready", lambda: True)
     monkeypatch.setattr(stan_bridge, "is_ready", lambda: False)

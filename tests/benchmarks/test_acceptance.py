@@ -178,7 +178,7 @@ def test_the_meter_counts_calls_and_memory():
     assert overhead == pytest.approx(1e3 * seconds / 8 * 4.0 / kernel)
 
 
-def test_what_a_fork_raises_is_told():
+def test_what_a_fork_raises_is_reported():
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         in_fork(lambda: 1 / 0)
 

@@ -17,7 +17,7 @@ print(setting.one_thread(), setting.heading([]).count("one thread"))
 def test_the_heading_says_with_which_threads_a_table_was_made(threads, monkeypatch):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", SCRIPT, threads], capture_output=True, text=True, check=True
     ).stdout.split()
-    assert told == [str(threads == "one"), str(int(threads == "one"))]
+    assert printed == [str(threads == "one"), str(int(threads == "one"))]

@@ -21,14 +21,14 @@ def value(x):
 def with_products(x):
     if x[0] < -1.5:
         raise ValueError("outside")
-    return value(x), {"twice": 2.0 * x, "told": f"{x[0]:.3f}", "steps": 3}
+    return value(x), {"twice": 2.0 * x, "text": f"{x[0]:.3f}", "steps": 3}
 
 
 def same(products, points):
     assert len(products) == len(points)
     for found, x in zip(products, points, strict=True):
         np.testing.assert_array_equal(found["twice"], 2.0 * x)
-        assert found["told"] == f"{x[0]:.3f}"
+        assert found["text"] == f"{x[0]:.3f}"
         assert found["steps"] == 3
 
 

@@ -192,8 +192,8 @@ def test_fitted_noise_is_added_and_known_noise_is_a_density_of_the_logarithm():
     level = prior.logpdf(psi).sum() - prior.logpdf(0).sum()  # the prior is given up to its normaliser
     assert_allclose(log_posterior().value(psi), found.value + level, rtol=1e-12)
     about = norm(np.log(KNOWN.variance), KNOWN.sd)
-    told = about.logpdf(np.log(found.scale) + psi[2]) - about.logpdf(about.mean())
-    assert_allclose(log_posterior(KNOWN).value(psi), found.value + level + told, rtol=1e-12)
+    prior = about.logpdf(np.log(found.scale) + psi[2]) - about.logpdf(about.mean())
+    assert_allclose(log_posterior(KNOWN).value(psi), found.value + level + prior, rtol=1e-12)
 
 
 @pytest.mark.parametrize("known", [None, KNOWN])

@@ -9,7 +9,7 @@ import torch
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import gp
-from gp.threads import as_the_user_has_it, single_threaded
+from gp.threads import single_threaded, users_threads
 
 MANY = 3
 
@@ -43,7 +43,7 @@ def test_one_thread_inside_and_the_users_after():
 
 def test_the_users_function_sees_the_users_number():
     with single_threaded():
-        with as_the_user_has_it():
+        with users_threads():
             assert counts() == {MANY}
             with single_threaded(), single_threaded():
                 assert counts() == {1}
@@ -52,12 +52,12 @@ def test_the_users_function_sees_the_users_number():
 
 
 def test_without_a_limit_there_is_nothing_to_lift():
-    with as_the_user_has_it():
+    with users_threads():
         assert counts() == {MANY}
 
 
 def test_what_the_users_function_sets_is_kept():
-    with single_threaded(), as_the_user_has_it():
+    with single_threaded(), users_threads():
         torch.set_num_threads(2)
     assert torch.get_num_threads() == 2
     torch.set_num_threads(MANY)
@@ -65,7 +65,7 @@ def test_what_the_users_function_sets_is_kept():
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_exceptions_restore(error):
-    with pytest.raises(error), single_threaded(), as_the_user_has_it(), single_threaded():
+    with pytest.raises(error), single_threaded(), users_threads(), single_threaded():
         raise error
     assert counts() == {MANY}
 
@@ -92,7 +92,7 @@ def test_another_thread_leaves_blas_to_the_first():
         beside.start()
         entered.wait()
         assert counts() == {1}
-        with as_the_user_has_it():
+        with users_threads():
             assert counts() == {MANY}
     assert counts() == {MANY}  # the other thread is still in its block
     leave.set()

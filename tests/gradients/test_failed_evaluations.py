@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import bqvi
 from bqvi.families import Gaussian
-from bqvi.gradients.designs import GradientUncertainty, Guarded, MomentVarianceReduction
+from bqvi.gradients.designs import GradientUncertainty, MomentVarianceReduction, WithFeasibility
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
@@ -49,7 +49,7 @@ def test_designs_keep_to_where_evaluations_succeed(design):
     rng = np.random.default_rng(1)
     good, failed = split(m=120)
     process = GradientProcess.of(good, rng.standard_normal(good.shape), SeparableKernel(2.5, 0.1, 0.1))
-    guarded = Guarded(process, LogisticFeasibility(good, failed))
+    guarded = WithFeasibility(process, LogisticFeasibility(good, failed))
     beyond = [
         np.mean([(design.nodes(4, 3, rng, known)[:, 0] > 0.8).mean() for _ in range(20)])
         for known in (process, guarded)
@@ -105,9 +105,9 @@ def test_an_error_of_the_code_at_draws_of_a_record_stops_the_run(method):
         return -0.5 * theta.square().sum(1)
 
     choices = {"method": method, "samples": 5, "elbo_samples": 20, "steps": 3, "record": 1}
-    with pytest.raises(bqvi.RunError, match="missing_name") as told:
+    with pytest.raises(bqvi.RunError, match="missing_name") as message:
         bqvi.fit(LogJoint(breaks, 2), **choices)
-    assert isinstance(told.value.__cause__, bqvi.EvaluationError)
+    assert isinstance(message.value.__cause__, bqvi.EvaluationError)
     assert calls[-1] == 20
 
 

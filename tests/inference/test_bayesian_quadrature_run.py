@@ -49,7 +49,7 @@ def test_a_run_on_a_quadratic_ends_at_the_posterior():
 @pytest.mark.parametrize(
     ("process", "nodes"), [("separable", 7), ("derivative", 6), ("joint", 6), ("values", 19)]
 )
-def test_one_shot_on_a_quadratic_is_exact_as_soon_as_it_can_be_told(process, nodes):
+def test_one_shot_on_a_quadratic_is_exact_from_the_fewest_nodes_that_determine_it(process, nodes):
     """The gradient at q whitened, in closed form.
 
     Through D + 1 values of an unrelated y a straight line always goes: the separable process, for which they
@@ -437,7 +437,7 @@ def test_values_alone_cannot_be_differentiated():
 
 
 def test_a_log_joint_that_is_never_good_ends_the_run_with_its_reason():
-    """After so many rounds: the count of fruitless ones is kept although nothing else is."""
+    """After so many rounds: the count of failed_rounds ones is kept although nothing else is."""
     calls = []
 
     def never(theta):

@@ -164,7 +164,7 @@ def test_other_models_have_no_bounds():
         bqvi.fit(bqvi.models.GaussianMixture(2, np.eye(2)), np.eye(2), lower=0.0)
 
 
-def test_a_gradient_of_another_function_is_told():
+def test_a_gradient_of_another_function_is_reported():
     wrong = LogJoint(log_gamma, 2, gradient=lambda theta: -slope(theta))
     with pytest.raises(bqvi.RunError, match="gradient is not that of the values") as caught:
         bqvi.fit(wrong, method="bq", budget=20, **BOX)
@@ -184,7 +184,7 @@ def test_a_multiple_of_the_gradient_is_named(factor, told):
 
 
 @pytest.mark.parametrize("gradient", ["autodiff", None])
-def test_a_q_that_runs_away_is_told(gradient):
+def test_a_q_that_diverges_is_reported(gradient):
     """-theta_0^2 in two dimensions is improper: the ELBO has no maximum."""
 
     def improper(theta):
@@ -200,7 +200,7 @@ def test_a_q_that_runs_away_is_told(gradient):
 
 @pytest.mark.parametrize("gradient", ["autodiff", None])
 @pytest.mark.parametrize("budget", [40, 100])
-def test_a_q_on_its_way_is_told(gradient, budget):
+def test_a_q_that_still_moves_is_reported(gradient, budget):
     """theta_0 + 2 theta_1 rises without end; a Gaussian 100 standard deviations away is reached later."""
     rising = LogJoint(lambda t: t[0] + 2.0 * t[1], 2, gradient=gradient, vectorised=False)
     with pytest.warns(UserWarning, match="q still moves") as told:

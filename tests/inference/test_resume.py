@@ -199,7 +199,7 @@ def test_a_log_joint_that_is_not_finite_stops_the_run_with_what_it_has(bad, meth
         (lambda theta: 1.0, "log_prob returned a float; it must return a torch tensor"),
     ],
 )
-def test_a_log_joint_of_the_wrong_shape_or_kind_is_told(values, message):
+def test_a_log_joint_of_the_wrong_shape_or_kind_is_reported(values, message):
     with pytest.raises(bqvi.RunError, match=message) as caught:
         bqvi.fit(LogJoint(values, 2), method="iwae", steps=3)
     assert caught.value.state.iteration == 0

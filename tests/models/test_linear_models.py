@@ -181,7 +181,7 @@ def test_a_large_column_that_stands_twice_shares_its_coefficient(size, family):
 
 @pytest.mark.parametrize("family", ["full", "point"])
 @pytest.mark.parametrize("size", [1e7, 1e8, 1e12])
-def test_outputs_that_are_explained_exactly_leave_a_noise_that_is_told(size, family):
+def test_outputs_that_are_explained_exactly_leave_a_noise_that_is_reported(size, family):
     """The coefficient is 1, and the noise as small as digits allow."""
     with pytest.warns(UserWarning, match="rounding leaves nothing of prior.scale beside"):
         fit = bqvi.fit(LinearRegression(1), (np.full((30, 1), size), np.full(30, size)), family=family)

@@ -253,8 +253,8 @@ def test_files_that_were_cut_off_or_changed_are_refused_or_hold_the_same(tmp_pat
         if i % 2:
             changed[at] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(changed))
-        found, told = attempt(path)
-        assert found == right or told.startswith(str(path))
+        found, message = attempt(path)
+        assert found == right or message.startswith(str(path))
 
 
 def held(posterior):

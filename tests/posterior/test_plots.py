@@ -102,7 +102,7 @@ class Result:
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "told"),
+    ("call", "error", "message"),
     [
         (lambda r: plots.corner(r), TypeError, "give result.posterior"),
         (lambda r: plots.corner(None), TypeError, "posterior is a NoneType"),
@@ -114,6 +114,6 @@ class Result:
         (lambda r: plots.plane(r, None), TypeError, "give result.posterior"),
     ],
 )
-def test_what_is_no_posterior_is_refused(call, error, told):
-    with pytest.raises(error, match=told):
+def test_what_is_no_posterior_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
         call(Result(posterior(), ROWS))

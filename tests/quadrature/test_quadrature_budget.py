@@ -35,7 +35,7 @@ def test_a_batch_that_is_called_again_counts(method, budget):
 
 
 @pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo"])
-def test_a_budget_that_a_failed_batch_spends_is_told(method):
+def test_a_budget_that_a_failed_batch_spends_is_reported(method):
     f = Counted(-np.inf)
     with pytest.raises(bqvi.RunError, match=r"nodes have (values|been)") as failed:
         bqvi.integrate(f, MEASURE, budget=8 if method == "bq" else 16, method=method, errors="infeasible")

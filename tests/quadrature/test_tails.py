@@ -6,7 +6,7 @@ import pytest
 import bqvi
 from acquisition.pointwise import UncertaintySampling
 from bqvi.pareto import pareto_shape
-from bqvi.quadrature.credibility import Past, kappa, left_out
+from bqvi.quadrature.credibility import EarlierEstimate, kappa, left_out
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.families import SPARSE
 from bqvi.quadrature.settings import ROUGHLY
@@ -141,7 +141,7 @@ def test_errors_left_out_widen_and_narrow():
     assert kappa([], outside=(9.0, 1000.0)) == pytest.approx(3.0, rel=0.01)
     assert kappa([], outside=(0.5, 4.0)) == 1.0
     # ten nodes at most speak for an estimate whose increments were too large
-    wild = [Past(np.array([10.0 * (-1) ** t]), np.array([0.5**t]), 0.0) for t in range(6)]
+    wild = [EarlierEstimate(np.array([10.0 * (-1) ** t]), np.array([0.5**t]), 0.0) for t in range(6)]
     assert kappa(wild, outside=(0.2, 1e6)) == pytest.approx(kappa(wild, outside=(0.2, 10.0)))
     assert kappa(wild, outside=(0.2, 10.0)) > 5
 
@@ -156,7 +156,7 @@ def heavy_quotient(x):
 LIGHT = Gaussian(np.zeros(1), np.array([0.75]))
 
 
-def test_a_light_tailed_proposal_is_not_believed():
+def test_a_light_tailed_proposal_is_not_credible():
     hits = []
     for seed in range(4):
         found = bqvi.integrate(heavy_quotient, LIGHT, 40, log=True, seed=seed)
@@ -321,7 +321,7 @@ def test_an_output_of_zeros_beside_another():
 
 @pytest.mark.parametrize("noise_sd", [1e-12, 1.0, 1e30, "unknown", lambda x: 1.0 + x[:, 0] ** 2])
 def test_a_density_that_vanishes_at_all_nodes_leaves_everything_open(noise_sd):
-    """As without noise: the integral of f p may be anything, since no node has told of p."""
+    """As without noise: the integral of f p may be anything, since the nodes have no information on p."""
     found = bqvi.integrate(
         lambda x: np.cos(x[:, 0]), Gaussian(np.zeros(2), np.eye(2)), 20,
         log_density=lambda x: np.full(len(x), -np.inf), noise_sd=noise_sd,

@@ -9,13 +9,13 @@ from scipy.stats import binom
 import bqvi
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.credibility import (
-    Past,
-    beyond_promise,
+    EarlierEstimate,
     combined,
     drawn,
     judge,
     kappa,
     share_explained,
+    unexpected_change,
 )
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, Ensemble, condition, fit
@@ -212,7 +212,7 @@ def test_nodes_that_were_chosen_are_not_averaged(chosen, corrected):
 
 
 def test_few_nodes_for_each_hyperparameter_widen():
-    """The whole jackknife at 9 nodes in D = 2, and (9 / n)^2 of it later, beside what exceeds its promise."""
+    """The whole jackknife at 9 nodes in D = 2, and (9 / n)^2 of it later, beside its excess."""
     measure = standard(2)
     for n, share in ((8, 1.0), (18, 0.25), (36, 0.0625)):
         u = measure.sample(n, np.random.default_rng(n))
@@ -225,7 +225,7 @@ def test_few_nodes_for_each_hyperparameter_widen():
             changes.append([whole - float(Direct().moments(without)[0][0])])
         weights, (_, sds) = Direct().weights(member), member.process.leave_one_out()
         found = judge(Ensemble((member,), np.zeros(1)), np.ones(n, dtype=bool), [], data.values, 0.0, weights)
-        beyond = beyond_promise(np.array(changes), weights[:, None] * sds)[0]
+        beyond = unexpected_change(np.array(changes), weights[:, None] * sds)[0]
         assert found.excess[0] == pytest.approx(beyond + share * np.sum(np.square(changes)), rel=1e-5)
 
 
@@ -237,10 +237,10 @@ def test_nothing_explains_what_does_not_vary():
     assert share_explained(others, values) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_estimates_that_nobody_was_given_are_no_promises():
+def test_estimates_that_were_not_returned_do_not_enter_kappa():
     means, variances = [0.0, 9.0, 9.1], [0.1, 0.2, 0.1]
-    past = [Past(np.array([m]), np.array([v]), 0.0) for m, v in zip(means, variances, strict=True)]
-    silent = [Past(past[0].mean, past[0].variance, 0.0, promised=False), *past[1:]]
+    past = [EarlierEstimate(np.array([m]), np.array([v]), 0.0) for m, v in zip(means, variances, strict=True)]
+    silent = [EarlierEstimate(past[0].mean, past[0].variance, 0.0, passed=False), *past[1:]]
     assert kappa(past) > 5
     assert kappa(silent) == pytest.approx(kappa(past[1:]))
 
@@ -311,15 +311,15 @@ def test_values_are_kept_when_the_gradient_fails():
     assert caught.value.__cause__.evaluations.points.shape == (0, 2)
 
 
-def test_squares_left_out_count_beyond_their_promise():
+def test_squares_left_out_count_beyond_their_expectation():
     sds = np.array([[3.0], [4.0]])
-    none = beyond_promise(sds, sds)
+    none = unexpected_change(sds, sds)
     assert none[0] == 0.0
-    promised = 25 + np.sqrt(2 * (81 + 256))  # mean and standard deviation of 9 chi^2 + 16 chi^2
+    expected = 25 + np.sqrt(2 * (81 + 256))  # mean and standard deviation of 9 chi^2 + 16 chi^2
     draws = np.random.default_rng(0).standard_normal((200_000, 2)) ** 2 @ np.array([9.0, 16.0])
     # five standard errors of a mean and a standard deviation of 26 from 200,000 draws
-    assert draws.mean() + draws.std() == pytest.approx(promised, abs=0.6)
-    assert beyond_promise(np.array([[10.0], [0.0]]), sds)[0] == pytest.approx(100 - promised)
+    assert draws.mean() + draws.std() == pytest.approx(expected, abs=0.6)
+    assert unexpected_change(np.array([[10.0], [0.0]]), sds)[0] == pytest.approx(100 - expected)
 
 
 def test_moment_matching_owes_its_surplus_to_the_prior():

@@ -85,7 +85,7 @@ def test_values_that_were_never_asked_for_are_refused():
     with pytest.raises(ValueError, match=r"theta\[1\] is \[0.123, 0.5\], which was never asked for"):
         run.tell([points[0], [0.123, 0.5]], [0.0, 0.0])
     run.tell(points[1], [-1.0])
-    with pytest.raises(ValueError, match="never asked for or has been told"):
+    with pytest.raises(ValueError, match="never asked for, or has a value already"):
         run.tell(points[1], [-1.0])
     with pytest.raises(ValueError, match="one for each theta"):
         run.tell(points[[0, 2]], [-1.0])

@@ -47,7 +47,7 @@ def mixture(**given):
 
 
 @pytest.mark.parametrize(
-    ("door", "given", "told"),
+    ("door", "given", "message"),
     [
         (integrate, {"vectorised": ARRAY}, "vectorised is array"),
         (integrate, {"log": ARRAY}, "log is array"),
@@ -98,13 +98,13 @@ def mixture(**given):
         (mixture, {"random_state": -1}, "random_state is -1"),
     ],
 )
-def test_the_argument_is_named(door, given, told):
-    with pytest.raises((ValueError, TypeError), match=told):
+def test_the_argument_is_named(door, given, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         door(**given)
 
 
 @pytest.mark.parametrize(
-    ("door", "given", "told"),
+    ("door", "given", "message"),
     [
         (bqvi.vbmc, "bounds", "bounds is no argument of vbmc; it takes lower and upper$"),
         (bqvi.vbmc.steps, "x0", "x0 is no argument of vbmc; it takes start$"),
@@ -118,8 +118,8 @@ def test_the_argument_is_named(door, given, told):
         ),
     ],
 )
-def test_an_unknown_keyword_is_told_what_is_meant(door, given, told):
-    with pytest.raises(TypeError, match=told):
+def test_an_unknown_keyword_is_told_what_is_meant(door, given, message):
+    with pytest.raises(TypeError, match=message):
         door(lambda x: 0.0, **{given: 1})
 
 
@@ -150,9 +150,9 @@ def test_what_is_no_log_density_stops_a_run_of_several_starts():
 def test_swapped_model_and_data_are_told_in_a_line(model):
     with pytest.raises(
         TypeError, match=r"which is a model: give them in the order fit\(model, data\)"
-    ) as told:
+    ) as message:
         bqvi.fit(np.zeros((500, 2)), model)
-    assert len(str(told.value)) < 200
+    assert len(str(message.value)) < 200
 
 
 @pytest.mark.parametrize("door", [integrate, vbmc, fit_bq])

@@ -82,7 +82,7 @@ def test_files_that_are_no_runs(saved, tmp_path):
     table, objects = io.BytesIO(), io.BytesIO()
     np.savez(table, a=np.zeros(3))
     np.savez(objects, header=np.array([{"a": 1}], dtype=object))
-    for content, told in (
+    for content, message in (
         (b"", "is empty"),
         (b"my notes on the run\n", "is no .npz file"),
         (pickle.dumps(Evil()), "is no .npz file"),
@@ -90,7 +90,7 @@ def test_files_that_are_no_runs(saved, tmp_path):
         (objects.getvalue(), "holds objects"),
     ):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=told) as caught:
+        with pytest.raises(ValueError, match=message) as caught:
             opened(case, path)
         assert str(path) in str(caught.value)
         assert "pickle" not in str(caught.value)
@@ -124,8 +124,8 @@ def test_files_that_were_cut_off_or_changed(saved, tmp_path):
         if not i % 2:
             changed[at] ^= 1 << int(rng.integers(8))
         path = _written(tmp_path, bytes(changed))
-        found, told = attempt(case, path)
-        assert found is not None or str(path) in told
+        found, message = attempt(case, path)
+        assert found is not None or str(path) in message
         assert found is None or not i % 2, "a file that was cut off was read"
         # where a flipped bit is not noticed it was none of the arrays', but say of a date
         assert found is None or held(path) == arrays or case.numbers(found.result()) == right
@@ -139,8 +139,8 @@ def test_a_flipped_bit_at_the_end_of_the_archive_is_no_fault_of_the_disk(saved, 
             changed = bytearray(content)
             changed[at] ^= 1 << bit
             path = _written(tmp_path, bytes(changed))
-            found, told = attempt(case, path)
-            assert found is not None or str(path) in told
+            found, message = attempt(case, path)
+            assert found is not None or str(path) in message
 
 
 def attempt(case, path):

@@ -1,4 +1,4 @@
-"""Resuming with ``verify``: another function is told, and what is evaluated again counts in the budget."""
+"""Resuming with ``verify``: another function is an error, and repeated evaluations count in the budget."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ OTHERS = ("integrate qmc", "integrate monte-carlo", "fit bq from several starts"
 
 
 @pytest.mark.parametrize("name", KEEPING)
-def test_the_same_function_goes_on_and_another_is_told(name, tmp_path):
+def test_the_same_function_goes_on_and_another_is_reported(name, tmp_path):
     case = CASES[name]
     path = tmp_path / "run.npz"
     case.run(case.function, budget=case.budget - 8).save(path)

@@ -310,12 +310,12 @@ def test_verification_is_within_the_budget_and_tells_of_another_function(model, 
     found = bqvi.evidence_bounds(model, model.proposal, **choices, resume=ended.value, verify=5)
     assert found.n_evaluations == model.calls <= 1500
     model.calls = 0
-    with pytest.raises(bqvi.RunError, match=r"of the run to resume: [1-5] of [1-5] evaluations") as told:
+    with pytest.raises(bqvi.RunError, match=r"of the run to resume: [1-5] of [1-5] evaluations") as message:
         bqvi.evidence_bounds(
             lambda theta: model(theta) + 1e-3, model.proposal, **choices, resume=ended.value, verify=5
         )
     assert 1 <= model.calls <= 5
-    assert told.value.n_evaluations == stop + model.calls
+    assert message.value.n_evaluations == stop + model.calls
 
 
 def test_each_state_of_a_run_can_be_verified(model, tmp_path):
@@ -405,7 +405,7 @@ def test_what_is_shown(model):
     assert "lower bound only" in str(lower)
 
 
-def test_doubts_are_told(model):
+def test_results_that_are_not_credible_have_a_reason(model):
     wrong = model.draws(20, 0) + 3.0
     far = Gaussian(np.full(2, 40.0), np.eye(2) * 0.01)
     crossed = bqvi.evidence_bounds(
@@ -442,7 +442,7 @@ def test_points_are_handed_over_as_the_proposal_is(model):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"log_joint": 3}, "log_joint is 3"),
         ({"proposal": "prior"}, "proposal is"),
@@ -463,9 +463,9 @@ def test_points_are_handed_over_as_the_proposal_is(model):
         ({"method": "importance", "temperatures": 4}, "importance"),
     ],
 )
-def test_bad_input_is_named_before_any_evaluation(model, change, told):
+def test_bad_input_is_named_before_any_evaluation(model, change, message):
     arguments = {"log_joint": model, "proposal": model.proposal, "budget": 2000, **change}
-    with pytest.raises((ValueError, TypeError), match=told):
+    with pytest.raises((ValueError, TypeError), match=message):
         bqvi.evidence_bounds(**arguments)
     assert model.calls == 0
 
@@ -499,6 +499,6 @@ def test_a_gradient_that_is_not_that_of_the_values_is_told_of_in_the_pilot_run(m
     if multiple == 1.0:
         assert bqvi.evidence_bounds(log_joint, proposal, budget, gradient=gradient).n_evaluations <= budget
         return
-    with pytest.raises(bqvi.RunError, match="the gradient is not that of the values") as told:
+    with pytest.raises(bqvi.RunError, match="the gradient is not that of the values") as message:
         bqvi.evidence_bounds(log_joint, proposal, budget, gradient=gradient)
-    assert told.value.n_evaluations < 0.05 * budget
+    assert message.value.n_evaluations < 0.05 * budget

@@ -76,10 +76,10 @@ def test_the_log_joint_itself_is_known_at_its_first_points():
     assert alone.n_cheap_evaluations == 0
 
 
-def test_an_improper_cheap_model_is_left_out_and_told():
+def test_an_improper_cheap_model_is_left_out_and_reported():
     found = bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), budget=16, cheap=lambda x: 0.0, cheap_budget=40)
     assert abs(found.log_evidence - PROBLEM.log_evidence) < max(0.1, 4 * found.log_evidence_sd)
-    assert any("cheap model was not used" in told for told in found.warnings)
+    assert any("cheap model was not used" in message for message in found.warnings)
     assert found.n_cheap_evaluations == 40
 
 
@@ -130,7 +130,7 @@ def test_workers_and_questions_begin_with_the_log_joint():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "told"),
+    ("options", "error", "message"),
     [
         ({"cheap": 3}, TypeError, "cheap is 3; it must be a function"),
         ({"cheap_budget": 20}, ValueError, "cheap_budget is 20, and there is no cheap model"),
@@ -142,8 +142,8 @@ def test_workers_and_questions_begin_with_the_log_joint():
         ),
     ],
 )
-def test_bad_input_is_told_before_any_evaluation(options, error, told):
-    with pytest.raises(error, match=told):
+def test_bad_input_is_told_before_any_evaluation(options, error, message):
+    with pytest.raises(error, match=message):
         bqvi.vbmc.steps(PROBLEM.log_joint, **PROBLEM.bounds(), **options)
 
 

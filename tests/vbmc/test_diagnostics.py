@@ -159,14 +159,14 @@ def test_advice():
     assert "angle reaches 270" in " ".join(advice(Posterior(flat, angle), evaluations()))
 
 
-@pytest.mark.parametrize(("centre", "spread", "told"), [(0.005, 0.25, False), (0.0003, 1.5, True)])
-def test_a_narrow_posterior_near_a_bound_is_not_at_it(centre, spread, told):
+@pytest.mark.parametrize(("centre", "spread", "warned"), [(0.005, 0.25, False), (0.0003, 1.5, True)])
+def test_a_narrow_posterior_near_a_bound_is_not_at_it(centre, spread, warned):
     """One lies four of its sds inside; the other has most of its mass within a quarter of its sd."""
     bounded = make_coordinates([0.0], [1.0], [0.001], [0.05])
     theta = centre * np.exp(spread * np.random.default_rng(0).standard_normal((4000, 1)))
     u = bounded.from_user(np.minimum(theta, 0.99))
     q = GaussianMixture(np.ones(1), u.mean(axis=0)[None], u.var(axis=0)[None])
-    assert ("lower bound 0: widen" in " ".join(advice(Posterior(q, bounded), evaluations()))) == told
+    assert ("lower bound 0: widen" in " ".join(advice(Posterior(q, bounded), evaluations()))) == warned
 
 
 def test_distances_vanish_for_the_same_draws():

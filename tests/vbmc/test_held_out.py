@@ -1,4 +1,4 @@
-"""Old evaluations that a surrogate was not made of: predicted, and told where they contradict it."""
+"""Old evaluations that a surrogate was not made of: predicted, and reported where they contradict it."""
 
 from dataclasses import replace
 

@@ -82,9 +82,9 @@ def test_noise_that_was_not_declared_is_said():
     problem = known_posteriors.rosenbrock(2)
     found = bqvi.vbmc(problem.noisy(0.3, 0), **problem.bounds(), budget=50)
     assert not found.converged
-    (told,) = [warning for warning in found.warnings if "look noisy" in warning]
-    assert 0.2 < float(told.split("deviation of ")[1].split(":")[0]) < 0.45
-    assert told in found.reasons
+    (message,) = [warning for warning in found.warnings if "look noisy" in warning]
+    assert 0.2 < float(message.split("deviation of ")[1].split(":")[0]) < 0.45
+    assert message in found.reasons
     exact = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=40)
     assert not any("look noisy" in warning for warning in exact.warnings)
 
@@ -156,7 +156,7 @@ def test_what_was_evaluated_before_counts():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "told"),
+    ("options", "error", "message"),
     [
         ({"budget": 3}, ValueError, "budget is 3"),
         ({"batch": 0}, ValueError, "batch is 0"),
@@ -173,11 +173,11 @@ def test_what_was_evaluated_before_counts():
         ({"start": [[0.0, 0.0, 0.0]]}, ValueError, "theta|start"),
     ],
 )
-def test_bad_input_is_told_before_any_evaluation(options, error, told):
+def test_bad_input_is_told_before_any_evaluation(options, error, message):
     def never(x):
         raise AssertionError("evaluated")
 
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         bqvi.vbmc(never, **(BOX | options))
 
 

@@ -32,8 +32,8 @@ def reasons(*last, count=10, tolerance=TOLERANCE):
 
 def test_records_that_meet_every_condition_have_converged_once_there_are_enough():
     assert reasons(count=LEAST) == ()
-    (told,) = reasons(count=LEAST - 1)
-    assert told == f"only {LEAST - 1} steps have been made; at least {LEAST} are needed"
+    (message,) = reasons(count=LEAST - 1)
+    assert message == f"only {LEAST - 1} steps have been made; at least {LEAST} are needed"
 
 
 E = 1e-9
@@ -104,8 +104,8 @@ ALONE = [
 @pytest.mark.parametrize(("within", "beyond", "says"), [c[1:] for c in ALONE], ids=[c[0] for c in ALONE])
 def test_a_condition_that_alone_is_not_met_is_the_reason(within, beyond, says):
     assert reasons(within) == ()
-    (told,) = reasons(beyond)
-    assert says in told
+    (message,) = reasons(beyond)
+    assert says in message
 
 
 @pytest.mark.parametrize("field", ["log_evidence", "divergence"])
@@ -121,16 +121,18 @@ def test_the_evidence_may_move_by_two_of_its_sds():
     assert (
         reasons(wide, wide, wide, {"log_evidence": 0.1 - E, "log_evidence_sd": 0.009}, tolerance=0.01) == ()
     )
-    (told,) = reasons(wide, wide, wide, {"log_evidence": 0.1 + E, "log_evidence_sd": 0.009}, tolerance=0.01)
-    assert "still moves" in told
+    (message,) = reasons(
+        wide, wide, wide, {"log_evidence": 0.1 + E, "log_evidence_sd": 0.009}, tolerance=0.01
+    )
+    assert "still moves" in message
 
 
 def test_what_unseen_modes_and_misplaced_mass_add_to_the_sd_is_not_counted_twice():
     parts = {"unseen": 0.06, "misplaced": 0.08}
     whole = math.sqrt(0.06**2 + 0.08**2 + TOLERANCE**2)
     assert reasons({**parts, "log_evidence_sd": whole - E}) == ()
-    (told,) = reasons({**parts, "log_evidence_sd": whole + 1e-6})
-    assert "its sd is" in told
+    (message,) = reasons({**parts, "log_evidence_sd": whole + 1e-6})
+    assert "its sd is" in message
 
 
 def test_only_exploration_and_comparison_are_awaited_where_all_else_holds():

@@ -23,7 +23,7 @@ def never(x):
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "told"),
+    ("options", "error", "message"),
     [
         ({"start": "a"}, TypeError, "start is 'a'"),
         ({"start": [1j, 0.0]}, TypeError, "start is"),
@@ -42,8 +42,8 @@ def never(x):
         ({"names": "ab"}, TypeError, "names is 'ab'"),
     ],
 )
-def test_bad_input_is_named(options, error, told):
-    with pytest.raises(error, match=told):
+def test_bad_input_is_named(options, error, message):
+    with pytest.raises(error, match=message):
         bqvi.vbmc(never, **(BOX | options))
 
 
@@ -185,9 +185,11 @@ def test_a_gradient_of_another_function_is_noticed(wrong):
     assert not right.warnings
 
 
-def test_a_gradient_that_fails_is_told():
+def test_a_gradient_that_fails_is_reported():
     found = bqvi.vbmc(gaussian, **BOX, gradient=lambda x: 1 / 0, budget=14)
-    assert any("14 of 14 gradients are missing" in told and "zero" in told for told in found.warnings)
+    assert any(
+        "14 of 14 gradients are missing" in message and "zero" in message for message in found.warnings
+    )
     assert found.log_evidence == pytest.approx(EVIDENCE, abs=0.02)
 
 
@@ -210,4 +212,4 @@ def test_an_improper_target_is_told_and_never_converges():
     box = {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0]}
     found = bqvi.vbmc(lambda x: -(x[0] ** 2), **box, budget=24)
     assert not found.converged
-    assert any("unbounded along x1" in told for told in found.warnings)
+    assert any("unbounded along x1" in message for message in found.warnings)

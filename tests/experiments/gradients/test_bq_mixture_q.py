@@ -56,7 +56,7 @@ def test_a_run_keeps_to_its_budget(method):
     assert np.isfinite(found["elbo_gap"]).all()
 
 
-def test_costs_are_told():
+def test_costs_are_reported():
     rows = [(10, 0.5, 1.0), (20, 0.05, 2.0), (40, 0.02, 4.0)]
     results = pd.DataFrame(
         [

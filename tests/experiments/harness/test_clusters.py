@@ -95,10 +95,10 @@ def test_a_cell_that_breaks_each_pool_is_the_only_one_lost(tmp_path, monkeypatch
     made = runner.plan(toy_experiment.make(rates=(0.5,)), tmp_path, seeds=5)
     store.write_text(store.manifest_path(tmp_path, "toy"), made.manifest.to_json())
     outcomes = list(clusters.execute(made.pending, 2, "loky"))
-    told = {outcome.seed: outcome.error for outcome in outcomes}
-    assert len(outcomes) == len(told) == 5
-    assert told.pop(1) == "the worker was lost (the operating system ended it)"
-    assert set(told.values()) == {None}
+    errors = {outcome.seed: outcome.error for outcome in outcomes}
+    assert len(outcomes) == len(errors) == 5
+    assert errors.pop(1) == "the worker was lost (the operating system ended it)"
+    assert set(errors.values()) == {None}
     assert [job.seed for job in made.jobs if not job.path.is_file()] == [1]
     assert Pool.opened == 4  # for all, for each of the two that were under way, for the rest
 

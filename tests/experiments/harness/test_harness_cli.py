@@ -401,8 +401,10 @@ def test_installed_packages_offer_experiments(tmp_path, monkeypatch):
     (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\nmy-study = gone.my_study\n")
     monkeypatch.setattr(registry, "EXPERIMENTS", registry.offered())
     for words in ("list",), ("run", "my-study"):
-        told = " ".join(bqvi(*words).output.replace("│", " ").split())
-        assert "there is no module 'gone.my_study', which the entry point 'my-study' of the package" in told
+        message = " ".join(bqvi(*words).output.replace("│", " ").split())
+        assert (
+            "there is no module 'gone.my_study', which the entry point 'my-study' of the package" in message
+        )
 
 
 def test_version():

@@ -38,9 +38,9 @@ def test_a_damaged_run_is_refused_or_has_the_same_rows(tmp_path, times):
     content, refused = path.read_bytes(), 0
     for i in range(times):
         path.write_bytes(damaged(content, rng, i % 2 == 0))
-        frame, told = attempt(path)
+        frame, message = attempt(path)
         refused += frame is None
-        assert frame is not None or f"{path} is damaged" in told
+        assert frame is not None or f"{path} is damaged" in message
         assert frame is None or i % 2 == 0, "a file that was cut off was read"
         assert frame is None or frame.equals(FRAME)
     assert refused > times // 2
