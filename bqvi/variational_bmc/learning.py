@@ -249,13 +249,13 @@ def _learn(
 
 def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> DiagonalMixture:
     most = _most(n)
-    if q.count >= most:
+    if q.count >= COMPONENTS.longer * most:
         return q
     found = weighed(surrogate, q, COMPONENTS.draws, seed + 1)
     missed = _missed(surrogate, q, found)
     if len(missed):
         return grown(q, missed, np.zeros(len(missed)), 1)
-    if found.effective > COMPONENTS.covered * COMPONENTS.draws:
+    if q.count >= most or found.effective > COMPONENTS.covered * COMPONENTS.draws:
         return q
     log_q = np.logaddexp(found.log_q, found.log_proposal - COMPONENTS.floor)
     log_ratio = found.log_weights + found.log_proposal - log_q

@@ -86,9 +86,10 @@ class Modes:
         return np.stack([np.square(each).sum(0) for each in whitened], axis=1)
 
     def contain(self, points: np.ndarray) -> np.ndarray:
-        """Whether each of the points (n, D) lies in the region of some mode's mass, (n,)."""
-        dimension = points.shape[1]
-        return self.squares(points).min(1) < dimension + MODES.inside * np.sqrt(2.0 * dimension)
+        """Whether each of the points (n, D) lies in the region of some part's mass, (n,)."""
+        dimension, outline = points.shape[1], self.outline
+        squares = 2.0 * (outline.heights[:, None] - outline.log_parts(points)).min(0)
+        return squares < dimension + MODES.inside * np.sqrt(2.0 * dimension)
 
     def unexplained(self, points: np.ndarray, values: np.ndarray, share: float, margin: float) -> np.ndarray:
         """Return by how many nats values (n,) at points (n, D) exceed what the modes allow.
