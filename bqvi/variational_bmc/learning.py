@@ -254,7 +254,7 @@ def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> D
     found = weighed(surrogate, q, COMPONENTS.draws, seed + 1)
     missed = _missed(surrogate, q, found)
     if len(missed):
-        return grown(q, missed, np.zeros(len(missed)), 1)
+        return grown(q, missed, np.zeros(len(missed)), COMPONENTS.added)
     if q.count >= most or found.effective > COMPONENTS.covered * COMPONENTS.draws:
         return q
     log_q = np.logaddexp(found.log_q, found.log_proposal - COMPONENTS.floor)
