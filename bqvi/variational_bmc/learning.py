@@ -254,7 +254,9 @@ def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> D
     found = weighed(surrogate, q, COMPONENTS.draws, seed + 1)
     missed = _missed(surrogate, q, found)
     if len(missed):
-        return grown(q, missed, np.zeros(len(missed)), COMPONENTS.added)
+        sloped = surrogate.data.gradients is not None
+        count = COMPONENTS.added_with_gradients if sloped else COMPONENTS.added
+        return grown(q, missed, np.zeros(len(missed)), count)
     if q.count >= most or found.effective > COMPONENTS.covered * COMPONENTS.draws:
         return q
     log_q = np.logaddexp(found.log_q, found.log_proposal - COMPONENTS.floor)

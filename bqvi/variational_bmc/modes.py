@@ -7,8 +7,8 @@ group define a Gaussian, N(m_r, S_r). With the evidence Z the modes define an ap
 
 whose parts j are the Gaussians of the modes. For a mode that is far from Gaussian, such as a ring or a curved
 ridge, the parts are the components of its group instead, as one Gaussian would contain regions in which the
-mode has no mass. A group q_r counts as far from Gaussian if KL(q_r || N(m_r, S_r)) is above
-``ModeSettings.bent``.
+mode has no mass, such as the middle of a ring, or regions that no evaluation has reached, such as an arc of
+it. A group q_r counts as far from Gaussian if KL(q_r || N(m_r, S_r)) is above ``ModeSettings.bent``.
 
 A log joint with several modes falls as the squared distance from the nearest one. A point whose value exceeds
 g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks, or in a
@@ -86,7 +86,7 @@ class Modes:
         return np.stack([np.square(each).sum(0) for each in whitened], axis=1)
 
     def contain(self, points: np.ndarray) -> np.ndarray:
-        """Whether each of the points (n, D) lies in the region of some part's mass, (n,)."""
+        """Whether each of the points (n, D) lies in the region of the mass of a part of g, (n,)."""
         dimension, outline = points.shape[1], self.outline
         squares = 2.0 * (outline.heights[:, None] - outline.log_parts(points)).min(0)
         return squares < dimension + MODES.inside * np.sqrt(2.0 * dimension)
@@ -95,7 +95,7 @@ class Modes:
         """Return by how many nats values (n,) at points (n, D) exceed what the modes allow.
 
         Allowed is g, more ``share`` of the depth of g below the highest mode, more ``margin`` nats; inside a
-        mode everything is, and -inf is returned.
+        part everything is, and -inf is returned.
         """
         explained, top = self.outline.log_density(points), self.outline.log_density(self.outline.means).max()
         allowed = explained + share * np.maximum(top - explained, 0.0) + margin

@@ -178,9 +178,9 @@ def test_what_is_left_open_follows_the_share_of_points_that_would_lead_to_unseen
     assert np.mean(exact) <= np.mean(stated) < 1.6 * np.mean(exact) + 2.0 / 24
 
 
-def ring_modes(count=16, radius=2.0, sd=0.1):
-    """The mode of a ring about the origin, by so many components in one frame of the plane."""
-    angle = 2.0 * np.pi * np.arange(count) / count
+def ring_modes(count=16, radius=2.0, sd=0.1, arc=2.0 * np.pi):
+    """The mode of an arc about the origin, by so many components in one frame of the plane."""
+    angle = arc * np.arange(count) / count
     centres = radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     q = DiagonalMixture(np.full(count, 1.0 / count), centres, np.full((count, 2), 2.0 * sd))
 
@@ -197,7 +197,19 @@ def test_a_second_ring_is_not_explained_by_the_width_of_the_first():
     # the Gaussian of the ring's moments is 12 nats deep at (7, 0); the ring's own density is 300 nats deep
     beside = np.array([[5.3, 0.0], [7.0, 2.3]])
     assert (modes.unexplained(beside, np.array([-4.5, -4.5]), 0.1, 3.0) > 0.0).all()
-    assert np.isneginf(modes.unexplained(np.array([[2.0, 0.0], [0.0, 0.0]]), np.zeros(2), 0.1, 3.0)).all()
+    assert np.isneginf(modes.unexplained(np.array([[2.0, 0.0], [0.0, -2.0]]), np.zeros(2), 0.1, 3.0)).all()
+
+
+def test_an_arc_without_components_and_the_middle_lie_outside_of_a_ring():
+    """The Gaussian of the moments contains both."""
+    modes = ring_modes(arc=1.5 * np.pi, count=24)
+    angle = np.pi * np.array([0.0, 0.5, 1.0, 1.5 - 1 / 16, 1.65, 1.75, 1.85])
+    x = 2.0 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    assert modes.contain(x[:4]).all()
+    missing = np.concatenate([x[4:], np.zeros((1, 2))])
+    assert (modes.squares(missing) < 10.0).all()  # those of 2 degrees of freedom reach it with odds of .7 %
+    assert not modes.contain(missing).any()
+    assert (modes.unexplained(missing, np.full(4, -1.0), 0.1, 3.0) > 0.0).all()
 
 
 def test_gradients_are_compared_with_the_nearest_component_of_a_ring():
