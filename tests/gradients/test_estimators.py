@@ -259,7 +259,7 @@ def test_importance_weighted_bound_lies_between_elbo_and_evidence_and_grows():
         assert two + 5.5 * error[50] < bounds[50].mean() < evidence + 5.5 * error[50]
 
 
-def test_noise_vanishes_at_the_posterior_for_the_estimators_that_promise_it():
+def test_noise_vanishes_at_the_posterior_for_sticking_the_landing_dreg_and_score():
     c = np.array([[0.5, 0.1], [0.1, 0.3]])
     m = np.array([1.0, -2.0])
     q = Gaussian(m, c)
@@ -272,8 +272,8 @@ def test_noise_vanishes_at_the_posterior_for_the_estimators_that_promise_it():
         assert repeated(estimator, model, q, Batch(None, 0), n=20).std(0).max() > 1e-3
 
 
-def test_the_baseline_takes_off_what_the_score_has_nothing_to_do_with():
-    """A log evidence of 50 multiplies the raw score's noise, and leaves the baseline's as it was."""
+def test_the_baseline_removes_the_noise_due_to_a_constant():
+    """A constant of 50 in the log joint multiplies the noise without a baseline, and not that with one."""
     shifted = LogJoint(lambda theta: quartic(theta) + 50.0, 1)
     with_it, without = (
         repeated(Score(20, baseline=b), shifted, IWAE_Q, Batch(None, 0)).var(0).sum() for b in (True, False)
