@@ -40,7 +40,7 @@ def is_torch(array: Array) -> bool:
     return type(array) is not np.ndarray and bool(is_torch_array(array))
 
 
-def to_numpy(array: Array) -> Any:
+def to_numpy(array: Array) -> np.ndarray:
     """Return ``array`` as a NumPy array on the host, cut off from any autodiff graph."""
     return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
 

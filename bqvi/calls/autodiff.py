@@ -66,11 +66,11 @@ def _gradients(head: Any, leaf: Any) -> np.ndarray | None:
     return _array(torch.stack([torch.zeros_like(leaf) if part is None else part for part in each], dim=1))
 
 
-def _array(found: Any) -> np.ndarray:
+def _array(found: object) -> np.ndarray:
     return to_numpy(found).astype(float, copy=False)
 
 
-def _plain(returned: Any) -> Any:
+def _plain(returned: object) -> Any:
     if isinstance(returned, tuple):
         return tuple(to_numpy(x) if is_torch(x) else x for x in returned)
     return to_numpy(returned) if is_torch(returned) else returned

@@ -81,7 +81,7 @@ def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
         )
 
 
-def answers_of(future: Any, row: np.ndarray) -> Answers:
+def answers_of(future: object, row: np.ndarray) -> Answers:
     """The answers of the call at the point ``row`` (P,), which ``future`` returns."""
     try:
         return _answers(answer(future))
@@ -89,7 +89,7 @@ def answers_of(future: Any, row: np.ndarray) -> Answers:
         return nothing(row[None], lost)
 
 
-def _answers(result: Any) -> Answers:
+def _answers(result: object) -> Answers:
     if not isinstance(result, Answers):
         raise EvaluationError(
             f"the executor returned {result!r:.80}; it must return what the function that it is given returns"

@@ -84,7 +84,7 @@ def names_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
 def turning_of(periodic: object, count: int) -> np.ndarray:
     """Which of the P = ``count`` parameters are periodic, (P,) bool."""
     try:
-        given = np.asarray(to_numpy(periodic))
+        given = to_numpy(periodic)
     except ValueError:
         given = np.asarray(None)
     if given.size == 0:

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -127,7 +126,7 @@ class Coordinates:
         centre, half = self._standard
         return centre + half * points
 
-    def _require(self, name: str, x: Any, columns: int) -> np.ndarray:
+    def _require(self, name: str, x: object, columns: int) -> np.ndarray:
         array = np.asarray(x, float)
         if array.ndim != 2 or array.shape[1] != columns:
             raise ValueError(f"{name} has shape {array.shape}; it must be (n, {columns})")

@@ -72,7 +72,7 @@ class GradientWithValue:
     both : a function (P,) -> (a number, (P,)), or if vectorised (n, P) -> ((n,), (n, P)).
     """
 
-    both: Callable[[Any], Any]
+    both: Callable[[Array], Array]
 
     def __call__(self, theta: Array) -> Any:
         """The gradient alone."""

@@ -59,7 +59,7 @@ def _require_points(theta: np.ndarray) -> None:
 def numbers(name: str, given: object) -> np.ndarray:
     """The array of real numbers ``given`` as the argument ``name``; TypeError where it is none."""
     try:
-        array = np.asarray(to_numpy(given))
+        array = to_numpy(given)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} is no array of numbers: {error}") from None
     if array.size and array.dtype.kind not in "fiu":

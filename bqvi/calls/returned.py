@@ -71,7 +71,7 @@ def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarr
     """The standard deviations (m,) of the noise at points (m, P)."""
     n = len(points)
     try:
-        array = np.asarray(to_numpy(returned))
+        array = to_numpy(returned)
         fine = array.dtype.kind in "fiu" and array.size in (1, n)
     except (TypeError, ValueError):
         fine = False
@@ -88,7 +88,7 @@ def gradients_of(function: Function, returned: object, points: np.ndarray, outpu
     """The gradients (m, o, P) at points (m, P)."""
     n, dimension = points.shape
     try:
-        array = np.asarray(to_numpy(returned))
+        array = to_numpy(returned)
     except (TypeError, ValueError):
         array = np.asarray(None)
     if not function.vectorised:
@@ -140,7 +140,7 @@ def numbers_in(returned: object) -> np.ndarray | None:
     if isinstance(returned, np.ma.MaskedArray):
         returned = np.ma.filled(returned.astype(float), np.nan)
     try:
-        array = np.asarray(to_numpy(returned))
+        array = to_numpy(returned)
     except (TypeError, ValueError):
         return None
     return array if array.dtype.kind in "fiu" else None

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls.settings import ROUNDING
+from gp.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class RoundedValue:
     log_joint : the log joint; a tuple with its noise, or a dict, is passed on unchanged.
     """
 
-    log_joint: Callable[[Any], Any]
+    log_joint: Callable[[Array], Array]
 
-    def __call__(self, theta: Any) -> Any:
+    def __call__(self, theta: object) -> Any:
         """The log joint at theta."""
         found = self.log_joint(theta)
         if isinstance(found, tuple) and found:
@@ -47,9 +48,9 @@ class RoundedPair:
     both : the log joint with its gradient; anything else that it returns is passed on unchanged.
     """
 
-    both: Callable[[Any], Any]
+    both: Callable[[Array], Array]
 
-    def __call__(self, theta: Any) -> Any:
+    def __call__(self, theta: object) -> Any:
         """The log joint and its gradient at theta."""
         found = self.both(theta)
         if not isinstance(found, tuple) or len(found) < 2:
@@ -57,7 +58,7 @@ class RoundedPair:
         return (_rounded_if_numbers(found[0]), _rounded_if_numbers(found[1], rows=True), *found[2:])
 
 
-def _rounded_if_numbers(found: Any, rows: bool = False) -> Any:
+def _rounded_if_numbers(found: object, rows: bool = False) -> Any:
     """Real numbers rounded, a number as a number; anything else unchanged, for the caller to check."""
     if not isinstance(found, float | np.floating | np.ndarray) or np.asarray(found).dtype != np.float64:
         return found

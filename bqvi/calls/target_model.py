@@ -59,9 +59,9 @@ class TargetModel:
         An attribute is not as described.
     """
 
-    log_joint: Callable[[Any], Any]
+    log_joint: Callable[[Array], Array]
     names: tuple[str, ...]
-    log_joint_and_gradient: Callable[[Any], Any] | None = None
+    log_joint_and_gradient: Callable[[Array], Array] | None = None
     vectorised: bool = False
     start: np.ndarray | None = None
     plausible_lower: np.ndarray | None = None
@@ -192,7 +192,7 @@ class TargetModel:
         except KeyError as error:
             raise ValueError(f"values has {', '.join(values)}; it lacks {error.args[0]}") from None
 
-    def box(self, lower: Any, upper: Any) -> tuple[Any, Any]:
+    def box(self, lower: object, upper: object) -> tuple[Any, Any]:
         """The plausible box: ``lower`` and ``upper`` where they are given, the model's own otherwise."""
         return (
             self.plausible_lower if lower is None else lower,

@@ -84,7 +84,7 @@ class Workers:
                 with contextlib.suppress(Exception):  # the first failure is the one that is reported
                     self._enter(*entry, ledger)
 
-    def _enter(self, future: Any, point: np.ndarray, row: np.ndarray, ledger: Ledger) -> None:
+    def _enter(self, future: object, point: np.ndarray, row: np.ndarray, ledger: Ledger) -> None:
         caller = self._caller
         batch = CallBatch(caller.function, caller.coordinates, point[None], row[None], ledger)
         try:

@@ -20,12 +20,11 @@ Clauses, for q with natural parameters eta and any tangent d:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
 from bqvi.arrays import Values, add, inner, scale, subtract
+from bqvi.families.family import ExponentialFamily
 from gp.arrays import to_numpy
 
 _SIGMAS = 6.0
@@ -33,7 +32,12 @@ _SIGMAS = 6.0
 
 
 def check_family(
-    q: Any, *, seed: int = 0, draws: int = 4000, reparameterised: bool = True, rtol: float = 1e-10
+    q: ExponentialFamily,
+    *,
+    seed: int = 0,
+    draws: int = 4000,
+    reparameterised: bool = True,
+    rtol: float = 1e-10,
 ) -> None:
     """Check every clause of the contract at ``q``, an instance with NumPy parameters.
 
@@ -63,7 +67,7 @@ def check_family(
         _check_reparameterisation(q, tangent, draws, rng)
 
 
-def _tangent(q: Any, rng: np.random.Generator) -> Values:
+def _tangent(q: ExponentialFamily, rng: np.random.Generator) -> Values:
     """A random direction of eta, as large as eta, symmetric where eta is."""
     found = []
     for eta in map(to_numpy, q.natural):
@@ -97,7 +101,7 @@ def _inner(values: Values, tangent: Values) -> torch.Tensor:
     return total
 
 
-def _check_round_trips(q: Any, rtol: float) -> None:
+def _check_round_trips(q: ExponentialFamily, rtol: float) -> None:
     _same("natural -> q -> natural", q.from_natural(q.natural).natural, q.natural, rtol)
     back = q.from_unconstrained(q.unconstrained)
     _same("unconstrained -> q -> natural", back.natural, q.natural, rtol)
@@ -107,7 +111,7 @@ def _check_round_trips(q: Any, rtol: float) -> None:
         _same("mean -> q -> mean", back.expected_statistics, q.expected_statistics, 10.0 * rtol)
 
 
-def _check_log_normaliser(q: Any, tangent: Values, rtol: float) -> None:
+def _check_log_normaliser(q: ExponentialFamily, tangent: Values, rtol: float) -> None:
     eta = _leaves(q.natural)
     mean = torch.autograd.grad(q.from_natural(eta).log_normaliser.sum(), eta, create_graph=True)
     _same("gradient of the log normaliser = mean parameter", mean, q.expected_statistics, rtol)
@@ -118,7 +122,7 @@ def _check_log_normaliser(q: Any, tangent: Values, rtol: float) -> None:
     _same("fisher_product(fisher_solve)", q.fisher_product(q.fisher_solve(found)), found, 100.0 * rtol)
 
 
-def _check_divergence(q: Any, tangent: Values, rng: np.random.Generator, rtol: float) -> None:
+def _check_divergence(q: ExponentialFamily, tangent: Values, rng: np.random.Generator, rtol: float) -> None:
     p = q.retract(scale(tangent, 0.3))
     gap = subtract(p.natural, q.natural)
     bregman = p.log_normaliser.sum() - q.log_normaliser.sum() - inner(gap, q.expected_statistics)
@@ -136,7 +140,7 @@ def _check_divergence(q: Any, tangent: Values, rng: np.random.Generator, rtol: f
     _same("log_prob", (ratio.reshape(20, -1).sum(1) / size,), (expected / size,), 10.0 * rtol)
 
 
-def _check_unconstrained(q: Any, tangent: Values, rtol: float) -> None:
+def _check_unconstrained(q: ExponentialFamily, tangent: Values, rtol: float) -> None:
     u = _leaves(q.unconstrained)
     mean = q.from_unconstrained(u).expected_statistics
     along = _inner(mean, tangent)
@@ -147,7 +151,7 @@ def _check_unconstrained(q: Any, tangent: Values, rtol: float) -> None:
     _same("gradient_to_natural is its inverse", back, found, 100.0 * rtol)
 
 
-def _check_retraction(q: Any, tangent: Values, rtol: float) -> None:
+def _check_retraction(q: ExponentialFamily, tangent: Values, rtol: float) -> None:
     _same("retract(0)", q.retract(scale(tangent, 0.0)).natural, q.natural, 10.0 * rtol)
     for size in (-1e3, -1.0, 1.0, 1e3):
         moved = q.retract(scale(tangent, size))
@@ -159,13 +163,13 @@ def _check_retraction(q: Any, tangent: Values, rtol: float) -> None:
     assert errors[1] <= max(errors[0] / 50.0, floor), f"retract is not first order: departures {errors}"
 
 
-def _departure(q: Any, step: Values) -> float:
+def _departure(q: ExponentialFamily, step: Values) -> float:
     """The distance of the retraction from the straight line."""
     apart = subtract(q.retract(step).natural, add(q.natural, step))
     return max(float(np.abs(x).max()) for x in apart)
 
 
-def _check_draws(q: Any, draws: int, rng: np.random.Generator) -> None:
+def _check_draws(q: ExponentialFamily, draws: int, rng: np.random.Generator) -> None:
     theta = q.sample(draws, rng)
     for t, mean in zip(q.statistics(theta), q.expected_statistics, strict=True):
         _unbiased("E[t] = mean parameter", to_numpy(t), to_numpy(mean))
@@ -181,14 +185,16 @@ def _unbiased(clause: str, draws: np.ndarray, mean: np.ndarray) -> None:
     assert not bad.any(), f"{clause}: off by {gap[bad].max():.3g}, standard error {error[bad].max():.3g}"
 
 
-def _check_reparameterisation(q: Any, tangent: Values, draws: int, rng: np.random.Generator) -> None:
+def _check_reparameterisation(
+    q: ExponentialFamily, tangent: Values, draws: int, rng: np.random.Generator
+) -> None:
     groups = 100
     found = [_pathwise(q, tangent, max(draws // groups, 2), rng) for _ in range(groups)]
     for got, expected in zip(zip(*found, strict=True), q.gradient_to_unconstrained(tangent), strict=True):
         _unbiased("E[dt/du] of reparameterised draws = J", np.stack(got), to_numpy(expected))
 
 
-def _pathwise(q: Any, tangent: Values, n: int, rng: np.random.Generator) -> Values:
+def _pathwise(q: ExponentialFamily, tangent: Values, n: int, rng: np.random.Generator) -> Values:
     """d/du of the mean of <tangent, t(theta)> over ``n`` reparameterised draws."""
     u = _leaves(q.unconstrained)
     moving = q.from_unconstrained(u)

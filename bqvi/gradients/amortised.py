@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bqvi.arrays import Values, like
 from bqvi.families import DiagonalGaussian, Product
@@ -34,7 +35,6 @@ from bqvi.models.amortised import AmortisedModel
 from bqvi.models.data import Data
 from gp.arrays import to_numpy
 
-Tensor = torch.Tensor
 _ROWS = 512
 """The number of data that are evaluated at once for a record."""
 

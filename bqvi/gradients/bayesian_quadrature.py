@@ -17,7 +17,7 @@ a step (`Riemannian`, `Euclidean`), or the surrogate for its optimum in a KL bal
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class BayesianQuadrature:
         """Evaluations a step."""
         return self.nodes
 
-    def start(self, model: LogJointModel, q: Any) -> Memory | None:
+    def start(self, model: LogJointModel, q: Distribution) -> Memory | None:
         """An empty memory for a run of ``model`` from ``q``, or None where nothing is to be kept."""
         self._require_suited(model)
         dimension = len(WhitenedFrame.of(q).mean)

@@ -80,7 +80,7 @@ class ImportanceQuadrature:
         if not isinstance(self.quadrature, BayesianQuadrature):
             raise TypeError(f"quadrature is {self.quadrature!r}; it must be a BayesianQuadrature")
 
-    def start(self, model: LogJointModel, q: Any) -> Any:
+    def start(self, model: LogJointModel, q: Distribution) -> Any:
         """The memory of the quadrature for a run of ``model`` from ``q``."""
         _require_one_gaussian(q)
         return self.quadrature.start(model, q)

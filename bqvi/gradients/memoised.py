@@ -140,7 +140,7 @@ class Memoised:
             return slice(start, stop)
         return np.sort(np.random.default_rng(ORDER).permutation(n)[start:stop])
 
-    def start(self, model: Any, q: Any) -> MemoisedMemory:
+    def start(self, model: Any, q: FamilyOrPoint) -> MemoisedMemory:
         """The memory before the first visit.
 
         Raises

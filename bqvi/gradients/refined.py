@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.arrays import subtract
-from bqvi.families.family import FamilyOrPoint
+from bqvi.families.family import Distribution, ExponentialFamily, FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.models.conjugate import LocalStep, update_target
 from bqvi.models.data import Data
@@ -47,14 +47,14 @@ class RefinedConjugate:
     samples: int = 0
     gives_surrogate = False
 
-    def start(self, model: Any, q: Any) -> LocalMemory:
+    def start(self, model: Any, q: Distribution) -> LocalMemory:
         """The memory before a run of ``model`` from ``q``, without local parameters."""
         return LocalMemory(np.empty((0, model.local_size)), -np.inf)
 
     def __call__(
         self,
         model: Any,
-        q: Any,
+        q: ExponentialFamily,
         batch: Batch,
         rng: np.random.Generator,
         memory: LocalMemory | None = None,

@@ -31,7 +31,7 @@ import torch
 from bqvi.arrays import Values, add, inner, subtract
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import GaussianMixture
-from bqvi.families.family import Distribution
+from bqvi.families.family import Distribution, ExponentialFamily
 from bqvi.gradients.amortised import LocalBound, local_gradient, require_plain, score_terms
 from bqvi.gradients.black_box import (
     TorchPosterior,
@@ -140,7 +140,9 @@ class Score:
     def _in_closed_form(self) -> bool:
         return self.entropy == "sampled" and self._baseline != "optimal" and not self.errors
 
-    def _conjugate(self, model: ConjugateModel, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
+    def _conjugate(
+        self, model: ConjugateModel, q: ExponentialFamily, batch: Batch, rng: np.random.Generator
+    ) -> Gradient:
         local = local_step(model, q, batch)
         gap = subtract(update_target(model, local), q.natural)
         statistics = q.statistics(q.sample(self.samples, rng))

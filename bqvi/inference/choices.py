@@ -33,7 +33,7 @@ from gp.arrays import shown
 _MODELS = ConjugateModel | LogJointModel | AmortisedModel
 
 
-def _is_model(given: Any) -> bool:
+def _is_model(given: object) -> bool:
     """Whether ``given`` keeps one of the contracts of models, also where its prior is taken from data."""
     try:
         return isinstance(given, _MODELS)
@@ -118,7 +118,7 @@ def problem_of(
     return problem
 
 
-def _check_amortised(model: AmortisedModel, estimator: Any, method: str | Estimator) -> None:
+def _check_amortised(model: AmortisedModel, estimator: object, method: str | Estimator) -> None:
     """Raise ValueError unless the estimator has a form for q(z | x) of an encoder."""
     if not hasattr(estimator, "local_bound"):
         raise ValueError(
@@ -128,7 +128,7 @@ def _check_amortised(model: AmortisedModel, estimator: Any, method: str | Estima
     estimator.local_bound(model)
 
 
-def _check_minibatch(model: Any, estimator: Estimator, minibatch: Strategy | int | str | None) -> None:
+def _check_minibatch(model: object, estimator: Estimator, minibatch: Strategy | int | str | None) -> None:
     """Raise ValueError for a mini-batch where the estimator or the model needs all data at each step."""
     if isinstance(estimator, RememberingEstimator) and minibatch is not None:
         raise ValueError(
@@ -197,7 +197,7 @@ def _made(given: object) -> str:
     return f": not the class, but {given.__name__}(...)" if isinstance(given, type) else ""
 
 
-def _balanced(model: Any, data: Data, batch: str) -> Strategy | str:
+def _balanced(model: object, data: Data, batch: str) -> Strategy | str:
     """The strategy of the name 'balanced'; the name itself where no mini-batch is possible, for the error."""
     n = n_rows(data)
     if batch == "all" or n == 0:
@@ -274,7 +274,7 @@ def identity(problem: LoopProblem, family: str) -> dict[str, str]:
     }
 
 
-def _bounds(model: Any) -> tuple[np.ndarray, ...] | None:
+def _bounds(model: object) -> tuple[np.ndarray, ...] | None:
     coordinates = getattr(model, "coordinates", None)
     if coordinates is None:
         return None

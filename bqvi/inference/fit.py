@@ -231,7 +231,7 @@ def fit(
     return Run(engine, None if before is None else engine.resumed(before), watch, busy, verify)
 
 
-def _before(resume: Any, first: LoopState, starts: int, settings: Mapping[str, Any]) -> Checkpoint:
+def _before(resume: object, first: LoopState, starts: int, settings: Mapping[str, Any]) -> Checkpoint:
     """The state of an earlier run with the same settings; the best of several starts, if one is asked for."""
     before = resumed(resume, DOOR, classes(first) | named(Starts), settings)
     if starts == 1 and isinstance(before.state, Starts):
@@ -239,7 +239,7 @@ def _before(resume: Any, first: LoopState, starts: int, settings: Mapping[str, A
     return before
 
 
-def _require_drawn(starts: int, start_from: Any, evaluations: Any, workers: int | None) -> None:
+def _require_drawn(starts: int, start_from: object, evaluations: object, workers: int | None) -> None:
     """Raise an error where an argument was given that is possible with a single start only."""
     if evaluations is not None:
         raise ValueError(f"starts is {starts}, and evaluations was given, which one start can take")

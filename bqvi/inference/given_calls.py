@@ -137,12 +137,12 @@ def with_noise(
     return model.with_noise(noise_sd, sds)
 
 
-def _require_log_joint(model: Any, name: str) -> None:
+def _require_log_joint(model: object, name: str) -> None:
     if not isinstance(model, LogJoint) or type(model).log_prior is not LogJoint.log_prior:
         raise TypeError(f"{name} was given, but model is a {type(model).__name__}; it is for a LogJoint")
 
 
-def with_known(model: LogJoint, state: LoopState, evaluations: Any, budget: int | None) -> LoopState:
+def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: int | None) -> LoopState:
     """The state before the first step with evaluations that were made before.
 
     Parameters

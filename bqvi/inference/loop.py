@@ -25,6 +25,7 @@ import numpy as np
 from acquisition.minibatch import Learning, Selection
 from bqvi.arrays import Values, like
 from bqvi.calls import Account, Evaluations
+from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch, Gradient, RememberingEstimator
 from bqvi.gradients.per_datum import Combination
 from bqvi.gradients.refined import LocalMemory
@@ -44,7 +45,7 @@ class NotFiniteError(ArithmeticError):
     """A gradient that is not finite, or parameters out of the range of floating-point numbers."""
 
 
-def start(problem: LoopProblem, q: Any, rng: np.random.Generator) -> LoopState:
+def start(problem: LoopProblem, q: Distribution, rng: np.random.Generator) -> LoopState:
     """The state before the first step, at q."""
     problem.geometry.check(q)
     coordinates = problem.geometry.coordinates(q)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bqvi.calls import Account
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.families.family import Distribution
+from bqvi.families.family import Distribution, ExponentialFamily
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.inference.state import Model
@@ -80,7 +80,7 @@ class Monitor:
 
     def value(
         self,
-        q: Any,
+        q: ExponentialFamily,
         local: LocalStep | None = None,
         memory: Any = None,
         values: np.ndarray | None = None,
@@ -116,7 +116,7 @@ class Monitor:
         error = math.inf if len(values) < 2 else float(values.std(ddof=1) / np.sqrt(len(values)))
         return Value(float(values.mean()) + self.base, error, 0)
 
-    def _of_surrogate(self, values: np.ndarray, q: Any, memory: Any) -> Value:
+    def _of_surrogate(self, values: np.ndarray, q: Any, memory: object) -> Value:
         """The mean of estimates (t,) from the same evaluations, whose errors do not average out.
 
         The standard error contains that of one estimate, the difference between the halves, as q moves, and
@@ -187,7 +187,7 @@ def log_base_measure(model: Model, data: Data) -> float:
     return 0.0 if measure is None else float(measure(data))
 
 
-def is_of_one_function(model: Model, q: Distribution, memory: Any) -> bool:
+def is_of_one_function(model: Model, q: Distribution, memory: object) -> bool:
     """Whether ``memory`` holds evaluations of a log joint that does not change with q, a Gaussian."""
     return isinstance(memory, Memory) and isinstance(q, Gaussian | DiagonalGaussian) and not is_moving(model)
 

@@ -38,7 +38,7 @@ class Starts:
     def _failed(self, i: int) -> bool:
         return i < len(self.ended) and self.ended[i] == FAILED
 
-    def with_active(self, state: Any) -> Starts:
+    def with_active(self, state: object) -> Starts:
         """Return the state with another state of the active start."""
         return replace(self, states=(*self.states[: self.active], state, *self.states[self.active + 1 :]))
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bqvi.arrays import Seed, generator, like
 from bqvi.checks import require_above, require_integer, require_shape
@@ -30,7 +30,6 @@ from bqvi.models.random_weights import RandomNetwork, WeightPrior
 from bqvi.models.weight_network import WEIGHTS, NetworkPosterior
 from gp.arrays import Array, is_torch, to_numpy
 
-Tensor = torch.Tensor
 _BLOCK = 2048
 """The number of data evaluated together where no gradients are computed."""
 _DRAWS = 20_000
@@ -275,7 +274,7 @@ class VariationalAutoencoder:
         `bqvi.evidence_bounds` or `bqvi.integrate` it gives the evidence of one datum, and the loss by the
         encoder against the best Gaussian q(z). ValueError where ``row`` is no datum of this model (`check`).
         """
-        rows = self.rows(self.check(np.asarray(to_numpy(row))[None]))
+        rows = self.rows(self.check(to_numpy(row)[None]))
 
         def log_density(z: Tensor) -> Tensor:
             return self._joint(q, z.to(rows)[:, None], rows)[:, 0].to(z)
@@ -323,7 +322,7 @@ class VariationalAutoencoder:
             yield self.rows(x[start : start + size])
 
     def _latent(self, name: str, z: Array) -> Tensor:
-        found: Tensor = like(np.asarray(to_numpy(z)), self.reference)
+        found: Tensor = like(to_numpy(z), self.reference)
         require_shape(name, found, (len(found), self.latent))
         return found
 

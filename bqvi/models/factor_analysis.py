@@ -135,7 +135,7 @@ class FactorAnalysis:
             z[:, : scores.shape[1]] += np.clip(scores / spread(scores), -most, most)
         return self.sums(x, np.ones(x.shape[1], bool), z, np.eye(self.n_factors), np.ones(len(x)))
 
-    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+    def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
         """Factors of ``rows``, and the sums of their regressions."""
         part = np.ones(len(rows)) if weights is None else np.asarray(to_numpy(weights), float)
         total: Values | None = None
@@ -199,7 +199,7 @@ class FactorAnalysis:
         found = log_densities(x, *(np.asarray(theta[key], float) for key in PARAMETERS))
         return float(found.sum())
 
-    def parameters(self, q: Any) -> dict[str, np.ndarray]:
+    def parameters(self, q: Product) -> dict[str, np.ndarray]:
         """Loadings (D, Q), centre (D,) and noise variances (D,) at the mean of ``q``, or at its point."""
         return self.parameters_of(q["columns"])
 
@@ -213,7 +213,7 @@ class FactorAnalysis:
         centre = self.origin + coefficients[..., -1]
         return dict(zip(PARAMETERS, (coefficients[..., :-1], centre, variances), strict=True))
 
-    def transform(self, q: Any, data: Data) -> np.ndarray:
+    def transform(self, q: Product, data: Data) -> np.ndarray:
         """E[z_n] under ``q``, (N, Q)."""
         x = self.check(data)
         scores = np.empty((len(x), self.n_factors))

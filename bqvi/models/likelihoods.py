@@ -12,12 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bqvi.checks import require_above, require_integer
 from gp.arrays import to_numpy
-
-Tensor = torch.Tensor
 
 
 @runtime_checkable

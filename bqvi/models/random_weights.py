@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bqvi.arrays import like
 from bqvi.checks import require_above, require_one_of
@@ -29,7 +29,6 @@ from bqvi.families import DiagonalGaussian
 from bqvi.models.networks import Network
 from bqvi.models.weight_network import WeightNetwork
 
-Tensor = torch.Tensor
 _VARIANCE = "_variance"
 _TINY = 1e-12
 """Added to variances: a square root has no gradient at 0."""

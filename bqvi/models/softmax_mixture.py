@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bqvi.checks import require_above, require_finite, require_integer
 from bqvi.families import Gaussian
@@ -33,7 +34,6 @@ from bqvi.models.log_joint import LogJoint, initial_gaussian
 from gp.arrays import Array, to_numpy
 from gp.low_discrepancy import normal_sobol
 
-Tensor = torch.Tensor
 _POINTS = 512
 """The number of quasi-random logits for E_q[ln pi], which has no closed form."""
 

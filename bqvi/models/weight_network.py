@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bqvi.checks import require_finite, require_integer
 from bqvi.families import DiagonalGaussian
 from bqvi.models.networks import Network, perceptron
 
-Tensor = torch.Tensor
 WEIGHTS = "weights"
 
 

@@ -297,7 +297,7 @@ class Posterior:
 
         return torch_distribution(self)
 
-    def to_arviz(self, n: int = 4000, seed: int = 0, **attributes: Any) -> xarray.DataTree:
+    def to_arviz(self, n: int = 4000, seed: int = 0, **attributes: object) -> xarray.DataTree:
         """``n`` draws by the seed as groups for ArviZ, with the variables of the `model` if there is one.
 
         See `bqvi.posterior.export`. Further ``attributes``, such as ``log_evidence``, are stored with the
@@ -308,7 +308,7 @@ class Posterior:
 
         return data_tree(self, n, seed, attributes)
 
-    def to_netcdf(self, path: str | Path, n: int = 4000, seed: int = 0, **attributes: Any) -> None:
+    def to_netcdf(self, path: str | Path, n: int = 4000, seed: int = 0, **attributes: object) -> None:
         """Write the groups of `to_arviz`, with ``n`` draws by the seed, to a netCDF file at ``path``."""
         self.to_arviz(n, seed, **attributes).to_netcdf(Path(path), engine="h5netcdf")
 

@@ -230,7 +230,7 @@ def _range(method: str, log: bool) -> Range:
     return VALUES if method in _UNWARPED else _WARPED
 
 
-def _last(resume: Any, settings: Mapping[str, Any]) -> Any:
+def _last(resume: object, settings: Mapping[str, Any]) -> Any:
     """The state at which an earlier run with the same ``settings`` ended."""
     return resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS, settings).state
 

@@ -20,7 +20,7 @@ FINGERPRINTS = ("bounds", "data", "prior")
 """Settings that say whether arrays are the same, and not what they are."""
 
 
-def _as_it_is(state: Any) -> Any:
+def _as_it_is(state: object) -> Any:
     return state
 
 
@@ -84,7 +84,7 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
 
 
 def resumed(
-    resume: Any, door: str, classes: Mapping[str, type], same: Mapping[str, Any] | None = None
+    resume: object, door: str, classes: Mapping[str, type], same: Mapping[str, Any] | None = None
 ) -> Checkpoint:
     """The checkpoint of the run to resume, given by its result, a path, or the exception that ended it.
 
@@ -109,7 +109,7 @@ def resumed(
     return before
 
 
-def _held(resume: Any, door: str) -> Checkpoint:
+def _held(resume: object, door: str) -> Checkpoint:
     """The checkpoint of a result or an exception."""
     found = getattr(resume, "checkpoint", None)
     if not isinstance(found, Checkpoint):

@@ -92,7 +92,7 @@ class Locating:
         """The state before the first evaluation."""
         return Searching(Evaluations.none(self._caller.dimension), self._coordinates)
 
-    def resumed(self, before: Checkpoint, resume: Any) -> Any:
+    def resumed(self, before: Checkpoint, resume: object) -> Any:
         """The state of an earlier run."""
         state = before.state
         if not isinstance(state, Searching):
@@ -176,7 +176,7 @@ class Locating:
         lower: np.ndarray,
         upper: np.ndarray,
         made: tuple[Any, ...] | None = None,
-        resume: Any = None,
+        resume: object = None,
         seconds: float = 0.0,
     ) -> Any:
         """The first state of the door's own run, from box, evaluations and seconds of the search."""

@@ -100,7 +100,7 @@ class _Exits:
     def __enter__(self) -> None:
         self.threads.__enter__()
 
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         try:
             if error is not None:
                 raise self.ended(error) from error

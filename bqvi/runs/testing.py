@@ -78,7 +78,7 @@ def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tup
 
 
 def _check_interrupted(
-    make: Callable[[], Engine[Any, Any]], numbers: Callable[[Any], Any], at: int, whole: Any, total: int
+    make: Callable[[], Engine[Any, Any]], numbers: Callable[[Any], Any], at: int, whole: object, total: int
 ) -> None:
     """Check a run that is interrupted where evaluation ``at`` returns, and resumed by another engine."""
     engine, left = make(), at
@@ -112,7 +112,7 @@ def _check_interrupted(
     )
 
 
-def _arrays(engine: Engine[Any, Any], state: Any) -> list[bytes]:
+def _arrays(engine: Engine[Any, Any], state: object) -> list[bytes]:
     """The saved arrays of a state, which must not change, without generators of random numbers."""
     arrays: list[np.ndarray] = []
     checkpoint = engine.checkpoint(state)

@@ -37,7 +37,7 @@ METHODS = ("smc", "ais", "importance")
 @door(EvidenceBounds)
 def evidence_bounds(
     log_joint: Callable[..., Any] | TargetModel,
-    proposal: Any,
+    proposal: object,
     budget: int = 100_000,
     method: Literal["smc", "ais", "importance"] = "smc",
     *,
@@ -184,7 +184,7 @@ def evidence_bounds(
     return Run(engine, engine.resumed(before), watch, verify=verify)
 
 
-def _check_noise(noise_sd: Any, transitions: str | None) -> None:
+def _check_noise(noise_sd: object, transitions: str | None) -> None:
     if isinstance(noise_sd, str):
         raise ValueError(f"noise_sd is {noise_sd!r}; it must be a number or a function of theta")
     if noise_sd is not None and isinstance(transitions, str) and transitions == "hmc":
@@ -204,7 +204,7 @@ def _numbered(function: Function) -> Function:
     )
 
 
-def _check(log_joint: Any, method: str, confidence: float, seed: Any) -> None:
+def _check(log_joint: object, method: str, confidence: float, seed: object) -> None:
     if not (callable(log_joint) or isinstance(log_joint, TargetModel)):
         raise TypeError(
             f"log_joint is {shown(log_joint)}; it must be a function of points (n, P) or a TargetModel"
@@ -266,7 +266,7 @@ def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
     return Proposals.of(mixtures), None, mean if is_torch(mean) else None
 
 
-def _kind_without_gradient(like: Any, gradient: Any) -> Any:
+def _kind_without_gradient(like: object, gradient: object) -> Any:
     """The kind of array that a log joint is handed where its gradient is not asked for."""
     if not isinstance(gradient, str) or gradient != AUTODIFF or is_torch(like):
         return like
@@ -275,7 +275,7 @@ def _kind_without_gradient(like: Any, gradient: Any) -> Any:
     return torch.empty(0, dtype=torch.float64)
 
 
-def _transitions(method: str, transitions: str | None, gradient: Any, temperatures: int | None) -> str:
+def _transitions(method: str, transitions: str | None, gradient: object, temperatures: int | None) -> str:
     """The name of the transition; "" for importance sampling, which has none."""
     if transitions is not None:
         require_one_of("transitions", transitions, tuple(TRANSITIONS))

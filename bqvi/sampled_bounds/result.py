@@ -222,7 +222,7 @@ def _first(values: Any) -> Any:
     return None if values is None else float(values[0]) if values.ndim == 1 else values[0]
 
 
-def _as_it_is(values: Any) -> Any:
+def _as_it_is(values: object) -> Any:
     """The entries of all problems, unchanged."""
     return values
 

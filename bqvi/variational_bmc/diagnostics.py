@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.distances import gskl, mmtv
 from bqvi.variational_bmc.settings import DIAGNOSTICS, WEIGHTS
-from gp.arrays import shown
+from gp.arrays import Array, shown
 from gp.measures import GaussianMixture, Measure
 
 
@@ -79,7 +79,7 @@ class PosteriorCheck:
 
 
 def check(
-    log_joint: Callable[[Any], Any] | Caller, posterior: Posterior, n: int = 100, seed: int = 0
+    log_joint: Callable[[Array], Array] | Caller, posterior: Posterior, n: int = 100, seed: int = 0
 ) -> PosteriorCheck:
     """Evaluate the log joint at n new draws, and compute their importance weights.
 

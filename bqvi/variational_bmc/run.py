@@ -38,13 +38,13 @@ Bounds: TypeAlias = tuple[Bound, Bound, Bound, Bound]
 
 @door(VBMCResult)
 def vbmc(
-    log_joint: Callable[[Any], Any] | TargetModel,
+    log_joint: Callable[[Array], Array] | TargetModel,
     lower: Bound = None,
     upper: Bound = None,
     plausible_lower: Bound = None,
     plausible_upper: Bound = None,
     start: Array = None,
-    gradient: Callable[[Any], Any] | str | None = None,
+    gradient: Callable[[Array], Array] | str | None = None,
     noise_sd: float | str | Callable[[Array], float] | None = None,
     budget: int | None = None,
     *,
@@ -66,7 +66,7 @@ def vbmc(
     checkpoint: str | Path | None = None,
     resume: VBMCResult | Ended | str | Path | None = None,
     verify: int = 0,
-    cheap: Callable[[Any], Any] | TargetModel | None = None,
+    cheap: Callable[[Array], Array] | TargetModel | None = None,
     cheap_budget: int | None = None,
 ) -> Run[Any, VBMCResult]:
     """Evidence and posterior of an expensive model (Acerbi 2018, 2020; thesis 7.3.1).
@@ -186,7 +186,7 @@ def vbmc(
 
 
 def _of_model(
-    model: TargetModel, start: np.ndarray | None, bounds: Bounds, periodic: Any
+    model: TargetModel, start: np.ndarray | None, bounds: Bounds, periodic: object
 ) -> tuple[np.ndarray | None, Bounds]:
     """Start and bounds of a model, which has no bounds but those of its plausible box."""
     lower, upper, low, high = bounds
@@ -199,11 +199,11 @@ def _of_model(
 
 def _begun(
     expensive: VBMCRun,
-    cheap: Any,
+    cheap: object,
     cheap_budget: int | None,
-    errors: Any,
+    errors: object,
     start: np.ndarray | None,
-    resume: Any,
+    resume: object,
 ) -> tuple[Any, Any]:
     """The engine, with a first phase where there is a cheap model, and the state to go on from, or None."""
     if cheap is None and cheap_budget is not None:
@@ -226,7 +226,7 @@ def _first_count(target: Caller, initial: int | None, beside_cheap: bool) -> int
     return min(usual, target.dimension + CHEAP.beyond) if beside_cheap else usual
 
 
-def _start(start: Any) -> np.ndarray | None:
+def _start(start: object) -> np.ndarray | None:
     """The points (m, P) that the user gave as ``start``."""
     if start is None:
         return None
@@ -236,7 +236,7 @@ def _start(start: Any) -> np.ndarray | None:
     return points
 
 
-def _with_first_box(bounds: Bounds, start: np.ndarray | None, resume: Any) -> Bounds:
+def _with_first_box(bounds: Bounds, start: np.ndarray | None, resume: object) -> Bounds:
     """The bounds, with a plausible box around the start where none are given."""
     if any(bound is not None for bound in bounds):
         return bounds
