@@ -12,7 +12,7 @@ from bqvi.calls.call import Answers
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.faults import advice, described, stops
+from bqvi.calls.faults import advice, advice_on_points, described, stops
 from bqvi.calls.function import Function
 from bqvi.calls.ledger import Ledger
 from bqvi.calls.logarithm import warn_of_densities
@@ -140,7 +140,7 @@ class CallBatch:
     def _stop(self, error: Exception, answers: Answers, points: np.ndarray) -> NoReturn:
         who = self._who(answers) if answers.raised else "the gradient"
         message = f"{who} {described(error)}, at {self.function.places(points)}"
-        message += advice(error, self.function.gradient)
+        message += self._advice(error)
         if self.function.errors is None:
             message += (
                 ". This is an error of its code or of the system, not of a point: mend it, or give "
@@ -148,6 +148,14 @@ class CallBatch:
             )
         point = points[0] if len(points) == 1 else None
         raise EvaluationError(message, point, self.rows()) from error
+
+    def _advice(self, error: Exception) -> str:
+        """Advice on an error of the user's function; "" where there is none."""
+        found = advice(error, self.function.gradient)
+        returned = self._values is not None or (self.ledger is not None and self.ledger.outputs is not None)
+        if found or returned or not self.function.vectorised or self.function.model is not None:
+            return found
+        return advice_on_points(error)
 
     def _who(self, answers: Answers) -> str:
         """The name of the function whose exception left no value."""
@@ -164,7 +172,7 @@ class CallBatch:
             reason = f"{described(error)}, and raised at each of the {len(made)} first points"
             raise EvaluationError(
                 f"{self._who(self._failure)} {reason}, of which one is {self.function.place(self.theta[0])}"
-                f"{advice(error, self.function.gradient)}. Start where it is finite, or mend it",
+                f"{self._advice(error)}. Start where it is finite, or mend it",
                 evaluations=made,
             ) from error
         if first and self.function.range.density and self._values is not None:

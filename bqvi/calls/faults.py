@@ -16,6 +16,8 @@ value of the wrong shape or type stops the run in any case.
 
 from __future__ import annotations
 
+import numpy as np
+
 from bqvi.calls.errors import message_of
 
 ERRORS = ("raise", "infeasible")
@@ -45,6 +47,8 @@ _NAMED = (
     "TerminatedWorkerError",
 )
 """Names of RuntimeErrors that are errors of the system, from packages that need not be installed."""
+_OF_SHAPES = (IndexError, TypeError, ValueError)
+"""What a function of one point raises when it is handed several."""
 _WITHOUT_TORCH = "Can't call numpy() on Tensor that requires grad"
 _WITHOUT_GRAPH = "does not require grad and does not have a grad_fn"
 
@@ -98,3 +102,12 @@ def advice(error: Exception, gradient: object) -> str:
             'give gradient="autodiff"'
         )
     return ""
+
+
+def advice_on_points(error: Exception) -> str:
+    """Advice on an error of a vectorised function that has returned no value yet; "" where there is none."""
+    if not isinstance(error, _OF_SHAPES) or isinstance(error, np.linalg.LinAlgError):
+        return ""
+    return (
+        "; the function is handed many points at once, (n, P): if it takes one, (P,), give vectorised=False"
+    )

@@ -10,6 +10,7 @@ import bqvi
 from bqvi.calls import Caller, EvaluationError, Evaluations, Function
 from bqvi.calls.faults import is_numerical
 from bqvi.calls.gradient_check import disagreement, require_consistent
+from bqvi.calls.ledger import Ledger
 from bqvi.models import LogJoint
 from gp.measures import Gaussian, Uniform
 
@@ -80,6 +81,37 @@ def test_a_first_batch_that_always_raises_is_the_last():
         assert isinstance(caught.value.__cause__, ValueError)
         assert sum(calls) == (10 if vectorised else 5)
         assert Caller(Function(function, vectorised=vectorised)).evaluate(POINTS).failed.all()
+
+
+def test_a_function_of_one_point_that_is_handed_many_is_told_what_to_give():
+    for of_one in (
+        lambda x: x[0] + x[1],
+        lambda x: -(x @ x),
+        lambda x: -float(x @ np.ones(2)) if x[0] else 0,
+    ):
+        with pytest.raises(EvaluationError, match="vectorised=False"):
+            Caller(Function(of_one, vectorised=True)).evaluate(POINTS, first=True)
+    with pytest.raises(bqvi.RunError, match="vectorised=False"):
+        bqvi.evidence_bounds(lambda x: -float(x[0] ** 2 + x[1] ** 2), Gaussian(np.zeros(2), np.eye(2)))
+
+
+def test_that_advice_is_not_given_where_it_cannot_help():
+    def singular(x):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    def misspelt(x):
+        raise NameError("name 'thetta' is not defined")
+
+    for function, vectorised in ((singular, True), (lambda x: x[2], False), (misspelt, True)):
+        with pytest.raises(EvaluationError) as caught:
+            Caller(Function(function, vectorised=vectorised)).evaluate(POINTS, first=True)
+        assert "vectorised" not in str(caught.value)
+    ledger = Ledger(2)
+    caller = Caller(Function(lambda x: -(x**2).sum(1) if (x < 3.0).all() else x[:, 2], vectorised=True))
+    caller.evaluate(POINTS, ledger=ledger, first=True)
+    with pytest.raises(EvaluationError) as caught:
+        caller.evaluate(POINTS + 3.0, ledger=ledger)
+    assert "vectorised" not in str(caught.value)
 
 
 @pytest.mark.parametrize("errors", [None, "raise", "infeasible"])
