@@ -1,14 +1,14 @@
-"""ln p(x) under a trained decoder, bracketed: annealing forwards and backwards, and the customary estimate.
+"""ln p(x) under a trained decoder, bracketed: annealing forwards and backwards, and the usual estimate.
 
-Images are simulated by the decoder, so that the z behind an image is one draw of its posterior, and annealing
-backwards from it gives an upper bound (Wu, Burda, Salakhutdinov and Grosse 2017). Sequential Monte Carlo
-begins from
+Images are simulated by the decoder, so that the z from which an image was simulated is a draw of its
+posterior, and annealing backwards from it gives an upper bound (Wu, Burda, Salakhutdinov and Grosse 2017).
+Sequential Monte Carlo begins from
 
     prior        N(0, I), as in that paper
     encoder      q(z | x), mixed with the same Gaussian of four times its variances
 
-The bracket is compared with importance sampling with 100 draws from q(z | x), the customary estimate, and
-with a long run of importance sampling from that mixture, which each image's interval should contain.
+The bracket is compared with importance sampling with 100 draws from q(z | x), the usual estimate, and with a
+long run of importance sampling from that mixture, which each image's interval should contain.
 """
 
 from __future__ import annotations

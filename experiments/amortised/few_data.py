@@ -136,7 +136,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that random weights do not overfit, and do no worse than stopping early."""
+    """Check that random weights do not overfit, and end no lower than with early stopping."""
     rows = ends(results)
     return [
         Claim(

@@ -8,7 +8,8 @@ With the decoder held fixed, each held-out image has an evidence ln p(x) and a b
 (Cremer, Li and Duvenaud 2018). q* is found from 100 calls of the decoder by ``fit(method="bq")``, among
 diagonal Gaussians as the encoder gives them, and among all. Three things are checked by other means:
 
-    ELBO(q*)     L-BFGS goes on from there, on the average over 512 scrambled Sobol points: thousands of calls
+    ELBO(q*)     L-BFGS continues from there, on the average over 512 scrambled Sobol points: thousands of
+                 calls
     ELBOs        of every q by the same 4,096 scrambled Sobol points, not by the process that found it
     ln p(x)      importance sampling with 20,000 draws from the best Gaussian of all
 """
@@ -194,8 +195,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
             lines.append(line)
     caption = (
         f"Nats an image: mean over {results['seed'].nunique()} networks and the images of each, with its "
-        "standard error over networks. The first gap is the amortisation gap where q is diagonal; for a full "
-        "covariance it has in it what the encoder's family lacks. 'Stated' is the ELBO that the fit itself "
+        "standard error over networks. The first gap is the amortisation gap where q is diagonal; for a "
+        "full covariance it contains the difference between the two families. 'Stated' is the ELBO that "
+        "the fit itself "
         "reports. The standard error of each ln p(x) by importance sampling is "
         f"{results['evidence, se'].median():.3f} in the median, {results['evidence, se'].max():.3f} at most."
     )
@@ -230,10 +232,10 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 
 experiment = Experiment(
     name="amortised-gap",
-    title="What an encoder loses on single images",
-    summary="""How much does a trained encoder lose on single held-out digits against the best Gaussian
-        q(z)? That is found by Bayesian quadrature from 100 calls of the decoder, and compared with a
-        long run and with the evidence.""",
+    title="The amortisation gap of an encoder on single images",
+    summary="""How much lower is the ELBO of a trained encoder on single held-out digits than that of the best
+        Gaussian q(z)? The latter is found by Bayesian quadrature from 100 calls of the decoder, and compared
+        with a long run and with the evidence.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -21,7 +21,7 @@ from bqvi.models import GaussianLikelihood, VariationalAutoencoder
 DIMENSION = 20
 VARIANCE = 2.0 / 3.0
 AWAY = 0.01
-"""Standard deviation of what the parameters are off the optimum by, as in both papers."""
+"""Standard deviation of the parameters' distances from the optimum, as in both papers."""
 
 
 class _Encoder(nn.Module):

@@ -38,7 +38,7 @@ STEPS, QUICK_STEPS = 1500, 20
 NODES, QUICK_NODES = (16, 32, 64), (16,)
 PLAIN, QUICK_PLAIN = (16, 64, 256, 1024, 4096, 16_384), (16, 64)
 POINTS, QUICK_POINTS = 1 << 16, 1 << 10
-"""Of the truth; and draws that the plain averages of an image are made of, in pieces of n."""
+"""The number of points of the truth; and the number of plain draws of an image, averaged in parts of n."""
 SCRAMBLINGS = 16
 GRADIENT_CALLS = 3
 DRAWS, SOBOL = "plain draws", "Sobol"
@@ -47,7 +47,7 @@ QUADRATURE: dict[str, dict[str, dict[str, Any]]] = {
     "evidence": {"quadrature": {"log": True}, "WSABI": {"log": True, "method": "wsabi-l"}},
 }
 FEWER = 4.0
-"""Times fewer calls than plain draws: what the claim asks."""
+"""The factor of calls by which the claim requires a rule to need fewer than plain draws."""
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
@@ -184,7 +184,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Return what each rule reaches, and how many plain draws reach the same."""
+    """Return the error of each rule, and the number of plain draws with the same error."""
     found = _by_calls(results)
     found = found[found["rule"] != DRAWS]
     made = pd.DataFrame(
@@ -205,8 +205,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
         }
     )
     caption = (
-        "Nats an image. Errors that have a mean do not average out over the images of a test set; of plain "
-        "draws and Sobol points the mean error of the ELBO is zero, and that of ln p(x) is below it."
+        "Nats an image. Errors whose mean is not zero do not average out over the images of a test set. "
+        "With plain draws and Sobol points the mean error of the ELBO is zero, and that of ln p(x) is "
+        "negative."
     )
     return [Table("calls", made, caption)]
 

@@ -157,7 +157,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def _variances(
     model: VariationalAutoencoder, q: Any, x: images.Images, strategy: Strategy, repeats: int, seed: int
 ) -> tuple[float, float]:
-    """Of the whole gradient, in all, and from draws of z at one mini-batch."""
+    """The variance of the whole gradient: in total, and from draws of z at one mini-batch."""
     rng = np.random.default_rng([seed, 1])
     state = strategy.start(len(x), rng)
     pairs = []
@@ -172,7 +172,7 @@ def _variances(
 
 
 def _costs(results: pd.DataFrame) -> pd.DataFrame:
-    """A row for each run: evaluations and seconds to the level of its seed, and how it ends."""
+    """A row for each run: evaluations and seconds to the level of its seed, and the last record."""
     reference = results[results["strategy"] == REFERENCE]
     levels = reference.groupby("seed")["held_out"].max() - LEVEL
     rows = []

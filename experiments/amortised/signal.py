@@ -1,7 +1,7 @@
 """Signal to noise of the encoder's gradient over the draws of an importance-weighted bound.
 
 Rainforth et al. (2018): a tighter bound leaves the encoder's gradient less signal, whose ratio to the noise
-falls like L^-1/2 for IWAE. Tucker et al. (2019): DReG removes the term that does it, and its ratio rises
+falls like L^-1/2 for IWAE. Tucker et al. (2019): DReG removes the term that causes this, and its ratio rises
 like L^1/2. Both show it in a Gaussian example (`experiments.amortised.gaussian_example`), which is run here
 beside networks on digits. Both are statements on large L. With one draw DReG is sticking-the-landing, whose
 signal and noise both vanish at the posterior. Where q is a Gaussian with the posterior's variance and its
@@ -61,15 +61,15 @@ KINDS: dict[str, tuple[Any, str]] = {
 }
 DRAWS, QUICK_DRAWS = (1, 2, 5, 20, 50, 100), (1, 2, 5)
 MANY = 500
-"""Further numbers of draws for DReG in the example, for the rate."""
+"""Further numbers of draws of DReG in the example, from which the rate is computed."""
 STEPS, QUICK_STEPS = 500, 2
 REPEATS, QUICK_REPEATS = 200, 4
 SIZE, LATENT, HIDDEN = 20, 10, 64
 TOLERATED = 0.1
-"""Of a logarithm: a ratio that is on average lower by less than this has not fallen. Set after the changes of
-twenty seeds had been seen. On other seeds (20 to 44 and 60 to 69) the ratio in networks that as many draws
-have trained changes by 0.098 ± 0.087 from L = 1 to 50. In networks trained by five draws it changes by
--0.076 ± 0.058 from L = 1 to 100 (seeds 0 to 43): it falls."""
+"""The largest mean decrease of the logarithm of a ratio that does not count as a fall. Set after the changes
+of twenty seeds had been seen. On other seeds (20 to 44 and 60 to 69) the ratio in networks that as many draws
+have trained changes by 0.098 ± 0.087 from L = 1 to 50. In networks trained by five draws it changes by -0.076
+± 0.058 from L = 1 to 100 (seeds 0 to 43): it falls."""
 RATE, CLOSE = 0.5, 0.1
 """The power of L of the ratio for large L, and the largest deviation that counts as this rate."""
 
@@ -88,7 +88,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 
 def _draws(estimator: Any, networks: str) -> tuple[int, ...]:
-    """What is measured; to train with the most draws takes as long as with all others together."""
+    """The numbers of draws; training with the most takes as long as with all others together."""
     if networks == ALIKE:
         return DRAWS[:-1]
     return (*DRAWS, MANY) if networks == EXAMPLE and estimator is DReG else DRAWS
@@ -135,7 +135,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def _ratio(gradients: list[list[Any]]) -> float:
-    """Median over weights of |mean| / standard deviation, of those that ever move."""
+    """Median over the weights that change of |mean| / standard deviation."""
     table = np.array([np.concatenate([g.numpy().ravel() for g in one]) for one in gradients])
     spread = table.std(0, ddof=1)
     moving = spread > 0.0
@@ -155,7 +155,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     drawing.legend_below(made, axes)
     caption = (
         "Median over the weights of |mean| / sd of the gradient of one mini-batch, in networks that five "
-        "draws have trained where nothing else is said. Dotted: what is not resolved. "
+        "draws have trained where nothing else is said. Dotted: the smallest ratio that is resolved. "
         f"{drawing.band_caption(results)}"
     )
     return [Drawing("ratio", made, caption)]
@@ -169,7 +169,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check what becomes of the encoder's signal."""
+    """Check whether the encoder's signal falls or rises with the number of draws."""
     change = "the 95 % interval over seeds of the mean change of the encoder's log ratio"
     above = (
         f"{change} lies above -{TOLERATED:g}; no where it reaches below that number and lies below 0, "
@@ -221,7 +221,7 @@ def _ratios(results: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def _change(results: pd.DataFrame, kind: str, start: int, falls: bool = False) -> Check:
-    """Whether the log ratio rises, or ``falls``, from the ``start``-th number of draws to the last."""
+    """Check that the log ratio rises, or ``falls``, from the ``start``-th number of draws to the last."""
     wide = _ratios(results, kind)
     first, last = wide.columns[start], wide.columns[-1]
     mean, half = evidence.mean_interval(np.log((wide[last] / wide[first]).to_numpy()))
@@ -236,7 +236,7 @@ def _change(results: pd.DataFrame, kind: str, start: int, falls: bool = False) -
 
 
 def _rate(results: pd.DataFrame, kind: str) -> Check:
-    """Whether the ratio rises at the rate between the last two numbers of draws."""
+    """Check that the ratio rises at the rate between the last two numbers of draws."""
     wide = _ratios(results, kind)
     first, last = (int(number) for number in wide.columns[-2:])
     mean, half = evidence.mean_interval(

@@ -1,4 +1,4 @@
-"""Autoencoders of digits that several studies take as given: trained once for each choice and seed."""
+"""Autoencoders of digits for several studies, trained once for each choice and seed."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def encoded(model: VariationalAutoencoder, q: Any, image: np.ndarray) -> Diagona
 
 
 def some(held: Images, number: int, seed: int) -> Images:
-    """``number`` of the held-out images, others for each seed."""
+    """``number`` of the held-out images, chosen by the seed."""
     return held[np.random.default_rng([seed, 1]).choice(len(held), number, replace=False)]

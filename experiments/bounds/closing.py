@@ -2,7 +2,7 @@
 
 regression    eight coefficients, 40 data, unit priors and noise: ln Z and draws of the posterior are closed
 decoder       five images of 12 binary pixels, simulated by a decoder with fixed weights from two latent
-              variables each: ln Z by a grid; those behind an image are a draw of their posterior
+              variables each: ln Z by a grid; those of an image are a draw of their posterior
 
 The proposal is the prior. To the left importance sampling with ever more particles, to the right annealed
 importance sampling and sequential Monte Carlo with 16 particles and ever more temperatures.
@@ -195,8 +195,8 @@ def tables(results: pd.DataFrame) -> list[Table]:
         for (problem, label, count), group in results.groupby(["problem", "label", "count"], sort=False)
     ]
     caption = (
-        "Medians over seeds; the share of 99 % intervals that hold ln Z. Of an image one draw of the "
-        "posterior is known, so that there the interval is one-sided."
+        "Medians over seeds; the share of 99 % intervals that hold ln Z. For an image one draw of the "
+        "posterior is known, so that its interval is one-sided."
     )
     return [Table("bounds", pd.DataFrame(rows), caption)]
 

@@ -1,8 +1,8 @@
 """Brackets around the evidence of reference posteriors, from a folder given by `--posteriors DIR`.
 
 The posteriors are those of `experiments.problems.reference`, in their unconstrained coordinates; its module
-`experiments.problems.reference.folder` tells the layout of the folder. The proposal is an equal mixture of
-Laplace's approximation with wider ones of the same shape: of four times its covariance, or of four and
+`experiments.problems.reference.folder` describes the layout of the folder. The proposal is an equal mixture
+of Laplace's approximation with wider ones of the same shape: of four times its covariance, or of four and
 sixteen times, as Student's t is a mixture of infinitely many. The one of the two with the larger effective
 sample size of 500 draws is taken, and these draws count in the budget. Where a search from the reference's
 mean finds no mode, a Gaussian with the reference's moments takes its place. Ten of the reference's draws
@@ -60,7 +60,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 
 def proposal(reference: Reference, rng: np.random.Generator) -> GaussianMixture:
-    """What particles begin from: the better of the mixtures, by ``TRIED`` draws of each."""
+    """The proposal: the better of the mixtures, by ``TRIED`` draws of each."""
     try:
         around = laplace(reference.target.log_density, reference.mean)
     except NoModeError:

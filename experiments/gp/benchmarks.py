@@ -96,7 +96,7 @@ def draw(results: pd.DataFrame) -> Sequence[Drawing]:
     drawing.legend_below(figure, axes)
     caption = (
         "Errors on held-out rows: a faint point for each split, a bar at the median. RMSE and density in "
-        "units of the training targets' standard deviation; the dashed line is what 95 % bands promise."
+        "units of the training targets' standard deviation; the dashed line is at 95 %."
     )
     return [Drawing("errors", figure, caption)]
 

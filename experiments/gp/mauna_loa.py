@@ -166,9 +166,9 @@ def _draw_components(rows: pd.DataFrame) -> Drawing:
         ax.set_ylabel("ppm")
         ax.set_xlabel("year")
     caption = (
-        "What the posterior ascribes to each term of the kernel: mean and two standard deviations. The means "
+        "The posterior of each term of the kernel: mean and two standard deviations. The means "
         "and the constant add up to the posterior mean; the bands of trend and season include a constant "
-        f"that they can pass to each other. Data end at the dashed line ({until:.0f})."
+        f"that the data do not divide between them. Data end at the dashed line ({until:.0f})."
     )
     return Drawing("components", figure, caption)
 
@@ -223,8 +223,8 @@ def _hyperparameter_table(rows: pd.DataFrame) -> Table:
     )
     evidence = shown["log_evidence"].max()
     caption = (
-        f"Hyperparameters of the composite kernel (years, ppm); log evidence {evidence:.2f} nats. The set "
-        f"that is averaged over counts for {rows['effective_size'].max():.1f} independent draws."
+        f"Hyperparameters of the composite kernel (years, ppm); log evidence {evidence:.2f} nats. The "
+        f"weighted set that is averaged over counts as {rows['effective_size'].max():.1f} independent draws."
     )
     return Table("hyperparameters", frame, caption)
 
@@ -233,8 +233,8 @@ experiment = Experiment(
     name="mauna-loa",
     title="Carbon dioxide on Mauna Loa",
     summary="""How well does a Gaussian process with a composite kernel, fitted to the monthly means before
-        1995, forecast the seven years after? The components show where the forecast and its
-        uncertainty come from.""",
+        1995, forecast the seven years after? The components show which terms of the kernel the forecast and
+        its uncertainty are due to.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -31,7 +31,7 @@ _BAND = 2.0
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return the thesis' figure, with fewer points where it is to be quick."""
+    """Return the case of the thesis' figure, with fewer points for the quick form."""
     settings = {
         "reach": 5.0,
         "observed_reach": 4.0,

@@ -1,4 +1,4 @@
-"""Gaussian process regression by three packages, each as its users would call it.
+"""Gaussian process regression by three packages, each called as its documentation recommends.
 
 All three fit a squared exponential with one lengthscale per dimension, a constant mean and a common
 noise variance; what differs is the prior, the search, and the scaling of the data that each

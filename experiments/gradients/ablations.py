@@ -132,10 +132,10 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 experiment = Experiment(
     name="bq-ablations",
-    title="What each part of the surrogate is worth",
-    summary="""What does each part of Bayesian quadrature with memory contribute? One part is taken away
-        or changed at a time: the trust region, the rule of the memory, the jitter, the prior mean, the
-        choice of nodes.""",
+    title="The effect of each part of the surrogate",
+    summary="""How large is the effect of each part of Bayesian quadrature with memory on the gap? One part is
+        taken away or changed at a time: the trust region, the rule of the memory, the jitter, the prior mean,
+        the choice of nodes.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -1,4 +1,4 @@
-"""Inference with a surrogate: how much an evaluation must cost for it to be the faster method.
+"""Inference with a surrogate: the cost of an evaluation above which it takes less time.
 
 Each evaluation of the log joint, with its gradient, is extended by a given time, by waiting, for every draw
 of a batch. Bayesian quadrature and the natural gradient of `runs`, tuned for each budget, run until the gap
@@ -64,7 +64,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 
 def _tuned(name: str, budgets: Sequence[int]) -> dict[str, Any]:
-    """Budgets of natural gradient, and step size and samples of each."""
+    """The budgets of the natural gradient, with the step size and samples of each."""
     return {"budgets": list(budgets), "tuned": [setting("natural", name, budget) for budget in budgets]}
 
 
@@ -119,7 +119,7 @@ def _natural(
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw seconds against the cost added."""
-    # a case is a cost of an evaluation, which is on the axis here
+    # a case is a method at a cost of an evaluation; the costs are the axis here
     figure, axes, panels = drawing.panels(results.assign(case=results["method"]))
     for ax, rows in panels:
         drawing.curves(
@@ -136,7 +136,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate medians, and the cost at which each surrogate breaks even."""
+    """Tabulate medians, and the break-even cost of each surrogate."""
     median = results.groupby(["target", "method", "cost_ms"], sort=False)[["evaluations", "seconds"]].median()
     wide = median["seconds"].unstack("cost_ms")
     evaluations = median["evaluations"].unstack("cost_ms").iloc[:, 0]

@@ -1,4 +1,4 @@
-"""Inference with a surrogate: how many evaluations it takes as the dimension grows.
+"""Inference with a surrogate: evaluations against the dimension.
 
 Logistic regressions with N = `ROWS` D rows, features N(0, R) with R_ij = `CORRELATION`^|i - j|, coefficients
 N(0, I) in the prior and N(0, `SIGNAL` I / D) in truth. From N(0, I), the posterior is 1 to 3 D nats away.
@@ -13,8 +13,8 @@ integrals in one dimension (Gauss-Hermite). Its optimum is found by
 
 half of the way at a time.
 
-Step size and number of samples of natural gradients and Adam are the best of `runs.GRIDS`, going on below
-its smallest step, for each dimension and budget on two seeds that are not reported.
+Step size and number of samples of natural gradients and Adam are the best of `runs.GRIDS`, extended below its
+smallest step, for each dimension and budget on two seeds that are not reported.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ROWS = 5
 CORRELATION = 0.5
 SIGNAL = 4.0
 RATE = 0.5
-"""Of steps to the optimum; with 1 they overshoot in 100 dimensions."""
+"""The length of steps to the optimum; with 1 they overshoot in 100 dimensions."""
 _SETTLED = 1e-12
 _MOST = 500
 _NODES = 40
@@ -91,7 +91,7 @@ class Regression:
         return GradientTarget(f"D = {d}", log_density, np.zeros(d), np.ones(d))
 
     def elbo(self, q: Gaussian) -> float:
-        """Less the prior's and entropy's constants, which cancel but for those of N(0, I) against itself."""
+        """Without the constants of prior and entropy, which cancel."""
         d = self.signed.shape[1]
         z, weights = self._arguments(q)
         likelihood = float((log_expit(z) @ weights).sum())
@@ -122,7 +122,7 @@ class Regression:
         return q
 
     def _arguments(self, q: Gaussian) -> tuple[np.ndarray, np.ndarray]:
-        """Of ln sigma at `_NODES` Gauss-Hermite nodes, (N, nodes), and their weights."""
+        """The arguments of ln sigma at `_NODES` Gauss-Hermite nodes, (N, nodes), and their weights."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
         variance = np.einsum("nd,nd->n", self.signed @ q.covariance, self.signed)
         centre: np.ndarray = self.signed @ q.mean

@@ -1,4 +1,4 @@
-"""Importance-weighted bounds: their gradient by Bayesian quadrature as a plug-in, and when it hurts.
+"""Importance-weighted bounds: their gradient by Bayesian quadrature as a plug-in.
 
 The bound of L draws is not linear in the log joint, so a process can only be plugged in
 (`bqvi.gradients.importance_quadrature`). At q of the start and midway, with n evaluations: the mean of n / L

@@ -1,8 +1,8 @@
 """Inference with a surrogate: ELBO gap against evaluations and against seconds, beside tuned gradients.
 
-`runs` describes the methods and their tuning: Bayesian quadrature is untuned; natural gradients and Adam
-have step sizes and numbers of samples that suit each budget and target best. They are run once for
-each budget, and end there. Targets: `experiments.problems.gradient_targets`.
+`runs` describes the methods and their tuning: Bayesian quadrature is untuned; natural gradients and Adam have
+the best step size and number of samples for each budget and target. They are run once for each budget, and
+end there. Targets: `experiments.problems.gradient_targets`.
 """
 
 from __future__ import annotations

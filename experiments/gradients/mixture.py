@@ -2,8 +2,8 @@
 
 Both forms are over the same theta, softmax weights and means (`bqvi.models.softmax_mixture`), the same data,
 and have a Gaussian q(theta). With z summed out the log joint stays the same; with the E step inside it is a
-bound, of the best q(z) under the q(theta) of now, and changes with it. Its best q(theta) is another one, as
-q(z) q(theta) is less free. Here every q(theta) is judged by one ELBO, that with z summed out:
+bound, by the best q(z) under the present q(theta), and changes with it. Its best q(theta) differs, as q(z)
+q(theta) is a smaller family. Every q(theta) is evaluated by one ELBO, that with z summed out:
 
     elbo_gap   of the best Gaussian's ELBO to this, z summed out in both
     own_gap    of the best value of the form's own bound to its value here
@@ -114,7 +114,7 @@ class Best:
     q: Gaussian
     bound: float
     gap: float
-    """Of its ELBO with z summed out to the best."""
+    """The gap of its ELBO with z summed out to the best."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""q a mixture of Gaussians: Bayesian quadrature beside Monte Carlo, on log joints that no Gaussian fits.
+"""q a mixture of Gaussians: Bayesian quadrature beside Monte Carlo, on log joints that are far from Gaussian.
 
     two modes    a mixture of 2 Gaussians, correlated, weights .35 and .65; ln Z = 0            K = 2, D = 2
     three modes  a mixture of 3 Gaussians, weights .55, .3 and .15, unlike shapes; ln Z = 0     K = 3, D = 4
@@ -99,7 +99,7 @@ class MixtureProblem:
 
 @cache
 def _noise(components: int, dimension: int) -> np.ndarray:
-    """(N, K, D): the components' points are scrambled apart."""
+    """(N, K, D): the points of each component have a scrambling of their own."""
     rng = np.random.default_rng(20260102)
     return np.stack([normal_sobol(dimension, _POINTS, rng) for _ in range(components)], 1)
 

@@ -94,7 +94,7 @@ class OneShotChoice:
     """An estimator of n evaluations."""
 
     make: Callable[[int], Estimator]
-    """Of n; of the n - n // 2 of now, if there are some before."""
+    """The nodes, n; or n - n // 2 of the present step, if there are earlier ones."""
     before: Callable[[int], RememberingEstimator] | None = None
     """Of n // 2 evaluations before."""
     least: int = 1
@@ -140,7 +140,7 @@ ESTIMATORS: Mapping[str, OneShotChoice] = {
     "BQ, derivatives": OneShotChoice(_quadrature("derivative"), most_numbers=MOST_NUMBERS),
     "BQ, joint": OneShotChoice(_quadrature("joint"), most_numbers=MOST_NUMBERS),
 }
-"""What is estimated from independent nodes, and Monte Carlo with others."""
+"""The estimators from independent nodes, and Monte Carlo with other draws."""
 GROUPS = {"estimators": ESTIMATORS, "designs": DESIGNS}
 CHOICES: Mapping[str, OneShotChoice] = {**ESTIMATORS, **DESIGNS}
 STROKES = drawing.strokes((*DESIGNS, *ESTIMATORS))
@@ -214,7 +214,7 @@ def _estimated(
 
 
 def _of_all(found: Gradient, q: Gaussian) -> Gradient:
-    """The same with hyperparameters of all nodes, as the other designs have: a memory's are of the first."""
+    """The same with hyperparameters fitted to all nodes; those of a memory are fitted to the first."""
     frame, kept, kind = WhitenedFrame.of(q), found.memory, OnGradients()
     assert isinstance(kept, Memory)
     points = frame.whiten(kept.points)
@@ -240,7 +240,7 @@ def _lower(values: Values) -> np.ndarray:
 
 
 def unflat(numbers: np.ndarray, dimension: int) -> WhitenedMoments:
-    """What `references.flat` makes one vector of."""
+    """The parts of which `references.flat` makes one vector."""
     lower = np.zeros((dimension, dimension))
     lower[np.tril_indices(dimension)] = numbers[dimension:]
     return WhitenedMoments(numbers[:dimension], lower + np.tril(lower, -1).T)
@@ -363,8 +363,8 @@ def _coverage(judged: pd.DataFrame) -> Table:
     frame["se of min"] = frame["estimator"].map(worst["coverage_se"]).round(3)
     frame["worst at"] = frame["estimator"].map(where)
     caption = (
-        "Coverage of 95 % intervals, n >= 10, over targets, places and n. The least of as many averages over "
-        "seeds is lower than what it is the average of, by one or two of its standard errors."
+        "Coverage of 95 % intervals, n >= 10, over targets, places and n. The least of as many averages "
+        "over seeds is below its expectation by one or two standard errors."
     )
     return Table("coverage", frame, caption)
 
@@ -374,7 +374,7 @@ experiment = Experiment(
     title="The ELBO's gradient in one shot",
     summary="""Which estimator of the ELBO's gradient has the smallest error at equal numbers of evaluations
     of the log joint? Bias, variance, mean squared error and how often 95 % intervals hold, on six targets,
-    at the start, midway, on the path and at the optimum. Nothing is kept from earlier steps.""",
+    at the start, midway, on the path and at the optimum. No evaluations of earlier steps are used.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -1,7 +1,7 @@
 """Inference with a surrogate: ten reference posteriors, from a folder given by `--posteriors DIR`.
 
 The posteriors are those of `experiments.problems.reference`, in their unconstrained coordinates; its module
-`experiments.problems.reference.folder` tells the layout of the folder.
+`experiments.problems.reference.folder` describes the layout of the folder.
 Methods are those of `inference`: Bayesian quadrature is untuned; natural gradients and Adam have the best
 step size and number of samples of a grid for each posterior and budget, on two seeds that are not reported;
 where the smallest step size of the grid is the best, smaller ones are tried too.
@@ -132,7 +132,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate the gaps, and how many posteriors each method has done at each budget."""
+    """Tabulate the gaps, and the number of posteriors below `LEVEL` by method and budget."""
     return [gaps(results), _counted(results)]
 
 
@@ -147,7 +147,7 @@ def _counted(results: pd.DataFrame) -> Table:
 
 
 def tune(folder: Path, names: Sequence[str] = tuple(MODELS)) -> None:
-    """Fill the table of step sizes where it has gaps; half of the time is the differential equation's."""
+    """Fill the table of step sizes where it has gaps; half of the time is for one posterior."""
     for name in sorted(names, key=lambda each: each == DIFFERENTIAL):
         tune_on({seed: problem(folder, name, seed) for seed in TUNING_SEEDS}, name, BUDGETS, beyond=True)
 

@@ -2,7 +2,7 @@
 
 The model is `experiments.problems.reference.predator_prey` (D = 8), on data simulated from a seed and, where
 `--posteriors DIR` is given, on the lynx and hares of `lotka_volterra` there. A call, of any few points, takes
-about 0.1 s. The start is what one reads off the data: a period of ten years gives the rates' product, the
+about 0.1 s. The start is computed from the data: a period of ten years gives the rates' product, the
 means of the two species the equilibrium, the first observation the initial state.
 
     BQ              10 nodes a round, a process on gradients

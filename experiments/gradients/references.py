@@ -3,14 +3,14 @@
 In units whitened by q (`bqvi.gradients.whitened`), with u the N scrambled Sobol points of one scrambling,
 
     E[y], E[y u^T]       sticking-the-landing's form of the gradient; 2^20 points where it is the reference
-    E[f + |u|^2 / 2]     the ELBO less the entropy's constants: f's variance at the optimum is gone
+    E[f + |u|^2 / 2]     the ELBO less the entropy's constants: the variance of f vanishes at the optimum
 
 The optimum is that of the ELBO on `POINTS` points, by natural-gradient steps with the same points each time,
 and a gap is the difference of two ELBOs on the same points, so that their errors cancel for the most part.
 
 Places where one-shot estimators are compared:
 
-    start     the q that the target starts from
+    start the target's start
     midway    mean and Cholesky factor half way from the start to the optimum
     path      after ten steps of the path, a tenth of a nat from the optimum on an easy target
     optimum
@@ -78,7 +78,7 @@ def moments(target: GradientTarget, frame: WhitenedFrame, n: int) -> Moment:
 
 
 def _entropy_terms(frame: WhitenedFrame) -> float:
-    """What the ELBO has beside E[f + |u|^2 / 2]."""
+    """The terms of the ELBO beside E[f + |u|^2 / 2]."""
     return float(0.5 * len(frame.mean) * np.log(2.0 * np.pi) + np.log(np.diagonal(frame.scale)).sum())
 
 
@@ -132,7 +132,7 @@ def _stepped(target: GradientTarget, q: Gaussian, rate: float) -> Gaussian:
 
 
 def moved(frame: WhitenedFrame, y: WhitenedMoments, rate: float) -> Gaussian:
-    """A natural-gradient step; the precision's eigenvalues keep a quarter of what they were."""
+    """A natural-gradient step; the precision's eigenvalues keep at least a quarter of their values."""
     values, vectors = np.linalg.eigh(np.eye(len(frame.mean)) - rate * y.jacobian)
     covariance = (vectors / np.maximum(values, 0.25)) @ vectors.T
     step = rate * covariance @ y.mean
@@ -155,7 +155,7 @@ def place(name: str, where: str) -> Gaussian:
 
 
 def elbo(target: GradientTarget, frame: WhitenedFrame, points: int = POINTS) -> float:
-    """Of q, on so many points: that of `moments`, without gradients."""
+    """The ELBO of q, on so many points, as by `moments`, without gradients."""
     value = 0.0
     with torch.no_grad():
         for block in np.array_split(_noise(points, target.dimension), max(1, points // _SMALL_BLOCK)):
@@ -177,7 +177,7 @@ class Posed(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class GaussianTask:
-    """A target with what the best Gaussian reaches on it."""
+    """A target with its best Gaussian and the ELBO of that."""
 
     target: GradientTarget
     best: float
@@ -202,7 +202,7 @@ def problem(name: str) -> GaussianTask:
 
 @cache
 def best_elbo(name: str) -> float:
-    """Of the best Gaussian, on `POINTS` points."""
+    """The ELBO of the best Gaussian, on `POINTS` points."""
     return elbo(target_named(name), WhitenedFrame.of(optimum(name)))
 
 

@@ -1,13 +1,13 @@
 """Runs of inference by evaluations of the log joint, as tables: gap to the best Gaussian, and costs.
 
     bq           rounds of 2 evaluations, q optimised on the surrogate in a KL ball; untuned
-    bq values    the same from values alone: what variational Bayesian Monte Carlo does
+    bq values    the same from values alone, as in variational Bayesian Monte Carlo
     natural      natural gradients from sticking-the-landing estimates, cosine step ending at the budget
     adam         Adam on sticking-the-landing estimates, in the Cholesky coordinates
 
 Step size and number of samples of "natural" and "adam" are the best of a grid *for each budget and target* by
-the mean gap over two seeds that are not reported (`tune`; the table is `tuned.json`), a choice that a user
-cannot make. Evaluations are of the value and its gradient; of the value alone for "bq values".
+the mean gap over two seeds that are not reported (`tune`; the table is `tuned.json`); a user does not know
+these. Evaluations are of the value and its gradient; of the value alone for "bq values".
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ tried as well, and never chosen."""
 
 
 def without_gradient(target: GradientTarget) -> LogJoint:
-    """The target as a function of NumPy arrays that has no gradient."""
+    """The target as a function of NumPy arrays without a gradient."""
 
     def values(theta: np.ndarray) -> np.ndarray:
         return target.log_density(torch.from_numpy(theta)).numpy()
@@ -153,7 +153,7 @@ def tuned() -> Mapping[str, Any]:
 
 
 def setting(method: str, name: str, budget: int) -> list[float]:
-    """Step size and samples that were found best."""
+    """The best step size and samples."""
     return list(tuned().get(f"{method}, {name}, {budget}", (0.1, 5)))
 
 
@@ -181,7 +181,7 @@ def tune_on(problems: Mapping[int, Posed], name: str, budgets: Sequence[int], be
 
 
 def _mean_gap(problems: Mapping[int, Posed], method: str, budget: int, size: float, samples: int) -> float:
-    """At the end of the budget, over the seeds."""
+    """The mean gap at the end of the budget over the seeds."""
     runs = [stepped_run(of, seed, budget, method, size, samples) for seed, of in problems.items()]
     return float(np.mean([run["elbo_gap"].iloc[-1] for run in runs]))
 

@@ -1,7 +1,7 @@
 """Inference with a surrogate: Bayesian quadrature of the gradient beside variational Bayesian Monte Carlo.
 
-`bqvi.vbmc` learns the log joint too, but returns a mixture of Gaussians and an estimate of the evidence. So
-both are judged by the ELBO of the q they return, against the best *Gaussian's*:
+`bqvi.vbmc` learns the log joint too, but returns a mixture of Gaussians and an estimate of the evidence. Both
+are therefore compared by the ELBO of the returned q, less that of the best *Gaussian*:
 
     elbo_gap       ELBO of the best Gaussian less that of q, nats; below 0 q is better than any Gaussian
     limit          the smallest possible gap, -KL(best Gaussian || posterior): its ELBO less ln Z
@@ -11,11 +11,11 @@ both are judged by the ELBO of the q they return, against the best *Gaussian's*:
 The ELBO of a Gaussian is on the points of `references`; that of a mixture is the mean of ln p - ln q over
 `DRAWS` independent draws of it, without importance weights. ln Z is 2 pi .7 of the banana in closed form;
 importance sampling from a multivariate t around the best Gaussian of the others; the two forms of the schools
-have the same. The mixture's is not known (its posterior has 6 modes, of which a q finds one): its limit is
-left out.
+have the same. The mixture's is not known (its posterior has 6 modes, of which q has one): its limit is left
+out.
 
 VBMC begins with a plausible box of three standard deviations of the start to either side of its mean, and
-goes on from each budget to the next, whether it has converged or not.
+continues from each budget to the next, also after convergence.
 """
 
 from __future__ import annotations

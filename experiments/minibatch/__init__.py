@@ -1,1 +1,1 @@
-"""Strategies for mini-batches: the variance of their gradients, and the way to the optimum."""
+"""Strategies for mini-batches: the variance of their gradients, and runs to the optimum."""

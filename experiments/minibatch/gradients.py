@@ -37,9 +37,9 @@ from experiments.minibatch.problems import (
 SIZES = (10, 50)
 LATE = "late"
 PLACES = {"start": 0, "midway": 50, LATE: 400}
-"""Steps of the reference run after which errors are measured."""
+"""The steps of the reference run after which errors are measured."""
 WINDOW = 30
-"""Steps over which they are averaged."""
+"""The number of steps over which errors are averaged."""
 SINGLES = 20
 """Data drawn at each of these steps, from which the error of uniform sampling is estimated."""
 QUICK_PLACES = {"start": 0, "midway": 10, LATE: 30}
@@ -60,7 +60,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
-    """Send every strategy along the path of one reference run, and record its errors."""
+    """Run every strategy along the path of one reference run, and record its errors."""
     chosen = case.settings
     setting = PROBLEMS[chosen["problem"]](seed)
     path = list(_path(setting, chosen["size"], max(chosen["places"].values()) + chosen["window"], seed))
@@ -90,7 +90,7 @@ def _path(setting: Setting, size: int, steps: int, seed: int) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _Exact:
-    """What an estimate at q is compared with."""
+    """The full-data gradient at q, and the error of uniform sampling there."""
 
     q: Any
     statistics: Values
@@ -209,7 +209,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Return the medians, and what of them is bias."""
+    """Return the medians, and the part of them that is bias."""
     table = _quartiles(results)
     overall = table[table["place"] == "mean"]
     wide = overall.pivot(index="strategy", columns="case", values=["median", "bias"])
@@ -292,11 +292,11 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="minibatch-gradients",
     title="Mini-batches: the error of the gradient",
-    summary="""Which S of N data estimate the natural gradient of all data best? The measure over the
-    data is known, the empirical measure of N points. So the kernel mean, the weights of Bayesian quadrature
-    and the variance they leave are finite sums, and the thesis' method can be applied, for which it lacked
-    p(X). Every strategy is run along the same path of q, and its estimate is compared with the gradient of
-    all the data.
+    summary="""Which S of N data estimate the natural gradient of all data best? The measure over the data is
+    the empirical measure of N points. The kernel mean, the weights of Bayesian quadrature and the remaining
+    variance are therefore finite sums, and the thesis' method, for which p(X) was not known, can be applied.
+    Every strategy is run along the same path of q, and its estimate is compared with the gradient of all the
+    data.
 
     The claims decide whether greatest variance and upper confidence, the thesis' proposals, are more
     accurate than uniform sampling, whether a balanced partition is, and what earlier gradients add. A low

@@ -1,8 +1,8 @@
 """The problems and strategies of the study of mini-batches.
 
-    mixture        seven clusters uniform in [-10, 10]^2, N = 700, K = 10: small, and the thesis' kind
+    mixture        seven clusters uniform in [-10, 10]^2, N = 700, K = 10: small, as in the thesis
     mixture-20k    fifteen clusters in five dimensions, N = 20 000, K = 20
-    digits         scikit-learn's digits on ten axes, N = 1797, K = 15: real clusters
+    digits         scikit-learn's digits on ten axes, N = 1797, K = 15
     logistic       breast cancer on ten axes and an intercept, N = 569; exact expectations
     drug           patients of `experiments.problems.pharmacokinetics`, N = 2000: a millisecond a datum
 
@@ -45,11 +45,11 @@ class Setting:
     representation: np.ndarray
     """(N, D)."""
     kernel: Kernel | None = None
-    """Of these rows; None: the package's default."""
+    """The kernel over these rows; None: the package's default."""
     rank: int = FEATURES.rank
     """Features of these rows, at most."""
     seconds: float = 0.0
-    """What making these rows took, where that is more than copying the data."""
+    """The seconds in which these rows were computed, where that is more than copying the data."""
 
 
 def clusters(

@@ -1,4 +1,4 @@
-"""Mini-batches: the way to the optimum, in evaluations and in seconds."""
+"""Mini-batches: runs to the optimum, in evaluations and in seconds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REFERENCE = "all data"
 SLOW = {"sequential BQ": ("mixture",)}
 """Problems on which a strategy that takes milliseconds a step is run; others are run on all."""
 SLOW_AS = "balanced"
-"""Whose schedule it takes: it is not tuned itself."""
+"""The strategy whose schedule a slow strategy takes, as it is not tuned itself."""
 
 BUDGETS: Mapping[str, tuple[int, int, tuple[float, ...]]] = {
     "mixture": (10, 25_000, (10.0,)),
@@ -49,11 +49,11 @@ BUDGETS: Mapping[str, tuple[int, int, tuple[float, ...]]] = {
 """S, evaluations, and the ELBO gaps whose cost is reported."""
 
 RECORDS = 80
-"""Of a run, about, at even distances on a logarithmic axis."""
+"""The approximate number of records of a run, at even distances on a logarithmic axis."""
 SMALLEST = 1e-3
 """Nats; no smaller gap is drawn."""
 HIGHEST = 300.0
-"""Times the largest gap of the tables: no larger gap is drawn."""
+"""The largest gap that is drawn, as a multiple of the largest gap of the tables."""
 
 Schedule = tuple[float, float, float]
 UNTUNED: Schedule = (1.0, 10.0, 0.7)
@@ -160,7 +160,7 @@ def gaps(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def crossings(results: pd.DataFrame, level: float) -> pd.DataFrame:
-    """For each run what it cost until the gap stayed at or below ``level``; infinite if it did not."""
+    """The cost of each run until the gap stayed at or below ``level``; infinite if it did not."""
     rows = []
     for (problem, name, seed), part in results.groupby(["problem", "strategy", "seed"], sort=False):
         below = ~(part["elbo_gap"].to_numpy() <= level)
@@ -278,10 +278,10 @@ def compared(
         From `gaps`.
     goals : sequence of (str, float)
     pairs : sequence of (str, str)
-        Those that were not run are passed over.
+        Pairs that were not run are left out.
     cost : "evaluations" | "seconds" | "with_setup"
     shown : str
-        What the cost is called.
+        The name of the cost in the check.
     factor : float
     """
     checks = []
@@ -299,7 +299,7 @@ def compared(
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check what choosing the mini-batch saves, by a factor, in evaluations and in seconds."""
+    """Check by which factor choosing the mini-batch saves evaluations and seconds."""
     measured = gaps(results)
     goals = [(problem, level) for problem, (_, _, levels) in BUDGETS.items() for level in levels]
     rivals = [(name, "reshuffled") for name in ("balanced", "GP control variate, balanced")]
@@ -338,17 +338,17 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 
 experiment = Experiment(
     name="minibatch-runs",
-    title="Mini-batches: the way to the optimum",
+    title="Mini-batches: runs to the optimum",
     summary="""Which mini-batch strategy takes the fewest evaluations and seconds? Stochastic natural
     gradients are run with every strategy, each with the schedule that was best for it on seeds that are not
     shown here (rho_t = rho_0 (1 + t / tau)^-kappa, a grid of `tuning`). The gap is to the best end of any run
-    of the seed, so that a run in a poorer local optimum never arrives; a crossing counts only if it is kept
-    to the end.
+    of the seed, so that a run in a poorer local optimum does not reach a gap; a gap counts as reached only if
+    it is kept to the end.
 
     Mixtures have many local optima, and in which of them a run ends is random, whatever the error of the
-    gradient. The tables therefore have first how many seeds arrived, then the cost of those that did. The
-    claims decide, from the runs shown here, whether choosing saves evaluations, whether it saves seconds
-    where a datum takes microseconds, and whether it is ever much worse than random sampling. A goal that
+    gradient. The tables therefore have first how many seeds reached the gap, then the cost of those that did.
+    The claims decide, from the runs shown here, whether choosing saves evaluations, whether it saves seconds
+    where a datum takes microseconds, and whether it is anywhere much worse than random sampling. A goal that
     neither of two strategies reaches on half of the seeds leaves a claim undecided.""",
     cases=cases,
     run=run,

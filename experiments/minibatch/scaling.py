@@ -1,4 +1,4 @@
-"""Mini-batches of up to a million data: what balancing costs, and what it gives."""
+"""Mini-batches of up to a million data: the cost and the gain of balancing."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="minibatch-scaling",
     title="Mini-batches of up to a million data",
-    summary="""Does the gain of a balanced partition last with more data, and what do a draw and the
-    set-up take? Features and partitions are made once; a draw reads off the next batch.""",
+    summary="""Does the gain of a balanced partition remain with more data, and what do a draw and the
+    set-up take? Features and partitions are made once; a draw takes the next batch of the partition.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -1,18 +1,18 @@
 """The schedules of the study of mini-batches: the best of a grid for each strategy and problem.
 
-The seeds are not reported. What is compared is what is reported: evaluations until the ELBO gap stays at or
+The seeds are not reported. Compared are, as in the report, evaluations until the ELBO gap stays at or
 below each of the problem's levels, where the gap is to the best end of any run of the seed, of any
-strategy and schedule. A run that does not reach a level counts as twice its budget; between such runs,
-the smaller gap at the end wins.
+strategy and schedule. A run that does not reach a level counts as twice its budget; between such runs, the
+one with the smaller gap at the end is better.
 
     python -m experiments.minibatch.tuning [PROBLEM...]
 
-fills `tuned.json`, in some minutes a problem. What stands there was found by it, but for two
+fills `tuned.json`, in some minutes a problem. The entries were found by this command, except for two
 problems. On "drug": on seeds 1000 to 1005, with Runge and Kutta's method for the patients of a mini-batch and
-the KL divergence from the optimum for the gap. On "mixture-20k", where chance decides who ends in the better
-optimum and three seeds tell little: reshuffling and balanced partitions on seeds 1003 to 1007, among three
-schedules each that had arrived at all before; the other strategies on `LARGE` with half the budget.
-Strategies without an entry take `runs.UNTUNED`.
+the KL divergence from the optimum for the gap. On "mixture-20k", where it is random which run ends in the
+better optimum, and three seeds do not suffice: reshuffling and balanced partitions on seeds 1003 to 1007,
+among three schedules each that had reached the level before; the other strategies on `LARGE` with half the
+budget. Strategies without an entry take `runs.UNTUNED`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from experiments.minibatch.runs import (
 
 SEEDS = (1000, 1001, 1002)
 RECORDS = 60
-"""Of a run: enough to tell costs by a tenth."""
+"""The number of records of a run, with which costs are known to a tenth."""
 LARGE: tuple[Schedule, ...] = ((1.0, 30.0, 0.7), (1.0, 10.0, 0.7), (1.0, 10.0, 1.0))
 SMALL: tuple[Schedule, ...] = ((0.3, 10.0, 0.7), (1.0, 3.0, 1.0), (0.3, 10.0, 1.0))
 LONG: tuple[Schedule, ...] = (
@@ -64,7 +64,7 @@ GOALS = {
 
 
 def strategies(problem: str) -> list[str]:
-    """Those that are tuned on a problem; the slow ones take the schedule of `runs.SLOW_AS`."""
+    """The strategies that are tuned on a problem; the slow ones take the schedule of `runs.SLOW_AS`."""
     return list(minibatch_expensive.NAMES) if problem == "drug" else [n for n in NAMES if n not in SLOW]
 
 
@@ -89,7 +89,7 @@ def curves(problem: str, names: Sequence[str]) -> pd.DataFrame:
 
 
 def scores(runs: pd.DataFrame, levels: Sequence[float], budget: int) -> pd.Series:
-    """Mean logarithm of what the levels cost, by strategy and schedule: the lower the better."""
+    """Mean logarithm of the costs to the levels, by strategy and schedule: the lower the better."""
     measured = minibatch_runs.gaps(runs)
     final = measured.groupby(["case", "seed"])["elbo_gap"].last().clip(minibatch_runs.SMALLEST, 1e12)
     parts = []

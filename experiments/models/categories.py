@@ -2,9 +2,10 @@
 
     pi ~ Dir,   z_n ~ Cat(pi),   x_nj | z_n = k ~ Cat(eta_kj)
 
-Penguins read as categories: the island, and in which third of the birds each of four measurements is. EM has
-a flat prior and q a point, variational Bayes Jeffreys' prior of eta_kj and a uniform one of pi. Of one column
-alone a mixture learns nothing: EM then has the likelihood of the column's frequencies, whatever K is.
+Penguins as categories: the island, and for each of four measurements the third of the birds to which it
+belongs. EM has a flat prior and q a point, variational Bayes Jeffreys' prior of eta_kj and a uniform one of
+pi. From one column alone nothing can be learnt about components: EM then has the likelihood of the column's
+frequencies for every K.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def penguins() -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
-    """Return a row for each K, and behind them a row for each probability of the fit with K = 3."""
+    """Return a row for each K, followed by a row for each probability of the fit with K = 3."""
     chosen = case.settings
     x, species = penguins()
     order = np.random.default_rng(seed).permutation(len(x))
@@ -110,7 +111,7 @@ def _fits(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw what K does, and the components of one seed beside the species."""
+    """Draw the scores over K, and the components of one seed beside the species."""
     rows = _fits(results)
     caption = (
         "Left: the ELBO of variational Bayes less its best over K. Middle: the log predictive density of the "
@@ -194,7 +195,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that one column has nothing to be learnt, and that the bound chooses a K that predicts."""
+    """Check the likelihood of one column, and that the bound chooses a K whose held-out density is high."""
     rows = _fits(results)
     one = float(rows[rows["columns"] == 1]["above_frequencies"].abs().max())
     bayes = rows[(rows["family"] == "full")].groupby("components")[["elbo", "held_out"]].mean()

@@ -1,8 +1,9 @@
 """Models on the same data: the bound, held-out log predictive density, seconds.
 
-Every row is a model of one data set, standardised; four fifths are learnt from, a fifth is predicted. The
-bound has all its constants and compares models; that of a point estimate is ln p(X, theta) and compares with
-none. Densities of Bayesian models are posterior predictive ones, of point estimates those at the point.
+Every row is a model of one data set, standardised; four fifths are training data, a fifth is predicted. The
+bound has all its constants and compares models; that of a point estimate is ln p(X, theta) and cannot be
+compared with it. Densities of Bayesian models are posterior predictive ones, of point estimates those at the
+point.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _held_out(model: Any, q: Any, held: np.ndarray) -> float:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the bound against the held-out density, a panel for each data set."""
     caption = (
-        "Each point is a model on one seed's split. The bound is in nats a datum that was learnt from; point "
+        "Each point is a model on one seed's split. The bound is in nats for each training datum; point "
         "estimates, whose ELBO is another quantity, are left out."
     )
     return [Drawing("bound-and-held-out", _scatter(results[~results["point"]]), caption)]
@@ -170,7 +171,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that the bound chooses models that predict."""
+    """Check that the bound chooses models with a high held-out density."""
     checks = []
     for name, rows in results[~results["point"]].groupby("data", sort=False):
         means = rows.groupby("model")[["elbo", "held_out"]].mean()

@@ -1,8 +1,7 @@
 """How many components: the bound, and held-out data, over K for every shape of covariance.
 
-The ELBO has all its constants, so it compares numbers of components and shapes; a prior that is worth
-little data makes it fall where components are not needed. Beside it stands the log posterior predictive
-density of data that were kept aside.
+The ELBO has all its constants, so it compares numbers of components and shapes; with a weak prior it falls
+where components are not needed. Beside it is the log posterior predictive density of held-out data.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def _chosen(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Return what the bound chooses, and what held-out data would."""
+    """Return the choices by the bound and by held-out data."""
     chosen = _chosen(results)
     lines = []
     for name, rows in chosen.groupby("data", sort=False):
@@ -134,7 +133,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that the bound finds the number of clusters."""
+    """Check that the bound is highest at the number of clusters."""
     chosen = _chosen(results)
     found = chosen[chosen["data"] == "seven clusters"]["components"] == LABELS["seven clusters"]
     share = float(found.mean())

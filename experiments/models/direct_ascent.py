@@ -3,8 +3,8 @@
     mu_k ~ N(0, tau^2),   z_n ~ uniform over K,   x_n | z_n = k ~ N(mu_k, 1)
     q = prod_k N(mu_k | m_k, exp(l_k)) prod_n Cat(z_n | softmax(psi_n))
 
-Direct ascent moves m, l and psi together along the gradient of the ELBO, by Adam, as one would without
-knowing any update. `gd` of `bqvi.fit` moves m and l alone, each psi at its best. Coordinate ascent has its
+Direct ascent moves m, l and psi together along the gradient of the ELBO, by Adam, without any closed-form
+update. `gd` of `bqvi.fit` moves m and l alone, with each psi at its optimum. Coordinate ascent has its
 updates in closed form. All begin at the same q(mu).
 """
 
@@ -118,7 +118,7 @@ def _direct(data: np.ndarray, start: np.ndarray, steps: int) -> tuple[pd.DataFra
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw the ELBO over iterations, and q(mu) of each way for one seed."""
+    """Draw the ELBO over iterations, and q(mu) of each method for one seed."""
     made, axes = drawing.figure(1, 2)
     lines = drawing.strokes(METHODS)
     best = results.groupby("seed")["elbo"].transform("max")
@@ -137,8 +137,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     ax.set(xlabel="$\\mu$", ylabel="mean of the q($\\mu_k$)")
     drawing.legend_below(made, axes)
     caption = (
-        "Left: how far the ELBO is behind the highest of any way on the same data; those that end some nats "
-        f"behind are at another optimum. {drawing.band_caption(results)} Right: seed {SHOWN_SEED}, the data "
+        "Left: the ELBO below the highest of any method on the same data; runs that end some nats below "
+        "are at another optimum. {drawing.band_caption(results)} Right: seed {SHOWN_SEED}, the data "
         "and the average of the densities q(mu_k)."
     )
     return [Drawing("ascent", made, caption)]

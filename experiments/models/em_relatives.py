@@ -63,7 +63,7 @@ def clusters(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
-    """Return a row for each component, with what concerns the whole run beside it."""
+    """Return a row for each component, with columns of the whole run."""
     chosen = case.settings
     x, labels, start = clusters(chosen["n"], seed)
     if chosen["kind"] == "k-means":
@@ -81,7 +81,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def _moved(x: np.ndarray, means: np.ndarray) -> float:
-    """How far k-means takes a mean that it starts from: 0 at a fixed point of it."""
+    """The largest move of a mean by k-means from it: 0 at a fixed point."""
     return float(np.abs(means - _kmeans(x, means)[0]).max())
 
 
@@ -123,13 +123,13 @@ def _rows(
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw the components of one seed, and the way to k-means."""
+    """Draw the components of one seed, and the approach to k-means."""
     caption = (
         f"Seed {SHOWN_SEED}. Crosses: the means found; ellipses: one and two standard deviations. Round "
         "components of one size cannot describe elongated clusters, whether the assignment is hard or soft."
     )
     limit = (
-        "How far k-means moves the means that soft k-means has found: at 0 they are a fixed point of it. "
+        "The distance by which k-means moves the means of soft k-means: at 0 they are a fixed point. "
         f"{drawing.band_caption(results)} Values below 1e-12 are shown there."
     )
     return [
@@ -168,7 +168,7 @@ def _limit(results: pd.DataFrame) -> Figure:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Return how well each finds the clusters, and its bound."""
+    """Return the agreement of each with the clusters, and its bound."""
     rows = results[results["component"] == 0]
     columns = {
         "rand": "adjusted Rand index",
@@ -178,13 +178,13 @@ def tables(results: pd.DataFrame) -> list[Table]:
     }
     caption = (
         "Median [lower quartile, upper quartile]. With a flat prior and q a point the ELBO is the log "
-        "likelihood; k-means has none (0). nan: not asked."
+        "likelihood; k-means has none (0). nan: not computed."
     )
     return [Table("relatives", quartiles(rows, columns), caption)]
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check the limit, and that elliptical components do better here."""
+    """Check the limit, and that elliptical components agree better with these clusters."""
     rows = results[results["component"] == 0]
     least = rows[rows["scale"] == min(SCALES)]["away"]
     near = float((least < 1e-3).mean())

@@ -2,8 +2,8 @@
 
 Latent semantic analysis is the truncated singular value decomposition of the counts; its probabilistic
 version a mixture with topics p(w | k) and proportions p(k | d), by EM. Both give every document a point of
-few coordinates; those of pLSA are probabilities. Documents are simulated in three groups, each leaning to a
-topic.
+few coordinates; those of pLSA are probabilities. Documents are simulated in three groups, in each of which a
+topic is more frequent.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
-    """Return a row for each document: its point, and what concerns all of them beside it."""
+    """Return a row for each document: its point, and columns of all of them."""
     name, n = case.settings["method"], case.settings["n"]
     counts, labels = documents(n, seed)
     points, elbo = _embedded(name, counts, case.settings["steps"], seed)
     rng = np.random.default_rng(seed)
     nearest = starting_centres(points, GROUPS, "k-means++", rng)
-    for _ in range(20):  # Lloyd's steps, from the means of the groups that the embedding shows
+    for _ in range(20):  # Lloyd's steps, from the means of the groups in the embedding
         found = ((points[:, None] - nearest) ** 2).sum(-1).argmin(1)
         nearest = np.stack(
             [points[found == k].mean(0) if (found == k).any() else nearest[k] for k in range(GROUPS)]
@@ -95,8 +95,9 @@ def _embedded(name: str, counts: np.ndarray, steps: int, seed: int) -> tuple[np.
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the embeddings of one seed."""
     caption = (
-        f"Seed {SHOWN_SEED}. Each point is a document, its size its length, its colour the group it was made "
-        "in. LSA: the first three coordinates, two of them drawn; they grow with the length unless rows are "
+        f"Seed {SHOWN_SEED}. Each point is a document, its size is the document's length, its colour the "
+        "group. LSA: the first three coordinates, two of them drawn; they grow with the length unless rows "
+        "are "
         "scaled. pLSA and LDA: the proportions of three topics in the triangle of probabilities."
     )
     return [Drawing("embeddings", _points(results[results["seed"] == SHOWN_SEED]), caption)]
@@ -126,7 +127,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that the probabilistic version shows groups at least as well."""
+    """Check that the groups are found at least as well in the probabilistic version."""
     rand = results[results["document"] == 0].groupby("case")["rand"].median()
     return [
         Claim(

@@ -2,9 +2,9 @@
 
     y | x, z = k ~ N(f_k(x), v_k),   p(z = k | x) = softmax(G x)_k
 
-The data follow one line on the left and another on the right, with noise and an overlap between. Lines are
-fitted by variational Bayes and by generalised EM, in which the gate's step is an ascent; networks by
-generalised EM, in which the experts' step is one too.
+The data follow one line on the left and another on the right, with noise and an overlap between them. Lines
+are fitted by variational Bayes and by generalised EM, in which the gate's step is an ascent; networks by
+generalised EM, in which the experts' step is an ascent, too.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _network() -> NetworkExperts:
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw the data, the experts where the gate takes them, and the prediction."""
+    """Draw the data, the experts where the gate weights them, and the prediction."""
     x, y = sample(N, np.random.default_rng(SHOWN_SEED))
     made, axes, filled = drawing.panels(results[results["seed"] == SHOWN_SEED], "case", columns=2)
     for ax, rows in filled:
@@ -116,14 +116,15 @@ def tables(results: pd.DataFrame) -> list[Table]:
     }  # fmt: skip
     first = results.groupby(["case", "seed"], sort=False).head(1)
     caption = (
-        "The best of three starts; median [lower quartile, upper quartile]. At the parameters' means. Of a "
-        "point the ELBO is the log posterior density, and compares with no other."
+        "The best of three starts; median [lower quartile, upper quartile]. Densities are at the "
+        "parameters' means. The ELBO of a point is the log posterior density, and cannot be compared with "
+        "the others."
     )
     return [Table("experts", quartiles(first, columns, digits=4), caption)]
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that two lines are enough, and near the true density."""
+    """Check that two lines suffice, and that their density is near the true one."""
     first = results.groupby(["case", "seed"], sort=False).head(1)
     by = first.set_index(["case", "seed"])["elbo"].unstack(0)
     fewer = float((by["2 lines, Bayes"] > by["4 lines, Bayes"]).mean())

@@ -52,7 +52,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 
 def _centres(separation: float) -> np.ndarray:
-    """Of the two normal densities, so that p has mean 0."""
+    """The centres of the two normal densities, so that p has mean 0."""
     return np.asarray(separation * (np.array([0.0, 1.0]) - WEIGHTS[1]))
 
 
@@ -127,8 +127,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the densities of one seed, and KL against the separation."""
     caption = (
         "Grey: the target. The Gaussian of least KL(p || q) has the target's moments and covers all its "
-        "mass; that of least KL(q || p), found by raising the ELBO, stays where the target is not small. "
-        "Once the modes are far apart it describes one of them, and where it starts decides which: each of "
+        "mass; that of least KL(q || p), found by raising the ELBO, has its mass where the target is not "
+        "small. Where the modes are far apart it covers one of them, which depends on the start: each of "
         "its lines is a seed. Last panel: contours at one and two standard deviations of a correlated "
         "Gaussian, with q's coordinates independent."
     )

@@ -26,7 +26,8 @@ COMPONENTS = 20
 PASSES, QUICK_PASSES = 20, 3
 MOST_STEPS = 1500
 NEAR = 500.0
-"""ELBO gap, nats, to where batch VI ends that counts as arrived: 0.3 nats a datum, which is 312 counts."""
+"""The ELBO gap to the end of batch VI, in nats, that counts as reached: 0.3 nats a datum, which is 312
+counts."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -88,7 +89,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Return how each case ended, and what it cost to come near the end of batch VI."""
+    """Return the end of each case, and its costs to near the end of batch VI."""
     rows = evidence.with_gap(results, ("components",))
     rows = evidence.with_lag(rows, rows["method"] == "cavi")
     summed = evidence.runs(rows, "behind", level=NEAR, keep=("elbo_gap", "rand"))
@@ -113,9 +114,9 @@ experiment = Experiment(
     title="Mixture of multinomials: batch VI and SVI on counts",
     summary="""Does stochastic VI reach the bound of batch VI on a mixture of multinomials? The data are
     1797 images of digits, each 64 pixels of 0 to 16 read as counts of 64 words (K = 20, alpha_0 = 1 /
-    K, gamma_0 = 0.1). Batch VI is coordinate ascent, stochastic VI
-    its natural gradient on mini-batches; both are the same loop as for the mixture of Gaussians. All start
-    at the k-means++ centres that the seed gives and have as many passes over the data (S = 10: fewer).""",
+    K, gamma_0 = 0.1). Batch VI is coordinate ascent, stochastic VI its natural gradient on mini-batches; both
+    use the same loop as the mixture of Gaussians. All start at the k-means++ centres that the seed gives and
+    have as many passes over the data (S = 10: fewer).""",
     cases=cases,
     run=run,
     draw=draw,

@@ -37,7 +37,7 @@ METHODS = {
 }
 """Method and L."""
 NEAR = {"penguins": 10.0, "digits": 50.0}
-"""ELBO gap, nats, that counts as arrived: 0.03 nats a datum."""
+"""The ELBO gap, in nats, that counts as reached: 0.03 nats a datum."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -127,7 +127,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Return how each method ended, and what it took."""
+    """Return the end of each method, and its costs."""
     summed = _summed(results)
     columns = {
         "elbo_gap": "final ELBO gap (nats)",
@@ -216,7 +216,7 @@ experiment = Experiment(
     birds, 4 standardised measurements, 3 species. Digits: 1797 images of 8 by 8 pixels on their first 10
     principal components, 10 digits.
 
-    The mixture's known covariance is the one pooled within the labels, which a clustering would not know: the
+    The mixture's known covariance is the one pooled within the labels, which is unknown in clustering: the
     data are given in coordinates where it is the identity. K is the number of labels, and twice that. Prior:
     alpha_0 = 1 / K, centres N(0, covariance of the data).
 

@@ -226,9 +226,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-sequences",
     title="States of sequences",
-    summary="""How many states does a hidden Markov model find in the flow of the Nile, in sunspots and
-        in the letters of a text, and when? The bound is shown over the number of states, and the
-        posterior of the states over time.""",
+    summary="""How many states does a hidden Markov model find in the flow of the Nile, in sunspots and in the
+        letters of a text, and at which times? The bound is shown over the number of states, and the posterior
+        of the states over time.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -112,8 +112,8 @@ experiment = Experiment(
     name="models-sequences-folder",
     title="States of your own sequences",
     summary="""How many states does a hidden Markov model find in the sequences of symbols, counts or
-        measurements of the folder that --data names, and when? The bound is shown over the number of
-        states, and the posterior of the states over time.""",
+        measurements of the folder that --data names, and at which times? The bound is shown over the number
+        of states, and the posterior of the states over time.""",
     cases=cases,
     run=run,
     draw=draw,

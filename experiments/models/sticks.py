@@ -159,7 +159,7 @@ experiment = Experiment(
     title="Dirichlet process mixtures",
     summary="""Does a Dirichlet process mixture find the number of clusters? Gaussian mixtures with
         stick-breaking weights, truncated or with a tied tail, and with Pitman and Yor's process:
-        weights, their standard deviations, and what merges change.""",
+        weights, their standard deviations, and the effect of merges.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -1,9 +1,9 @@
-"""Topics of simulated documents: LDA in one batch and on mini-batches, and what it finds.
+"""Topics of simulated documents: LDA in one batch and on mini-batches, and its topics.
 
 The vocabulary is a square of 5 x 5 pixels; a topic is a row or a column of it, a document a mixture of few
-topics (Griffiths and Steyvers 2004). What is true is therefore seen in a picture. Held-out documents are
-completed: half of the words are seen, the others predicted. With --data DIR the documents are the folder's
-texts (`experiments.models.topics_folder`).
+topics (Griffiths and Steyvers 2004). The true topics can therefore be seen in a picture. Held-out documents
+are completed: half of the words are seen, the others predicted. With --data DIR the documents are the
+folder's texts (`experiments.models.topics_folder`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHOWN_SEED = 0
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return LDA in one batch, with hyperparameters learnt, and on mini-batches, on what there is to read."""
+    """Return LDA in one batch, with hyperparameters learnt, and on mini-batches, on each data set."""
     if resources.data is not None:
         return topics_folder.cases(quick, resources)
     n, passes = (QUICK_DOCUMENTS, QUICK_PASSES) if quick else (DOCUMENTS, PASSES)
@@ -61,7 +61,7 @@ def documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
-    """Return the trace, and behind it a row for each word of each topic."""
+    """Return the trace, followed by a row for each word of each topic."""
     if case.folder is not None:
         return topics_folder.run(case, seed)
     counts, held = documents(case.settings["n"], seed)
@@ -88,7 +88,7 @@ def _of_a_folder(results: pd.DataFrame) -> bool:
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw perplexity against what it costs, and the topics of one seed."""
+    """Draw perplexity against costs, and the topics of one seed."""
     if _of_a_folder(results):
         return topics_folder.draw(results)
     made, axes = drawing.figure(1, 2)
@@ -106,8 +106,9 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         f"{drawing.band_caption(rows)}"
     )
     shown = (
-        f"Seed {SHOWN_SEED}. E[beta] of each topic, on the square of words, beside the topics that made the "
-        "documents; each has the place of the true one that it fits best. Right: the likeliest words of the "
+        f"Seed {SHOWN_SEED}. E[beta] of each topic, on the square of words, beside the topics from which "
+        "the documents were simulated; each is beside the true one that it fits best. Right: the likeliest "
+        "words of the "
         "first topic."
     )
     return [Drawing("perplexity", made, caption), Drawing("topics", _pictures(results), shown)]
@@ -151,7 +152,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that a pass of SVI does what several passes of the batch do, on the simulated documents."""
+    """Check that SVI needs fewer passes than batch inference, on the simulated documents."""
     if _of_a_folder(results):
         return []
     rows = topic_fits.traces(results)

@@ -1,8 +1,8 @@
 """Topics of texts in a folder (--data DIR): LDA in one batch and on mini-batches, and its topics' words.
 
-The layout of the folder is that of `experiments.problems.texts_and_series`. A seed keeps another tenth of the
-documents aside, which are completed: half of the words are seen, the others predicted. Beside the topics
-stand the words' frequencies, one topic for all documents.
+The layout of the folder is that of `experiments.problems.texts_and_series`. Each seed holds out another tenth
+of the documents, which are completed: half of the words are seen, the others predicted. They are compared
+with the words' frequencies, one topic for all documents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHOWN_TOPICS = 5
 """In a row of the figure."""
 FREQUENCIES = "word frequencies"
 SMOOTHING = 0.1
-"""Added to the count of each word for its frequency: LDA's default word concentration."""
+"""The number added to the count of each word for its frequency: LDA's default word concentration."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -43,7 +43,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
-    """Return the trace, and behind it a row for each of the likeliest words of each topic."""
+    """Return the trace, followed by a row for each of the likeliest words of each topic."""
     assert case.folder is not None  # `cases` sets it
     texts = read_texts(case.folder / case.settings["file"])
     order = np.random.default_rng(seed).permutation(texts.counts.shape[0])
