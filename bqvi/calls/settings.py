@@ -53,32 +53,46 @@ class ClimbSettings:
 
 @dataclass(frozen=True)
 class GradientCheckSettings:
-    """The check that given gradients are those of the values (:mod:`gradient_check`)."""
+    """The check that given gradients are those of the values (:mod:`gradient_check`).
+
+    Figures are of fits by 'bq' with 96 evaluations on the six targets of
+    `experiments.problems.gradient_targets`, five seeds each. Of 210 sets of evaluations with seven kinds of
+    wrong gradients (another sign, twice and half the gradient, one entry with another sign or zero, a prior
+    of sd 1 or 3 left out) 100 are stopped and 26 reported by a warning; of 30 with the right gradient none.
+    """
 
     fewest: int = 6
-    """The least number of pairs whose median is taken; with fewer, one pair could determine it."""
+    """The least number of pairs whose median is taken; with fewer, one pair could determine it. With 3 and 12
+    the same are stopped and reported."""
     consistent: float = 0.9
     """The share of pairs whose difference lies between the slopes that a correct gradient is assumed to have.
     It was .98 to 1 for the correct gradients of funnels, both forms of eight schools, a Rosenbrock function
-    and a logistic regression, and .1 to .7 with a wrong sign."""
+    and a logistic regression, and .1 to .7 with a wrong sign. With .8 79 are stopped and 32 reported, with
+    .95 116 and 18."""
     chance: float = 1e-5
     """The probability that a run with a correct gradient is stopped, if pairs are independent and each is
-    consistent with probability ``consistent``."""
+    consistent with probability ``consistent``. With 1e-8 84 are stopped and 39 reported, with 1e-2 120 and
+    11."""
     large: float = 0.1
     """The least difference, in nats, that counts towards stopping a run, as smaller ones may be errors of a
-    solver; not studied, like the constants that follow."""
+    solver. With .05 and .2 the same are stopped and reported."""
     large_share: float = 0.05
-    """As ``large``, for a function that is no log density, as a share of the range of its values."""
+    """As ``large``, for a function that is no log density, as a share of the range of its values;
+    not studied."""
     every: int = 8
-    """The number of evaluations between two checks of the gradients."""
+    """The number of evaluations between two checks of the gradients. With 4 and 16 101 are stopped."""
     last: int = 72
-    """The number of evaluations after which gradients are no longer checked."""
+    """The number of evaluations after which gradients are no longer checked. With 36 94 are stopped, with 144
+    108."""
     disagrees: float = 0.3
-    """The median relative disagreement of gradients and differences above which a warning is given."""
+    """The median relative disagreement of gradients and differences above which a warning is given. With .15
+    49 are reported beside those stopped, with .6 none."""
     one_multiple: float = 0.2
-    """Ratios whose interquartile range is below this share of their median count as one number."""
+    """Ratios whose interquartile range is below this share of their median count as one number, which the
+    message then states; ``sign`` affects messages only, too."""
     rounding: float = 1e-6
-    """Differences below this share of the largest value, or of one, count as rounding."""
+    """Differences below this share of the largest value, or of one, count as rounding. With half and with
+    twice this the same are stopped and reported."""
     sign: float = 0.1
     """A multiple within this distance of -1 is reported as a wrong sign."""
 
@@ -154,14 +168,23 @@ class PlausibleSearch:
 
 @dataclass(frozen=True)
 class IntervalSettings:
-    """The defaults of plausible intervals (:mod:`bounds`, :mod:`target_model`); not studied."""
+    """The defaults of plausible intervals (:mod:`bounds`, :mod:`target_model`).
+
+    Figures are evaluations, and mean errors of the log evidence, of `vbmc` on the bounded banana (seeds 0 to
+    3), where no plausible bounds are given (``inner``; 71 and .001) or those given are the hard bounds
+    (``margin``; 62 and .003).
+    """
 
     margin: float = 0.01
-    """The distance by which a plausible bound is moved off the hard bound that it lies on, in widths."""
+    """The distance by which a plausible bound is moved off the hard bound that it lies on, in widths. With
+    .005 76 and .002, with .02 71 and .001."""
     inner: float = 0.1
-    """The share at either end by which the default plausible interval is shorter than a bounded interval."""
+    """The share at either end by which the default plausible interval is shorter than a bounded interval.
+    With .05 78 and .001, with .2 73 and .001."""
     reach: float = 2.0
-    """The default half width of a plausible box: Stan itself starts within 2 of 0."""
+    """The default half width of a plausible box: Stan itself starts within 2 of 0. With 80 evaluations of
+    'bq' on logistic 5, Rosenbrock 4, cigar 4 and lumpy 4 (seeds 0 to 3) median errors of the log evidence are
+    .006, with 1 .005, and with 4 .003."""
 
 
 @dataclass(frozen=True)
@@ -169,9 +192,11 @@ class DensitySettings:
     """The test whether a log joint returns the density itself (:mod:`logarithm`)."""
 
     least: int = 4
-    """The least number of values that are tested; not studied."""
+    """The least number of values that are tested. With 2 and 8 the same 48 of 50 sets of 12 to 16 densities
+    of `experiments.problems.known_posteriors` are found, and none of the 50 of their logarithms."""
     small: float = 0.01
-    """The share of the largest value below which a value counts as small; not studied."""
+    """The share of the largest value below which a value counts as small. Of the same sets 48 are found
+    with .005 and 49 with .02, and none of the logarithms."""
     share: float = 0.25
     """The share of small values from which the values are taken to be a density's. It is reached by none of
     210 first designs of VBMC on 21 problems of the studies and by 1 of 20,000 quadratics with random
@@ -180,22 +205,30 @@ class DensitySettings:
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """The choice of the evaluations that a run begins with (:mod:`selection`)."""
+    """The choice of the evaluations that a run begins with (:mod:`selection`).
+
+    Figures are root mean square errors, over those with the values here, of a process with a fixed kernel on
+    150 rows chosen from 10,000 (three per cent failed) at draws of Rosenbrock 4, logistic 5 and lumpy 4, two
+    seeds each. They do not show the tails, for which rows beyond the draws are needed.
+    """
 
     rows: int = 500
-    """The largest number of rows; not studied, like all but ``tempering``."""
+    """The largest number of rows; not studied, like ``numbers`` and ``held_out``."""
     numbers: int = 1500
     """The largest number of values and derivatives together."""
     failed: float = 0.1
-    """The largest share of failed rows among those chosen."""
+    """The largest share of failed rows among those chosen. With .05 .97, with .2 1.06."""
     tempering: float = 1.0
-    """The constant c of the tempering, chosen from 1 and 2 on a Student t with D = 5 and 10,000 rows."""
+    """The constant c of the tempering, chosen from 1 and 2 on a Student t with D = 5 and 10,000 rows. With
+    .5 .67, with 2 1.4."""
     shallow: float = 2.0
-    """The largest depth, in units of D nats, of the rows whose moments define the units."""
+    """The largest depth, in units of D nats, of the rows whose moments define the units. With 1 .8, with
+    4 1.1."""
     fewest: int = 10
-    """The least number of rows, for each dimension, whose moments are taken."""
+    """The least number of rows, for each dimension, whose moments are taken. With 5 and 20 no other row is
+    chosen, as none is with half and twice the ``jitter``."""
     lengthscale: float = 1.0
-    """The lengthscale of the kernel, in units of sqrt(D)."""
+    """The lengthscale of the kernel, in units of sqrt(D). With .5 .75, with 2 1.4."""
     jitter: float = 1e-6
     """The variance added to that of each row, and to those of standardised coordinates."""
     held_out: int = 200
@@ -208,7 +241,7 @@ class RoundingSettings:
 
     digits: int = 34
     """The number of binary digits that are kept. The values of PyMC, NumPyro and Stan on the eight schools
-    differ from the 49th digit on. Not studied."""
+    differ from the 49th digit on, so that about one number in 2^15 is rounded differently."""
 
 
 CHECK, CLIMB, PLAUSIBLE = GradientCheckSettings(), ClimbSettings(), PlausibleSearch()
