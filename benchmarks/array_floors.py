@@ -19,7 +19,7 @@ import scipy.special
 
 import bqvi
 from benchmarks import topics
-from benchmarks.hidden_markov import BARS, DIMENSION, SYMBOLS, contenders, seconds_each
+from benchmarks.hidden_markov import BARS, DIMENSION, SYMBOLS, seconds_each, timed_fits
 from benchmarks.paired import Line
 from bqvi.models import (
     LatentDirichletAllocation,
@@ -72,12 +72,12 @@ def _topics(online: bool) -> Line:
     shapes: list[tuple[tuple[int, ...], np.dtype]] = []
     sweep = document_step._sweep
 
-    def noted(tables: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    def recorded(tables: np.ndarray, *others: np.ndarray) -> np.ndarray:
         shapes.append((tables.shape, tables.dtype))
         return sweep(tables, *others)
 
     passes = 6
-    with patch.object(document_step, "_sweep", noted):
+    with patch.object(document_step, "_sweep", recorded):
         ours(passes)
     tables = [_table(shape, dtype) for shape, dtype in shapes]
 
@@ -108,7 +108,7 @@ def _table(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndar
 
 
 def _sequences(n: int, length: int, states: int, kind: str) -> Line:
-    data, ours, theirs = contenders(n, length, states, kind)
+    data, ours, theirs = timed_fits(n, length, states, kind)
     floor = _recursions(data.layout.index.shape, states, kind)
     bars = {
         f"{bar:g} times hmmlearn's {name}": _median(partial(theirs, name), 1, 3) / bar

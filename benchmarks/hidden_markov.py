@@ -34,7 +34,7 @@ def run() -> Iterator[Line]:
 
 
 def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
-    _, ours, theirs = contenders(n, length, states, kind)
+    _, ours, theirs = timed_fits(n, length, states, kind)
     ours(1)  # compiles the loops, or loads compiled ones, where numba is installed
     theirs("scaling", 1)  # imports the peer
     seconds: dict[str, list[float]] = {"ours": [], "scaling": [], "log": []}
@@ -53,7 +53,7 @@ def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
         )
 
 
-def contenders(
+def timed_fits(
     n: int, length: int, states: int, kind: str
 ) -> tuple[Sequences, Callable[[int], None], Callable[[str, int], None]]:
     """Return sequences, and two fits by a number of iterations: ours, and that by a peer's implementation."""

@@ -90,7 +90,7 @@ def _is_numerical(error: BaseException | None) -> bool:
 
 
 def _last(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
-    """A row at the step that failed, NaN where the run reached nothing."""
+    """A row at the step that failed, with NaN in columns without a value."""
     state = fit.state
     costs = {
         "iteration": state.iteration + 1,

@@ -177,7 +177,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         results[results["latent"] != 2].sort_values("iteration").groupby(["data", "method", "seed"]).tail(1)
     )
     checks = [
-        evidence.no_lower(
+        evidence.not_lower(
             rows.assign(case=rows["method"]), DREG, IWAE_NAME, "held_out", str(name), margin=MARGIN
         )
         for name, rows in last.groupby("data", sort=False)

@@ -144,9 +144,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
     for target, method in wide.index:
         line = {"target": target, "method": method, "evaluations": evaluations[target, method]}
         line |= {f"{cost:g} ms": f"{wide.loc[(target, method), cost]:.2g} s" for cost in wide.columns}
-        rival = (target, METHODS[-1])  # absent while runs are missing
+        other = (target, METHODS[-1])  # absent while runs are missing
         line["breaks even at"] = (
-            _crossing(wide.loc[(target, method)], wide.loc[rival]) if rival in wide.index else ""
+            _crossing(wide.loc[(target, method)], wide.loc[other]) if other in wide.index else ""
         )
         rows.append(line)
     return [Table("break-even", pd.DataFrame(rows), "Medians over seeds; by the added cost.")]

@@ -10,7 +10,7 @@ and a gap is the difference of two ELBOs on the same points, so that their error
 
 Places where one-shot estimators are compared:
 
-    start the target's start
+    start     q of the target's start
     midway    mean and Cholesky factor half way from the start to the optimum
     path      after ten steps of the path, a tenth of a nat from the optimum on an easy target
     optimum

@@ -39,7 +39,7 @@ ModuleOption = Annotated[
 ]
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"bqvi {provenance.version()}")
         raise typer.Exit
@@ -48,7 +48,7 @@ def _tell_version(wanted: bool) -> None:
 @app.callback()
 def about(
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version.")
     ] = False,
 ) -> None:
     """Experiments on estimating ELBOs, their gradients and model evidence."""
@@ -159,7 +159,7 @@ def run(
     for made in plans:
         path = store.manifest_path(results, made.manifest.experiment)
         store.write_text(path, made.manifest.to_json())
-    _tell_plan(plans, console)
+    _print_plan(plans, console)
     try:
         failures = _execute(plans, jobs, console, backend, address)
     except KeyboardInterrupt:
@@ -174,7 +174,7 @@ def run(
         raise typer.Exit(1) from None
     _finish(plans, results, console)
     if failures:
-        _tell_failures(failures, console)
+        _print_failures(failures, console)
         raise typer.Exit(1)
 
 
@@ -270,7 +270,7 @@ def _runnable(names: Sequence[str], resources: Resources, console: Console) -> l
     return runnable
 
 
-def _tell_plan(plans: Sequence[Plan], console: Console) -> None:
+def _print_plan(plans: Sequence[Plan], console: Console) -> None:
     for made in plans:
         kept = len(made.jobs) - len(made.pending)
         note = f", {kept} there already" * (kept > 0)
@@ -332,7 +332,7 @@ def _finish(plans: Sequence[Plan], root: Path, console: Console) -> None:
         console.print(f"{made.manifest.experiment}: {done} of {len(made.jobs)} runs{where}")
 
 
-def _tell_failures(failures: Sequence[Outcome], console: Console) -> None:
+def _print_failures(failures: Sequence[Outcome], console: Console) -> None:
     console.print(f"[red]{len(failures)} runs failed[/]; the same command tries them again:")
     for outcome in failures:
         console.print(f"  {_describe(outcome)}\n    {escape(str(outcome.log))}")

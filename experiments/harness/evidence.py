@@ -5,7 +5,7 @@ and the largest rise above its least value. Cases are then compared seed by seed
 statement about two cases is true if it holds on at least `SHARE` of the seeds, and on more than tosses of a
 coin would give with probability `CHANCE`; it is false if it holds on fewer seeds than a share `SHARE` would
 give with that probability. Otherwise it is undecided; with four seeds or fewer it cannot be true. Where the
-size of a difference counts, its mean over seeds is compared with a margin by its 95 % interval (`no_lower`).
+size of a difference counts, its mean over seeds is compared with a margin by its 95 % interval (`not_lower`).
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def mean_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
     return float(values.mean()), float(student.ppf(0.975, len(values) - 1)) * error
 
 
-def no_lower(table: pd.DataFrame, a: str, b: str, column: str, setting: str, *, margin: float) -> Check:
+def not_lower(table: pd.DataFrame, a: str, b: str, column: str, setting: str, *, margin: float) -> Check:
     """Check that `column` in case `a` is on average over seeds no lower than in `b` by `margin`.
 
     True where the 95 % interval of the mean difference lies above -margin, false where it lies below, and

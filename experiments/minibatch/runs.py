@@ -302,27 +302,27 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     """Check by which factor choosing the mini-batch saves evaluations and seconds."""
     measured = gaps(results)
     goals = [(problem, level) for problem, (_, _, levels) in BUDGETS.items() for level in levels]
-    rivals = [(name, "reshuffled") for name in ("balanced", "GP control variate, balanced")]
+    choices = [(name, "reshuffled") for name in ("balanced", "GP control variate, balanced")]
     against_balanced = [(name, "balanced") for name in ("GP control variate", "GP control variate, balanced")]
     proposed = (
         (
             "7.3.4",
             "A process over the data chooses mini-batches that need fewer evaluations.",
             "it stays within the gap after at most two thirds of the evaluations of random reshuffling",
-            compared(measured, goals, rivals, "evaluations", "evaluations", 2.0 / 3.0),
+            compared(measured, goals, choices, "evaluations", "evaluations", 2.0 / 3.0),
         ),
         (
             "7.3.4",
             "Balanced mini-batches never need many more evaluations than random reshuffling.",
             "a balanced partition stays within the gap after less than 1.1 times the evaluations of random "
             "reshuffling",
-            compared(measured, goals, rivals[:1], "evaluations", "evaluations", 1.1),
+            compared(measured, goals, choices[:1], "evaluations", "evaluations", 1.1),
         ),
         (
             "7.3.4",
             "Choosing mini-batches saves time, with the set-up before the first step counted.",
             "it stays within the gap in fewer seconds than random reshuffling",
-            compared(measured, goals, rivals, "with_setup", "seconds"),
+            compared(measured, goals, choices, "with_setup", "seconds"),
         ),
         (
             "7.3.2",

@@ -1,4 +1,4 @@
-"""Files of arrays in a folder that a user names (--data DIR): which of them hold what is looked for."""
+"""Files of arrays in a folder that a user names (--data DIR): the search for those with given arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class DataFolderError(ValueError):
-    """A folder or a file that is not in the layout that is asked for."""
+    """A folder or a file that is not in the required layout."""
 
 
 def with_arrays(folder: Path, names: Collection[str], ending: str = "npz") -> list[Path]:
@@ -35,5 +35,5 @@ def stored_names(path: Path) -> set[str]:
 
 
 def checksum(path: Path) -> str:
-    """Return what identifies the data: the beginning of the file's SHA-256."""
+    """Return the beginning of the file's SHA-256, which identifies the data."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -36,7 +36,7 @@ class Clusters:
 
     @property
     def truth(self) -> dict[str, Floats]:
-        """Parameters as `GaussianMixture.log_likelihood` takes them."""
+        """Parameters in the form of `GaussianMixture.log_likelihood`."""
         return {"weights": self.weights, "means": self.means}
 
 
@@ -82,7 +82,7 @@ def digits(components: int = 10) -> Clusters:
 
 
 def digit_counts() -> tuple[Floats, NDArray[np.int64]]:
-    """Digits of scikit-learn read as counts: 1797 images of 64 pixels from 0 to 16, and their labels."""
+    """Digits of scikit-learn as counts: 1797 images of 64 pixels from 0 to 16, and their labels."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)

@@ -1,14 +1,14 @@
-"""Two evidences that brute force can compute: a regression on diabetes data, a GP on the Nile's flow.
+"""Two evidences computed by brute force: a regression on diabetes data, a GP on the Nile's flow.
 
 Each is Z = int L(theta) p(theta) dtheta with a normalised Gaussian prior p, and a likelihood in torch.
 
 regression      y ~ N(X beta, s^2 I), beta ~ N(0, I), ln s ~ N(0, 1), on three columns of scikit-learn's
                 diabetes data (bmi, bp, s5), standardised like y. Given s the evidence is Gaussian; the
-                one dimension that is left is a sum over a grid.
+                remaining dimension is a sum over a grid.
 process         y ~ N(0, a^2 SE(l) + s^2 I), ln a, ln l, ln s ~ N(0, 1), l in decades, on 100 years of
                 the Nile's flow (statsmodels), standardised. For each l one eigendecomposition
-                K = U diag(k) U^T diagonalises the covariance for all a and s, so that a grid over all
-                three costs next to nothing:
+                K = U diag(k) U^T diagonalises the covariance for all a and s, so that a grid over all three
+                takes little time:
 
                     -2 ln L = sum_i (U^T y)_i^2 / (s^2 (r^2 k_i + 1)) + ln(s^2 (r^2 k_i + 1)) + ln 2 pi,
                     r = a / s.

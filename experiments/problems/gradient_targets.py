@@ -1,4 +1,4 @@
-"""Six log joints on which gradient estimators are compared, each with the q it starts from.
+"""Six log joints on which gradient estimators are compared, each with its starting q.
 
 banana     -x^2/2 - (y - x^2)^2 / (2 0.7^2)                                                        D = 2
 logistic   breast cancer, 4 features and an intercept, 120 rows; prior N(0, 9)                     D = 5

@@ -1,4 +1,4 @@
-"""Posteriors that are hard for a surrogate, and known: several modes, funnels, a hierarchy, a ring.
+"""Known posteriors that are difficult for a surrogate: several modes, funnels, a hierarchy, a ring.
 
 three_gaussians  means uniform in [-5, 5]^D, standard deviations in [.5, 1], box [-6, 6]^D; closed form
 clusters         twenty Gaussians in four clusters in the plane, box [-10, 10]^2; closed form. After the

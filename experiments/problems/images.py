@@ -24,7 +24,7 @@ def split(name: str, folder: Path | None) -> tuple[Images, Images]:
     Parameters
     ----------
     name : "digits" or "mnist"
-    folder : where ``mnist_5k.npz`` lies
+    folder : the folder of ``mnist_5k.npz``
     """
     rng = np.random.default_rng(0)
     grey = rng.permutation(_digits() if name == "digits" else _mnist(folder))

@@ -1,8 +1,8 @@
-"""Integrands with known integrals, of the kinds that quadrature meets, D = 1 to 10.
+"""Integrands with known integrals, of several kinds, D = 1 to 10.
 
 Each integral is known in closed form, or by a one-dimensional rule that is exact to rounding. The
 integrands of Genz live on the unit cube; under a Gaussian they are composed with its distribution
-function. ``kind`` is what makes each hard: "smooth" (analytic, varies on the scale of the
+function. ``kind`` is the difficulty of each: "smooth" (analytic, varies on the scale of the
 measure), "peaky" (most of the integral comes from a small part of the measure), "rough" (a kink or a
 jump) or "wide" (D = 10).
 """
@@ -233,7 +233,7 @@ def growing() -> Integrand:
 
 
 def logistic_elbo(dimension: int, seed: int) -> Integrand:
-    """ln p(y, theta) of a logistic regression under q: each datum is an integral in one dimension."""
+    """ln p(y, theta) of a logistic regression under q: for each datum an integral in one dimension."""
     rng = np.random.default_rng(seed)
     n = 60
     x = np.column_stack([np.ones(n), rng.standard_normal((n, dimension - 1))])

@@ -1,13 +1,13 @@
-"""Posteriors with known evidence and moments, and what the distance of another posterior from them is.
+"""Posteriors with known evidence and moments, and the distances of other posteriors from them.
 
 Each `Problem` is a log joint of one parameter vector with its gradient, bounds, a plausible box, its log
-evidence, its moments and independent draws. Where they come from:
+evidence, its moments and independent draws. Their sources:
 
     rosenbrock     a chain x_1 - x_2 - ... - x_D: transfer matrices on a grid, exact to rounding; draws
                    from the grid's conditionals, spread uniformly over a cell
     cigar, lumpy   a Gaussian and a mixture of Gaussians: closed form
     banana         a rule on a fine grid of the box; draws from its cells
-    logistic       569 tumours, 5 coefficients: constants, by importance sampling as their docstring tells
+    logistic       569 tumours, 5 coefficients: constants, by importance sampling, see their docstring
 
 Distances from them are measured by `mmtv` and `gskl` (see `bqvi.variational_bmc.distances`).
 """
@@ -53,7 +53,7 @@ class Problem:
 
     Attributes
     ----------
-    name : what it is called.
+    name : its name.
     log_density : (n, D) -> (n,), unnormalised.
     log_density_gradient : (n, D) -> (n, D).
     lower, upper, plausible_lower, plausible_upper : (D,).
@@ -150,14 +150,14 @@ class _Chain:
     length: int
 
     def backward(self) -> list[np.ndarray]:
-        """For each i the sum of everything behind it, given x_i; (m,) each."""
+        """For each i the sum over all later coordinates, given x_i; (m,) each."""
         messages = [np.ones(len(self.grid))]
         for _ in range(self.length - 1):
             messages.insert(0, self.transfer @ messages[0])
         return messages
 
     def forward(self) -> list[np.ndarray]:
-        """For each i the sum of everything up to it, with x_i; (m,) each."""
+        """For each i the sum over all earlier coordinates, with x_i; (m,) each."""
         messages = [self.first]
         for _ in range(self.length - 1):
             messages.append(messages[-1] @ self.transfer)
@@ -371,7 +371,7 @@ log evidence, 4e-6 of the mean."""
 def logistic_data() -> tuple[np.ndarray, np.ndarray]:
     """Mean radius, texture, smoothness and symmetry of 569 tumours, standardised, after a 1; and +-1.
 
-    Needs scikit-learn, whose breast cancer data they are.
+    Needs scikit-learn, which has these data.
     """
     from sklearn.datasets import load_breast_cancer
 
@@ -455,7 +455,7 @@ def logistic() -> Problem:
 
 
 def problems() -> tuple[Problem, ...]:
-    """All of them, in the dimensions that are usual."""
+    """All of them, in the usual dimensions."""
     return (
         *(rosenbrock(d) for d in (2, 4, 6)),
         *(cigar(d) for d in (2, 4, 6)),

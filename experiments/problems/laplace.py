@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Laplace", "NoModeError", "laplace"]
 
 FARTHEST = 1e10
-"""A search in which a coordinate exceeds it is taken to diverge. Not studied."""
+"""The size of a coordinate beyond which a search counts as diverging. Not studied."""
 STATIONARY = 1e-6
 """Largest derivative, nats over a unit of the coordinate, at which the search ends. Not studied."""
 

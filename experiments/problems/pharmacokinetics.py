@@ -12,9 +12,9 @@ mean of q with Gauss-Newton's curvature (Khan et al. 2018, Eq. 11, without their
 
     S_n = (J^T r + J^T J m,  -J^T J / 2) / SD^2,   r = ln y_n - ln(C + BLANK), J = -dr / dtheta,
 
-so one datum costs one solution of the equations with its sensitivities, patient by patient, as a simulator
-that cannot be vectorised would. The recorded ELBO is that of q, not of this linearisation: it is computed
-by a solver for all patients at once, which no method sees.
+so one datum costs one solution of the equations with its sensitivities, patient by patient, as for a
+simulator that cannot be vectorised. The recorded ELBO is that of q, not of this linearisation: it is computed
+by a solver for all patients at once, which no method uses.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EXACT_ONLY = "a pharmacokinetic model has exact expectations only; use 'sngd', '
 SD = 0.3
 DIMENSION = 5
 BLANK = 0.05
-"""What the assay reads where there is nothing."""
+"""The reading of the assay without the drug."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Patients:
     covariates: Floats
     """Dose and weight, (N, 2)."""
     y: Floats
-    """ln y, what was measured at TIMES, (N, 8)."""
+    """ln y, the measurements at TIMES, (N, 8)."""
 
 
 def simulate(n: int, seed: int) -> Patients:

@@ -1,4 +1,4 @@
-"""Data sets for regression, with the splits into training and test rows that belong to them.
+"""Data sets for regression, with their splits into training and test rows.
 
 A folder of sets holds files NAME.npz (in the folder itself or one level below) with the arrays
 
@@ -6,8 +6,8 @@ A folder of sets holds files NAME.npz (in the folder itself or one level below) 
     y          (N,)     targets
     test_mask  (N, S)   1 where a row is a test row of split s, else 0
 
-Files without these arrays are no regression sets and are passed over; a file that has them in other
-shapes is an error. Ten splits, in which each row is tested once, are usual; any number will do.
+Files without these arrays are no regression sets and are ignored; a file that has them in other
+shapes is an error. Ten splits, in which each row is tested once, are usual; any number is allowed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A regression of any size that is simulated from a seed, to time and weigh with."""
+"""A regression of any size that is simulated from a seed, for timings and memory."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class SimulatedWorkers:
         self._waiting: list[SimulatedFuture] = []
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> SimulatedFuture:
-        """A future of the call, done when its simulated time is over."""
+        """A future of the call, done when its simulated time has passed."""
         seconds = float(np.exp(self._log_sd * self._rng.standard_normal()))
         end = max(self.clock, heapq.heappop(self._free_at)) + seconds
         heapq.heappush(self._free_at, end)
@@ -44,20 +44,20 @@ class SimulatedWorkers:
         return future
 
     def come_to(self, end: float) -> bool:
-        """Whether ``end`` is over. The clock moves to the first end if no answer is ready to be taken."""
+        """Whether ``end`` has passed. The clock moves to the first end if no value is ready."""
         first = min(future.end for future in self._waiting)
         self.clock = max(self.clock, first)
         return end <= self.clock
 
     def taken(self, future: SimulatedFuture) -> None:
-        """An answer is taken; the clock is not before its end."""
+        """Take a value; the clock is not before its end."""
         if future in self._waiting:
             self._waiting.remove(future)
         self.clock = max(self.clock, future.end)
 
 
 class SimulatedFuture:
-    """Of one call, which ends at a time of the clock."""
+    """The future of one call, which ends at a time of the clock."""
 
     def __init__(self, workers: SimulatedWorkers, end: float, answer: Any) -> None:
         self.end = end

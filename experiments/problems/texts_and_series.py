@@ -1,6 +1,6 @@
 """Texts as counts of words, and sequences, in a folder that a user names (--data DIR).
 
-Files lie in the folder itself or one level below; those of other layouts are passed over, and a file of one
+Files lie in the folder itself or one level below; those of other layouts are ignored, and a file of one
 of these with other shapes or kinds of numbers is an error.
 
 Texts: NAME.npz, counts of words as a CSR array,
@@ -129,7 +129,7 @@ def find_sequences(folder: Path) -> list[Path]:
 
 
 def read_sequences(path: Path) -> Symbols | Series:
-    """Return what is in a file.
+    """Return the contents of a file.
 
     Raises
     ------

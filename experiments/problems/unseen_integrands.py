@@ -1,4 +1,4 @@
-"""More integrands with known integrals, which no choice in the library was made on.
+"""More integrands with known integrals, on which no choice in the library was made.
 
 They are of the kinds of `integrands` with other shapes: turned, shifted, sharper, in other dimensions,
 under other measures. A default is chosen on those of `integrands` and reported on these.

@@ -9,10 +9,9 @@ is uniform on [0, 1]. The calibration curve shows the share of truths in the cen
 should hold a share c of them, for each c. The share within two standard deviations alone does not show that
 standard deviations are too large: with ones ten times too large all truths are within.
 
-All integrands of `experiments.problems.integrands` are tried but three of D = 10, which take as long as
-ten others and have not been missed. `bqvi run quadrature-calibration --seeds 12` gives the shares to within
-.02 (three minutes on two cores). WSABI-M, which has the nodes of WSABI-L and almost its estimates, can be
-added to `runs.STATING_SD`.
+All integrands of `experiments.problems.integrands` are used except three of D = 10, which take as long as ten
+others. `bqvi run quadrature-calibration --seeds 12` gives the shares to within .02 (three minutes on two
+cores). WSABI-M, which has the nodes of WSABI-L and almost its estimates, can be added to `runs.STATING_SD`.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     drawing.legend_below(figure, axes, columns=6)
     caption = (
         "Left: share of truths within two standard deviations, with 90 % intervals; the grey band is .90 to "
-        ".99. Middle: share of truths in central intervals against the share there should be, all n; above "
+        ".99. Middle: share of truths in central intervals against the nominal share, all n; above "
         "the diagonal, standard deviations are too large. Right: the probability integral transform of the "
         f"truth, all n. {_counts(results)}"
     )
@@ -125,7 +124,7 @@ def _histogram(ax: Axes, results: pd.DataFrame) -> None:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate the shares, and where they fail."""
+    """Tabulate the shares, in all and by integrand."""
     inside = (results["z"].abs() <= 2).rename("inside")
     shares = inside.groupby([results["method"], results["n"]], sort=False).mean().unstack()
     frame = shares.reindex(results["method"].unique()).map("{:.2f}".format)
@@ -152,7 +151,7 @@ def _misses(results: pd.DataFrame) -> Table:
 experiment = Experiment(
     name="quadrature-calibration",
     title="Quadrature: calibration",
-    summary="How often is the truth within the standard deviations that a quadrature states?",
+    summary="How often is the truth within the stated standard deviations of a quadrature?",
     cases=cases,
     run=run,
     draw=draw,

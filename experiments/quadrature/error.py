@@ -1,11 +1,11 @@
 """Quadrature: relative error against evaluations, on twelve integrands of D = 1 to 10.
 
-Integrals that are known in closed form (`experiments.problems.integrands`), against a Gaussian. What counts
-is the relative error |estimate - truth| / |truth| after n evaluations, and its ratio to the error of a
-scrambled Sobol sequence of the same n, which is the median over `SCRAMBLINGS` scramblings. The ratio
-is averaged over problems by its geometric mean: halving one error and doubling another leaves it.
+Integrals that are known in closed form (`experiments.problems.integrands`), against a Gaussian. Recorded are
+the relative error |estimate - truth| / |truth| after n evaluations, and its ratio to the error of a scrambled
+Sobol sequence of the same n, which is the median over `SCRAMBLINGS` scramblings. The ratio is averaged over
+problems by its geometric mean, in which halving one error offsets doubling another.
 
-Three seeds settle the order of the methods. `bqvi run quadrature-error --seeds 20` narrows the bands
+Three seeds suffice for the order of the methods. `bqvi run quadrature-error --seeds 20` narrows the bands
 (five minutes on two cores); other integrands of `experiments.problems.integrands` are added by name in
 `PROBLEMS`, and D = 10 with n = 160 in `BUDGETS`.
 """
@@ -54,7 +54,8 @@ METHODS = tuple(LABELS)
 BUDGETS = (10, 20, 40, 80)
 SCRAMBLINGS = 40
 _LEAST = 1e-15
-"""Smaller errors are rounding and count as it: a geometric mean with an error of zero would be zero."""
+"""Smaller errors are due to rounding and count as this: a geometric mean with an error of zero would be
+zero."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

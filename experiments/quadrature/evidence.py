@@ -56,10 +56,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw errors against n."""
-    caption = (
-        "Error of the log evidence; columns: what nodes are proposed from. Dotted: Laplace's approximation "
-        "by itself."
-    )
+    caption = "Error of the log evidence; columns: the proposal. Dotted: Laplace's approximation by itself."
     return draw_errors(results, caption)
 
 

@@ -1,17 +1,17 @@
-"""Evidence by quadrature, as the experiments on it record and draw it.
+"""Runs of quadrature on evidences, and their figures.
 
     Z = int e^l(theta) d theta,      l the log joint density,
 
-is the integral of e^l / q against a proposal q, whatever q is; the logarithm of the integrand is given, so
-that ln Z comes out where Z itself underflows. Three proposals are compared:
+is the integral of e^l / q against any proposal q; the logarithm of the integrand is given, so that ln Z is
+computed where Z itself underflows. Three proposals are compared:
 
     prior           q = p(theta), so that the integrand is the likelihood
     Laplace         q = N(mode, 1.5 H^-1): Laplace's approximation, with 1.5 times its covariance
     heavy tails     q = the equal mixture of N(mode, H^-1) and N(mode, 4 H^-1)
 
-1.5 is wide enough for the quotient to fall off where the posterior is as heavy as a Gaussian, and near
-enough to have e^l / q almost constant. The search for the mode costs 12 to 32 evaluations with gradients,
-which are not counted in n.
+With 1.5 the quotient decreases outwards where the tails of the posterior are Gaussian, and e^l / q is almost
+constant near the mode. The search for the mode costs 12 to 32 evaluations with gradients, which are not
+counted in n.
 """
 
 from __future__ import annotations

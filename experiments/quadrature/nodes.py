@@ -1,12 +1,12 @@
 """Quadrature: the nodes that each acquisition function chooses, numbered in order.
 
-The kernel is the same for all, fitted beforehand to `DESIGN` Sobol points of the integrand, and the
-prior mean is zero, so that the acquisition alone makes the difference. After three Sobol nodes,
+The kernel is the same for all, fitted beforehand to `DESIGN` Sobol points of the integrand, and the prior
+mean is zero, so that only the acquisition differs. After three Sobol nodes,
 
     x_(n+1) = argmax a(x | x_1 .. x_n),        a one of
 
-    uncertainty sampling         v(x) p(x)^2                       where f p is least known
-    variance reduction           r(x)^2 / v(x)                     what f(x) tells about the integral
+    uncertainty sampling         v(x) p(x)^2                       where f p is most uncertain
+    variance reduction           r(x)^2 / v(x)                     the information of f(x) on the integral
     mutual information           -ln(1 - r^2 / (v V)) / 2          the same in nats
     upper confidence bound       lambda m(x) + v(x)                the measure does not enter
     WSABI-L, WSABI-M             uncertainty of f p for f = alpha + g^2/2, g a Gaussian process
@@ -64,7 +64,7 @@ from gp.measures import Gaussian
 DESIGN = 40
 START = 3
 _REACH = 4.2
-"""How far out, in standard deviations, figures go: the search ends at 4."""
+"""The range of the figures in standard deviations; the search ends at 4."""
 _RULE = {1: 150, 2: 50}
 _FLOOR = 0.8
 _NOISE = 1e-8
@@ -73,7 +73,7 @@ _SEARCH = ContinuousSearch(max_evaluations=30, tolerance=1e-3)
 
 @dataclass(frozen=True)
 class NodeChoice:
-    """A criterion (None for the Sobol sequence) and what is modelled: f, or its root (WSABI-L or -M)."""
+    """A criterion (None for the Sobol sequence) and the modelled function: f, or its root (WSABI-L or -M)."""
 
     criterion: Criterion | None
     warped: bool = False
@@ -249,8 +249,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             "plane",
             plane,
             "The banana exp(-2 (y - x^2)^2) against N(0, I) (dashed: one, two and three standard "
-            "deviations). Red: contours of the integrand times the density of the measure, which is what "
-            "an integral needs to know; blue: posterior mean after all nodes. Numbers: nodes in order; "
+            "deviations). Red: contours of the integrand times the density of the measure, whose integral "
+            "is estimated; blue: posterior mean after all nodes. Numbers: nodes in order; "
             f"the first {START}, grey, are the same for all.",
         ),
         Drawing(
@@ -335,7 +335,7 @@ def _errors(results: pd.DataFrame) -> Any:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate errors with all nodes, and how far out the nodes are."""
+    """Tabulate errors with all nodes, and the distances of the nodes from the centre."""
     nodes = results[results["part"] == "nodes"]
     rows = []
     for (problem, name), group in nodes.groupby(["problem", "acquisition"], sort=False):
@@ -357,10 +357,11 @@ experiment = Experiment(
     name="quadrature-nodes",
     title="Quadrature: where to evaluate next",
     summary=(
-        "Which nodes do acquisition functions choose, on a line and in the plane? Those "
-        "with the measure in them stay where it has mass. The upper confidence bound is without it: with "
-        "lambda = 0 it fills the domain, with a large one it stays at the first peak. WSABI stays where "
-        "f is known to be large; linearised (L), it places no node where nothing was evaluated."
+        "Which nodes do acquisition functions choose, on a line and in the plane? Those that contain the "
+        "measure place nodes where it has mass. The upper confidence bound does not contain it: with "
+        "lambda = 0 its nodes fill the domain, with a large lambda they remain at the first peak. WSABI's "
+        "nodes remain where f is known to be large; linearised (L), it places none in regions without "
+        "evaluations."
     ),
     cases=cases,
     run=run,

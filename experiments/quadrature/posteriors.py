@@ -2,10 +2,10 @@
 
 gp_regr (three hyperparameters of a Gaussian process), garch11 (four parameters of a time series, flat
 priors) and kidscore_interaction (five parameters of a regression, strongly correlated), in the
-unconstrained coordinates of `experiments.problems.reference`, whose layout of the folder is told in
-`experiments.problems.reference.folder`. Each is integrated against the two proposals of
-`evidence_runs` around the mode; there is no prior to draw from where priors are flat. The
-search for the mode starts at the reference's mean: finding it is not what is tried here.
+unconstrained coordinates of `experiments.problems.reference`, whose module
+`experiments.problems.reference.folder` describes the layout of the folder. Each is integrated against the two
+proposals of `evidence_runs` around the mode; there is no proper prior where priors are flat. The search for
+the mode starts at the reference's mean, as this search is not part of the comparison.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw errors against n."""
     caption = (
-        "Error of the log evidence against the reference; columns: what nodes are proposed from. Dotted: "
+        "Error of the log evidence against the reference; columns: the proposal. Dotted: "
         "Laplace's approximation by itself."
     )
     return draw_errors(results, caption)

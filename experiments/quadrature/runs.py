@@ -1,13 +1,12 @@
 """Estimates of one integral by one method, at growing numbers of evaluations.
 
-What the experiments on quadrature record, in one form: a row for each number of evaluations n,
+The records of the experiments on quadrature: a row for each number of evaluations n,
 
     n  mean  sd  log_mean  log_sd  credible  seconds
 
-as `bqvi.integrate` with that budget returns it. Methods that learn go on from each budget to the next
-(`resume`), so a run to 160 evaluations gives the estimates at 20, 40 and 80 on the way; sampling
-methods draw the first n points of one sequence. Beside the methods of `bqvi.integrate` stands the
-baseline of all comparisons, which has no standard deviation:
+as `bqvi.integrate` with that budget returns it. Methods that learn continue from each budget to the next
+(`resume`), so a run to 160 evaluations has the estimates at 20, 40 and 80 as well; sampling methods draw the
+first n points of one sequence. The baseline of all comparisons, which has no standard deviation, is
 
     "sobol"     the plain average over the first n points of one scrambled Sobol sequence
 """
@@ -43,10 +42,10 @@ LABELS: Mapping[str, str] = {
 NON_NEGATIVE = ("wsabi-l", "wsabi-m")
 """Methods for integrands that are nowhere negative."""
 STATING_SD = ("monte-carlo", "qmc", "bq", "wsabi-l")
-"""Those that state a standard deviation; WSABI-M has the nodes of WSABI-L and almost its estimates."""
+"""Methods that state a standard deviation; WSABI-M has the nodes of WSABI-L and almost its estimates."""
 BUDGETS = (20, 40, 80, 160)
 STROKES = drawing.strokes(LABELS.values())
-"""A method looks alike in all figures."""
+"""The line style of each method, the same in all figures."""
 
 
 def estimates(

@@ -12,7 +12,7 @@ from experiments.vbmc import two_dimensions
 NAMES = ("Rosenbrock 2", "lumpy 2")
 BUDGETS = (15, 30, 45)
 NEAR = 0.1
-"""Nats: a Bayes factor is then known to a tenth."""
+"""The largest error in nats, with which a Bayes factor is known to a tenth."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -41,7 +41,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="short-vbmc",
     title="In short: evidence of an expensive model",
-    summary="""Where does VBMC evaluate, what does its surrogate look like, and is the evidence right after 45
+    summary="""Where does VBMC evaluate, what are its surrogates, and is the evidence right after 45
     evaluations? `bqvi run vbmc-2d vbmc-targets` are the whole studies.""",
     cases=cases,
     run=two_dimensions.run,

@@ -1,4 +1,4 @@
-"""Coordinate ascent, iterate by iterate: the mixture it has found (Figure 3.2).
+"""Coordinate ascent, iterate by iterate: the mixture at each (Figure 3.2).
 
 Each record is one component of the mixture under E[pi], E[mu]; the figure draws it as the ellipses of one
 and two standard deviations, its weight as their opacity.
@@ -33,7 +33,7 @@ NARROW, WIDE = "C_0 = I (thesis)", "C_0 = 100 I"
 SHOWN_SEED = 0
 MOST = 1000
 LEAST_GAP = 1e-6
-"""ELBO gaps are drawn from here up, nats."""
+"""The least ELBO gap that is drawn, nats."""
 MOST_FRAMES = 20
 
 
@@ -102,7 +102,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             "traces",
             _traces(results),
             "Error of E[pi], E[mu] and ELBO gap to where the run ends. "
-            f"{drawing.band_caption(results)} The two priors are two models: their ELBOs do not compare.",
+            f"{drawing.band_caption(results)} The two priors are two models: their ELBOs cannot be compared.",
         ),
     ]
 
@@ -161,14 +161,14 @@ def _traces(results: pd.DataFrame) -> Figure:
 
 
 def _by_iteration(results: pd.DataFrame) -> pd.DataFrame:
-    """One row for each iteration, as what concerns all components is on the row of each."""
+    """One row for each iteration, as the columns of all components are repeated on the row of each."""
     counted = results.assign(components=results["weight"] > 0.01)
     components = counted.groupby(["case", "seed", "iteration"], sort=False)["components"].transform("sum")
     return results.assign(components=components)[results["component"] == 0]
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Return what the runs ended with under the two priors."""
+    """Return the ends of the runs under the two priors."""
     last = _by_iteration(results).groupby(["case", "seed"], sort=False).tail(1)
     columns = {
         "iteration": "iterations",
@@ -183,7 +183,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that few iterations nearly suffice, and that superfluous components vanish."""
+    """Check that few iterations nearly suffice, and that superfluous components lose their weight."""
     rows = _by_iteration(results)
     ends = rows.groupby(["case", "seed"], sort=False)["log_likelihood_error"].transform("last")
     rows = rows.assign(excess=rows["log_likelihood_error"] - ends, seconds=0.0, evaluations=0)
@@ -215,8 +215,8 @@ experiment = Experiment(
     summary="""How many iterations does coordinate ascent take on the thesis' data? They are 700 draws of
     seven clusters, K = 10, all else as in Section 6. Data and start differ between seeds.
 
-    Beside the thesis' prior on the centres, N(0, I), which the data lie up to 15 standard deviations
-    outside of, there is one wide enough not to matter, N(0, 100 I).""",
+    Under the thesis' prior on the centres, N(0, I), data lie up to 15 standard deviations from the mean; it
+    is compared with N(0, 100 I), which has little effect.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -6,7 +6,7 @@ be positive definite; in the author's program alpha is raised to 0.1 after a ste
 
     dL/dalpha = F g_alpha,    dL/dm = g_1 + 2 g_2 m,    dL/dC = g_2,
 
-and `Raw` is that as a geometry of `bqvi`. Beside it stands the package's own, `Euclidean`, which moves ln
+and `Raw` is that as a geometry of `bqvi`. It is compared with the package's own, `Euclidean`, which moves ln
 alpha and a Cholesky factor.
 """
 
@@ -68,7 +68,7 @@ class Raw:
         return weights * alpha, means * mean, means * g_2
 
     def move(self, q: Product, increment: Values) -> Product:
-        """Add the increment; alpha is kept above `LEAST_ALPHA`, C is not kept anywhere."""
+        """Add the increment; alpha is kept above `LEAST_ALPHA`; C is not constrained."""
         alpha, mean, covariance = add(self.coordinates(q), increment)
         return self.at(q, (np.maximum(alpha, LEAST_ALPHA), mean, covariance))
 
@@ -87,7 +87,7 @@ class Raw:
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return GD and SGD in both coordinates, and CAVI, which finds the largest ELBO there is nearby."""
+    """Return GD and SGD in both coordinates, and CAVI, which finds the nearest maximum of the ELBO."""
     del resources
     steps = thesis.QUICK_STEPS if quick else STEPS
     made = [
@@ -139,8 +139,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     drawing.curves(axes[0, 1], results, "iteration", "elbo", y_label="ELBO (nats)", lines=lines)
     drawing.legend_below(made, axes, columns=3)
     caption = (
-        "Left: below the line some C_k is no covariance; the axis is linear within 0.001 of 0. Right: once "
-        "that line is crossed, what the ELBO's formula gives means nothing; it passes what CAVI finds. "
+        "Left: below the line some C_k is no covariance; the axis is linear within 0.001 of 0. Right: "
+        "beyond that line the value of the ELBO's formula has no meaning; it exceeds that of CAVI. "
         + drawing.band_caption(results)
     )
     return [Drawing("eigenvalue", made, caption)]
@@ -156,14 +156,14 @@ def _left(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Return when each case left the cone."""
+    """Return the iteration at which each case left the cone."""
     columns = {"left": "first iteration outside the cone"}
     caption = "inf: never. Median [lower quartile, upper quartile] over seeds."
     return [Table("left", quartiles(_left(results), columns), caption)]
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that gradient descent can be done as the thesis does it."""
+    """Check that gradient descent with the thesis' coordinates stays in the domain."""
     left = _left(results)
     checks: list[Check] = [
         at_least(left, _name(m, where), "left", np.inf, _name(m, where), shown="first iteration outside")
@@ -185,9 +185,9 @@ experiment = Experiment(
     title="Steps out of the domain",
     summary="""Do gradient steps leave the domain of the parameters? The thesis' steps are taken in alpha, m
     and C themselves, times 1, 1e-3 and 1e-3. A step along dL/dC that suits a C_k as wide as the start is far
-    too long for one as narrow as at the end, 1 / (N_k + 1): it lands outside the cone of positive definite
-    matrices, where responsibilities and ELBO still are numbers, so that no
-    error shows it. Steps in ln alpha and the Cholesky factor cannot leave.""",
+    too long for one as narrow as at the end, 1 / (N_k + 1): it ends outside of the cone of positive definite
+    matrices, where responsibilities and ELBO are still finite numbers, so that no error is raised. Steps in
+    ln alpha and the Cholesky factor stay in the domain.""",
     cases=cases,
     run=run,
     draw=draw,

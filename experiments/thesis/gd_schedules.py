@@ -21,7 +21,7 @@ from experiments.thesis import settings as thesis
 
 SCALES = (0.3, 1, 3, 5, 10, 20, 30)
 SOUND = (0.3, 1, 3, 5)
-"""Those below which the thesis reports no instability."""
+"""The scales for which the thesis reports no instability."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

@@ -96,8 +96,8 @@ experiment = Experiment(
     are its gradient (IWAE) and the doubly reparameterised estimator of the same gradient (DReG). With L = 1
     the bound is the ELBO: IWAE is then the pathwise estimator, DReG sticking-the-landing.
 
-    Both ascend a bound of their own, tighter than the ELBO; what is drawn is the ELBO of q, which a larger
-    L need not raise.""",
+    Both ascend a bound of their own, tighter than the ELBO; the figure shows the ELBO of q, which need not
+    increase with L.""",
     cases=cases,
     run=thesis.run,
     draw=draw,

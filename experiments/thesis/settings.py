@@ -5,14 +5,14 @@
     start     alpha = 10, m_k = mean of the data + uniform in [-2.5, 2.5]^2, C = I
     steps     rho_t = s exp(-0.01 t); natural gradients with s = 1
 
-These are the author's own, but for one: his Euclidean steps are taken in alpha, m and C, times 1, 1e-3
+These are the author's own, with one exception: his Euclidean steps are taken in alpha, m and C, times 1, 1e-3
 and 1e-3, and leave the domain (see `domain`); ours are in ln alpha, m and the Cholesky factor of C, times
-`SCALE`. It was chosen from 3e-4, 1e-3, 3e-3 and 1e-2 for ln alpha, with the author's for m, as what brought
-most runs of GD with s = 1, 3, 5 within 20 nats of the truth. `TUNED` has the s that gave each method the
-highest median ELBO at the end, of 1, 3, 5, 10, 15, 20, without a run that diverged. Both choices were made
-on seeds 100 and beyond, which are not reported.
+`SCALE`. It was chosen from 3e-4, 1e-3, 3e-3 and 1e-2 for ln alpha, with the author's for m, as the value with
+which most runs of GD with s = 1, 3, 5 came within 20 nats of the truth. `TUNED` has the s that gave each
+method the highest median ELBO at the end, of 1, 3, 5, 10, 15, 20, without a run that diverged. Both choices
+were made on seeds 100 and beyond, which are not reported.
 
-Data and start are drawn from the seed alone, so all methods meet on the same problem.
+Data and start are drawn from the seed alone, so all methods have the same problem.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def _records(chosen: Any) -> int | Sequence[int]:
-    """When to record: fewer times where a record of all the data takes longer than many steps."""
+    """The iterations of records: fewer where a record of all the data takes longer than many steps."""
     if chosen["method"] == "cavi":
         return 1
     return fitting.spread_records(chosen["steps"], 50 if chosen["n"] <= N else 25)
 
 
 def metrics(model: GaussianMixture, clusters: data.Clusters) -> dict[str, Callable[[Any], float]]:
-    """Return what is recorded of q beside its ELBO.
+    """Return the metrics of q beside its ELBO.
 
     The log-likelihood error of Section 6, ln p(X | truth) - ln p(X | E_q[theta]) in nats, and the number of
     components with E[pi_k] above 1 %.

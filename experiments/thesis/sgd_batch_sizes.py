@@ -21,9 +21,9 @@ SIZES = (1, 10, 50, 100, 350)
 MANY = 20_000
 MANY_SIZES = (10, 100, 1000)
 MANY_STEPS, MANY_CAVI_STEPS = 150, 60
-"""With 20 000 data; the second for CAVI, which is there to compare with."""
+"""Iterations with 20 000 data; the second number is for CAVI, for comparison."""
 LONGER = 3.0
-"""Scale of the steps that all but a few runs need to arrive (`gd-schedules`)."""
+"""The scale of the steps with which all but a few runs converge (`gd-schedules`)."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -126,9 +126,9 @@ experiment = Experiment(
     title="Sizes of mini-batches for SGD (Figure 6.3)",
     summary="""How does stochastic gradient descent depend on the size S of its mini-batches? They are drawn
     uniformly without replacement, beside gradient descent on all data with the same steps s exp(-0.01 t).
-    With the thesis' s = 1 many runs are still on their way when the steps have become too short; s = 3 lets
-    them arrive. Seconds of so small a problem
-    measure the loop rather than the data, so the same is done with N = 20 000.""",
+    With the thesis' s = 1 many runs have not converged when the steps have become too short; with s = 3 they
+    converge. In so small a problem most seconds are those of the loop and not of the data, so the same is
+    done with N = 20 000.""",
     cases=cases,
     run=thesis.run,
     draw=draw,

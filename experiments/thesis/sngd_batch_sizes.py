@@ -112,9 +112,8 @@ experiment = Experiment(
     title="Sizes of mini-batches and schedules for SNGD (Figure 6.4)",
     summary="""How do stochastic natural gradients depend on the size S of their mini-batches? These are
     drawn uniformly without replacement. The thesis' steps exp(-0.01 t) begin at 1, where an iterate is
-    replaced by the estimate of one mini-batch. Beside them stands a schedule that fulfils Robbins and Monro's
-    conditions, (t + 10)^-0.7, the package's
-    default, not tuned to this problem.""",
+    replaced by the estimate of one mini-batch. They are compared with the package's default (t + 10)^-0.7,
+    which fulfils Robbins and Monro's conditions and is not tuned to this problem.""",
     cases=cases,
     run=thesis.run,
     draw=draw,

@@ -23,7 +23,7 @@ STEPS = 200
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return each method with the thesis' steps and, where there is something to tune, tuned ones."""
+    """Return each method with the thesis' steps and, for methods with a step size, tuned ones."""
     del resources
     steps = thesis.QUICK_STEPS if quick else STEPS
     made = [
@@ -63,7 +63,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the thesis' steps and the tuned ones in two figures."""
     captions = {
         "thesis": "The thesis' steps, exp(-0.01 t). SGD and SNGD with S = 100, pathwise with L = 1.",
-        "tuned": "Each method with the scale s that suited it best on other seeds: "
+        "tuned": "Each method with the scale s that was best on other seeds: "
         + ", ".join(f"{name.upper() if 'gd' in name else name} {s:g}" for name, s in thesis.TUNED.items())
         + ".",
     }
@@ -100,7 +100,7 @@ MEASURES = {
 
 
 def _pathwise(table: pd.DataFrame) -> list[Claim]:
-    """Pathwise above all others in a measure."""
+    """Check that pathwise is above all others in a measure."""
     checks = []
     for tag, steps in TAGS.items():
         others = [_named(m, tag) for m in METHODS if m != "pathwise"]
@@ -217,8 +217,8 @@ experiment = Experiment(
     have the same starts on the same data. The thesis leaves out the score function as it did not converge; it
     is included here, with its formulas corrected, with and without a baseline.
 
-    All Euclidean methods share the thesis' schedule in the first figure; in the second each has the scale
-    of steps that suited it best on seeds that are not reported.""",
+    All Euclidean methods share the thesis' schedule in the first figure; in the second each has the scale of
+    steps that was best on seeds that are not reported.""",
     cases=cases,
     run=thesis.run,
     draw=draw,

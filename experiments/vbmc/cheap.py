@@ -1,7 +1,7 @@
 """VBMC with a cheap approximate model: the evaluations of the log joint that it saves.
 
 The cheap models are distortions of the log joint f, in units of the posterior's mean m and standard
-deviations s, one by one; c is a constant that a cheap model would not know:
+deviations s, one by one; c is a constant:
 
     close        .9 f(m + 1.05 (theta - m) + .15 s) + c
     rough        .6 f(m + 1.25 (theta - m) + .6 s) + c
@@ -9,11 +9,11 @@ deviations s, one by one; c is a constant that a cheap model would not know:
 
 A row for each record of a run:
 
-    n        evaluations of the log joint that the record knows
+    n        evaluations of the log joint up to the record
     error    log evidence - ln Z, nats
     scale    posterior mean of the cheap model's scale, at the end of the run
 
-A run has come to an error once it and all later records are below it.
+An error is reached at the first record from which on all errors are below it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CHEAP_BUDGET = 150
 
 
 def cheap_model(problem: Problem, quality: str) -> Callable[[np.ndarray], float] | None:
-    """The cheap model of that quality; None for none."""
+    """The cheap model of that quality; None without one."""
     mean, sd = problem.mean, np.sqrt(np.diag(problem.covariance))
     if quality == ALONE:
         return None
@@ -127,7 +127,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate evaluations until the error stays below `ERROR`, and the scales that were learnt."""
+    """Tabulate evaluations until the error stays below `ERROR`, and the learnt scales."""
     counts = evaluations(results)
     rows = []
     for (problem, cheap), group in results.groupby(["problem", "cheap"], sort=False):
@@ -176,7 +176,7 @@ def _compared(problem: str, counts: pd.DataFrame, quality: str, most: float) -> 
 experiment = Experiment(
     name="vbmc-cheap",
     title="VBMC with a cheap approximate model",
-    summary="""How many evaluations of the log joint does a cheap model save, by how close it is? Error of
+    summary="""How many evaluations of the log joint does a cheap model save, by its quality? Error of
         the evidence with a close, a rough and a misleading one, and with none.""",
     cases=cases,
     run=run,

@@ -1,4 +1,4 @@
-"""VBMC on posteriors that are hard: several modes, a ring, funnels, a hierarchy, twenty dimensions, noise.
+"""VBMC on difficult posteriors: several modes, a ring, funnels, a hierarchy, twenty dimensions, noise.
 
 The posteriors are those of `experiments.problems.hard_posteriors` and `published_posteriors`, and known
 ones; their evidences are known. Each seed has its own layout of the modes or its own plausible box, wider
@@ -8,10 +8,10 @@ were not used for choosing any default; those used for it have the numbers 0 to 
 A row for each run:
 
     n, cpu, seconds   evaluations; CPU and wall seconds of the whole run
-    error, sd         of the log evidence, nats: estimate - truth, and what the run states
+    error, sd         of the log evidence, nats: estimate - truth, and its stated sd
     mmtv, gskl        distances to the exact posterior (`experiments.vbmc.runs`)
-    converged         what the run says
-    excess            by how much the ELBO exceeds the evidence and its own sd, at most over the records
+    converged         whether the run states convergence
+    excess            the largest excess of the ELBO over the evidence and its own sd, over the records
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import DRAWS, GRADIENTS, VALUES
 
 FIRST_LAYOUT = 1000
-"""Layouts below it were used for choosing."""
+"""Layouts below this number were used for choosing defaults."""
 _LEAST = 1e-4
 _WRONG = 0.1
-"""nats: a run that has converged may be off by that much, or by three sds."""
+"""The error in nats that a converged run may have, or three sds."""
 _SEEDS = 10
-"""Fewer runs of a problem do not decide: the shares that are asked for are .5 to .9."""
+"""The least number of runs of a problem that decides: the required shares are .5 to .9."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Hard:
     make : layout -> problem. laid_out : whether the layout makes another problem; if not, another box.
     method : VALUES or GRADIENTS. budget : evaluations. noise_sd : of values, nats.
     level : of |error|, nats. share : of the runs in which the error has to be below it.
-    or_said : whether a run that has not converged meets the criterion too, if its sd is at least half its
-    error.
+    or_uncertain : whether a run that has not converged meets the criterion too, if its sd is at least half
+        its error.
     """
 
     make: Callable[[int], Problem]
@@ -67,7 +67,7 @@ class Hard:
     share: float = 0.9
     laid_out: bool = False
     noise_sd: float | None = None
-    or_said: bool = False
+    or_uncertain: bool = False
 
     def problem(self, seed: int) -> Problem:
         """Of a seed."""
@@ -85,7 +85,7 @@ def _three(dimension: int) -> Callable[[int], Problem]:
 def _funnel(dimension: int, method: str) -> Hard:
     level = 0.2 if method == VALUES else 0.1
     return Hard(
-        lambda _: hard_posteriors.funnel(dimension), method, 50 * (dimension + 2), level, or_said=True
+        lambda _: hard_posteriors.funnel(dimension), method, 50 * (dimension + 2), level, or_uncertain=True
     )
 
 
@@ -97,12 +97,12 @@ HARD: dict[str, Hard] = {
     "clusters": Hard(hard_posteriors.clusters, VALUES, 400, 0.05, laid_out=True),
     "three Gaussians 4": Hard(_three(4), VALUES, 300, 0.1, 0.8, laid_out=True),
     "three Gaussians 4, gradients": Hard(_three(4), GRADIENTS, 300, 0.1, 0.8, laid_out=True),
-    "three Gaussians 6": Hard(_three(6), VALUES, 400, 0.1, 0.8, laid_out=True, or_said=True),
+    "three Gaussians 6": Hard(_three(6), VALUES, 400, 0.1, 0.8, laid_out=True, or_uncertain=True),
     "three Gaussians 6, gradients": Hard(_three(6), GRADIENTS, 400, 0.1, 0.8, laid_out=True),
     "ring": Hard(lambda _: hard_posteriors.ring(), VALUES, 400, 0.1),
     "Himmelblau": Hard(lambda _: published_posteriors.himmelblau(), VALUES, 400, 0.1),
-    "shells": Hard(lambda _: published_posteriors.shells(), VALUES, 400, 0.1, or_said=True),
-    "eggbox": Hard(lambda _: published_posteriors.eggbox(), VALUES, 400, 0.1, or_said=True),
+    "shells": Hard(lambda _: published_posteriors.shells(), VALUES, 400, 0.1, or_uncertain=True),
+    "eggbox": Hard(lambda _: published_posteriors.eggbox(), VALUES, 400, 0.1, or_uncertain=True),
     "Rosenbrock-Gaussian 6": Hard(lambda _: published_posteriors.rosenbrock_gaussian(), VALUES, 500, 0.1),
     "lumpy 10": Hard(lambda _: known_posteriors.lumpy(10), VALUES, 500, 0.1),
     "funnel 5": _funnel(5, VALUES),
@@ -163,13 +163,13 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def met(asked: Hard, rows: pd.DataFrame) -> pd.Series:
     """Which of the runs (rows) meet the criterion."""
     good = rows["error"].abs() < asked.level
-    if asked.or_said:
+    if asked.or_uncertain:
         good |= ~rows["converged"].astype(bool) & (rows["sd"] >= 0.5 * rows["error"].abs())
     return good
 
 
-def misled(rows: pd.DataFrame) -> pd.Series:
-    """Which of the runs (rows) say that they have converged and have not."""
+def converged_wrongly(rows: pd.DataFrame) -> pd.Series:
+    """Which of the runs (rows) state convergence with a wrong evidence."""
     wrong = rows["error"].abs() > np.maximum(_WRONG, 3.0 * rows["sd"])
     return rows["converged"].astype(bool) & wrong
 
@@ -229,7 +229,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
                 "within 2 sd": f"{int((~_beyond(group, 2.0)).sum())} of {len(group)}",
                 "within 3 sd": f"{int((~_beyond(group, 3.0)).sum())} of {len(group)}",
                 "converged": int(group["converged"].astype(bool).sum()),
-                "converged and wrong": int(misled(group).sum()),
+                "converged and wrong": int(converged_wrongly(group).sum()),
             }
         )
     caption = (
@@ -240,12 +240,12 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check the criterion of each problem, and over all problems whether stated uncertainties are right."""
+    """Check the criterion of each problem, and the stated uncertainties over all problems."""
     made = [
         _asked(str(problem), HARD[str(problem)], group)
         for problem, group in results.groupby("problem", sort=False)
     ]
-    made.append(_honest(results))
+    made.append(_coverage(results))
     seeds = results["seed"].nunique()
     if seeds < _SEEDS:
         reason = f"{seeds} of the {_SEEDS} seeds that the criterion is for"
@@ -258,19 +258,19 @@ def _asked(problem: str, asked: Hard, group: pd.DataFrame) -> Claim:
     size = group["error"].abs()
     numbers = f"{wins} of {runs}; |error| median {size.median():.2g}, largest {size.max():.2g}"
     rule = f"the error of ln Z is below {asked.level:g} in {asked.share:.0%} of the runs"
-    if asked.or_said:
+    if asked.or_uncertain:
         rule += ", or the run has not converged and its sd is at least half the error"
     check = Check(problem, wins >= asked.share * runs, numbers, wins=wins, seeds=runs)
-    found = "right, or shown to be uncertain," if asked.or_said else "right"
+    found = "right, or shown to be uncertain," if asked.or_uncertain else "right"
     statement = f"{problem}: the evidence is {found} after {asked.budget} evaluations."
     return Claim("bqvi", statement, rule, [check])
 
 
-def _honest(results: pd.DataFrame) -> Claim:
+def _coverage(results: pd.DataFrame) -> Claim:
     bounds: Sequence[tuple[str, pd.Series, float]] = (
         ("within 3 sd in 97 %", _beyond(results, 3.0), 0.03),
         ("within 2 sd in 92 %", _beyond(results, 2.0), 0.08),
-        ("converged with an error above .1 and 3 sd in at most 1 %", misled(results), 0.01),
+        ("converged with an error above .1 and 3 sd in at most 1 %", converged_wrongly(results), 0.01),
         ("no ELBO above the evidence by more than its sd", results["excess"] > 0.0, 0.0),
     )
     runs = len(results)

@@ -1,10 +1,9 @@
 """VBMC: evidence and posterior of reference posteriors, from a folder given by `--posteriors DIR`.
 
 The posteriors are those of `experiments.problems.reference`, in their unconstrained coordinates; its module
-`experiments.problems.reference.folder` tells the layout of the folder. The plausible box is one that a user
-might guess: eight posterior standard deviations wide, its middle off the mean by up to one of them in each
-coordinate, drawn from the seed. Runs end when they have converged, at the latest after 50 (D + 2)
-evaluations.
+`experiments.problems.reference.folder` describes the layout of the folder. The plausible box is eight
+posterior standard deviations wide, with its middle up to one of them from the mean in each coordinate, drawn
+from the seed. Runs end when they have converged, at the latest after 50 (D + 2) evaluations.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from experiments.harness.experiment import (
     Table,
 )
 from experiments.problems.reference import MODELS, Reference, load_reference
-from experiments.vbmc.runs import GRADIENTS, VALUES, honesty
+from experiments.vbmc.runs import GRADIENTS, VALUES, covered
 
 DRAWS = 20_000
 WIDTH, SHIFT = 4.0, 1.0
-"""Half the width of the plausible box, and how far its middle may be off, in standard deviations."""
+"""Half the width of the plausible box, and the largest offset of its middle, in standard deviations."""
 LEVEL = 0.1
 """An evidence is good whose error is below this and three standard errors of the reference."""
 QUICK = ("gp_regr",)
@@ -147,12 +146,12 @@ def tables(results: pd.DataFrame) -> list[Table]:
                 "gsKL": f"{group['gskl'].median():.2g}",
                 "converged": f"{int(group['converged'].sum())} of {len(group)}",
                 "converged and wrong": wrong,
-                **honesty(group),
+                **covered(group),
             }
         )
     caption = (
         "Medians over seeds. Good: the error of ln Z is below .1 and three standard errors of the reference. "
-        "MMTV against 1,000 draws, which by themselves are .03 away from the posterior."
+        "MMTV against 1,000 draws, whose own MMTV from the posterior is .03."
     )
     return [Table("ends", pd.DataFrame(rows), caption)]
 

@@ -1,4 +1,4 @@
-"""VBMC: a hundred runs from plausible boxes that are badly chosen.
+"""VBMC: a hundred runs from badly chosen plausible boxes.
 
 The seed makes the box three times too wide or too narrow, and moves it by a width of the good one, up or down
 along each axis. Each run should end with finite numbers, and report `converged` only where its evidence is
@@ -24,12 +24,12 @@ from experiments.harness.experiment import (
     Table,
 )
 from experiments.problems.known_posteriors import Problem
-from experiments.vbmc.runs import honesty, problem_named
+from experiments.vbmc.runs import covered, problem_named
 
 NAMES: Sequence[str] = ("Rosenbrock 2", "bounded banana", "lumpy 4", "logistic 5")
 FACTOR = 3.0
 WRONG = 1.0
-"""nats; a run with such an error must not say `converged`."""
+"""nats; a run with such an error must not be `converged`."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -42,14 +42,14 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 
 def badly_scaled(problem: Problem, seed: int) -> tuple[Problem, float]:
-    """The problem in a bad box, and how many times too wide the box is."""
+    """The problem in a bad box, and the factor by which the box is too wide."""
     rng = np.random.default_rng(seed)
     width = FACTOR if rng.random() < 0.5 else 1.0 / FACTOR
     return problem.rescaled(width, rng.choice([-1.0, 1.0], problem.dimension)), width
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
-    """Return how one run ended; a run that raised has said so."""
+    """Return the end of one run; a run that raised has said so."""
     problem, width = badly_scaled(problem_named(case.settings["problem"]), seed)
     began = time.perf_counter()
     row: dict[str, object] = {"width": width, "crashed": ""}
@@ -118,7 +118,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
                 "largest |error|": f"{numbers['error'].abs().max():.2g}",
                 "gsKL": f"{numbers['gskl'].median():.2g}",
                 "evaluations": f"{ended['n'].median():.0f}",
-                **honesty(ended),
+                **covered(ended),
             }
         )
     caption = f"Badly scaled runs. Wrong: the error of ln Z is above {WRONG:g} nat."

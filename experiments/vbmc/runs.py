@@ -1,4 +1,4 @@
-"""Runs of VBMC on posteriors that are known, as the experiments on it record them.
+"""Runs of VBMC on known posteriors, and their records.
 
 A row for each number of evaluations at which a posterior was recorded:
 
@@ -8,10 +8,10 @@ A row for each number of evaluations at which a posterior was recorded:
     sd          its standard deviation, as the method reports it
     mmtv, gskl  distances to the exact posterior (`bqvi.variational_bmc.distances`), from 20,000 draws and
                 from moments
-    seconds     of the method by itself since its start; the log joints cost next to nothing
+    seconds of the method since its start; those of the log joints are negligible
 
-`ours` goes on from each budget to the next; what it costs to look is not counted. `pyvbmc` is one run of
-PyVBMC (Acerbi 2018, 2020; the extra `peers`) with its default options, recorded after each of its
+`ours` continues from each budget to the next; the seconds of the distances are not counted. `pyvbmc` is one
+run of PyVBMC (Acerbi 2018, 2020; the extra `peers`) with its default options, recorded after each of its
 iterations. Its log evidence is its ELBO, as it has no other.
 """
 
@@ -57,7 +57,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "bounded banana": bounded_banana,
     "logistic 5": logistic,
 }
-"""The posteriors by name; made when they are asked for."""
+"""The posteriors by name, made on request."""
 
 
 def peer_installed() -> bool:
@@ -173,8 +173,8 @@ def problem_named(name: str) -> Problem:
     return PROBLEMS[name]()
 
 
-def honesty(rows: pd.DataFrame) -> dict[str, str]:
-    """How many errors lie within one and within three of the sds that were stated."""
+def covered(rows: pd.DataFrame) -> dict[str, str]:
+    """The numbers of errors within one and within three stated sds."""
     ratio = (rows["error"] / rows["sd"]).abs()
     return {f"within {k} sd": f"{int((ratio <= k).sum())} of {len(ratio)}" for k in (1, 3)}
 
@@ -187,7 +187,7 @@ def sized(records: pd.DataFrame) -> pd.DataFrame:
 def draw_errors(
     ax: Axes, rows: pd.DataFrame, cost: str, by: str, lines: Mapping[Hashable, drawing.Stroke]
 ) -> None:
-    """Draw the size of each run's error against its ``cost``, a stroke for each of what it is ``by``."""
+    """Draw the size of each run's error against its ``cost``, with a line style for each value of ``by``."""
     for label, group in rows.groupby(by, sort=False):
         for k, (_, one) in enumerate(group.groupby("seed")):
             ax.plot(

@@ -1,8 +1,8 @@
 """VBMC: evidence and posterior of ten known targets against evaluations and seconds.
 
-The targets and how they are known: `experiments.problems.known_posteriors`. What is recorded: `runs`. Values
-alone, values with gradients, noisy values on one target and, where the extra `peers` is installed, PyVBMC
-with its default options in the same run.
+The targets and their exact values are in `experiments.problems.known_posteriors`, the records in `runs`.
+Values alone, values with gradients, noisy values on one target and, where the extra `peers` is installed,
+PyVBMC with its default options in the same run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from experiments.vbmc.runs import (
     PEER,
     PROBLEMS,
     VALUES,
-    honesty,
+    covered,
     ours,
     peer_installed,
     problem_named,
@@ -38,15 +38,15 @@ PEER_EVALUATIONS = {
     "cigar 2": 115, "cigar 4": 90, "cigar 6": 145,
     "lumpy 2": 65, "lumpy 4": 95, "bounded banana": 85, "logistic 5": 120,
 }  # fmt: skip
-"""How many evaluations PyVBMC takes until it stops: where our runs end too, if they do not stop before."""
+"""The number of evaluations of PyVBMC until it stops: our runs end there too, if they do not stop before."""
 NOISE, MOST_NOISY = 1.0, 150
-"""nats, on Rosenbrock 2, and how many evaluations it gets."""
+"""nats, on Rosenbrock 2, and its number of evaluations."""
 QUICK = ("Rosenbrock 2",)
 _LEAST = 1e-5
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return each way of running on each target."""
+    """Return each method on each target."""
     del resources
     methods: Sequence[str] = (VALUES, GRADIENTS, *((PEER,) if peer_installed() and not quick else ()))
     chosen = [
@@ -103,7 +103,7 @@ def _against(results: pd.DataFrame, x: str, label: str) -> Drawing:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate where each run ended, and whether its standard deviation is calibrated."""
+    """Tabulate the end of each run, and whether its standard deviation is calibrated."""
     last = results.sort_values("n").groupby(["problem", "method", "seed"], sort=False).tail(1)
     rows = []
     for (problem, method), group in last.groupby(["problem", "method"], sort=False):
@@ -118,16 +118,18 @@ def tables(results: pd.DataFrame) -> list[Table]:
                 "MMTV": f"{group['mmtv'].median():.2g}",
                 "gsKL": f"{group['gskl'].median():.2g}",
                 "converged": f"{int(group['converged'].sum())} of {len(group)}",
-                **honesty(group),
+                **covered(group),
             }
         )
     order = {name: i for i, name in enumerate(PROBLEMS)}
     table = pd.DataFrame(rows).sort_values(["problem", "method"], key=_ranked(order))
-    pooled = [{"method": m, "runs": len(g), **honesty(g)} for m, g in last.groupby("method", sort=False)]
+    pooled = [{"method": m, "runs": len(g), **covered(g)} for m, g in last.groupby("method", sort=False)]
     return [
-        Table("ends", table, "Where the runs ended: medians over seeds; ms of overhead for each evaluation."),
+        Table("ends", table, "The ends of the runs: medians over seeds; ms of overhead for each evaluation."),
         Table(
-            "honesty", pd.DataFrame(pooled), "All targets together: errors of ln Z in units of the stated sd."
+            "covered",
+            pd.DataFrame(pooled),
+            "All targets together: errors of ln Z in units of the stated sd.",
         ),
     ]
 

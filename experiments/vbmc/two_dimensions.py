@@ -1,4 +1,4 @@
-"""VBMC: a run in two dimensions, as its nodes, surrogate and posterior grow.
+"""VBMC: a run in two dimensions: nodes, surrogate and posterior at growing budgets.
 
 After each of a few budgets: the evaluations (the latest in colour), the surrogate's mean of the log joint in
 grey, and the contours of the posterior that hold half and nine tenths of it. The last panel is the truth.
@@ -85,7 +85,7 @@ def _surrogate(found: bqvi.VBMCResult, theta: np.ndarray) -> np.ndarray:
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw a row of panels for each target, and its growth as an animation."""
+    """Draw a row of panels for each target, and an animation."""
     first = results[results["seed"] == results["seed"].min()]
     problems = list(first["problem"].unique())
     steps = {name: _steps(first[first["problem"] == name]) for name in problems}
@@ -101,8 +101,10 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         _truth(axes[i, most], rows)
         axes[i, 0].set_ylabel(f"{name}\n$x_2$")
     caption = (
-        "A run as it grows. Dots: evaluations, the latest in colour; grey: the surrogate's mean of the log "
-        "joint, ten nats from its top down; lines: 50 % and 90 % of the posterior. Right: the truth."
+        "A run at growing budgets. Dots: evaluations, the latest in colour; grey: the surrogate's mean of "
+        "the log "
+        "joint, from its highest value to ten nats below; lines: 50 % and 90 % of the posterior. Right: "
+        "the truth."
     )
     growing = gif((_frame(first[first["problem"] == problems[0]], k) for k in range(len(steps[problems[0]]))),
                   seconds=0.8)  # fmt: skip
@@ -155,7 +157,8 @@ def _limits(ax: Axes, rows: pd.DataFrame) -> None:
 experiment = Experiment(
     name="vbmc-2d",
     title="VBMC: a run in two dimensions",
-    summary="Where does VBMC evaluate? Nodes, surrogate and posterior of runs in the plane, as they grow.",
+    summary="Where does VBMC evaluate? Nodes, surrogate and posterior of runs in the plane at growing "
+    "budgets.",
     cases=cases,
     run=run,
     draw=draw,

@@ -3,11 +3,11 @@
 Evaluations take simulated seconds, lognormal with median 1 (`experiments.problems.simulated_workers`): the
 clock is that of the simulation, on which learning takes no time. A row for each record of a run:
 
-    clock    simulated seconds since its begin
-    n        evaluations whose values the record knows
+    clock    simulated seconds since its start
+    n        evaluations that had returned at the record
     error    log evidence - ln Z, nats
 
-A run has come to an error once it and all later records are below it.
+An error is reached at the first record from which on all errors are below it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COUNTS = (8, 16)
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return each way with each number of workers and each spread, and one worker."""
+    """Return both modes with each number of workers and each spread, and one worker."""
     del resources
     budgets = {"Rosenbrock 2": 30} if quick else BUDGETS
     chosen = [
@@ -155,10 +155,10 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 experiment = Experiment(
     name="vbmc-workers",
-    title="VBMC with workers that are never idle",
-    summary="""How much time do points save that are chosen while others are being evaluated, beside
-        batches that are waited for? Error of the evidence against simulated seconds, with 8 and 16
-        workers whose evaluations take lognormal times.""",
+    title="VBMC with asynchronous workers",
+    summary="""How much time does it save to choose points while others are being evaluated, compared with
+        waiting for batches? Error of the evidence against simulated seconds, with 8 and 16 workers whose
+        evaluations take lognormal times.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -1,4 +1,4 @@
-"""Posteriors with known moments and evidence: densities here, data from a folder that the user brings."""
+"""Posteriors with known moments and evidence: densities here, data from a folder of the user."""
 
 from experiments.problems.reference.folder import MODELS, Reference, load_reference
 from experiments.problems.reference.target import Target

@@ -5,7 +5,7 @@
                      [{"u", "log_density_with_jacobian"}]}, ...}
     draws.npz        draws of the posterior, as stated by the model
 
-Anyone can bring a folder of their own in this layout; posteriordb's posteriors are easily put into it.
+A user's own folder may have this layout; posteriors of posteriordb can be converted to it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def load_reference(folder: str | Path, name: str) -> Reference:
     Raises
     ------
     ValueError
-        No model of that name; the error offers the near ones.
+        No model of that name; the message has similar ones.
     FileNotFoundError
         The folder lacks one of its files.
     """

@@ -73,7 +73,7 @@ def log_trajectory(rates: Tensor, start: Tensor, times: np.ndarray, steps_per_un
 
 
 def simulate(seed: int, n: int = 20) -> dict[str, Any]:
-    """Data of the model's kind: n yearly observations after the start, from a seed."""
+    """Data simulated from the model: n yearly observations after the start, from a seed."""
     rng = np.random.default_rng(seed)
     rates = torch.tensor([[0.55, 0.028, 0.80, 0.024]], dtype=torch.float64)
     start = torch.log(torch.tensor([[33.0, 6.0]], dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""A posterior density over R^D whose moments and evidence are known from elsewhere.
+"""A posterior density over R^D whose moments and evidence are known.
 
 Parameters with bounds are mapped to the real line (logarithms, logits) and the log Jacobian of the map is
 in the density, so that its integral is the evidence. Every named factor is a full, normalised density;
@@ -22,7 +22,7 @@ class Target:
     """A log joint density and the names of its parameters."""
 
     name: str
-    """What the model is called in a folder of references."""
+    """The name of the model in a folder of references."""
     parameters: tuple[str, ...]
     """Names of the D unconstrained coordinates."""
     log_density: Callable[[Tensor], Tensor]

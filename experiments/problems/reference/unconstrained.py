@@ -1,4 +1,4 @@
-"""Draws as a model states its parameters, brought to its unconstrained coordinates."""
+"""Draws of a model's parameters, mapped to its unconstrained coordinates."""
 
 from __future__ import annotations
 

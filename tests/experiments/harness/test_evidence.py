@@ -185,7 +185,8 @@ def test_a_mean_is_no_lower_than_another_by_a_margin():
     assert half == pytest.approx(3.182446 * 0.16329932 / 2)
     table = runs(a=[0.9, 1.1, 1.1, 1.3], b=[1.0] * 4)
     answers = [
-        evidence.no_lower(table, "a", "b", "y", "", margin=margin).answer for margin in (0.2, 0.1, -0.3, -0.4)
+        evidence.not_lower(table, "a", "b", "y", "", margin=margin).answer
+        for margin in (0.2, 0.1, -0.3, -0.4)
     ]
     assert answers == [
         "yes",
@@ -193,9 +194,9 @@ def test_a_mean_is_no_lower_than_another_by_a_margin():
         "undecided (the interval holds 0.3)",
         "no",
     ]
-    assert evidence.no_lower(table[table["seed"] == 0], "a", "b", "y", "", margin=9.0).undecided
+    assert evidence.not_lower(table[table["seed"] == 0], "a", "b", "y", "", margin=9.0).undecided
     apart = pd.concat([runs(a=[1.0]), runs(b=[1.0]).assign(seed=1)])
-    assert "no seed in common" in evidence.no_lower(apart, "a", "b", "y", "", margin=1.0).undecided
+    assert "no seed in common" in evidence.not_lower(apart, "a", "b", "y", "", margin=1.0).undecided
 
 
 def test_a_case_that_is_not_there_is_an_error():

@@ -48,9 +48,9 @@ def test_our_runs_end_where_theirs_do():
             assert case.settings["budgets"][-1] == vbmc_targets.PEER_EVALUATIONS[case.settings["problem"]]
 
 
-def test_honesty_counts():
+def test_errors_within_stated_sds_are_counted():
     rows = pd.DataFrame({"error": [0.5, -2.0, 4.0, 0.0], "sd": [1.0, 1.0, 1.0, 1.0]})
-    assert vbmc_runs.honesty(rows) == {"within 1 sd": "2 of 4", "within 3 sd": "3 of 4"}
+    assert vbmc_runs.covered(rows) == {"within 1 sd": "2 of 4", "within 3 sd": "3 of 4"}
 
 
 def test_bad_boxes_are_three_times_off():
@@ -121,8 +121,8 @@ def test_what_is_asked_of_hard_posteriors():
     )
     assert list(vbmc_hard.met(vbmc_hard.HARD["funnel 5, gradients"], rows)) == [True, True, False, True]
     assert list(vbmc_hard.met(vbmc_hard.HARD["ring"], rows)) == [True, False, False, False]
-    assert not vbmc_hard.misled(rows).any()
-    assert list(vbmc_hard.misled(rows.assign(sd=0.05))) == [False, False, True, False]
+    assert not vbmc_hard.converged_wrongly(rows).any()
+    assert list(vbmc_hard.converged_wrongly(rows.assign(sd=0.05))) == [False, False, True, False]
 
 
 def test_few_seeds_leave_the_criteria_of_hard_posteriors_open():
