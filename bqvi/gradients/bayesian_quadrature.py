@@ -32,7 +32,7 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
 from bqvi.gradients.prediction_check import predicted_divergence
 from bqvi.gradients.process_cache import ProcessCache
-from bqvi.gradients.settings import FEASIBILITY, PROCESS
+from bqvi.gradients.settings import DESIGN, FEASIBILITY, PROCESS
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.conjugate import ConjugateModel
@@ -209,7 +209,7 @@ class BayesianQuadrature:
         """Evaluations of the next step, given the memory ``kept``; D is ``dimension``."""
         if len(kept):
             return self.nodes
-        return self.initial_nodes or max(self.nodes, min(2 * dimension, 10))
+        return self.initial_nodes or max(self.nodes, DESIGN.first_nodes(dimension))
 
 
 def _informed(frame: WhitenedFrame, process: Informed | None, kept: Memory) -> Informed | None:

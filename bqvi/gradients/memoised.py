@@ -49,7 +49,7 @@ from bqvi.gradients.memoised_moves import (
     require_movable,
     unpacked,
 )
-from bqvi.gradients.settings import STOCHASTIC
+from bqvi.gradients.settings import MEMOISED, STOCHASTIC
 from bqvi.models.conjugate import LocalStep, update_target
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array
@@ -126,7 +126,7 @@ class Memoised:
 
     def batches(self, n: int) -> int:
         """The number of batches of ``n`` rows."""
-        size = max(100, math.ceil(n / 10)) if self.size is None else self.size
+        size = max(MEMOISED.least, math.ceil(n / MEMOISED.batches)) if self.size is None else self.size
         return max(1, math.ceil(n / size))
 
     def visited_all(self, memory: MemoisedMemory, n: int) -> bool:

@@ -178,7 +178,7 @@ class MixtureQuadrature:
         process = self._process(model, q, kept)
         if process is None:
             known = len(kept.known) or not self.memory
-            fewest = max(self.nodes, q.n_components * min(2 * q.dimension, 10))
+            fewest = max(self.nodes, q.n_components * DESIGN.first_nodes(q.dimension))
             return _within(q, self.nodes if known else self.initial_nodes or fewest, rng)
         own = rng.choice(q.n_components, size=self.candidates, p=np.asarray(q.weights))
         noise = np.zeros((self.candidates, q.n_components, q.dimension))

@@ -3,7 +3,8 @@
 "The six targets" are those of `experiments.problems.gradient_targets` at 50 evaluations. A figure for them is
 the geometric mean of the ratio of gaps with the other value to gaps with this one, over 96 runs (seeds 20 to
 35), 36 runs (seeds 20 to 25) or 24 runs (seeds 20 to 23), and one standard error to either side. For
-constants without a figure none was kept.
+constants without a figure none was kept. "Half and twice" are such figures of 24 runs with half and with
+twice the value here.
 """
 
 from __future__ import annotations
@@ -22,33 +23,41 @@ class NoiseSettings:
     jitter: float = 1e-6
     """The noise near q. With 1e-4 gaps are ten times as large where gradients are exact."""
     near: float = 4.0
-    """|u|^2 / D below which there is no more than the jitter."""
+    """|u|^2 / D below which there is no more than the jitter. Half and twice: .9 (.5 to 1.6), .9 (.7 to
+    1.1)."""
     fading: float = 0.5
-    """The increase of |u|^2 / D beyond ``near`` over which the noise grows by a factor e."""
+    """The increase of |u|^2 / D beyond ``near`` over which the noise grows by a factor e. Half and twice: 2.2
+    (1.2 to 4.1), .7 (.5 to .9)."""
     left_out: float = 12.0
     """|u|^2 / D beyond which points are left out: their noise would be e^16 times the jitter, more than the
-    variance of the process."""
+    variance of the process. Half and twice: 1.4 (.9 to 2.1), .6 (.4 to 1.1)."""
     least: float = 1.5
-    """|u|^2 / D below which the residual of a linear fit adds no noise."""
+    """|u|^2 / D below which the residual of a linear fit adds no noise. Half and twice: 1.4 (.9 to 2.3), 1.6
+    (1.0 to 2.5)."""
     allowed: float = 5.0
-    """The largest squared residual at |u| = 0, in multiples of the typical one, that adds no noise."""
+    """The largest squared residual at |u| = 0, in multiples of the typical one, that adds no noise. Half and
+    twice: 1.2 (1.0 to 1.4), 1.8 (1.1 to 2.9)."""
     growth: float = 0.6
     """Slope of the logarithm of the allowed residual in |u|^2 / D, as smooth functions are less linear
-    farther out."""
+    farther out. Half and twice: 1.3 (.8 to 2.3), 1.6 (1.0 to 2.6)."""
     power: float = 4.0
     """Power of a squared residual over the allowed one: at a ratio of thirty the noise grows from the jitter
-    to the variance of the process."""
+    to the variance of the process. Half and twice: 1.4 (.9 to 2.3), 1.0 (.6 to 1.8)."""
     steepest: float = 10.0
-    """The largest slope of the logarithm of the noise by residuals in |u|^2 / D beyond ``least``."""
+    """The largest slope of the logarithm of the noise by residuals in |u|^2 / D beyond ``least``. Half and
+    twice: 1.5 (.9 to 2.3), 1.1 (1.0 to 1.2)."""
     most: float = 60.0
-    """Largest logarithm of the noise by distance and residual over the jitter."""
+    """Largest logarithm of the noise by distance and residual over the jitter. Half and twice: 1.0 (1.0 to
+    1.1), the same."""
     farthest: float = 25.0
     """Largest logarithm of the noise by distance alone over the jitter. The six targets (24 runs): with 10
     gaps are 1.0 times as large."""
     ridge: float = 1.0
-    """Ridge of the linear fit of the residuals: a slope is a priori about as large as y (`linear_fit`)."""
+    """Ridge of the linear fit of the residuals: a slope is a priori about as large as y (`linear_fit`). Half
+    and twice: 1.8 (.9 to 3.5), 1.5 (1.0 to 2.4)."""
     large: float = 4.0
-    """The squared y, in multiples of the typical one, at which a point's weight in that fit is halved."""
+    """The squared y, in multiples of the typical one, at which a point's weight in that fit is halved. Half
+    and twice: 1.5 (.9 to 2.5), 2.5 (1.5 to 4.2)."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,7 @@ class SearchSettings:
     """The search of hyperparameters (`surrogates`, by `gp.search`)."""
 
     points: int = 100
-    """The most points, the latest, in the evidence."""
+    """The most points, the latest, in the evidence. Half and twice: no run differs."""
     noisy_points: int = 400
     """The most points in the evidence where evaluations are noisy: with 100, gaps of a Student t in D = 5 at
     300 evaluations are twice to three times as large, for noise of sd .3 and 1."""
@@ -64,10 +73,12 @@ class SearchSettings:
     """Prior standard deviation of ln s^2, a factor of twenty, where noise of known variance makes s^2 a
     hyperparameter."""
     rows: int = 300
-    """The most rows of K in the evidence of a process with several numbers for each point."""
+    """The most rows of K in the evidence of a process with several numbers for each point. Half and twice: no
+    run differs."""
     iterations: int = 8
     """The most Newton steps. Although fits are repeated as data come in, each from the last optimum, with 3
-    steps four runs in forty on a hierarchical model diverge."""
+    steps four runs in forty on a hierarchical model diverge. Half and twice: .9 (.9 to 1.0), 1.1 (1.0 to
+    1.1)."""
     length: float = 2.0
     """Lengthscale, over sqrt(D), at the centre of the prior. The six targets (96 runs): with 1 gaps are 1.0
     (.9 to 1.1) times as large, with 4 1.1 (1.0 to 1.3)."""
@@ -83,11 +94,14 @@ class SearchSettings:
     """A start of the search, in these standard deviations from the centre, at which the process is nearly a
     quadratic function, so that a quadratic log joint is found exactly."""
     settled: float = 0.15
-    """The smallest expected gain of a step that is made, in nats."""
+    """The smallest expected gain of a step that is made, in nats. Half and twice: .7 (.5 to .9), 1.7 (1.0 to
+    2.7)."""
     gained: float = 0.3
-    """The smallest gain of a step, in nats, after which there is another."""
+    """The smallest gain of a step, in nats, after which there is another. Half and twice: .8 (.8 to .9), 2.1
+    (1.3 to 3.2)."""
     longest: float = 1.0
-    """The largest change of a log hyperparameter by a step."""
+    """The largest change of a log hyperparameter by a step. Half and twice: 1.4 (.8 to 2.3), 1.3 (.9 to
+    1.9)."""
     halvings: int = 5
     """The most halvings of a step that gains nothing."""
 
@@ -116,14 +130,17 @@ class CacheSettings:
     """Conditions on which a process is made anew (`process_cache`)."""
 
     divergence: float = 0.02
-    """The largest divergence, in nats, of q from the q in whose units a process is."""
+    """The largest divergence, in nats, of q from the q in whose units a process is. Half and twice: 1.0 (.9
+    to 1.0), .8 (.8 to .9)."""
     refit_growth: float = 1.2
     """Hyperparameters are fitted again when the evaluations have grown by this factor; with 1.3 a few runs
-    diverge."""
+    diverge. With 1.1 and 1.4 gaps are 1.4 (.8 to 2.3) and .6 (.3 to 1.0) times as large."""
     refit_error: float = 4.0
-    """They are also fitted when the mean squared standardised error of new evaluations is larger."""
+    """They are also fitted when the mean squared standardised error of new evaluations is larger. Half and
+    twice: .9 (.8 to 1.0), .7 (.6 to 1.0)."""
     spare: int = 10
-    """One in so many points is left out when a full process is made anew, so that it can be extended."""
+    """One in so many points is left out when a full process is made anew, so that it can be extended. Half
+    and twice: no run differs."""
     missed: float = 0.01
     """The largest squared error of predictions, as a share of the squares of new evaluations
     (`prediction_check`). With .1 one run in ten on non-centred schools, begun with q ten times too narrow,
@@ -171,10 +188,14 @@ class ImportanceSettings:
 
 @dataclass(frozen=True)
 class DesignSettings:
-    """Designs without a process (`designs`)."""
+    """Designs (`designs`), and the first one of a run (`bayesian_quadrature`, `mixture_quadrature`)."""
 
+    first: tuple[int, int] = (2, 10)
+    """Nodes of the first step: this number times D, but no more than the second; for each component of q.
+    Half and twice: .7 (.4 to 1.2), 1.7 (1.3 to 2.1)."""
     blur: float = 0.35
-    """Standard deviation of the numbers added to nodes u, -u, on which every odd function is linear."""
+    """Standard deviation of the numbers added to nodes u, -u, on which every odd function is linear. Half and
+    twice: 1.3 (.7 to 2.2), 2.1 (1.2 to 3.6)."""
     iterations: int = 60
     """Iterations of the search of a minimum-variance design."""
     candidates: int = 64
@@ -183,6 +204,11 @@ class DesignSettings:
     spread: float = 1.5
     """Standard deviation of the candidates, in units of q's. On the same runs gaps with 1 are 1.1 (.9 to 1.3)
     times as large."""
+
+    def first_nodes(self, dimension: int) -> int:
+        """The number of nodes of the first step for each component of q."""
+        each, most = self.first
+        return min(each * dimension, most)
 
 
 @dataclass(frozen=True)
@@ -277,7 +303,17 @@ class StochasticSettings:
     power: float = 0.7
 
 
-STOCHASTIC = StochasticSettings()
+@dataclass(frozen=True)
+class MemoisedSettings:
+    """Batches of memoised inference where the caller gives no size (`memoised`); no comparison was kept."""
+
+    batches: int = 10
+    """The number of batches."""
+    least: int = 100
+    """The least number of rows of a batch."""
+
+
+STOCHASTIC, MEMOISED = StochasticSettings(), MemoisedSettings()
 NOISE = NoiseSettings()
 SEARCH = SearchSettings()
 CACHE = CacheSettings()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bqvi.families import GaussianMixture
+from bqvi.gradients.settings import DESIGN
 from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.models.data import n_rows
 from bqvi.models.kinds import is_conjugate
@@ -49,7 +50,7 @@ def _points(estimator: Any, state: LoopState) -> tuple[int, int, int]:
     known = getattr(state.memory, "known", state.memory)
     if known is None or len(known):
         return 0, 1, quadrature.nodes
-    first = max(quadrature.nodes, components * min(2 * state.q.dimension, 10))
+    first = max(quadrature.nodes, components * DESIGN.first_nodes(state.q.dimension))
     return 0, 1, quadrature.initial_nodes or first
 
 

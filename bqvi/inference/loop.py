@@ -31,6 +31,7 @@ from bqvi.gradients.per_datum import Combination
 from bqvi.gradients.refined import LocalMemory
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
+from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.state import LoopProblem, LoopState, Stop
 from bqvi.inference.trace import Recorder, TraceRow
 from bqvi.models.data import n_rows, take
@@ -344,7 +345,7 @@ def _require_finite(state: LoopState, step: Values) -> None:
 
 def _row(state: LoopState, monitor: Monitor, gradient: Gradient | None, account: Account) -> TraceRow:
     local = None if gradient is None else gradient.local
-    latest = max(2, (state.iteration + 1) // 10)
+    latest = max(2, int(DEFAULTS.latest * (state.iteration + 1)))
     value = monitor.value(state.q, local, state.memory, state.estimates[-latest:], account)
     return TraceRow(
         iteration=state.iteration,

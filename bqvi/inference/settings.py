@@ -28,6 +28,8 @@ class DefaultSettings:
     """Decay of Adam's rate where gradients are noisy (`Adam`)."""
     network_rate: float = 1e-3
     """The rate of Adam for the weights of networks."""
+    latest: float = 0.1
+    """Share of the steps, the latest, whose draws give the ELBO of a record."""
     tolerance: float = 1e-6
     """Change of an exact ELBO between two records below which a run ends, nats."""
     power: float = STOCHASTIC.power

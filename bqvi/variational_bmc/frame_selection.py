@@ -122,11 +122,11 @@ def selected(
     if psi is not None and not final and (restarted or (many and n < FITTING.often * state.fitted_at)):
         return Candidate(frame, threshold, data, psi, 0.0)
     best = Candidate(frame, threshold, data, *fit(data, psi, iterations))
-    if settings.noise_unknown and psi is not None and (final or n // settings.batch % 4 == 0):
+    if settings.noise_unknown and psi is not None and (final or n // settings.batch % FITTING.turn[1] == 0):
         # Noise and short lengthscales explain few values alike: a fit from defaults may find the other
         # maximum.
         best = max(best, Candidate(frame, threshold, data, *fit(data, None, 2 * iterations)))
-    turn, rest = divmod(n // settings.batch, 2 if n < 80 else 4)
+    turn, rest = divmod(n // settings.batch, FITTING.turn[0] if n < FITTING.few else FITTING.turn[1])
     warm = psi is not None and not final
     if restarted or (warm and rest and not many):
         return best

@@ -76,6 +76,11 @@ class FittingSettings:
     ``often``."""
     often: float = 1.08
     """The factor by which the evaluations have to grow for such a fit."""
+    turn: tuple[int, int] = (2, 4)
+    """Another frame and threshold are fitted, too, in one step of two while evaluations are ``few``, later in
+    one of four, as then are new fits of an unknown noise; not compared, like ``few``."""
+    few: int = 80
+    """The number of evaluations up to which they are few."""
     sets: int = 8
     """The number of draws of the hyperparameters, for the standard deviation of the evidence due to them."""
     set_draws: int = 512
