@@ -146,7 +146,7 @@ def _require_targets(acquisition: Acquisition) -> PosteriorTargets:
     targets = acquisition.predictor.targets
     if targets is None or not isinstance(acquisition.criterion, Informative):
         raise TypeError(
-            f"{type(acquisition.criterion).__name__} is not about targets: nodes are moved together "
-            "for what they tell about integrals, so bind IntegralVarianceReduction()"
+            f"{type(acquisition.criterion).__name__} is not about targets: nodes are moved together to "
+            "lower the variance of integrals, so bind IntegralVarianceReduction()"
         )
     return targets

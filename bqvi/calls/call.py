@@ -102,12 +102,12 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
             raise _no_tensor(function, points)
         answers = Answers(values, sds, found.gradients, graph=found.graph)
     elif isinstance(function.gradient, GradientWithValue):
-        returned, slopes = run_user_code(function.gradient.both, _handed(function, points))
+        returned, slopes = run_user_code(function.gradient.both, _as_given(function, points))
         returned, products = parted(function, returned, points)
         values, sds = values_of(function, returned, points)
         answers = Answers(values, sds, gradients_of(function, slopes, points, values.shape[1]))
     else:
-        returned = run_user_code(function.value, _handed(function, points))
+        returned = run_user_code(function.value, _as_given(function, points))
         returned, products = parted(function, returned, points)
         values, sds = values_of(function, returned, points)
         answers = Answers(values, sds)
@@ -117,7 +117,7 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
         return answers
     if callable(function.noise_sd) and sds is None:
         try:
-            returned = run_user_code(function.noise_sd, _handed(function, points))
+            returned = run_user_code(function.noise_sd, _as_given(function, points))
         except Exception as error:
             raise _BesideError("noise_sd", error) from error
         answers = replace(answers, sds=sds_of(function, returned, points))
@@ -138,9 +138,9 @@ def _plain(function: Function, answers: Answers) -> bool:
     return all(x is None or bool((np.abs(x) < largest).all()) for x in numbers)
 
 
-def _handed(function: Function, points: np.ndarray) -> object:
-    handed = function.handed(points)
-    return handed if function.vectorised else handed[0]
+def _as_given(function: Function, points: np.ndarray) -> object:
+    converted = function.converted(points)
+    return converted if function.vectorised else converted[0]
 
 
 def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> Answers:
@@ -153,7 +153,7 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
         if np.all(answers.failed):
             return replace(answers, gradients=missing)
         try:
-            returned = run_user_code(function.gradient, _handed(function, points))
+            returned = run_user_code(function.gradient, _as_given(function, points))
         except Exception as error:
             reason = f"the gradient {described(error)}"
             reasons = tuple(known or reason for known in answers.reasons)
@@ -191,7 +191,7 @@ def weighted(function: Function, values: np.ndarray, points: np.ndarray) -> np.n
 def log_weights(function: Function, points: np.ndarray) -> np.ndarray:
     """The logarithms (n,) of the function's factor at points (n, P)."""
     assert function.log_weight is not None  # called only where there is a log weight
-    return log_weights_of(run_user_code(function.log_weight, function.handed(points)), points)
+    return log_weights_of(run_user_code(function.log_weight, function.converted(points)), points)
 
 
 def _without_refused(function: Function, answers: Answers, points: np.ndarray) -> Answers:

@@ -14,7 +14,7 @@ def message_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as failure:
-        return f"(its message cannot be told: {type(failure).__name__})"
+        return f"(its message cannot be formatted: {type(failure).__name__})"
 
 
 class EvaluationError(RuntimeError):

@@ -48,7 +48,7 @@ _NAMED = (
 )
 """Names of RuntimeErrors that are errors of the system, from packages that need not be installed."""
 _OF_SHAPES = (IndexError, TypeError, ValueError)
-"""What a function of one point raises when it is handed several."""
+"""The exceptions of a function of one point that is called with several."""
 _WITHOUT_TORCH = "Can't call numpy() on Tensor that requires grad"
 _WITHOUT_GRAPH = "does not require grad and does not have a grad_fn"
 
@@ -87,18 +87,20 @@ def advice(error: Exception, gradient: object) -> str:
         of_numpy = "Tensor" in message or "keyword argument 'axis'" in message
         if _WITHOUT_TORCH in message or (of_numpy and isinstance(error, TypeError | AttributeError)):
             return (
-                '; gradient="autodiff" hands torch tensors to the function: write it in torch throughout, or '
+                '; with gradient="autodiff" the function is called with torch tensors: write it in torch '
+                "throughout, or "
                 "give gradient=None (or a function) for one of NumPy arrays"
             )
         return ""
     if _WITHOUT_GRAPH in message:
         return (
-            "; the gradient is handed NumPy arrays, of which torch knows no graph: make a tensor of them "
+            "; the gradient is called with NumPy arrays, for which torch has no graph: make a tensor of them "
             'with requires_grad=True, or give gradient="autodiff"'
         )
     if "ndarray" in message and isinstance(error, TypeError | AttributeError):
         return (
-            "; the function is handed NumPy arrays, as its gradient is not torch's: for a torch function "
+            "; the function is called with NumPy arrays, as its gradient is not torch's: for a torch "
+            "function "
             'give gradient="autodiff"'
         )
     return ""
@@ -109,5 +111,6 @@ def advice_on_points(error: Exception) -> str:
     if not isinstance(error, _OF_SHAPES) or isinstance(error, np.linalg.LinAlgError):
         return ""
     return (
-        "; the function is handed many points at once, (n, P): if it takes one, (P,), give vectorised=False"
+        "; the function is called with many points at once, (n, P): if it takes one, (P,), give "
+        "vectorised=False"
     )

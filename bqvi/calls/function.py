@@ -146,7 +146,7 @@ class Function:
         """Whether values are logarithms, for which -inf is allowed."""
         return self.range.logarithmic
 
-    def handed(self, points: np.ndarray) -> Array:
+    def converted(self, points: np.ndarray) -> Array:
         """The points (n, P) as they are passed to the user's function; a copy, which it may change."""
         return as_like(points, self.like) if is_torch(self.like) else points.copy()
 

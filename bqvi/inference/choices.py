@@ -57,7 +57,7 @@ def check_model(model: Model, data: Any, method: str | Estimator, family: str) -
     if is_amortised(model):
         if family != "full":
             raise ValueError(
-                f"family is {family!r}; a {type(model).__name__} says itself what q is: weights are "
+                f"family is {family!r}; a {type(model).__name__} determines q itself: weights are "
                 "points, or Gaussian where they have a prior; leave family out"
             )
         return

@@ -94,7 +94,7 @@ class DataParallel:
         return other
 
     def check(self, data: Data) -> Data:
-        """``data`` in the model's form. Each process checks its own rows, and where one complains, all do.
+        """``data`` in the model's form. Each process checks its own rows, and where one raises, all do.
 
         Raises
         ------

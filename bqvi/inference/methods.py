@@ -108,7 +108,7 @@ def for_networks(choices: Method) -> Method:
 
 
 def gives_surrogate(estimator: object) -> bool:
-    """Whether there is a surrogate behind the estimator's gradients, as a trust region needs."""
+    """Whether the estimator's gradients are those of a surrogate, which a trust region needs."""
     return isinstance(estimator, RememberingEstimator) and getattr(estimator, "gives_surrogate", True)
 
 

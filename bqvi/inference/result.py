@@ -68,7 +68,7 @@ class Fit:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings with advice: a wrong gradient, an unknown ELBO, or a q that moves away without end."""
+        """Warnings with advice: a wrong gradient, an unknown ELBO, or a q that diverges."""
         memory = getattr(self.state.memory, "known", self.state.memory)
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
@@ -210,7 +210,7 @@ class Fit:
 
 
 def _diverges(q: Distribution, made: Evaluations | None) -> tuple[str, ...]:
-    """Warnings of a Gaussian q that moves away without end, by the latest evaluations where none are kept."""
+    """Warnings of a Gaussian q that diverges, by the latest evaluations where none are kept."""
     if made is None or not isinstance(q, Gaussian | DiagonalGaussian):
         return ()
     return tuple(flat.said(q, made.points, made.values, None))

@@ -292,6 +292,6 @@ _NO_CONCENTRATION = (
 
 
 def _log_topics(q: Product) -> np.ndarray:
-    """E[ln beta], (K, V); of a point mass an unseen word's is -infinity, which 0 of it must survive."""
+    """E[ln beta], (K, V); -1e30 in the place of -infinity, which is multiplied by a count of 0."""
     topics: Dirichlet | PointMass = q["topics"]
     return np.asarray(np.maximum(topics.expected_statistics[0], -1e30))

@@ -139,7 +139,7 @@ class NetworkExperts:
         return self.log_likelihoods(self.parameters(q), x, y) + constant
 
     def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: Any) -> Values:
-        """What moves the mode of ``q`` to where the M step on rows ``x``, ``y`` ends."""
+        """The change of the mode of ``q`` to the end of the M step on rows ``x``, ``y``."""
         linear, halved = prior.natural
         inputs, outputs = torch.as_tensor(x), torch.as_tensor(y)
         place = np.array(q.mode)

@@ -118,7 +118,7 @@ class ProbabilisticLatentSemanticAnalysis:
         document = logs[0] if self.kind == 2 else (logs[0][:, None] + logs[1]).T
         if len(document) != rows.shape[0]:
             raise ValueError(
-                "pLSA has parameters for each document and sees all at each step; use method 'cavi'"
+                "pLSA has parameters for each document and uses all at each step; use method 'cavi'"
             )
         counts = rows
         if weights is not None:

@@ -30,7 +30,7 @@ class WeightNetwork:
 
     Parameters
     ----------
-    summary : (C,), what the network sees of the data, of numbers near 1: the means of the columns, say
+    summary : (C,), the network's summary of the data, of numbers near 1: the means of the columns, say
     hidden : >= 1, units of its hidden layer; the last layer has 2 (hidden + 1) numbers for each weight
 
     Raises

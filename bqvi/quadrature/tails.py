@@ -109,8 +109,8 @@ def verdict(values: np.ndarray, log_weights: np.ndarray | None = None) -> tuple[
         )  # fmt: skip
     if shape > PARETO.unusable:
         return shape, False, (
-            f"The largest values have a Pareto tail of shape {shape:.2f}, above {PARETO.unusable}: so far as "
-            "the points tell, the average has no variance, and the standard deviation is too small. Draw "
+            f"The largest values have a Pareto tail of shape {shape:.2f}, above {PARETO.unusable}: by "
+            "these points the average has no variance, and the standard deviation is too small. Draw "
             "from a measure with heavier tails."
         )  # fmt: skip
     return shape, True, ""

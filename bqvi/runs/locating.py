@@ -125,7 +125,7 @@ class Locating:
         spent = time.monotonic() - began
         return self._begun_with(search.made, lower, upper, spent)
 
-    def handed_over(self, state: Searching) -> Any:
+    def second_start(self, state: Searching) -> Any:
         """The first state of the door's own run in the first box, as a run that is asked makes no search."""
         coordinates = self._coordinates
         lower, upper = coordinates.plausible_lower, coordinates.plausible_upper

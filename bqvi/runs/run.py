@@ -258,9 +258,7 @@ class Run(Generic[S, R]):
             workers.begin(points)
             self._draining = not len(points)
             if self._draining and not len(workers) and self._engine.finished(self.state) is None:
-                raise RuntimeError(
-                    "the run asks for no further point and has not finished: a mistake of bqvi"
-                )
+                raise RuntimeError("the run asks for no further point and has not finished: an error in bqvi")
         while len(workers):
             workers.take(self._engine.ledger)
             if not self._draining:

@@ -42,7 +42,7 @@ class First(Protocol[A, B_co]):
     def init(self) -> A:
         """The state before the first evaluation."""
 
-    def handed_over(self, state: A) -> B_co:
+    def second_start(self, state: A) -> B_co:
         """The first state of the second phase, given a state of the first."""
 
     def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -133,7 +133,7 @@ class TwoPhases(Generic[A, B]):
 
     def with_more(self, state: A | B, count: int) -> A | B:
         """The state with further pending points, which are of the second phase."""
-        state = state if self._begun(state) else self._first.handed_over(cast(A, state))
+        state = state if self._begun(state) else self._first.second_start(cast(A, state))
         return self._asked.with_more(state, count)
 
     @property

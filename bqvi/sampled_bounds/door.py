@@ -249,7 +249,7 @@ class _NumberedGradient:
 
 
 def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
-    """Proposals, coordinates where there are bounds, and an array of the kind that points are handed."""
+    """Proposals, coordinates where there are bounds, and an array of the kind of the points."""
     if isinstance(proposal, Posterior):
         return Proposals.of([proposal.q]), proposal.coordinates, None
     several = list(proposal) if isinstance(proposal, Sequence) else [proposal]
@@ -267,7 +267,7 @@ def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
 
 
 def _kind_without_gradient(like: object, gradient: object) -> Any:
-    """The kind of array that a log joint is handed where its gradient is not asked for."""
+    """The kind of array with which a log joint is called where its gradient is not asked for."""
     if not isinstance(gradient, str) or gradient != AUTODIFF or is_torch(like):
         return like
     import torch

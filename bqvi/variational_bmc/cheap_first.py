@@ -70,9 +70,9 @@ class CheapFirst:
         """Take a step on the cheap model or, once that run has ended, hand over to the log joint."""
         if self._cheap.finished(state.state) is None:
             state = OnCheap(self._cheap.step(state.state))
-        return state if self._cheap.finished(state.state) is None else self.handed_over(state)
+        return state if self._cheap.finished(state.state) is None else self.second_start(state)
 
-    def handed_over(self, state: OnCheap) -> State:
+    def second_start(self, state: OnCheap) -> State:
         """The first state on the log joint, given the last on the cheap model."""
         last = state.state
         q, frame = last.q, last.frame

@@ -83,7 +83,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     reasons += _about_coverage(now)
     if not (now.prediction_error < asked.prediction_error or now.missed < asked.missed):
         reasons.append(
-            f"the surrogate predicts worse than it says (mean squared z {now.prediction_error:.1f})"
+            f"the surrogate has prediction errors above its sds (mean squared z {now.prediction_error:.1f})"
         )
     if isnan(now.misplaced):
         reasons.append(UNCOMPARED)
@@ -101,7 +101,7 @@ def _about_coverage(now: Row) -> list[str]:
     asked, said = CONVERGENCE, "q does not cover the surrogate"
     if not (now.effective > asked.effective and (now.shape < asked.shape or now.effective > asked.uniform)):
         return [f"{said} (Pareto k {now.shape:.2f}, effective share {now.effective:.2g})"]
-    return [] if now.covered else [f"{said} (evaluations tell of mass that q lacks)"]
+    return [] if now.covered else [f"{said} (evaluations show mass that q lacks)"]
 
 
 def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:

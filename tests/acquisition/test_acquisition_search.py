@@ -205,7 +205,7 @@ def test_an_ascent_on_a_curved_ridge():
     np.testing.assert_allclose(ends.points, np.ones((3, 2)), atol=1e-5)
 
 
-def test_ascents_never_lose_and_stop_at_once_where_nothing_is_to_gain():
+def test_ascents_never_descend_and_end_at_once_at_a_maximum():
     calls = []
 
     def flat(x):

@@ -357,7 +357,7 @@ def test_grab_orders_by_sign_and_balances_the_prefixes():
     assert worst(state.order) < 0.5 * first
 
 
-def test_a_strategy_that_nobody_told_the_gradients_still_draws():
+def test_a_strategy_without_gradients_still_draws():
     rng = np.random.default_rng(0)
     for strategy in (Grab(3), GradientBalanced(3)):
         state = strategy.start(9, rng)
@@ -404,7 +404,7 @@ def test_probabilities_follow_running_averages_of_norms_that_are_mixed_with_thei
     assert made_anew == 9
 
 
-def test_a_snapshot_is_taken_again_after_as_many_data_as_it_says():
+def test_a_snapshot_is_taken_again_after_the_stated_number_of_data():
     """Twice 20 data are eight mini-batches of five, after the ninth draw which is the snapshot."""
     rng, n = np.random.default_rng(0), 20
     strategy, g = Svrg(Reshuffled(5), epochs=2.0), gradients(rows(20))

@@ -83,7 +83,7 @@ def test_a_first_batch_that_always_raises_is_the_last():
         assert Caller(Function(function, vectorised=vectorised)).evaluate(POINTS).failed.all()
 
 
-def test_a_function_of_one_point_that_is_handed_many_is_told_what_to_give():
+def test_a_function_of_one_point_that_is_given_many_gets_advice():
     for of_one in (
         lambda x: x[0] + x[1],
         lambda x: -(x @ x),
@@ -140,7 +140,7 @@ def test_a_vectorised_batch_with_one_bad_row_keeps_the_others():
     np.testing.assert_array_equal(caught.value.point, POINTS[3])
 
 
-def test_numpy_under_autodiff_is_told_what_to_give():
+def test_numpy_under_autodiff_gets_advice():
     for function in (lambda t: np.exp(-t.numpy().sum()), lambda t: -0.5 * np.dot(t.copy(), t)):
         for model in (LogJoint(function, 2, vectorised=False), LogJoint(function, 2)):
             with pytest.raises(bqvi.RunError, match="gradient=None"):
@@ -155,7 +155,7 @@ def test_what_is_no_number_is_named_by_methods_that_draw_from_q(returned):
             bqvi.fit(model, method=method, steps=1)
 
 
-def test_torch_without_autodiff_is_told_what_to_give():
+def test_torch_without_autodiff_gets_advice():
     with pytest.raises(EvaluationError, match='gradient="autodiff"'):
         Caller(Function(lambda t: -torch.sum(t**2))).evaluate(POINTS)
 
@@ -174,7 +174,7 @@ def test_a_gradient_may_use_autograd():
         Caller(Function(lambda t: -float(t @ t), lambda t: torch.tensor(t).sum().backward())).evaluate(POINTS)
 
 
-def test_a_name_error_in_a_branch_ends_vbmc_with_what_was_paid_for():
+def test_a_name_error_in_a_branch_ends_vbmc_with_its_evaluations():
     calls = []
 
     def branch(t):

@@ -30,7 +30,7 @@ def vbmc(function):
 
 
 @pytest.mark.parametrize("door", [bq, bounds, vbmc])
-def test_a_density_is_told_at_the_first_design(door):
+def test_a_density_is_reported_at_the_first_design(door):
     with pytest.warns(UserWarning, match="return the logarithm of prior times likelihood"):
         door(density)
     with warnings.catch_warnings():
@@ -38,7 +38,7 @@ def test_a_density_is_told_at_the_first_design(door):
         door(lambda theta: np.log(density(theta)))
 
 
-def test_a_shallow_density_is_told_at_the_end_of_vbmc():
+def test_a_shallow_density_is_reported_at_the_end_of_vbmc():
     found = bqvi.vbmc(lambda theta: float(np.exp(-0.5 * theta @ theta)), **BOX, budget=20)
     assert "return the logarithm" in " ".join(found.warnings)
     inside = {"lower": [0.0, 0.0], "upper": [1.0, 1.0]}

@@ -1,4 +1,4 @@
-"""Sampling estimators for q a mixture of Gaussians: unbiased, with honest standard errors.
+"""Sampling estimators for q a mixture of Gaussians: unbiased, with calibrated standard errors.
 
 The reference is the ELBO as a sum over a grid in the plane, differentiated by torch: it knows no path, no
 stratum and no score. Tests of unbiasedness err with probability 1e-6 each.

@@ -1,4 +1,4 @@
-"""Unbiasedness by statistical test; designs by what they promise."""
+"""Unbiasedness by statistical test; designs by their stated properties."""
 
 from dataclasses import replace
 

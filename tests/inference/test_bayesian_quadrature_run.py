@@ -235,7 +235,7 @@ def test_a_process_that_is_kept_gives_the_gradient_of_one_made_anew():
 
 
 class Faulty:
-    """A log joint that fails at chosen calls, and remembers what it returned."""
+    """A log joint that fails at chosen calls, and records its returned values."""
 
     def __init__(self, kind, at=(1, 4, 5, 9, 11)):
         self.kind, self.at, self.calls, self.good = kind, at, 0, []
@@ -307,7 +307,7 @@ def test_the_records_draws_are_protected_from_faults():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300, -np.inf])
-def test_a_record_leaves_out_overflows_and_believes_zero_densities(bad):
+def test_a_record_leaves_out_overflows_and_counts_zero_densities(bad):
     """At q = p each draw of ln p - ln q is the evidence; beyond x = 2, one in 44, it is bad."""
 
     def log_joint(theta):
@@ -317,7 +317,7 @@ def test_a_record_leaves_out_overflows_and_believes_zero_densities(bad):
     assert_allclose(fit.elbo, -np.inf if bad == -np.inf else np.log(2 * np.pi), rtol=1e-12)
 
 
-def test_a_log_joint_that_dies_ends_the_run_with_all_that_was_good():
+def test_a_log_joint_that_keeps_failing_ends_the_run_with_its_good_evaluations():
     model = Faulty("raise", at=range(20, 10**6))
     with pytest.raises(bqvi.RunError, match=r"5 rounds in a row.*solver diverged") as caught:
         bqvi.fit(LogJoint(model, 2, vectorised=False), method="bq", steps=50, seed=0)
@@ -325,7 +325,7 @@ def test_a_log_joint_that_dies_ends_the_run_with_all_that_was_good():
 
 
 @pytest.mark.parametrize("vectorised", [True, False])
-def test_a_log_joint_that_leaves_torch_is_not_taken_for_one_with_gradient_zero(vectorised):
+def test_a_log_joint_outside_of_torch_does_not_count_as_one_with_gradient_zero(vectorised):
     def cut(theta):
         values = quadratic(torch.atleast_2d(theta)).detach()
         return values if vectorised else values[0]
@@ -335,7 +335,7 @@ def test_a_log_joint_that_leaves_torch_is_not_taken_for_one_with_gradient_zero(v
     assert caught.value.state.iteration == 0
 
 
-def test_each_fault_is_described_as_what_it_was():
+def test_each_fault_has_its_description():
     def faulty(theta):
         value = banana(theta[None])[0]
         if theta[0] > 3.0:
@@ -376,7 +376,7 @@ def test_bad_choices_are_refused_before_any_work():
         BayesianQuadrature(design="sobol")
 
 
-def test_the_ascent_stays_put_where_the_gradient_vanishes():
+def test_the_ascent_makes_no_step_where_the_gradient_vanishes():
     class Zero:
         def moments(self, mean, covariance):
             from bqvi.gradients.whitened import WhitenedMoments
@@ -409,7 +409,7 @@ def test_numpy_log_joint_with_its_gradient():
 def test_values_alone_find_a_quadratic(level):
     """(D + 1)(D + 2) / 2 = 15 values determine it; the jitter leaves 1e-6 of the kernel's scale.
 
-    Log joints of many data are -1e6 everywhere: neither q nor its error bars may know.
+    Log joints of many data are -1e6 everywhere: neither q nor its error bars may depend on that.
     """
 
     def value(theta):

@@ -55,7 +55,7 @@ class Counting:
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("name", METHODS)
-def test_no_method_calls_the_log_joint_more_often_than_the_budget_says(name, option):
+def test_no_method_calls_the_log_joint_more_often_than_the_budget_allows(name, option):
     if option == "starts" and "start_from" in METHODS[name]:
         pytest.skip("a start is given")
     for budget in (4, 17, 40):

@@ -190,7 +190,7 @@ def lowest_eigenvalue(q):
     return np.linalg.eigvalsh(np.asarray(q["means"].covariance)).min()
 
 
-def test_the_authors_steps_leave_the_cone_and_ours_do_not():
+def test_steps_in_the_covariance_leave_the_cone_and_euclidean_steps_do_not():
     """Eq. 4.3 in C itself, with rho = 1e-3 exp(-0.01 t), against the same gradient in ln L."""
     model, x, start = thesis_problem(0)
     q, left = start, None

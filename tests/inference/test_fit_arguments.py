@@ -1,4 +1,4 @@
-"""What `fit` records, where it stops, what it repeats, and what it says to bad input before any work."""
+"""Records of `fit`, its stops, its seeds, and its messages for bad input before any work."""
 
 import re
 import sys
@@ -535,7 +535,7 @@ def test_models_and_methods_that_do_not_go_together():
     assert isinstance(diagonal.q, DiagonalGaussian)
 
 
-def test_fresh_draws_that_the_budget_cannot_pay_for_are_named():
+def test_fresh_draws_beyond_the_budget_are_named():
     with pytest.raises(ValueError, match="budget is 40, and elbo_samples is 256: the last record"):
         bqvi.fit(LOG_JOINT, method="bq", budget=40, elbo_samples=256)
     with pytest.raises(
@@ -544,7 +544,7 @@ def test_fresh_draws_that_the_budget_cannot_pay_for_are_named():
         bqvi.fit(LOG_JOINT, method="bq", budget=23, elbo_samples=13, starts=2)
 
 
-def test_swapped_arguments_are_told_without_the_data():
+def test_swapped_arguments_are_named_without_the_data():
     with pytest.raises(TypeError, match="model is a ndarray and data a GaussianMixture, which is") as told:
         bqvi.fit(X, MIXTURE)
     assert len(str(told.value)) < 200
@@ -589,7 +589,7 @@ def test_an_interrupted_step_has_made_the_points_that_were_called():
     [lambda t: -0.5 * np.sum(t**2, axis=-1), lambda t: -0.5 * np.square(np.asarray(t)).sum(-1)],
     ids=["sum", "asarray"],
 )
-def test_a_function_of_numpy_arrays_is_told_to_say_so(method, function):
+def test_a_function_of_numpy_arrays_is_an_error_with_advice(method, function):
     with pytest.raises(bqvi.RunError, match="give gradient=None"):
         bqvi.fit(LogJoint(function, 2), method=method, steps=2)
     assert bqvi.fit(LogJoint(function, 2, gradient=None), method="bq", steps=2).state.iteration == 2
@@ -609,7 +609,7 @@ def test_data_whose_squares_overflow_are_named(size):
             bqvi.fit(of_pairs, (far, labels), "sngd")
 
 
-def test_steps_that_make_q_a_point_are_told_without_a_warning_of_arithmetic():
+def test_steps_that_make_q_a_point_are_reported_without_a_warning_of_arithmetic():
     """The squares of whitened evaluations overflowed in seed 91; the suite takes warnings for errors."""
     model = LogJoint(lambda theta: -0.5 * float(theta @ theta), 2, gradient=None, vectorised=False)
     rng = np.random.default_rng(91)

@@ -216,7 +216,7 @@ def test_a_q_that_still_moves_is_reported(gradient, budget):
 
 
 @pytest.mark.parametrize(("method", "steps"), [("pathwise", 40), ("score", 40), ("score", 20)])
-def test_a_q_across_four_modes_does_not_run_away(method, steps):
+def test_a_q_across_four_modes_does_not_diverge(method, steps):
     """After 40 steps it reaches past the modes; after 20 not yet, and the log joint rises on both sides."""
     centres = 5.0 * np.random.default_rng(2).standard_normal((4, 3))
 
@@ -246,7 +246,7 @@ def test_a_wrong_gradient_stops_methods_that_keep_no_evaluations(method):
 
 
 @pytest.mark.parametrize("method", ["pathwise", "score"])
-def test_a_q_that_runs_away_is_told_by_methods_that_keep_no_evaluations(method):
+def test_a_q_that_diverges_is_reported_by_methods_that_keep_no_evaluations(method):
     """Of -theta_0^2 as above; a correlated Gaussian and a funnel are proper, and nothing is said of them."""
     calls = []
 

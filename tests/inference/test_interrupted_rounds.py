@@ -1,4 +1,4 @@
-"""A round that is cut short: what was evaluated until then is paid for, and kept."""
+"""A round that is cut short: its evaluations count and are kept."""
 
 import itertools
 
@@ -28,7 +28,7 @@ ROUNDS = {
 
 
 class Stops:
-    """A log joint that raises ``error`` at its ``at``-th call, once; remembers where it returned."""
+    """A log joint that raises ``error`` at its ``at``-th call, once; records where it returned."""
 
     def __init__(self, error, at):
         self.error, self.at, self.calls, self.returned = error, at, 0, []

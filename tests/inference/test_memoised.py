@@ -103,7 +103,7 @@ def test_a_stochastic_pass_finds_topics_sooner(seed):
 
 
 def test_probabilities_that_fall_to_zero_do_not_lower_the_bound():
-    """Of a point under a flat prior, where responsibilities below the rounding error of 1 are left behind."""
+    """Of a point under a flat prior, where responsibilities below the rounding error of 1 remain."""
     z = np.arange(120) % 3
     letters = np.where(z[:, None] == 0, 0, np.random.default_rng(0).integers(3, size=(120, 4)))
     model = Mixture(DirichletWeights(3, 1.0), categorical(3, 1.0))
@@ -273,7 +273,7 @@ def test_merges_join_components_that_share_a_cluster(name):
     assert fit.elbo > without.elbo
 
 
-def test_what_a_move_is_judged_by_is_the_bound():
+def test_the_bound_of_a_move_is_the_elbo_of_the_local_step():
     """F of the statistics that one pass leaves is the ELBO of the model's own local step at the same q."""
     model = MOVABLE["sticks with a learnt concentration"].for_data(X)
     q = model.initial(X, "k-means++", np.random.default_rng(0))

@@ -276,14 +276,14 @@ def test_pathwise_learns_on_a_log_joint_model():
         assert found.elbo > bqvi.fit(model, data, "pathwise", samples=4, minibatch=7, steps=0).elbo
 
 
-def test_strategies_that_need_no_gradients_do_not_pay_for_them(monkeypatch):
+def test_strategies_that_need_no_gradients_do_not_compute_them(monkeypatch):
     def forbidden(*_):
         raise AssertionError
 
     monkeypatch.setattr(GaussianMixture, "local_terms", forbidden)
     for strategy in (Balanced(7, FEATURES), HorvitzThompson(7, np.ones(N)), MaxVariance(7, FEATURES)):
         bqvi.fit(MIXTURE, X, "sngd", minibatch=strategy, steps=3)
-    with pytest.raises(bqvi.RunError, match="AssertionError"):  # one that learns does ask for them
+    with pytest.raises(bqvi.RunError, match="AssertionError"):  # a learning strategy requires them
         bqvi.fit(MIXTURE, X, "sngd", minibatch=STRATEGIES["saga"], steps=3)
 
 
@@ -352,7 +352,7 @@ def test_the_default_by_name_needs_no_representation_and_reports_its_cost(name):
     assert len(found.problem.minibatch.features) == N
 
 
-def test_the_default_by_name_for_a_model_that_knows_no_representation():
+def test_the_default_by_name_for_a_model_without_a_representation():
     from bqvi.models.representation import representation
 
     table = representation(NoTerms(MIXTURE), (X, LABELS))

@@ -1,4 +1,5 @@
-"""What a second component is worth, end to end: a normalised posterior with two modes, so the best ELBO is 0.
+"""The gain of the ELBO by a second component, in whole runs: a normalised posterior with two modes, so the
+best ELBO is 0.
 
 With one component the best is found by L-BFGS on a sum over a grid, which knows no estimator; a q in either
 mode alone leaves about -ln of its weight. Starts have a component on either side of the ridge.
@@ -62,7 +63,7 @@ def best_of_one():
 
 
 @pytest.mark.parametrize(("model", "spent"), [(MODEL, 60), (VALUES, 120)], ids=["gradients", "values"])
-def test_a_second_component_is_worth_what_the_grid_says(model, spent):
+def test_the_gain_by_a_second_component_is_that_on_a_grid(model, spent):
     one, two = (
         bqvi.fit(model, None, MixtureQuadrature(), start_from=start(k), steps=180, budget=spent)
         for k in (1, 2)
@@ -74,7 +75,7 @@ def test_a_second_component_is_worth_what_the_grid_says(model, spent):
     assert two.state.evaluations <= spent
 
 
-def test_by_draws_it_takes_more():
+def test_by_draws_it_takes_more_evaluations():
     """Of ten times the evaluations, and are still further away."""
     settings = {"start_from": start(2), "seed": 1}
     quadrature = bqvi.fit(MODEL, None, MixtureQuadrature(), budget=40, **settings)
@@ -104,7 +105,7 @@ def test_a_rate_falls_by_default_only_for_gradients_with_noise():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_standard_error_of_the_elbo_holds_what_the_surrogate_does_not_know(seed):
+def test_the_standard_error_of_the_elbo_contains_the_uncertainty_of_the_surrogate(seed):
     """Against the grid. Were the estimates taken as independent, these gaps would be 2.7 to 8.2 of them."""
     start = GaussianMixture(np.full(2, 0.5), 0.5 * POSTERIOR.means, np.stack([np.eye(2)] * 2))
     found = bqvi.fit(MODEL, method=MixtureQuadrature(), start_from=start, seed=seed, steps=2000, budget=40)

@@ -1,4 +1,5 @@
-"""A run that was stopped, saved, interrupted or broken goes on to the numbers of one that was not."""
+"""A run that was stopped, saved, interrupted or ended by an error is resumed to the numbers of one that was
+not."""
 
 import json
 
@@ -104,7 +105,7 @@ def test_every_method_through_a_file(tmp_path, name):
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_run_that_settled_goes_on_as_one_with_a_smaller_tolerance():
+def test_a_converged_run_is_resumed_as_one_with_a_smaller_tolerance():
     loose = run("sngd", tolerance=1e3, steps=40, record=1)
     assert loose.stopped == "tolerance"
     assert loose.converged
@@ -278,7 +279,7 @@ def test_an_error_when_every_start_fails():
         bqvi.fit(MIXTURE, X, steps=5, starts=2, seed=4, metrics={"m": lambda q: 1 / 0})
 
 
-def test_a_matrix_that_became_singular_is_answered_with_what_to_do():
+def test_a_singular_matrix_is_an_error_with_advice():
     def log_joint(theta):
         gram = torch.stack([theta[:, 0], theta[:, 0]], -1)[:, :, None] * torch.ones(1, 1, 2)
         return torch.linalg.inv(gram).sum((-2, -1))

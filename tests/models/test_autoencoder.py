@@ -557,7 +557,7 @@ def trained(model, x, method="pathwise", **kwargs):
 
 
 class Noisy(nn.Module):
-    """A network that draws numbers where no layer tells of it."""
+    """A network that draws random numbers outside of its layers."""
 
     def __init__(self):
         super().__init__()

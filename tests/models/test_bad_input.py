@@ -1,4 +1,4 @@
-"""What each model says of data and settings that cannot be: the argument, what was given, before any work."""
+"""Messages of each model for invalid data and settings: the argument, what was given, before any work."""
 
 import numpy as np
 import pytest

@@ -24,7 +24,7 @@ def in_one(model, x):
 
 @pytest.mark.parametrize("tail", ["truncated", "tied"])
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_all_clusters_are_born_of_one(covariance, tail):
+def test_all_clusters_are_found_from_one_component(covariance, tail):
     rng = np.random.default_rng(0)
     z = np.repeat(np.arange(7), 50)
     x = CENTRES[z] + rng.normal(size=(350, 2))

@@ -338,7 +338,7 @@ def test_a_weight_of_zero_is_no_warning():
     assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
 
 
-def test_a_tied_covariance_of_two_distinct_rows_is_told_to_have_collapsed():
+def test_a_tied_covariance_of_two_distinct_rows_is_reported_as_collapsed():
     """Coordinate ascent has no step size that could be lowered."""
     x = np.repeat([[0.0, 0.0], [1.0, 1.0]], 10, axis=0)
     for k in (1, 2, 3):
@@ -347,7 +347,7 @@ def test_a_tied_covariance_of_two_distinct_rows_is_told_to_have_collapsed():
         assert "steps are too large" not in str(caught.value)
 
 
-def test_a_collapse_under_a_flat_prior_says_so():
+def test_a_collapse_under_a_flat_prior_is_named():
     x = np.vstack([np.random.default_rng(0).normal(size=(30, 2)), [[50.0, 50.0]]])
     with pytest.raises(bqvi.RunError, match=r"collapsed|singular|not positive definite"):
         bqvi.fit(GaussianMixture(2, "full", flat=True), x, family="point", steps=200)

@@ -135,7 +135,8 @@ def test_pieces_that_do_not_forget_give_the_same_numbers(stay):
 @both_recursions
 @pytest.mark.usefixtures("_loops")
 def test_floors_that_matter_are_noticed():
-    """Two states that never meet: the data say one for 30 steps, then the other, which no path allows."""
+    """Two states without transitions between them: data of one for 30 steps, then of the other, which no path
+    allows."""
     chain = fb.Chain(np.log([0.5, 0.5]), np.array([[0.0, -np.inf], [-np.inf, 0.0]]))
     layout = SequenceLayout.of(np.array([60]), 60)
     logs = np.zeros((60, 2, 1))
@@ -493,7 +494,7 @@ def marginal_densities(model, q, values):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("missing", [False, True])
-def test_what_gaussian_emissions_give_are_sums_over_all_paths(shape, missing):
+def test_statistics_of_gaussian_emissions_are_sums_over_all_paths(shape, missing):
     rng = np.random.default_rng(3)
     values = rng.normal(size=(7, 2)) + 1e3
     if missing:

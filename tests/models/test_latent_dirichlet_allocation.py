@@ -313,7 +313,7 @@ def test_degenerate_corpora_stay_finite(method):
             assert np.isfinite(model.transform(found.q, data)).all()
 
 
-def test_resuming_goes_on_as_if_never_stopped(tmp_path):
+def test_a_resumed_run_has_the_numbers_of_an_uninterrupted_one(tmp_path):
     x = corpus(np.random.default_rng(1), 30, 12)
     model = LatentDirichletAllocation(3, 12, concentration=0.05, learn_concentration="symmetric")
     whole = bqvi.fit(model, x, steps=30, tolerance=1e-300)
@@ -451,7 +451,7 @@ def test_topics_without_words_leave_no_eta_to_learn_at_a_point(method):
 
 @pytest.mark.parametrize("method", ["cavi", "memoised"])
 def test_a_word_of_probability_zero_leaves_no_eta_to_learn(method):
-    """Words that nobody wrote, at a point estimate of the topics."""
+    """Words that occur in no document, at a point estimate of the topics."""
     counts = np.array([[1, 0, 1]] * 12)
     model = LatentDirichletAllocation(3, 3, word_concentration=1.1, learn_word_concentration=True)
     with pytest.raises(bqvi.RunError, match="a learnt word_concentration has no maximum"):

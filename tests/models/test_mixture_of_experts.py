@@ -152,7 +152,7 @@ def test_logistic_experts_of_large_inputs_keep_their_digits(inputs, family):
 @pytest.mark.parametrize("kind", DATA)
 @pytest.mark.parametrize("size", [1e8, 1e10])
 def test_large_inputs_that_stand_twice_share_their_coefficients(size, kind, family):
-    """Rounding would leave nothing of the priors of gate and experts, which the fit raises and tells."""
+    """The priors of gate and experts would be lost to rounding; the fit raises them and warns."""
     x, y = size * np.column_stack([X, T]), DATA[kind][1]
     with pytest.warns(UserWarning, match="columns of the inputs depend on each other") as told:
         fit = bqvi.fit(MixtureOfExperts(2, 3, kind), (x, y), family=family, steps=30)

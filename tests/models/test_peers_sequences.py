@@ -178,7 +178,8 @@ def test_priors_of_other_shapes_are_refused(shape):
 
 
 def test_priors_worth_much_hold_the_estimates():
-    """Posterior modes between the prior's and the frequencies, and at the prior's where it is worth 1e9."""
+    """Posterior modes between the prior's and the frequencies, and at the prior's where that counts as 1e9
+    observations."""
     x = [np.random.default_rng(5).integers(3, size=200)]
     wanted = np.array([[0.8, 0.2], [0.3, 0.7]])
     for weight, within in ((1e9, 1e-5), (1.0, 1.0)):
@@ -245,7 +246,7 @@ def gaussian_log_likelihood(x, q, means, covariances):
 
 
 @pytest.mark.parametrize("emissions", EMISSIONS)
-def test_the_bound_tells_the_number_of_states(emissions):
+def test_the_bound_is_highest_at_the_number_of_states(emissions):
     """Two far states, of one to four: the bound is the criterion, with no penalty to add."""
     rng = np.random.default_rng(8)
     states = np.repeat(rng.integers(2, size=60), 10)
@@ -274,7 +275,7 @@ def test_iterations_are_counted_and_shown(capfd):
     assert long.converged_
     assert 1 <= long.n_iter_ < long.max_iter
     assert capfd.readouterr().err
-    # a fit begins anew: nothing is left of the one before
+    # a second fit does not depend on the first
     again = long.fit(x)
     assert len(again.lower_bounds_) <= again.n_iter_ + 1
 

@@ -74,7 +74,7 @@ def test_every_form_of_a_prior_of_proportions(given, expected):
 
 @pytest.mark.parametrize("given", [0.3, 3, [0.3] * 10, np.full(10, 0.3), np.linspace(0.1, 1.0, 10)])
 def test_every_form_of_a_prior_of_words(given):
-    """Words that nobody wrote have their prior."""
+    """Words that occur in no document have their prior."""
     model = TopicModel(2, 10, word_concentration=given)
     np.testing.assert_allclose(model.word_concentration, np.broadcast_to(given, 10))
     counts = COUNTS * (np.arange(10) != 7)

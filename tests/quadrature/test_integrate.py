@@ -186,7 +186,7 @@ def test_one_point_at_a_time():
     assert found.mean == pytest.approx(bqvi.integrate(bump, GAUSSIAN, 20).mean, rel=1e-12)
 
 
-def test_gradients_are_worth_evaluations():
+def test_gradients_save_evaluations():
     def slope(x):
         return -(x - CENTRE) * bump(x)[:, None]
 

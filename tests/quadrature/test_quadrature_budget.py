@@ -88,7 +88,7 @@ def test_a_batch_that_fails_keeps_the_noise_of_the_others(which):
 @pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo"])
 @pytest.mark.parametrize("which", FAILING)
 def test_batches_that_fail_have_as_many_outputs_as_the_others(method, which):
-    """As a function that is zero there; also where a run goes on after an interrupt at its third call."""
+    """As a function that is zero there; also where a run is resumed after an interrupt at its third call."""
     options = {"budget": 14, "method": method, "errors": "infeasible", "vectorised": False, "seed": 0}
     zeros = bqvi.integrate(at_calls(which, lambda: np.zeros(2), twice), MEASURE, **options)
     found = bqvi.integrate(at_calls(which, zero_division, twice), MEASURE, **options)
@@ -102,7 +102,7 @@ def test_batches_that_fail_have_as_many_outputs_as_the_others(method, which):
 
 @pytest.mark.parametrize("method", ["bq", "qmc"])
 @pytest.mark.parametrize("at", [2, 9, 11])
-def test_another_number_of_outputs_is_told_with_what_was_paid_for(method, at):
+def test_another_number_of_outputs_is_an_error_with_the_evaluations(method, at):
     options = {"budget": 14, "method": method, "vectorised": False, "seed": 0}
     with pytest.raises(bqvi.RunError, match=r"returned 1 numbers at .*and 2 elsewhere") as caught:
         bqvi.integrate(at_calls(range(at, 15), lambda: 1.0, twice), MEASURE, **options)

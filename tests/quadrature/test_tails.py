@@ -1,4 +1,4 @@
-"""Heavy tails: the tilted kernel, Pareto shapes, and what results say when nodes cannot know."""
+"""Heavy tails: the tilted kernel, Pareto shapes, and results where the nodes have no information."""
 
 import numpy as np
 import pytest
@@ -108,7 +108,7 @@ GROWTHS = {
 
 
 @pytest.mark.parametrize("name", GROWTHS)
-def test_slower_growth_is_told_from_growth_without_end(name):
+def test_slower_growth_is_distinguished_from_growth_without_end(name):
     function, slower = GROWTHS[name]
     u = 1.3 * Gaussian(np.zeros(2), np.ones(2)).from_unit_cube(scrambled_sobol(2, 256, 3))
     steps = 1e-5 * np.eye(2)
@@ -117,7 +117,7 @@ def test_slower_growth_is_told_from_growth_without_end(name):
         assert slows(u, scale * function(u)[:, None], scale * slopes[:, :, None]) == slower
 
 
-def test_a_polynomial_raises_no_alarm():
+def test_a_polynomial_does_not_count_as_growth():
     found = bqvi.integrate(lambda x: x[:, 0] ** 4 - x[:, 0], Gaussian(np.zeros(1), np.ones(1)), 60)
     assert found.credible
     assert abs(found.mean - 3) <= 2 * found.sd < 1e-3
@@ -168,7 +168,7 @@ def test_a_light_tailed_proposal_is_not_credible():
 
 
 @pytest.mark.parametrize("method", ["monte-carlo", "qmc"])
-def test_averages_say_when_one_point_carries_them(method):
+def test_averages_due_to_one_point_are_not_credible(method):
     def needle(x):
         return np.exp(-200 * np.sum((x - 1.5) ** 2, axis=1))
 
@@ -180,7 +180,7 @@ def test_averages_say_when_one_point_carries_them(method):
     assert easy.reason == ""
 
 
-def test_importance_weights_with_heavy_tails_are_told_of():
+def test_importance_weights_with_heavy_tails_are_reported():
     wide = Gaussian(np.zeros(2), 9 * np.ones(2))
     found = bqvi.integrate(
         lambda x: np.ones(len(x)), STANDARD, 400, "monte-carlo", log_density=wide.log_density
@@ -248,7 +248,7 @@ def test_peaks_missed_by_draws_are_within_two_standard_deviations(method):
 
 
 @pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo"])
-def test_a_value_beside_which_all_others_underflow_says_nothing_of_the_height(method):
+def test_a_value_beside_which_all_others_underflow_leaves_the_height_unknown(method):
     def one(x):
         seen.append(x)
         return 1e-30 * (len(seen) == 1)

@@ -47,7 +47,7 @@ def test_a_pulse_that_the_first_nodes_miss_is_found(seed):
 
 
 @pytest.mark.parametrize("place", [-0.8, 0.1, 0.45, 1.1])
-def test_a_jump_costs_no_more_than_it_costs_sobol(place):
+def test_the_error_at_a_jump_is_of_the_order_of_the_distance_of_nodes(place):
     def jump(x):
         return 2.0 * (x[:, 0] < place) - 1
 
@@ -113,7 +113,7 @@ def test_a_constant_beside_other_outputs():
     np.testing.assert_array_less(found.sd[1:], 10 * alone.sd)
 
 
-def test_a_share_of_the_nodes_is_chosen_by_nobody():
+def test_a_share_of_the_nodes_is_from_the_sobol_sequence():
     def f(x):
         return np.exp(-0.5 * ((x - 0.3) ** 2).sum(axis=1))
 
@@ -141,7 +141,7 @@ def test_greedy_with_nodes_that_are_given():
     np.testing.assert_array_equal(chosen, by_variance(grown, others, 4) + 3)
 
 
-def test_an_average_knows_what_it_may_have_missed():
+def test_the_variance_of_an_average_contains_one_more_node():
     """Pareto draws, k = 1/2: the error bar with one more node covers where the plain one does not."""
     rng, runs, everything = np.random.default_rng(2), 400, np.ones(20, dtype=bool)
     hits = {"plain": 0, "drawn": 0}
@@ -229,7 +229,7 @@ def test_few_nodes_for_each_hyperparameter_widen():
         assert found.excess[0] == pytest.approx(beyond + share * np.sum(np.square(changes)), rel=1e-5)
 
 
-def test_nothing_explains_what_does_not_vary():
+def test_of_a_constant_no_share_is_explained():
     assert share_explained(np.zeros((5, 1)), np.ones((5, 1))) == 0.0
     values = np.arange(5.0)[:, None]
     assert share_explained(np.zeros((5, 1)), values) == 1.0
@@ -322,7 +322,7 @@ def test_squares_left_out_count_beyond_their_expectation():
     assert unexpected_change(np.array([[10.0], [0.0]]), sds)[0] == pytest.approx(100 - expected)
 
 
-def test_moment_matching_owes_its_surplus_to_the_prior():
+def test_the_surplus_of_moment_matching_is_in_its_sd():
     """A peak: what M adds to L is in its standard deviation."""
 
     def peak(x):

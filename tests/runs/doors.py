@@ -1,4 +1,4 @@
-"""The front doors as the contract sees them: a function of one point a call, and what was evaluated."""
+"""The front doors for the contract: a function of one point a call, and its evaluations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gp.measures import Gaussian
 
 
 class Calls:
-    """A function that counts its calls, remembers where it returned, and does ``what`` at call ``at``."""
+    """A function that counts its calls, records where it returned, and does ``what`` at call ``at``."""
 
     def __init__(self, function: Callable[[Any], Any], at: int = 0, what: Callable[[], None] = lambda: None):
         self.function, self.at, self.what = function, at, what

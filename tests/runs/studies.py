@@ -30,7 +30,7 @@ _SECONDS = 0.01
 
 
 def main() -> int:
-    """Run one of the studies; 1 if a promise was broken."""
+    """Run one of the studies; 1 if a condition was violated."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Runs whose workers are never idle, and runs that are asked for points and told values.
+"""Runs with asynchronous workers, and runs by ask and tell.
 
 The oracles: the function itself, which counts its calls; evidences and integrals known in closed form; the
 same run with its values told by hand in the same order.
@@ -49,7 +49,7 @@ def test_the_budget_is_kept_and_the_same_order_gives_the_same_digits(name):
 
 
 @pytest.mark.parametrize("name", ["integrate wsabi-l", "integrate qmc", "vbmc with gradients", "fit bq"])
-def test_a_run_that_is_told_by_hand_is_the_one_with_workers(name):
+def test_a_run_by_ask_and_tell_is_the_one_with_workers(name):
     """One worker: its values come in the order of its points."""
     case = CASES[name]
     found = case.run(case.function, executor=SimulatedWorkers(1, 0.0, seed=0), workers=1)
@@ -63,7 +63,7 @@ def test_a_run_that_is_told_by_hand_is_the_one_with_workers(name):
 
 @pytest.mark.parametrize("name", ["integrate bq", "vbmc with gradients", "fit bq with gradients"])
 def test_a_run_that_is_resumed_asks_again_for_what_was_pending(name, tmp_path):
-    """Saved with points under way, and then told in the order of the run that went on."""
+    """Saved with points under way, whose values are then told in the order of the uninterrupted run."""
     case = CASES[name]
     run = case.steps(case.function)
     told(run, name, run.ask(9)[::-1])

@@ -207,7 +207,7 @@ def test_a_wrong_gradient_ends_a_run_that_began_with_a_search():
         bqvi.fit(model, method="bq", budget=60)
 
 
-def test_bad_arguments_are_told_before_the_search():
+def test_bad_arguments_are_named_before_the_search():
     with pytest.raises(ValueError, match="budget is -1"):
         bqvi.fit.steps(from_function(gaussian, 2, gradient=slope), method="bq", budget=-1)
 

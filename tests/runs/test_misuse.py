@@ -118,7 +118,7 @@ def test_the_argument_is_named(door, given, message):
         ),
     ],
 )
-def test_an_unknown_keyword_is_told_what_is_meant(door, given, message):
+def test_an_unknown_keyword_gets_a_suggestion(door, given, message):
     with pytest.raises(TypeError, match=message):
         door(lambda x: 0.0, **{given: 1})
 
@@ -147,7 +147,7 @@ def test_what_is_no_log_density_stops_a_run_of_several_starts():
 @pytest.mark.parametrize(
     "model", [GaussianMixture(2, "full"), GaussianMixture(2, np.eye(2)), LogisticRegression(2)]
 )
-def test_swapped_model_and_data_are_told_in_a_line(model):
+def test_swapped_model_and_data_are_named_in_a_line(model):
     with pytest.raises(
         TypeError, match=r"which is a model: give them in the order fit\(model, data\)"
     ) as message:

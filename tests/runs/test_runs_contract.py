@@ -1,6 +1,6 @@
-"""What every front door promises of its runs, whatever ends them.
+"""The contract of every front door's runs, for each way in which they end.
 
-The oracle is the function itself, which counts its calls and remembers where it returned.
+The oracle is the function itself, which counts its calls and records where it returned.
 """
 
 import dataclasses
@@ -144,7 +144,7 @@ def test_an_exit_keeps_its_code_and_its_cause(name):
         case.run(Calls(case.function, 3, lambda: sys.exit(7)))
     assert caught.value.code == 7
     assert type(caught.value.__cause__) is SystemExit
-    assert not vars(caught.value.__cause__)  # nobody writes on another's exception
+    assert not vars(caught.value.__cause__)  # an exception of the user is not changed
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -190,7 +190,7 @@ def test_a_callback_that_fails_loses_nothing(name, error, whole):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_exhausted_iterator_of_the_user_does_not_look_like_the_end_of_a_run(name):
+def test_an_exhausted_iterator_of_the_user_does_not_end_a_run_silently(name):
     case = CASES[name]
     with pytest.raises(bqvi.RunError, match="StopIteration"):
         list(case.steps(case.function, callback=lambda state: next(iter(()))))
@@ -318,10 +318,10 @@ class MuteError(Exception):
 def test_an_exception_without_a_message_loses_nothing(name):
     case = CASES[name]
     calls = Calls(case.function, 7, raising(MuteError))
-    with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be told") as caught:
+    with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be formatted") as caught:
         case.run(calls, errors="raise")
     assert caught.value.n_evaluations == 6
-    with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be told") as caught:
+    with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be formatted") as caught:
         case.run(case.function, callback=lambda state: raising(MuteError)())
     assert caught.value.n_evaluations > 0
 

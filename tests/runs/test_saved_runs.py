@@ -127,12 +127,12 @@ def test_files_that_were_cut_off_or_changed(saved, tmp_path):
         found, message = attempt(case, path)
         assert found is not None or str(path) in message
         assert found is None or not i % 2, "a file that was cut off was read"
-        # where a flipped bit is not noticed it was none of the arrays', but say of a date
+        # an unnoticed flipped bit is outside of the arrays, as in a date
         assert found is None or held(path) == arrays or case.numbers(found.result()) == right
 
 
 def test_a_flipped_bit_at_the_end_of_the_archive_is_no_fault_of_the_disk(saved, tmp_path):
-    """The last 22 bytes say where in the file its directory is: also before its beginning."""
+    """The last 22 bytes have the place of the directory in the file, which may be before its beginning."""
     case, _, content = saved
     for at in range(len(content) - 22, len(content)):
         for bit in range(8):

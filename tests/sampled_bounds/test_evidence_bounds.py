@@ -259,7 +259,7 @@ def test_two_modes_from_a_mixture():
 
 
 @pytest.mark.parametrize("method", ["smc", "ais", "importance"])
-def test_the_budget_is_a_promise(model, method):
+def test_evaluations_never_exceed_the_budget(model, method):
     for budget in (700, 1500, 4001):
         model.calls = 0
         found = bqvi.evidence_bounds(
@@ -296,7 +296,7 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(model, tmp_path):
 
 
 @pytest.mark.parametrize("stop", [3, 60, 330, 360, 900, 1400])
-def test_verification_is_within_the_budget_and_tells_of_another_function(model, stop):
+def test_verification_is_within_the_budget_and_reports_another_function(model, stop):
     """In each phase: the pilot run, chains backwards from draws, particles forwards."""
     choices = {"budget": 1500, "particles": 4, "replicates": 4, "posterior": model.draws(9, 0)}
 
@@ -344,7 +344,7 @@ class Truncated:
 
 
 @pytest.mark.parametrize("method", ["smc", "ais"])
-def test_batches_that_raise_leave_a_run_within_its_budget(model, method):
+def test_batches_that_raise_keep_a_run_within_its_budget(model, method):
     log_joint = Truncated(model)
     found = bqvi.evidence_bounds(log_joint, model.proposal, 2000, method, replicates=4)
     assert found.n_evaluations == log_joint.calls <= 2000
@@ -425,7 +425,7 @@ def test_results_that_are_not_credible_have_a_reason(model):
     assert "approximate" in approximate.reason
 
 
-def test_points_are_handed_over_as_the_proposal_is(model):
+def test_points_are_of_the_kind_of_the_proposal(model):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("there is no CUDA device")
@@ -486,7 +486,7 @@ def test_what_the_log_joint_must_not_do(model):
 
 
 @pytest.mark.parametrize(("multiple", "budget"), [(1.0, 20_000), (-1.0, 2_000), (3.0, 20_000)])
-def test_a_gradient_that_is_not_that_of_the_values_is_told_of_in_the_pilot_run(multiple, budget):
+def test_a_gradient_that_is_not_that_of_the_values_is_reported_in_the_pilot_run(multiple, budget):
     """A quartic in three dimensions, whose gradient is known."""
 
     def gradient(x):

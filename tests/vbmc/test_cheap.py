@@ -83,7 +83,7 @@ def test_an_improper_cheap_model_is_left_out_and_reported():
     assert found.n_cheap_evaluations == 40
 
 
-def test_a_cheap_model_of_another_place_is_overcome():
+def test_with_a_cheap_model_of_another_posterior_the_evidence_is_right():
     def elsewhere(x):
         return -2.0 * float((x - 4.0) @ (x - 4.0))
 
@@ -142,7 +142,7 @@ def test_workers_and_questions_begin_with_the_log_joint():
         ),
     ],
 )
-def test_bad_input_is_told_before_any_evaluation(options, error, message):
+def test_bad_input_is_named_before_any_evaluation(options, error, message):
     with pytest.raises(error, match=message):
         bqvi.vbmc.steps(PROBLEM.log_joint, **PROBLEM.bounds(), **options)
 

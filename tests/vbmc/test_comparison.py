@@ -30,7 +30,7 @@ def evaluations(points):
 
 
 def compared(length, draws, monkeypatch):
-    """The state after a comparison with a surrogate whose ridge has another length; it knows ln Z = 0 too."""
+    """The state after a comparison with a surrogate whose ridge has another length; its ln Z is 0, too."""
     monkeypatch.setattr(comparison, "COMPARISON", replace(COMPARISON, draws=draws))
     state = begun(np.zeros((0, 2)), Evaluations.none(2))  # the unit of its frame is 1/2
     rng = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from gp.measures import GaussianMixture
 
 @pytest.mark.parametrize("shape", [0.2, 0.5, 0.9])
 def test_shape_of_a_known_tail(shape):
-    """1000 exceedances know k to about (1 + k) / sqrt(1000), 20 runs to a quarter of that."""
+    """1000 exceedances determine k to about (1 + k) / sqrt(1000), 20 runs to a quarter of that."""
     found = [
         psis(np.log(scipy.stats.genpareto(shape).rvs(100_000, random_state=seed))).shape for seed in range(20)
     ]
@@ -70,7 +70,7 @@ def log_joint(theta):
     return float(-0.5 * theta @ theta) + 3.0
 
 
-def test_a_quarter_of_the_draws_that_are_checked_is_wider():
+def test_a_quarter_of_the_checked_draws_is_wider():
     """The variance is 3 / 4 + 1.7^2 / 4 = 1.47 of q's; of 4,000 draws it has an sd of .039, by the kurtosis.
 
     Five of these are exceeded once in two million.

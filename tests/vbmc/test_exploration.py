@@ -249,7 +249,7 @@ class Egg(Run):
 
 
 def test_values_that_do_not_follow_the_known_mode_are_climbed_from():
-    """Every value is below what the known mode allows: only their order tells that other modes are there."""
+    """Every value is below what the known mode allows: only their order shows that there are other modes."""
     run, first = Egg(EGGS, start=np.array([[-2.0, -2.0]])), modes_of((1.0, [-2.0, -2.0], 0.25))
     points = 3.0 * sequence(2)
     run.evaluate(points[:12])

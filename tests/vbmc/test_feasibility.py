@@ -45,7 +45,7 @@ def test_a_failure_beyond_the_good_points_is_an_edge():
     assert phi(points[-1:]) < 0.01
 
 
-def test_a_uniform_density_whose_box_nobody_stated():
+def test_a_uniform_density_with_an_unknown_box():
     found = bqvi.vbmc(lambda x: 0.0 if np.abs(x).max() < 3 else -np.inf, **BOX, budget=80, seed=1)
     error = found.log_evidence - np.log(36.0)
     assert abs(error) < min(3 * found.log_evidence_sd, 1.0)

@@ -43,7 +43,7 @@ def test_a_fresh_start_leaves_out_what_is_higher_than_anything_since():
 
 
 def test_a_fresh_start_whose_design_has_been_evaluated_is_not_taken_back():
-    """Nothing is pending then, and a step goes back to the state before the last record, if it knows one."""
+    """Nothing is pending then, and a step goes back to the state before the last record, if there is one."""
     state = replace(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), q=object())
     row = record_of(3)
     recorded = replace(state, rows=(row,), before=state.known)
@@ -77,7 +77,7 @@ def test_evaluations_made_before_a_run_do_not_count_towards_a_restart(given, ane
     assert restarted_from_values(state, np.zeros((0, 2))).given == given
 
 
-def test_claims_above_what_was_evaluated_count_as_far_as_they_are_known():
+def test_an_excess_above_the_evaluated_values_counts_by_its_variance():
     mean, variance = np.array([3.0, 8.0, 8.0, 805.0]), np.array([1e4, 0.5, 10.0, 1e3])
     np.testing.assert_allclose(bounded(mean, variance, 5.0), [3.0, 8.0, 5.3, 5.8])
 
@@ -120,7 +120,7 @@ def test_a_turned_funnel_with_gradients_is_restarted_from_values():
     assert again.log_evidence == found.log_evidence
 
 
-def test_a_posterior_that_gradients_suit_keeps_them():
+def test_a_posterior_that_is_fitted_well_with_gradients_keeps_them():
     problem = known_posteriors.rosenbrock(2)
     found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=25)
     assert found.state.values_from == 0

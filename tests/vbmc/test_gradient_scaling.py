@@ -81,7 +81,7 @@ def test_no_map_where_scales_do_not_depend_on_a_coordinate(problem):
 def test_no_map_that_is_a_step_between_modes(layout):
     """Points around one of three Gaussians and some anywhere: no scale depends on a coordinate.
 
-    A step in a coordinate that tells the far points from the others makes gradients more affine.
+    A step in a coordinate between the far points and the others makes gradients more affine.
     """
     problem = hard_posteriors.three_gaussians(4, layout)
     one = np.random.default_rng([20261122, layout])

@@ -44,7 +44,7 @@ def test_rows_held_out_are_others_than_those_taken_and_not_far_below_the_highest
     assert selection.held_out(taken, taken) is None
 
 
-def test_rows_of_the_same_log_joint_bear_the_surrogate_out(monkeypatch, tmp_path):
+def test_rows_of_the_same_log_joint_agree_with_the_surrogate(monkeypatch, tmp_path):
     monkeypatch.setattr(selection, "SELECTION", FEW)
     found = bqvi.vbmc(lambda theta: float(log_joint(theta)), **BOX, evaluations=rows(), budget=45)
     held = found.held_out
@@ -60,7 +60,7 @@ def test_rows_of_the_same_log_joint_bear_the_surrogate_out(monkeypatch, tmp_path
     np.testing.assert_array_equal(again.held_out.residuals, held.residuals)
 
 
-def test_rows_that_contradict_the_surrogate_are_told_and_nothing_converges(monkeypatch):
+def test_rows_that_contradict_the_surrogate_are_reported_and_nothing_converges(monkeypatch):
     """Those left out are of a log joint that has a further factor, exp(theta_0 / 2)."""
     monkeypatch.setattr(selection, "SELECTION", FEW)
     theta, values = rows()
@@ -80,7 +80,7 @@ def test_rows_that_contradict_the_surrogate_are_told_and_nothing_converges(monke
 def test_residuals_below_the_tolerance_or_their_sds_contradict_nothing(residual, sd, contradicts):
     held = HeldOut(np.zeros((5, 1)), np.full(5, residual), np.full(5, sd))
     assert held.contradicts(0.05) == contradicts
-    assert "contradict" not in str(held)  # the run says so, as it knows the tolerance
+    assert "contradict" not in str(held)  # the message is that of the run, with its tolerance
 
 
 def test_without_old_evaluations_there_is_nothing_held_out():

@@ -14,7 +14,7 @@ from gp.linear_maps import symmetric_divergence
 
 
 def exact(dimension):
-    """A surrogate that knows N(0, I) exactly: the prior's quadratic is right, and nothing else varies."""
+    """A surrogate that is N(0, I) exactly: the prior's quadratic is right, and nothing else varies."""
     x = np.random.default_rng(0).standard_normal((dimension + 2, dimension))
     data = noise_shaped(x, -0.5 * (x**2).sum(1), -x, None, 10.0 * dimension)
     psi = prior_of(dimension, False).lower.copy()

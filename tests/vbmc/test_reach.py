@@ -1,4 +1,5 @@
-"""Draws beyond the reach of q: integrals in closed form, and a ridge that goes on beyond the evaluations."""
+"""Draws beyond the reach of q: integrals in closed form, and a ridge that continues beyond the
+evaluations."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace

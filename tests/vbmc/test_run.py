@@ -78,7 +78,7 @@ def test_noise_known_or_not():
         assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd < 2.0
 
 
-def test_noise_that_was_not_declared_is_said():
+def test_undeclared_noise_is_reported():
     problem = known_posteriors.rosenbrock(2)
     found = bqvi.vbmc(problem.noisy(0.3, 0), **problem.bounds(), budget=50)
     assert not found.converged
@@ -113,7 +113,7 @@ def test_noise_may_be_a_function():
     assert abs(found.log_evidence - np.log(2 * np.pi)) < 3 * found.log_evidence_sd < 1.0
 
 
-def test_an_edge_that_nobody_told_is_learnt():
+def test_an_unknown_edge_is_learnt():
     found = bqvi.vbmc(lambda x: gaussian(x) if x[0] > 0 else -np.inf, **BOX, budget=60)
     assert found.evaluations.failed.any()
     assert found.evaluations.failed.mean() < 0.7
@@ -173,7 +173,7 @@ def test_what_was_evaluated_before_counts():
         ({"start": [[0.0, 0.0, 0.0]]}, ValueError, "theta|start"),
     ],
 )
-def test_bad_input_is_told_before_any_evaluation(options, error, message):
+def test_bad_input_is_named_before_any_evaluation(options, error, message):
     def never(x):
         raise AssertionError("evaluated")
 
@@ -181,7 +181,7 @@ def test_bad_input_is_told_before_any_evaluation(options, error, message):
         bqvi.vbmc(never, **(BOX | options))
 
 
-def test_a_log_joint_that_is_never_finite_says_so_and_keeps_what_was_spent():
+def test_a_log_joint_that_is_never_finite_is_an_error_with_the_evaluations():
     with pytest.raises(bqvi.RunError, match="finite at 0") as failed:
         bqvi.vbmc(lambda x: -np.inf, **BOX)
     assert failed.value.n_evaluations == 10

@@ -71,18 +71,18 @@ ALONE = [
         {"shape": 9.0, "effective": CONVERGENCE.uniform - E},
         "q does not cover the surrogate (Pareto",
     ),
-    ("coverage", {"covered": True}, {"covered": False}, "evaluations tell of mass that q lacks"),
+    ("coverage", {"covered": True}, {"covered": False}, "evaluations show mass that q lacks"),
     (
         "predictions",
         {"prediction_error": CONVERGENCE.prediction_error - E, "missed": 1.0},
         {"prediction_error": CONVERGENCE.prediction_error + E, "missed": 1.0},
-        "predicts worse than it says",
+        "has prediction errors above its sds",
     ),
     (
         "predictions that are off by little",
         {"prediction_error": 1e3, "missed": CONVERGENCE.missed - E},
         {"prediction_error": 1e3, "missed": CONVERGENCE.missed + E},
-        "predicts worse than it says",
+        "has prediction errors above its sds",
     ),
     (
         "mass at draws",

@@ -257,7 +257,7 @@ def test_frames_of_several_modes_follow_the_correlations_within_them():
     assert not alternative(mean, whole, last, bent).diagonal
 
 
-def test_a_gaussian_is_led_to_where_a_surrogate_knows_of_mass_and_no_farther():
+def test_a_gaussian_is_moved_to_the_mass_of_a_surrogate_and_no_farther():
     """Known: the log density of N((1, -1), diag(1, .09)); beyond the evaluations its process rises."""
     mean, sd = np.array([1.0, -1.0]), np.array([1.0, 0.3])
     x = mean + sd * np.random.default_rng(0).uniform(-3.5, 3.5, (60, 2))
@@ -276,7 +276,7 @@ def test_a_gaussian_is_led_to_where_a_surrogate_knows_of_mass_and_no_farther():
     assert np.linalg.eigvalsh(c).max() < 2.0
 
 
-def test_the_elite_lead_uphill():
+def test_the_highest_points_locate_the_posterior():
     x = np.random.default_rng(0).uniform(-1, 1, (40, 2))
     mean, covariance = elite(x, -100.0 * ((x - 1.0) ** 2).sum(1))
     assert (mean > 0.3).all()
@@ -307,7 +307,7 @@ def test_spread_over_hyperparameters_is_that_of_many_weighted_draws():
     assert 0.5 < spread(made, found, 0) / exact < 2.0
 
 
-def test_one_evaluation_gone_astray_does_not_widen_where_it_is_looked():
+def test_one_outlying_evaluation_does_not_widen_the_region_of_the_search():
     x = np.concatenate([np.random.default_rng(0).standard_normal((20, 2)), [[1e6, 0.0]]])
     near = evaluated_box(noise_shaped(x, banana(x), None, None, 20.0))
     assert np.abs([near.lower, near.upper]).max() < 5.0
@@ -369,7 +369,7 @@ def test_a_variance_that_is_the_same_everywhere_lowers_no_evidence():
     np.testing.assert_allclose(known[500:], mean[500:] + 1.0 - 92.0)
 
 
-def test_what_is_claimed_above_the_highest_value_is_its_mean_excess():
+def test_the_excess_above_the_highest_value_is_a_mean():
     """Draws at quantiles of q = N(0, 1); mean -u^2 / 2, highest value -.3: |u| < sqrt(.6) exceeds it."""
     m, edge = 20_000, np.sqrt(0.6)
     u = scipy.stats.norm.ppf((np.arange(m) + 0.5) / m)

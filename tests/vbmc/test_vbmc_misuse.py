@@ -103,7 +103,7 @@ def test_an_executor_that_miscounts(change, kept):
     assert failed.value.n_evaluations == kept
 
 
-def test_whatever_fails_holds_what_was_paid_for():
+def test_every_error_holds_the_evaluations():
     def callback(state):
         if len(state) >= 14:
             raise OSError("disk full")
@@ -116,7 +116,7 @@ def test_whatever_fails_holds_what_was_paid_for():
     assert len(calls) == 20 - kept
 
 
-def test_a_function_that_was_mended_goes_on():
+def test_a_run_with_a_corrected_function_is_resumed():
     calls = []
 
     def broken(x):
@@ -207,7 +207,7 @@ def test_a_result_asked_for_what_it_has_not():
         agreement([found.posterior, found.posterior])
 
 
-def test_an_improper_target_is_told_and_never_converges():
+def test_an_improper_target_is_reported_and_never_converges():
     """-x_0^2 does not fall along x_1: there is no evidence that a run could converge to."""
     box = {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0]}
     found = bqvi.vbmc(lambda x: -(x[0] ** 2), **box, budget=24)

@@ -95,7 +95,7 @@ def test_check_and_agreement_of_runs():
         ({"names": ["a"]}, "lengths disagree"),
     ],
 )
-def test_bad_input_is_told_before_an_evaluation(change, message):
+def test_bad_input_is_named_before_an_evaluation(change, message):
     calls = []
     with pytest.raises(ValueError, match=message):
         run(lambda theta: calls.append(1) or 0.0, **change)
@@ -112,7 +112,7 @@ def test_bad_input_is_told_before_an_evaluation(change, message):
         (lambda theta: -math.inf, "finite at 0 of"),
     ],
 )
-def test_what_is_no_log_joint_is_told_with_the_evaluations(function, message):
+def test_what_is_no_log_joint_is_reported_with_the_evaluations(function, message):
     with pytest.raises(bqvi.RunError, match=message) as caught:
         run(function)
     assert caught.value.n_evaluations == len(caught.value.state.evaluations)

@@ -77,7 +77,7 @@ def test_the_logarithm_of_a_mean_weight_has_its_standard_error():
     np.testing.assert_allclose(normal.log_mean_weight(logs), (800.0 + np.log(2.0), 0.05))
 
 
-def test_the_validation_set_says_where_the_plain_decoder_is_stopped():
+def test_the_validation_set_determines_where_the_plain_decoder_is_stopped():
     rows = {"iteration": [0, 1, 2], "validation": [-3.0, -1.0, -2.0], "held_out": [-5.0, -4.0, -6.0]}
     results = pd.DataFrame(rows).assign(case=few_data.PLAIN, seed=0, seconds=1.0)
     found = few_data.ends(results).set_index("case")["held_out"]
@@ -97,7 +97,7 @@ def test_the_bound_of_the_gaussian_example_at_its_optimum_is_closed(monkeypatch)
     assert abs(draws.mean() - (evidence - divergence)) < 5.0 * draws.std() / 4000**0.5
 
 
-def test_signal_that_falls_holds_or_is_open_is_told_apart():
+def test_a_signal_that_falls_holds_or_is_undecided_is_distinguished():
     """Verdicts on synthetic ratios, which fall from L = 1, rise from L = 2, and are undecided for IWAE."""
     rng = np.random.default_rng(0)
     rows = []

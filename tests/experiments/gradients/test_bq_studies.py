@@ -47,7 +47,7 @@ def test_each_estimator_is_given_n_evaluations(name):
     assert np.isnan(covered) == name.startswith(("STL, Sobol", "STL, antithetic"))
 
 
-def test_students_intervals_hold_as_often_as_they_say():
+def test_students_intervals_hold_as_often_as_stated():
     """On a quadratic, E[y] = L^T P (a - m) and E[dy/du] = I - L^T P L.
 
     With 100 draws means are normal to O(1 / 100). The sd of the mean share of 150 estimates, of 9 coordinates
@@ -212,7 +212,7 @@ def test_log_evidences():
     assert np.isnan(bq_vbmc.log_evidence("mixture")[0])
 
 
-def test_the_elbo_of_a_regression_is_what_draws_say_and_its_optimum_an_optimum():
+def test_the_elbo_of_a_regression_is_the_average_of_draws_and_its_optimum_an_optimum():
     """500 000 draws, 5 standard errors; then the best Gaussian against others, along and across."""
     posed, rng = bq_dimensions.regression(5), np.random.default_rng(0)
     root = np.tril(0.2 * rng.standard_normal((5, 5))) + 0.5 * np.eye(5)

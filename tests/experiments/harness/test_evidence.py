@@ -117,7 +117,7 @@ def test_too_few_seeds_do_not_decide(wins, answer):
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
-def test_a_wrong_verdict_is_as_rare_as_it_says(share):
+def test_a_wrong_verdict_is_as_rare_as_stated(share):
     """A share of one half is called true, and of .8 false, with probability CHANCE at most: enumerated."""
     for seeds in range(1, 41):
         wins = np.arange(seeds + 1)
@@ -125,7 +125,7 @@ def test_a_wrong_verdict_is_as_rare_as_it_says(share):
         assert binom.pmf(wins, seeds, share)[wrong].sum() <= evidence.CHANCE + 1e-12
 
 
-def test_the_interval_of_the_share_holds_it_as_often_as_it_says():
+def test_the_interval_of_the_share_holds_it_as_often_as_stated():
     seeds, share = 10, 0.8
     wins = np.arange(seeds + 1)
     intervals = [Check("s", False, "", wins=int(w), seeds=seeds).interval for w in wins]
@@ -133,7 +133,7 @@ def test_the_interval_of_the_share_holds_it_as_often_as_it_says():
     assert binom.pmf(wins, seeds, share)[holds].sum() >= 0.95
 
 
-def test_less_is_strict_and_minds_its_margin_and_factor():
+def test_less_is_strict_and_uses_its_margin_and_factor():
     table = runs(a=[4.0] * 5, b=[10.0] * 5)
     assert evidence.less(table, "a", "b", "y", "", margin=5.9).true
     assert not evidence.less(table, "a", "b", "y", "", margin=6.0).true

@@ -203,7 +203,7 @@ def test_ctrl_c_in_this_process(folder, monkeypatch):
     assert last == "Interrupted. The finished runs are kept; the same command resumes."
 
 
-def test_a_dead_worker_is_told_in_one_line(folder, monkeypatch):
+def test_a_dead_worker_is_reported_in_one_line(folder, monkeypatch):
     def execute(jobs, n_jobs):
         yield from ()
         raise runner.WorkerDiedError("out of memory")

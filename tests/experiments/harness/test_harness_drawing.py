@@ -66,7 +66,7 @@ def test_quantiles_are_numpys_where_finite(values, level):
     assert found == pytest.approx(np.quantile(values, level), rel=1e-12, abs=1e-9)
 
 
-def test_quantiles_know_infinity():
+def test_quantiles_of_infinite_values():
     column = np.array([1.0, 2.0, 3.0, np.inf, np.inf])[:, None]
     assert bands.quantile(column, 0.5) == 3.0
     assert bands.quantile(column, 0.6) == np.inf

@@ -91,7 +91,7 @@ def test_a_crossing_counts_only_if_it_is_kept():
     assert found.loc["c", "evaluations_to"] == np.inf
 
 
-def test_schedules_are_those_of_the_grids_and_a_slow_strategy_borrows_one():
+def test_schedules_are_those_of_the_grids_and_a_slow_strategy_takes_that_of_another():
     for problem, found in minibatch_runs.tuned().items():
         assert set(found) <= set(minibatch_tuning.strategies(problem))
         for name in found:
