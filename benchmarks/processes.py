@@ -1,4 +1,4 @@
-"""What stands in gp in a second form, beside the first: each has to be faster where it is used.
+"""Computations of which gp has two forms: each has to be faster than the other where it is used.
 
 function_kernel   values and gradients of one squared exponential with trends, a pair of numbers at a time
 directional       the same kernel for values and single derivatives, a row each

@@ -101,7 +101,7 @@ def _forget_peak() -> None:
 
 
 def _resident() -> float:
-    """MiB of the resident set now; the peak where the system does not tell."""
+    """MiB of the resident set now; the peak where the system has no such figure."""
     status = Path("/proc/self/status")
     if not status.exists():
         return peak()
@@ -110,7 +110,7 @@ def _resident() -> float:
 
 
 def in_fork(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what ``function`` returns in a forked process; None if that process dies.
+    """Return what ``function`` returns in a forked process; None if that process is ended.
 
     Raises
     ------

@@ -92,11 +92,11 @@ class Claim:
     Attributes
     ----------
     source : str
-        Where it stands, such as "6.1".
+        The section, such as "6.1".
     statement : str
         In our words.
     criterion : str
-        What makes a check true.
+        The condition of a check.
     checks : sequence of Check
         At least one.
 

@@ -223,7 +223,7 @@ def _check_one_case(rows: pd.DataFrame, by: str, name: Hashable) -> None:
     if len(cases) > 1:
         raise ValueError(
             f"by: {by} = {name!r} joins the cases {', '.join(map(str, cases))}; "
-            "choose a column that tells them apart, or draw a part of the results"
+            "choose a column in which they differ, or draw a part of the results"
         )
 
 
@@ -296,7 +296,7 @@ def legend_below(made: Figure, axes: Panels, columns: int = 4) -> None:
 
 
 def band_caption(results: pd.DataFrame, by: str = "case") -> str:
-    """Return the sentence that says what line and band are, and over how many seeds."""
+    """Return the sentence on the meaning of line and band, and the number of seeds."""
     counts = results.groupby(by)["seed"].nunique()
     least, most = int(counts.min()), int(counts.max())
     number = f"{least}" if least == most else f"{least} to {most}"

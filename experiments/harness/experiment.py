@@ -168,7 +168,7 @@ class Experiment:
     Attributes
     ----------
     name : str
-        What is typed on the command line: lower-case letters, digits and hyphens.
+        The name on the command line: lower-case letters, digits and hyphens.
     title, summary : str
         Heading and text of its section in the report; blank lines part the paragraphs of the
         summary.

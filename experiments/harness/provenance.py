@@ -108,7 +108,7 @@ def python_version() -> str:
 
 @functools.cache
 def processor() -> str:
-    """Return the processor's name, as well as the platform tells it."""
+    """Return the processor's name, as far as the platform has it."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -204,7 +204,7 @@ def execute(jobs: Sequence[Job], n_jobs: int = 1) -> Iterator[Outcome]:
         except TerminatedWorkerError as error:
             raise WorkerDiedError(
                 "a worker process was ended by the operating system, mostly for want of memory; "
-                "finished runs are kept, and the same command with fewer --jobs goes on from there"
+                "finished runs are kept, and the same command with fewer --jobs continues it"
             ) from error
 
 
@@ -234,7 +234,7 @@ class Computed:
 
     @classmethod
     def failed(cls, error: str) -> Computed:
-        """Of a job that has no rows, and no traceback."""
+        """The error of a job that has no rows, and no traceback."""
         return cls(None, None, 0.0, error.partition("\n")[0], error)
 
 

@@ -45,7 +45,7 @@ class DamagedFileError(ValueError):
 
 @dataclass(frozen=True)
 class PlannedCase:
-    """A case as the manifest remembers it."""
+    """A case in the manifest."""
 
     name: str
     settings: Mapping[str, Any]
@@ -108,7 +108,7 @@ def shard_path(root: Path, experiment: str, case: PlannedCase, seed: int) -> Pat
 
 
 def error_path(shard: Path) -> Path:
-    """Return the path of the traceback that stands in a shard's place when its run failed."""
+    """Return the path of the traceback of a failed run, in the place of its shard."""
     return shard.with_suffix(".error")
 
 
@@ -135,7 +135,7 @@ def _sum(content: str | bytes) -> str:
 
 
 def _sum_of_rows(table: pa.Table) -> str:
-    """Of names and values, which are the same in every version of pandas and Arrow."""
+    """The digest of names and values, which is the same in every version of pandas and Arrow."""
     return _sum(repr(table.to_pydict()))
 
 
