@@ -218,6 +218,7 @@ def _learn(
     count = len(data.values)
     near = evaluated_box(data)
     box = Box(near.lower - COMPONENTS.margins[0], near.upper + COMPONENTS.margins[0])
+    begun = q
     for repeat in range((4 if final else 1) if climbing else 0):
         more = _with_more(surrogate, q, count, seed + repeat)
         if repeat and more is q:
@@ -231,6 +232,12 @@ def _learn(
         found = replace(found, sd=float(np.hypot(found.sd, spread(surrogate, found, seed))))
     else:
         found = correct(surrogate, q, settings.draws, seed, feasible)
+        good = bool(state.rows) and state.rows[-1].effective > COMPONENTS.represented
+        if climbing and good and found.log_evidence - found.elbo > COMPONENTS.doubted:
+            # The ascent is of the surrogate's mean, which can be high where nothing was evaluated. The ELBO
+            # of a correction bounds the mean there.
+            earlier = correct(surrogate, begun, settings.draws, seed, feasible)
+            q, found = (begun, earlier) if earlier.elbo > found.elbo else (q, found)
     moments = moments_of(found, q)
     mean = frame.straight(moments.mean[None])[0]
     covariance = frame.scale @ moments.covariance @ frame.scale.T

@@ -449,6 +449,14 @@ class ComponentSettings:
     """The distance of the first two components from the middle of the frame, along its diagonal."""
     first_scale: float = 0.7
     """The scale of the first two components."""
+    represented: float = 0.3
+    """The effective share of the draws in the last record above which its q represents the posterior. An
+    ascent from such a q is doubted where its end has an ELBO far below the log evidence."""
+    doubted: float = 0.5
+    """The excess of the log evidence over the ELBO, in nats, above which the end of such an ascent is compared
+    with its start, and the q of higher ELBO is kept. On the bounded banana with 16 workers that are never
+    idle (seeds 300 to 328) the error stayed below .1 from 35 evaluations on by the median without this
+    comparison, and from 31 on with it; no other value was tried."""
     dropped: float = 0.003
     """The weight below which a component is removed after an ascent."""
     samples: int = 32

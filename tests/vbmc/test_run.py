@@ -210,3 +210,14 @@ def test_a_mode_that_was_evaluated_is_not_left_out(seed):
     found = bqvi.vbmc(log_joint, **box, budget=60, seed=seed)
     assert found.log_evidence == pytest.approx(np.log(2 * np.pi), abs=0.02)
     assert found.posterior.mean[0] == pytest.approx(0.0, abs=0.5)
+
+
+def test_a_mode_a_hundred_sds_from_the_start():
+    """In six dimensions with gradients, without a plausible box."""
+    mode, sd = 30.0 * np.cos(np.arange(6)), 0.3
+    found = bqvi.vbmc(
+        lambda x: -0.5 * float(np.sum(((x - mode) / sd) ** 2)), start=np.zeros(6),
+        gradient=lambda x: -(x - mode) / sd**2, budget=100, seed=0,
+    )  # fmt: skip
+    assert found.log_evidence == pytest.approx(6.0 * np.log(sd) + 3.0 * np.log(2.0 * np.pi), abs=0.05)
+    assert found.converged
