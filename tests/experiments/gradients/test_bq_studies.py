@@ -236,3 +236,19 @@ def test_regressions_of_any_dimension_are_run():
     assert looked_at(bq_dimensions.experiment, found)
     last = found[found["budget"] == 50].groupby("method")["elbo_gap"].median()
     assert last["BQ, 2 nodes"] < 1e-3 < last["natural gradient, STL"]
+    ends = found[found["method"] == bq_dimensions.LAPLACE]
+    # L-BFGS stops some 1e-5 nats below the mode's log density
+    assert ends["elbo_gap"].tolist() == pytest.approx([_gap_of_laplace()] * len(ends), abs=1e-4)
+    assert (ends["evaluations"] > 2 * 5).all()
+
+
+def _gap_of_laplace():
+    """Newton's method with Hessians of autograd."""
+    posed = bq_dimensions.regression(5)
+    theta = torch.zeros(5, dtype=torch.float64)
+    for _ in range(20):
+        at = theta.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(posed.target.log_density(at[None]).sum(), at)
+        hessian = torch.autograd.functional.hessian(lambda x: posed.target.log_density(x[None]).sum(), theta)
+        theta = theta - torch.linalg.solve(hessian, slope)
+    return posed.gap(Gaussian(theta.numpy(), np.linalg.inv(-hessian.numpy())))
