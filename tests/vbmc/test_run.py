@@ -221,3 +221,21 @@ def test_a_mode_a_hundred_sds_from_the_start():
     )  # fmt: skip
     assert found.log_evidence == pytest.approx(6.0 * np.log(sd) + 3.0 * np.log(2.0 * np.pi), abs=0.05)
     assert found.converged
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_that_ends_on_its_way_to_the_posterior_says_how_far_it_may_be(seed):
+    """A Gaussian 30 from the box, sds .1 to 1: an error of 1,226 was stated with an sd of 169."""
+    rng = np.random.default_rng(seed)
+    mean = rng.standard_normal(5)
+    mean *= 30.0 / np.linalg.norm(mean)
+    axes, sds = np.linalg.qr(rng.standard_normal((5, 5)))[0], np.geomspace(0.1, 1.0, 5)
+    exact = 2.5 * np.log(2.0 * np.pi) + np.log(sds).sum()
+    box = {"plausible_lower": np.full(5, -3.0), "plausible_upper": np.full(5, 3.0)}
+    found = bqvi.vbmc(
+        lambda x: -0.5 * float(np.sum(((x - mean) @ axes / sds) ** 2)), **box, budget=31, seed=seed
+    )
+    assert not found.converged
+    assert abs(found.log_evidence - exact) < 2.0 * found.log_evidence_sd
+    last = [row for row in found.trace.rows if row.n_evaluations > 20]
+    assert all(abs(row.log_evidence - exact) < 3.0 * row.log_evidence_sd for row in last)
