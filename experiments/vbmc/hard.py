@@ -1,7 +1,7 @@
 """VBMC on difficult posteriors: several modes, a ring, funnels, a hierarchy, twenty dimensions, noise.
 
-The posteriors are those of `experiments.problems.hard_posteriors` and `published_posteriors`, and known
-ones; their evidences are known. Each seed has its own layout of the modes or its own plausible box, wider
+The posteriors are those of `experiments.problems.hard_posteriors`, `published_posteriors` and `perception`, and
+known ones; their evidences are known. Each seed has its own layout of the modes or its own plausible box, wider
 or narrower by a factor of up to 1.4 and moved by up to a tenth of its width. The layouts of this experiment
 were not used for choosing any default; those used for it have the numbers 0 to 399.
 
@@ -34,7 +34,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
-from experiments.problems import hard_posteriors, known_posteriors, published_posteriors
+from experiments.problems import hard_posteriors, known_posteriors, perception, published_posteriors
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import DRAWS, GRADIENTS, VALUES
 
@@ -112,6 +112,8 @@ HARD: dict[str, Hard] = {
     "Rosenbrock 2, noise 1": _noisy(lambda: known_posteriors.rosenbrock(2), 1.0, 200, 0.15),
     "Rosenbrock 2, noise 3": _noisy(lambda: known_posteriors.rosenbrock(2), 3.0, 200, 0.4),
     "logistic 5, noise 3": _noisy(known_posteriors.logistic, 3.0, 350, 0.4),
+    "timing 5, noise 3": _noisy(perception.timing, 3.0, 350, 0.4),
+    "multisensory 6, noise 1": _noisy(perception.multisensory, 1.0, 400, 0.15),
     "Gaussian 20, gradients": Hard(lambda n: hard_posteriors.gaussian(20, n), GRADIENTS, 200, 0.05),
     "tilted 20, gradients": Hard(lambda _: hard_posteriors.tilted(20), GRADIENTS, 200, 0.05),
     "schools, gradients": Hard(lambda _: hard_posteriors.schools(True), GRADIENTS, 600, 0.1),
