@@ -1,9 +1,9 @@
 """VBMC on difficult posteriors: several modes, a ring, funnels, a hierarchy, twenty dimensions, noise.
 
-The posteriors are those of `experiments.problems.hard_posteriors`, `published_posteriors` and `perception`, and
-known ones; their evidences are known. Each seed has its own layout of the modes or its own plausible box, wider
-or narrower by a factor of up to 1.4 and moved by up to a tenth of its width. The layouts of this experiment
-were not used for choosing any default; those used for it have the numbers 0 to 399.
+The posteriors are those of `experiments.problems.hard_posteriors`, `published_posteriors` and `perception`,
+and known ones; their evidences are known. Each seed has its own layout of the modes or its own plausible box,
+wider or narrower by a factor of up to 1.4 and moved by up to a tenth of its width. The layouts of this
+experiment were not used for choosing any default; those used for it have the numbers 0 to 399.
 
 A row for each run:
 
