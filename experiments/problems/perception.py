@@ -62,7 +62,7 @@ _ROUNDS, _ROUND, _COMPONENTS = 6, 2048, 24
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class PerceptionModel:
     """A model of perception.
 
     Attributes
@@ -137,7 +137,7 @@ def simulated_responses(theta: Array, count: int, seed: int) -> Array:
 
 
 @cache
-def timing_model() -> Model:
+def timing_model() -> PerceptionModel:
     """Time intervals: six intervals, 120 responses to each."""
     import torch
 
@@ -149,7 +149,7 @@ def timing_model() -> Model:
         return found
 
     centre = np.array([np.log(0.1), np.log(0.06), 0.0, np.log(0.15), np.log(0.02 / 0.98)])
-    return Model(simulated, centre, np.array([0.5, 0.5, 1.0, 0.6, 1.0]), likelihood)
+    return PerceptionModel(simulated, centre, np.array([0.5, 0.5, 1.0, 0.6, 1.0]), likelihood)
 
 
 def common(theta: torch.Tensor, differences: torch.Tensor) -> torch.Tensor:
@@ -164,7 +164,7 @@ def common(theta: torch.Tensor, differences: torch.Tensor) -> torch.Tensor:
 
 
 @cache
-def multisensory_model() -> Model:
+def multisensory_model() -> PerceptionModel:
     """Headings: three coherences and nine differences, 40 responses to each pair."""
     import torch
 
@@ -180,10 +180,10 @@ def multisensory_model() -> Model:
         return found
 
     centre = np.array([*np.log([10.0, 10.0, 10.0, 10.0, 15.0]), np.log(0.05 / 0.95)])
-    return Model(simulated, centre, np.array([0.8, 0.8, 0.8, 0.8, 0.8, 1.0]), likelihood, drawn)
+    return PerceptionModel(simulated, centre, np.array([0.8, 0.8, 0.8, 0.8, 0.8, 1.0]), likelihood, drawn)
 
 
-def reference(model: Model, power: int, seed: int) -> tuple[Array, Array]:
+def reference(model: PerceptionModel, power: int, seed: int) -> tuple[Array, Array]:
     """Points (2^power, D) and log weights (2^power,) of an importance sample; their mean is the evidence.
 
     The proposal is a mixture that begins with wide Gaussians at Laplace's approximation and is adapted by a
@@ -241,7 +241,9 @@ _MULTISENSORY = (
 """The same of 2^17 draws, the mean over seeds 0 to 3, whose log evidences have an sd of .006."""
 
 
-def _problem(name: str, model: Model, log_evidence: float, mean: Array, covariance: Array) -> Problem:
+def _problem(
+    name: str, model: PerceptionModel, log_evidence: float, mean: Array, covariance: Array
+) -> Problem:
     @cache
     def pool() -> tuple[Array, Array]:
         points, logs = reference(model, 13, 0)
