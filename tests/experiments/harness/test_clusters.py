@@ -1,5 +1,7 @@
 """Cells on a cluster: rows equal those of one process to the digit; a lost worker loses its cell."""
 
+import os
+import signal
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -108,3 +110,41 @@ def test_what_cannot_be_used_is_named(tmp_path):
         list(clusters.execute([], 1, "slurm"))
     with pytest.raises(runner.BackendError, match="loky is for this machine"):
         list(clusters.execute([], 1, "loky", "tcp://host:1"))
+
+
+class DyingOnce:
+    """Ends its process in the cell of seed 1, the first time."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __call__(self, case, seed):
+        if seed == 1 and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return toy_experiment.run(case, seed)
+
+
+def test_dask_computes_again_what_a_killed_worker_had(tmp_path):
+    pytest.importorskip("distributed")
+    made = runner.plan(
+        toy_experiment.make(run=DyingOnce(tmp_path / "died"), rates=(0.5,)), tmp_path / "dask", seeds=3
+    )
+    outcomes = list(clusters.execute(made.pending, 2, "dask"))
+    assert (tmp_path / "died").exists()
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+
+
+def test_a_cell_that_kills_each_of_dask_s_workers_ends_with_a_reason(tmp_path):
+    """The command ends; Dask tries the cell once only here, and 4 times by default."""
+    pytest.importorskip("distributed")
+    import dask
+
+    class Dying(DyingOnce):
+        def __call__(self, case, seed):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    made = runner.plan(toy_experiment.make(run=Dying(tmp_path), rates=(0.5,)), tmp_path / "dask", seeds=1)
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        (outcome,) = clusters.execute(made.pending, 1, "dask")
+    assert outcome.error.startswith("the worker was lost (KilledWorker")
