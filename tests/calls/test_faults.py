@@ -195,7 +195,7 @@ def test_memory_and_executors_that_break_are_the_system():
     assert not is_numerical(OSError("disk full"))
     assert not is_numerical(RecursionError())
     assert not is_numerical(NotImplementedError())
-    assert not is_numerical(torch.OutOfMemoryError())
+    assert not is_numerical(torch.cuda.OutOfMemoryError())
     assert is_numerical(RuntimeError("solver diverged"))
     assert is_numerical(torch.linalg.LinAlgError("singular"))
 
