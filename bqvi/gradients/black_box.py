@@ -24,7 +24,7 @@ from bqvi.arrays import Values, add, inner
 from bqvi.arrays import like as to_torch
 from bqvi.calls import Seen
 from bqvi.families.family import Distribution
-from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.gradient import Batch
 from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import ConjugateModel, update_target
 from bqvi.models.data import Data
@@ -224,24 +224,3 @@ def cost(model: Any, batch: Batch, samples: int) -> int:
     if batch.size == 0:
         return samples
     return batch.size if is_conjugate(model) else batch.size * samples
-
-
-def of_bound(
-    values: Values,
-    errors: Values | None,
-    bound: torch.Tensor,
-    elbo: torch.Tensor,
-    model: Any,
-    batch: Batch,
-    draws: int,
-) -> Gradient:
-    """The gradient in u of a bound other than the ELBO, from draws that estimate the ELBO too."""
-    return Gradient(
-        values,
-        natural=False,
-        evaluations=cost(model, batch, draws),
-        samples=draws,
-        bound=float(bound.detach()),
-        elbo=float(elbo.detach()),
-        standard_error=errors,
-    )

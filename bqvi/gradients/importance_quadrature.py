@@ -124,7 +124,7 @@ def _require_one_gaussian(q: Distribution) -> None:
     if isinstance(q, GaussianMixture):
         raise TypeError(
             "q is a GaussianMixture; ImportanceQuadrature draws its groups in the units of one Gaussian, and "
-            "its gradient is a natural one, which a mixture has not. Use IWAE or DReG"
+            "its gradient is a natural one, which a mixture has not. Start from one Gaussian"
         )
 
 

@@ -9,7 +9,7 @@ is a bound of its own (Burda et al. 2016). With normalised weights v_l = w_l / s
            reparameterised once more (Tucker et al. 2018); the mean is the same, and the ratio of
            signal to noise does not fall as L grows
 
-For q a mixture of Gaussians see `stratified_bound`.
+For q a mixture of Gaussians use `pathwise.Pathwise` or `mixture_quadrature.MixtureQuadrature`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import torch
 
 from bqvi.arrays import Values
 from bqvi.checks import require_integer
-from bqvi.families import GaussianMixture
 from bqvi.families.family import Distribution
 from bqvi.gradients.amortised import (
     Local,
@@ -36,15 +35,14 @@ from bqvi.gradients.amortised import (
 )
 from bqvi.gradients.black_box import (
     TorchPosterior,
+    cost,
     differentiable,
     log_joint_function,
-    of_bound,
     reference_tensor,
     torch_posterior,
 )
 from bqvi.gradients.draws import of_left_out
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.stratified_bound import stratified_dreg, stratified_iwae
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.kinds import is_amortised
 from bqvi.models.log_joint import LogJointModel
@@ -58,14 +56,10 @@ class _ImportanceWeighted:
     samples: int = 10
     errors: bool = False
 
-    mixtures = True
-    """q may be a mixture of Gaussians."""
     _power: ClassVar[int]
     """The power of the normalised weights: 1 for IWAE, 2 for DReG, whose derivative is by the path only."""
     _terms: ClassVar[staticmethod[[Local], Terms]]
     """The terms of a datum, where an encoder gives q(z | x)."""
-    _stratified: ClassVar[staticmethod[..., Gradient]]
-    """The gradient for q a mixture of Gaussians."""
 
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 3 if self.errors else 1)
@@ -75,8 +69,6 @@ class _ImportanceWeighted:
         if is_amortised(model):
             return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
-        if isinstance(q, GaussianMixture):
-            return self._stratified(model, posterior, batch, rng, self.samples, self.errors)
         denominator = posterior.q if self._power == 1 else posterior.stopped
         log_weights = _log_weights(posterior, denominator, model, q, batch, rng, self.samples)
         bound = objective = torch.logsumexp(log_weights, 0) - np.log(self.samples)
@@ -84,7 +76,15 @@ class _ImportanceWeighted:
         if self._power == 2:
             objective = (torch.softmax(log_weights.detach(), 0).square() * log_weights).sum()
         values = posterior.gradient(objective)
-        return of_bound(values, errors, bound, log_weights.mean(), model, batch, self.samples)
+        return Gradient(
+            values,
+            natural=False,
+            evaluations=cost(model, batch, self.samples),
+            samples=self.samples,
+            bound=float(bound.detach()),
+            elbo=float(log_weights.mean().detach()),
+            standard_error=errors,
+        )
 
     def local_bound(self, model: AmortisedModel) -> LocalBound:
         """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
@@ -99,12 +99,11 @@ class IWAE(_ImportanceWeighted):
 
     Parameters
     ----------
-    samples : L >= 1; at 1 this is the sampled pathwise estimator of the ELBO. For a mixture of Gaussians, L
-        draws in each component
+    samples : L >= 1; at 1 this is the sampled pathwise estimator of the ELBO
     errors : whether to return standard errors, by L backward passes at once, for L >= 3
     """
 
-    _power, _terms, _stratified = 1, staticmethod(iwae_terms), staticmethod(stratified_iwae)
+    _power, _terms = 1, staticmethod(iwae_terms)
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,11 @@ class DReG(_ImportanceWeighted):
 
     Parameters
     ----------
-    samples : L >= 1; at 1 this is sticking-the-landing. For a mixture of Gaussians, the bound has L draws in
-        each component, and L + 1 are drawn
+    samples : L >= 1; at 1 this is sticking-the-landing
     errors : whether to return standard errors, by L backward passes at once, for L >= 3
     """
 
-    _power, _terms, _stratified = 2, staticmethod(dreg_terms), staticmethod(stratified_dreg)
+    _power, _terms = 2, staticmethod(dreg_terms)
 
 
 def _log_weights(

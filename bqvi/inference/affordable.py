@@ -23,10 +23,10 @@ def affordable(problem: LoopProblem, state: LoopState, left: int | None) -> Loop
     # each datum counts once, however many draws of theta use its expectations
     if is_conjugate(problem.model):
         return problem if rows <= left else None
-    fixed, each, samples = _points(problem.estimator, state)
-    if (fixed + each * samples) * rows <= left:
+    each, samples = _points(problem.estimator, state)
+    if each * samples * rows <= left:
         return problem
-    fewer = (left // rows - fixed) // each
+    fewer = left // rows // each
     estimator = _with_samples(problem.estimator, fewer) if fewer >= 1 else None
     return None if estimator is None else replace(problem, estimator=estimator)
 
@@ -39,19 +39,17 @@ def _rows(problem: LoopProblem, state: LoopState) -> int:
     return problem.minibatch.size if varying is None else int(varying(state.minibatch))
 
 
-def _points(estimator: Any, state: LoopState) -> tuple[int, int, int]:
-    """(a, b, L): the next step calls the log joint at a + b L points at most, with L samples."""
+def _points(estimator: Any, state: LoopState) -> tuple[int, int]:
+    """(b, L): the next step calls the log joint at b L points at most, with L samples."""
     components = state.q.n_components if isinstance(state.q, GaussianMixture) else 1
     quadrature = getattr(estimator, "quadrature", estimator)
     if not hasattr(quadrature, "nodes"):
-        # by its name, as importing the class would import torch
-        further = type(estimator).__name__ == "DReG" and components > 1
-        return further * components, components, max(estimator.samples, 1)
+        return components, max(estimator.samples, 1)
     known = getattr(state.memory, "known", state.memory)
     if known is None or len(known):
-        return 0, 1, quadrature.nodes
+        return 1, quadrature.nodes
     first = max(quadrature.nodes, components * DESIGN.first_nodes(state.q.dimension))
-    return 0, 1, quadrature.initial_nodes or first
+    return 1, quadrature.initial_nodes or first
 
 
 def _with_samples(estimator: Any, samples: int) -> Any:

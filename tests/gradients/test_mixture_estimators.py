@@ -13,7 +13,7 @@ from oracles import bonferroni_t, z_scores
 
 import bqvi
 from bqvi.families import GaussianMixture
-from bqvi.gradients import Batch, BayesianQuadrature, ImportanceQuadrature, Pathwise, Score
+from bqvi.gradients import IWAE, Batch, BayesianQuadrature, DReG, ImportanceQuadrature, Pathwise, Score
 from bqvi.gradients.designs import AntitheticOrthogonal, Sobol
 from bqvi.inference import Euclidean, Natural, Riemannian, TrustRegion
 from bqvi.models import LogJoint, SoftmaxMixture
@@ -139,6 +139,8 @@ def test_what_is_impossible_is_refused():
         (Pathwise(8, noise=Sobol(), errors=True), {}, "leave noise out"),
         (ImportanceQuadrature(5), {}, "ImportanceQuadrature does not take"),
         (BayesianQuadrature(), {}, "BayesianQuadrature does not take"),
+        (IWAE(5), {}, "IWAE does not take"),
+        (DReG(5), {}, "DReG does not take"),
         (Pathwise(5), {"family": "point"}, "family is 'point'"),
         (Pathwise(5), {"start_from": wide}, "D = 3"),
         (Pathwise(5), {"geometry": Riemannian()}, "no retraction"),
@@ -150,8 +152,13 @@ def test_what_is_impossible_is_refused():
         with pytest.raises(ValueError, match="GaussianMixture"):
             geometry.check(start())
     Euclidean({"weights": 0.1}).check(start())
-    with pytest.raises(TypeError, match="reparameterised"):
-        start().rsample(5, 0)
+    for estimator, match in (
+        (IWAE(3), "reparameterised"),
+        (DReG(3), "reparameterised"),
+        (ImportanceQuadrature(), "units of one Gaussian"),
+    ):
+        with pytest.raises(TypeError, match=match):
+            estimator(MODEL, start(), FULL, np.random.default_rng(0))
 
 
 def test_a_log_joint_that_moves_with_q_is_refused():

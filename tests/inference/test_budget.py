@@ -13,6 +13,7 @@ from bqvi.gradients import (
     ImportanceQuadrature,
     MixtureQuadrature,
     Pathwise,
+    Score,
 )
 from bqvi.models import GaussianMixture as Clusters
 from bqvi.models import LogJoint, Marginal
@@ -28,8 +29,7 @@ METHODS = {
     "iwae": {"method": IWAE(3)},
     "dreg": {"method": DReG(3)},
     "pathwise, a mixture": {"method": Pathwise(2), "start_from": TWO},
-    "iwae, a mixture": {"method": IWAE(2), "start_from": TWO},
-    "dreg, a mixture": {"method": DReG(2), "start_from": TWO},
+    "score, a mixture": {"method": Score(3), "start_from": TWO},
 }
 OPTIONS = {
     "plain": {},
