@@ -49,7 +49,7 @@ def estimates(ax: Axes, n: np.ndarray, middle: np.ndarray, sd: np.ndarray, colou
         ax.fill_between(n, middle - width * sd, middle + width * sd, color=colour, alpha=alpha, lw=0)
 
 
-def keep_end_legible(ax: Axes, middle: np.ndarray, sd: np.ndarray) -> None:
+def limit_to_end(ax: Axes, middle: np.ndarray, sd: np.ndarray) -> None:
     """Limit the vertical axis of estimates (R, o) to the last where the first are many sds away from them."""
     last = sd[-1][np.isfinite(sd[-1])]
     spread = max(float(last.max(initial=0.0)), float(np.ptp(middle[-1])) / 4)

@@ -15,7 +15,7 @@ from bqvi.calls.returned import reasons_of, refused
 from gp.arrays import Array, to_numpy
 
 
-def made_before(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
+def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
     """The arrays of the argument ``evaluations``: theta and values, then gradients and noise sds if any.
 
     Raises

@@ -15,7 +15,7 @@ import numpy as np
 from bqvi.calls import make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.executors import Executor, require_workers
-from bqvi.calls.given import made_before, numbers
+from bqvi.calls.given import evaluation_arrays, numbers
 from bqvi.calls.selection import selected
 from bqvi.calls.target_model import require_alone
 from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
@@ -157,7 +157,7 @@ def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: i
     """
     from bqvi.gradients.evaluations import given
 
-    arrays = made_before(evaluations)
+    arrays = evaluation_arrays(evaluations)
     assert arrays is not None  # called only where evaluations were given
     if len(arrays) == 4:
         raise ValueError("evaluations has noise sds; fit takes them as noise_sd")

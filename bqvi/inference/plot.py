@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bqvi.canvas import COLOURS, estimates, keep_end_legible, shown_figure
+from bqvi.canvas import COLOURS, estimates, limit_to_end, shown_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ def trace(fit: Fit, ax: Axes | None = None, truth: float | None = None) -> Axes:
     estimates(ax, n if counted else fit.trace["iteration"], elbo, se, COLOURS[0], "ELBO")
     if truth is not None:
         ax.axhline(truth, color="black", lw=1, ls="--", label="log evidence")
-    keep_end_legible(ax, elbo[:, None], np.maximum(se, _spread(elbo))[:, None])
+    limit_to_end(ax, elbo[:, None], np.maximum(se, _spread(elbo))[:, None])
     ax.ticklabel_format(axis="y", useOffset=False, style="plain")
     ax.set_xlabel("evaluations" if counted else "steps")
     ax.set_ylabel("ELBO (nats), with one and two se" if se.any() else "ELBO (nats)")

@@ -16,7 +16,7 @@ from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import Caller, Executor, Function, Range, TargetModel
 from bqvi.calls.faults import ERRORS
 from bqvi.calls.function import require_noise
-from bqvi.calls.given import made_before
+from bqvi.calls.given import evaluation_arrays
 from bqvi.calls.settings import AT_THE_MODE
 from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
@@ -202,7 +202,7 @@ def integrate(
     )  # fmt: skip
     integrand = Caller(function, executor=executor, n_jobs=n_jobs)
     busy = None if workers is None else Workers(integrand, workers)
-    number, known = whole_seed(seed), made_before(evaluations)
+    number, known = whole_seed(seed), evaluation_arrays(evaluations)
     if method in SAMPLING:
         _require_none(known, method)
         replicates = require_integer("replicates", replicates, LEAST_REPLICATES)

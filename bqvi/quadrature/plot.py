@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bqvi.canvas import COLOURS, estimates, keep_end_legible, shown_figure
+from bqvi.canvas import COLOURS, estimates, limit_to_end, shown_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def trace(integral: Integral, ax: Axes | None = None, truth: float | None = None
         estimates(ax, n, means[:, o], sds[:, o], COLOURS[o % len(COLOURS)], label)
     if truth is not None:
         ax.axhline(truth, color="black", lw=1, ls="--", label="truth")
-    keep_end_legible(ax, means, sds)
+    limit_to_end(ax, means, sds)
     ax.ticklabel_format(axis="y", useOffset=False, style="plain")
     ax.set_xlabel("evaluations")
     ax.set_ylabel("integral, with one and two sd")

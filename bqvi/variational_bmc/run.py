@@ -16,7 +16,7 @@ from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.function import CHEAP_MODEL
-from bqvi.calls.given import made_before, numbers
+from bqvi.calls.given import evaluation_arrays, numbers
 from bqvi.calls.selection import held_out, selected
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.calls.workers import Workers
@@ -162,7 +162,7 @@ def vbmc(
     >>> print(f"{found.log_evidence:.2f}", found.converged)
     1.84 True
     """
-    start, evaluations = _start(start), made_before(evaluations)
+    start, evaluations = _start(start), evaluation_arrays(evaluations)
     bounds = (lower, upper, plausible_lower, plausible_upper)
     if isinstance(log_joint, TargetModel):
         require_alone(log_joint, gradient=gradient, noise_sd=noise_sd, names=names)

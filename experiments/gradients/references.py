@@ -164,7 +164,7 @@ def elbo(target: GradientTarget, frame: WhitenedFrame, points: int = POINTS) -> 
     return value + _entropy_terms(frame)
 
 
-class Posed(Protocol):
+class TargetWithOptimum(Protocol):
     """What a run is given."""
 
     @property

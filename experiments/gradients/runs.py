@@ -31,7 +31,7 @@ from bqvi.inference import Fit
 from bqvi.models import LogJoint
 from bqvi.models.log_joint import LogJointModel
 from experiments.gradients import references
-from experiments.gradients.references import Posed
+from experiments.gradients.references import TargetWithOptimum
 from experiments.problems.gradient_targets import GradientTarget, targets
 
 STL = "sticking-the-landing"
@@ -57,7 +57,7 @@ def without_gradient(target: GradientTarget) -> LogJoint:
 
 
 def surrogate_run(
-    problem: Posed,
+    problem: TargetWithOptimum,
     seed: int,
     evaluations: int,
     estimator: BayesianQuadrature | None = None,
@@ -91,7 +91,7 @@ def surrogate_run(
 
 
 def stepped_run(
-    problem: Posed,
+    problem: TargetWithOptimum,
     seed: int,
     evaluations: int,
     method: str,
@@ -118,7 +118,11 @@ def stepped_run(
 
 
 def stepped_ends(
-    problem: Posed, seed: int, method: str, budgets: Sequence[int], choices: Iterable[Sequence[float]]
+    problem: TargetWithOptimum,
+    seed: int,
+    method: str,
+    budgets: Sequence[int],
+    choices: Iterable[Sequence[float]],
 ) -> pd.DataFrame:
     """Return the end of a `stepped_run` for each budget, with its step size and samples."""
     return pd.concat(
@@ -163,7 +167,9 @@ def tune(names: Sequence[str] | None = None) -> None:
         tune_on(dict.fromkeys(TUNING_SEEDS, references.problem(name)), name, BUDGETS)
 
 
-def tune_on(problems: Mapping[int, Posed], name: str, budgets: Sequence[int], beyond: bool = False) -> None:
+def tune_on(
+    problems: Mapping[int, TargetWithOptimum], name: str, budgets: Sequence[int], beyond: bool = False
+) -> None:
     """Fill `TUNED` for a problem, given for each of the seeds: the best of each grid for each budget.
 
     ``beyond`` the grid a third of its smallest size is tried where that is the best, and so on.
@@ -180,7 +186,9 @@ def tune_on(problems: Mapping[int, Posed], name: str, budgets: Sequence[int], be
     tuned.cache_clear()
 
 
-def _mean_gap(problems: Mapping[int, Posed], method: str, budget: int, size: float, samples: int) -> float:
+def _mean_gap(
+    problems: Mapping[int, TargetWithOptimum], method: str, budget: int, size: float, samples: int
+) -> float:
     """The mean gap at the end of the budget over the seeds."""
     runs = [stepped_run(of, seed, budget, method, size, samples) for seed, of in problems.items()]
     return float(np.mean([run["elbo_gap"].iloc[-1] for run in runs]))

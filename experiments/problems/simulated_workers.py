@@ -43,7 +43,7 @@ class SimulatedWorkers:
         self._waiting.append(future)
         return future
 
-    def come_to(self, end: float) -> bool:
+    def advance_to(self, end: float) -> bool:
         """Whether ``end`` has passed. The clock moves to the first end if no value is ready."""
         first = min(future.end for future in self._waiting)
         self.clock = max(self.clock, first)
@@ -65,7 +65,7 @@ class SimulatedFuture:
 
     def done(self) -> bool:
         """Whether its time is over."""
-        return self._workers.come_to(self.end)
+        return self._workers.advance_to(self.end)
 
     def result(self) -> Any:
         """What the call returned."""

@@ -48,7 +48,7 @@ _SEEDS = 10
 
 
 @dataclass(frozen=True)
-class Hard:
+class HardProblem:
     """A problem, how it is run, and the criterion that its runs should meet.
 
     Attributes
@@ -82,29 +82,31 @@ def _three(dimension: int) -> Callable[[int], Problem]:
     return lambda layout: hard_posteriors.three_gaussians(dimension, layout)
 
 
-def _funnel(dimension: int, method: str) -> Hard:
+def _funnel(dimension: int, method: str) -> HardProblem:
     level = 0.2 if method == VALUES else 0.1
-    return Hard(
+    return HardProblem(
         lambda _: hard_posteriors.funnel(dimension), method, 50 * (dimension + 2), level, or_uncertain=True
     )
 
 
-def _noisy(make: Callable[[], Problem], sd: float, budget: int, level: float) -> Hard:
-    return Hard(lambda _: make(), VALUES, budget, level, 0.5, noise_sd=sd)
+def _noisy(make: Callable[[], Problem], sd: float, budget: int, level: float) -> HardProblem:
+    return HardProblem(lambda _: make(), VALUES, budget, level, 0.5, noise_sd=sd)
 
 
-HARD: dict[str, Hard] = {
-    "clusters": Hard(hard_posteriors.clusters, VALUES, 400, 0.05, laid_out=True),
-    "three Gaussians 4": Hard(_three(4), VALUES, 300, 0.1, 0.8, laid_out=True),
-    "three Gaussians 4, gradients": Hard(_three(4), GRADIENTS, 300, 0.1, 0.8, laid_out=True),
-    "three Gaussians 6": Hard(_three(6), VALUES, 400, 0.1, 0.8, laid_out=True, or_uncertain=True),
-    "three Gaussians 6, gradients": Hard(_three(6), GRADIENTS, 400, 0.1, 0.8, laid_out=True),
-    "ring": Hard(lambda _: hard_posteriors.ring(), VALUES, 400, 0.1),
-    "Himmelblau": Hard(lambda _: published_posteriors.himmelblau(), VALUES, 400, 0.1),
-    "shells": Hard(lambda _: published_posteriors.shells(), VALUES, 400, 0.1, or_uncertain=True),
-    "eggbox": Hard(lambda _: published_posteriors.eggbox(), VALUES, 400, 0.1, or_uncertain=True),
-    "Rosenbrock-Gaussian 6": Hard(lambda _: published_posteriors.rosenbrock_gaussian(), VALUES, 500, 0.1),
-    "lumpy 10": Hard(lambda _: known_posteriors.lumpy(10), VALUES, 500, 0.1),
+HARD: dict[str, HardProblem] = {
+    "clusters": HardProblem(hard_posteriors.clusters, VALUES, 400, 0.05, laid_out=True),
+    "three Gaussians 4": HardProblem(_three(4), VALUES, 300, 0.1, 0.8, laid_out=True),
+    "three Gaussians 4, gradients": HardProblem(_three(4), GRADIENTS, 300, 0.1, 0.8, laid_out=True),
+    "three Gaussians 6": HardProblem(_three(6), VALUES, 400, 0.1, 0.8, laid_out=True, or_uncertain=True),
+    "three Gaussians 6, gradients": HardProblem(_three(6), GRADIENTS, 400, 0.1, 0.8, laid_out=True),
+    "ring": HardProblem(lambda _: hard_posteriors.ring(), VALUES, 400, 0.1),
+    "Himmelblau": HardProblem(lambda _: published_posteriors.himmelblau(), VALUES, 400, 0.1),
+    "shells": HardProblem(lambda _: published_posteriors.shells(), VALUES, 400, 0.1, or_uncertain=True),
+    "eggbox": HardProblem(lambda _: published_posteriors.eggbox(), VALUES, 400, 0.1, or_uncertain=True),
+    "Rosenbrock-Gaussian 6": HardProblem(
+        lambda _: published_posteriors.rosenbrock_gaussian(), VALUES, 500, 0.1
+    ),
+    "lumpy 10": HardProblem(lambda _: known_posteriors.lumpy(10), VALUES, 500, 0.1),
     "funnel 5": _funnel(5, VALUES),
     "funnel 5, gradients": _funnel(5, GRADIENTS),
     "funnel 8": _funnel(8, VALUES),
@@ -114,9 +116,9 @@ HARD: dict[str, Hard] = {
     "logistic 5, noise 3": _noisy(known_posteriors.logistic, 3.0, 350, 0.4),
     "timing 5, noise 3": _noisy(perception.timing, 3.0, 350, 0.4),
     "multisensory 6, noise 1": _noisy(perception.multisensory, 1.0, 400, 0.15),
-    "Gaussian 20, gradients": Hard(lambda n: hard_posteriors.gaussian(20, n), GRADIENTS, 200, 0.05),
-    "tilted 20, gradients": Hard(lambda _: hard_posteriors.tilted(20), GRADIENTS, 200, 0.05),
-    "schools, gradients": Hard(lambda _: hard_posteriors.schools(True), GRADIENTS, 600, 0.1),
+    "Gaussian 20, gradients": HardProblem(lambda n: hard_posteriors.gaussian(20, n), GRADIENTS, 200, 0.05),
+    "tilted 20, gradients": HardProblem(lambda _: hard_posteriors.tilted(20), GRADIENTS, 200, 0.05),
+    "schools, gradients": HardProblem(lambda _: hard_posteriors.schools(True), GRADIENTS, 600, 0.1),
 }
 """The problems by name."""
 QUICK = {"clusters": 30, "Rosenbrock 2, noise 1": 20}
@@ -162,7 +164,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     )
 
 
-def met(asked: Hard, rows: pd.DataFrame) -> pd.Series:
+def met(asked: HardProblem, rows: pd.DataFrame) -> pd.Series:
     """Which of the runs (rows) meet the criterion."""
     good = rows["error"].abs() < asked.level
     if asked.or_uncertain:
@@ -255,7 +257,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     return made
 
 
-def _asked(problem: str, asked: Hard, group: pd.DataFrame) -> Claim:
+def _asked(problem: str, asked: HardProblem, group: pd.DataFrame) -> Claim:
     wins, runs = int(met(asked, group).sum()), len(group)
     size = group["error"].abs()
     numbers = f"{wins} of {runs}; |error| median {size.median():.2g}, largest {size.max():.2g}"
