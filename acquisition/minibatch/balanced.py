@@ -1,4 +1,4 @@
-"""Balanced mini-batches: a partition into batches that each resemble the whole. The recommended default.
+"""Balanced mini-batches: a partition into batches that each resemble the whole (``minibatch="balanced"``).
 
 The data are split once into B = N // S batches whose mean features are close to those of all the data
 (`partition`), and the batches are used in random order, each once an epoch, with weights N / S. The variance

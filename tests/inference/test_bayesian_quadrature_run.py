@@ -53,7 +53,8 @@ def test_one_shot_on_a_quadratic_is_exact_from_the_fewest_nodes_that_determine_i
     """The gradient at q whitened, in closed form.
 
     Through D + 1 values of an unrelated y a straight line always goes: the separable process, for which they
-    are D unrelated functions, cannot tell that y is one. Nor can values before (D + 1)(D + 2) / 2 of them.
+    are D unrelated functions, cannot represent that y is one. Nor can values before (D + 1)(D + 2) / 2 of
+    them.
     """
     model = LogJoint(quadratic, D)
     if process == "values":
@@ -171,7 +172,7 @@ def test_a_far_start_arrives_sooner():
 
 
 def test_a_prediction_that_fails_confirms_nothing():
-    """The log joint turns round between two steps; and of a quadratic the predictions come true."""
+    """The log joint changes its sign between two steps; the predictions of a quadratic are right."""
     q, moved = Gaussian(np.zeros(D), np.eye(D)), Gaussian(np.full(D, 0.5), np.eye(D))
     sign = [1.0]
     model = LogJoint(lambda theta: sign[0] * quadratic(theta), D)
@@ -196,7 +197,7 @@ def test_a_schedule_shortens_the_step_inside_the_ball():
 
 
 def test_resuming_makes_the_process_that_was_kept(tmp_path):
-    """It has been kept for several rounds when the run is saved, and is full twice after."""
+    """It has been kept for several rounds when the run is saved; the run then fills its memory twice."""
     model, memory = LogJoint(quartic, 3), 40
     choices = {"method": BayesianQuadrature(memory=memory), "geometry": bqvi.TrustRegion(),
                "schedule": bqvi.Constant(1.0), "seed": 1}  # fmt: skip
@@ -292,7 +293,8 @@ def test_single_precision():
 
 
 def test_the_records_draws_are_protected_from_faults():
-    """Five of the last record's 256 draws raise and are left out; if all raise, the function is to blame."""
+    """Five of the last record's 256 draws raise and are left out; if all raise, the error is the
+    function's."""
     chosen = {"method": "bq", "budget": 20 + 256, "elbo_samples": 256, "seed": 0}
     spent = bqvi.fit(LogJoint(banana, 2), **chosen).state.evaluations
     model = Faulty("raise", at=[spent + i for i in (0, 40, 41, 100, 200)])
@@ -437,7 +439,7 @@ def test_values_alone_cannot_be_differentiated():
 
 
 def test_a_log_joint_that_is_never_good_ends_the_run_with_its_reason():
-    """After so many rounds: the count of failed_rounds ones is kept although nothing else is."""
+    """After so many rounds: their count is kept although no evaluation is."""
     calls = []
 
     def never(theta):

@@ -1,4 +1,4 @@
-"""Coordinate ascent, natural and Euclidean gradients: monotone, alike, at home in their domain."""
+"""Coordinate ascent, natural and Euclidean gradients: monotone, equal at the end, inside their domain."""
 
 import numpy as np
 import pytest
@@ -138,7 +138,7 @@ def test_cavi_is_the_update_by_hand(problem, sweep, seed, n, k, d):
 
 
 def separate_clusters():
-    """Three well apart: no two methods part ways on a plateau between equal optima."""
+    """Three well apart: no plateau between equal optima, at which methods could differ."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2)) + 6.0 * np.array([[1, 0], [0, 1], [-1, -1]])[np.arange(60) % 3]
     return GaussianMixture(3, np.eye(2)), x

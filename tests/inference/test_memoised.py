@@ -114,7 +114,7 @@ def test_probabilities_that_fall_to_zero_do_not_lower_the_bound():
 
 
 def test_one_batch_of_a_point_with_vanished_transitions_is_coordinate_ascent():
-    """What is left of a path that has become impossible adds nothing to the bound."""
+    """The statistics of a path that has become impossible add nothing to the bound."""
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.integers(0, 2, (12, 2)), np.zeros(12)]).astype(float)
     model = HiddenMarkovModel(3, ComponentEmissions(bernoulli(1.5, 1.5)))
@@ -232,7 +232,7 @@ MOVABLE = {
 
 
 def one_component(model, data):
-    """All data in the first component: coordinate ascent alone cannot leave it."""
+    """All data in the first component: coordinate ascent alone does not leave it."""
     settled = model.for_data(data)
     r = np.eye(12)[np.zeros(len(data), int)]
     components = posterior_of(settled.components, data, r)

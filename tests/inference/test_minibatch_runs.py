@@ -162,7 +162,7 @@ def test_expected_derivatives_of_the_log_sigmoid(scale):
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "confidence"])
 @pytest.mark.parametrize("method", ["sngd", "sgd"])
 def test_every_strategy_climbs_with_both_geometries(name, strategy, method):
-    """But UpperConfidence, whose bias can lead downhill."""
+    """All except UpperConfidence, whose bias can lower the ELBO."""
     model, data = MODELS[name]
     begun = bqvi.fit(model, data, method, minibatch=Uniform(7), steps=0, start_from=start(name)).elbo
     found = bqvi.fit(model, data, method, minibatch=STRATEGIES[strategy], steps=40, start_from=start(name))
@@ -215,7 +215,7 @@ def test_resumed_runs_are_the_uninterrupted_run(strategy, tmp_path):
 
 
 def test_a_failed_step_can_be_taken_again_from_the_state_before():
-    """The table of a strategy is one step late, so a step that fails half-way has not spoilt it."""
+    """The table of a strategy is one step late, so that a step that fails half-way does not change it."""
 
     class Once(Conjugate):
         def __init__(self):

@@ -99,7 +99,7 @@ def test_mean_field_mixture_ends_below():
 
 
 def test_a_rate_falls_by_default_only_for_gradients_with_noise():
-    """From its plateaus a mixture is led by gradients of quadrature, which are all but exact."""
+    """A mixture leaves its plateaus by gradients of quadrature, which are nearly exact."""
     assert defaults_for(MixtureQuadrature(), None).schedule == Adam(0.05)
     assert defaults_for(Pathwise(4), None).schedule.decay > 0.0
 

@@ -1,4 +1,4 @@
-"""The posterior in the user's units: densities by integration, moments by draws, other packages' word."""
+"""The posterior in the user's units: densities by integration, moments by draws, other packages."""
 
 import math
 

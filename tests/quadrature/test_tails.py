@@ -140,7 +140,7 @@ def test_errors_left_out_widen_and_narrow():
     assert kappa([]) == pytest.approx(np.sqrt(2))
     assert kappa([], outside=(9.0, 1000.0)) == pytest.approx(3.0, rel=0.01)
     assert kappa([], outside=(0.5, 4.0)) == 1.0
-    # ten nodes at most speak for an estimate whose increments were too large
+    # at most ten nodes count beside increments that were too large
     wild = [EarlierEstimate(np.array([10.0 * (-1) ** t]), np.array([0.5**t]), 0.0) for t in range(6)]
     assert kappa(wild, outside=(0.2, 1e6)) == pytest.approx(kappa(wild, outside=(0.2, 10.0)))
     assert kappa(wild, outside=(0.2, 10.0)) > 5

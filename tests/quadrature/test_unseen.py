@@ -1,4 +1,4 @@
-"""What the nodes have not seen: jumps, pulses, constants, heavy tails; and nodes that check the surrogate."""
+"""Features between the nodes: jumps, pulses, constants, heavy tails; and nodes that check the surrogate."""
 
 from dataclasses import replace
 
@@ -262,7 +262,9 @@ def test_rough_functions_on_turned_axes():
     next_fit = fit(
         measure, StandardData(u, values), type(fits)(fits.hyperparameters, fits.rotation, (TURNED,))
     )
-    assert next_fit.best.name == TURNED_ROUGH  # the smooth one rests, the rough one does not
+    assert (
+        next_fit.best.name == TURNED_ROUGH
+    )  # the smooth one is left out of the next fit, the rough one is not
 
 
 def test_shifted_points_are_as_even_as_those_of_the_sequence():

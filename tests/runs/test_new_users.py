@@ -1,4 +1,4 @@
-"""Cases in which the doors failed people who tried them first, and that belong to no one room."""
+"""Cases in which the doors failed first users, and that belong to no single subpackage."""
 
 import warnings
 

@@ -53,7 +53,8 @@ def whole():
 
 
 WHOLE = ("integrate qmc", "evidence_bounds")
-"""Doors that give no result before their last evaluation: replicates, particles that have yet to arrive."""
+"""Doors that give no result before their last evaluation: replicates, particles that have not reached
+temperature 1."""
 LAST = None
 EXIT_AT = [(LAST, error) for error in EXITS] + list(zip((1, 5, 11, 17), EXITS, strict=True))
 """Every exit at the last call, and one of them at others: in the first design and after it."""

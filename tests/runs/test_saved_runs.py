@@ -1,4 +1,4 @@
-"""Files that `resume` is given: a clear word about each that is no saved run, and nothing of it is run."""
+"""Files that `resume` is given: an error that names each that is no saved run, and no code of it is run."""
 
 import io
 import json

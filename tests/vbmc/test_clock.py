@@ -11,7 +11,7 @@ from experiments.problems.known_posteriors import rosenbrock
 
 @pytest.fixture
 def now(monkeypatch):
-    """A time that moves only when the test moves it."""
+    """A time that the test sets."""
     time = [100.0]
     monkeypatch.setattr(module.time, "perf_counter", lambda: time[0])
     return time

@@ -274,7 +274,7 @@ def test_climbs_that_lead_back_to_the_modes_they_had_found_do_not_end_a_search(s
         if found.complete:
             break
         known += tops
-    assert len(known) >= 8  # of five and six a search that counts such climbs for all points had enough
+    assert len(known) >= 8  # of five and six a search that counts such climbs for all points would end
 
 
 def test_a_search_that_the_budget_ends_at_once_leaves_open_what_it_did():

@@ -1,4 +1,4 @@
-"""What users do to `bqvi.vbmc` by mistake: a clear word, and no evaluation lost."""
+"""Mistakes in calls of `bqvi.vbmc`: errors with advice, and no evaluation lost."""
 
 import copy
 import pickle
