@@ -65,9 +65,9 @@ def frame(
     table = pd.DataFrame({name: fit.trace[name] for name in columns})
     if diverged:
         table = pd.concat([table, _last(table, fit)], ignore_index=True)
-    lost = table["elbo"].abs() > RESOLVED
+    diverged_rows = table["elbo"].abs() > RESOLVED
     for name in [name for name in worst if name in columns]:
-        table[name] = table[name].fillna(worst[name]).mask(lost, worst[name])
+        table[name] = table[name].fillna(worst[name]).mask(diverged_rows, worst[name])
     return table
 
 

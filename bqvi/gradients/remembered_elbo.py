@@ -127,8 +127,8 @@ def _near(points: np.ndarray, phi: np.ndarray, most: int) -> np.ndarray | None:
     near = near[squares[near] <= max(EVIDENCE.reach * d, _least(squares[near], 2 * d + 2))]
     typical = np.median(phi[near[squares[near] <= _least(squares[near], (len(near) + 1) // 2)]])
     apart = np.abs(phi[near] - typical)
-    alike: np.ndarray = near[apart <= max(EVIDENCE.apart, _least(apart, 2 * d + 2))]
-    return alike[-max(most, d + 2) :]
+    similar: np.ndarray = near[apart <= max(EVIDENCE.apart, _least(apart, 2 * d + 2))]
+    return similar[-max(most, d + 2) :]
 
 
 def _least(numbers: np.ndarray, n: int) -> float:

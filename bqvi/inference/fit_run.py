@@ -118,7 +118,7 @@ class FitRun:
         problem = affordable(self.problem, state, self._left(state))
         assert problem is not None  # called by `_reason`, which has a problem
         recorder = self.records.recorder
-        if recorder.wants(state.iteration) and not self._can_record(state):
+        if recorder.is_due(state.iteration) and not self._can_record(state):
             recorder = replace(recorder, chosen=frozenset(), first=False)
         seen = Seen() if state.memory is None and isinstance(self.problem.model, LogJoint) else None
         account = Account(self.ledger, self._budget(state, self._reserve), unfinished, seen=seen)
@@ -248,7 +248,7 @@ class FitRun:
         reason = stop.reached(state)
         if reason is not None:
             return reason
-        wanted = recorded(state) and self.records.recorder.wants(state.iteration)
+        wanted = recorded(state) and self.records.recorder.is_due(state.iteration)
         if wanted and has_settled(self.problem, stop, state):
             return "tolerance"
         return "budget" if affordable(self.problem, state, self._left(state)) is None else None

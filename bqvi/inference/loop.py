@@ -212,7 +212,7 @@ def step(problem: LoopProblem, state: LoopState, records: Records, account: Acco
         gradient, drawn = gradient_at(problem, state, account)
         spent = time.perf_counter() - began
         estimated = _with_estimate(state, gradient)
-        if records.recorder.wants(state.iteration):
+        if records.recorder.is_due(state.iteration):
             made = None if account.ledger is None else account.ledger.entries()
             estimated = _with_record(estimated, records.monitor, gradient, account)
             if has_settled(problem, records.stop, estimated):

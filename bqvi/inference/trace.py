@@ -58,7 +58,7 @@ class Recorder:
             raise TypeError(f"record is {shown(record)}; it must be an integer of at least 1, or iterations")
         return cls(chosen=frozenset(require_integer("record", t, 0) for t in record))
 
-    def wants(self, iteration: int) -> bool:
+    def is_due(self, iteration: int) -> bool:
         """Whether ``iteration`` is to be recorded."""
         if iteration == 0:
             return self.first

@@ -38,8 +38,8 @@ def trace(integral: Integral, ax: Axes | None = None, truth: float | None = None
     ax.ticklabel_format(axis="y", useOffset=False, style="plain")
     ax.set_xlabel("evaluations")
     ax.set_ylabel("integral, with one and two sd")
-    doubt = "" if integral.credible else ", not credible"
-    ax.set_title(f"{integral.method}: {_estimate(integral)}{doubt}", fontsize=10)
+    remark = "" if integral.credible else ", not credible"
+    ax.set_title(f"{integral.method}: {_estimate(integral)}{remark}", fontsize=10)
     ax.legend(frameon=False, fontsize=9)
     return ax
 

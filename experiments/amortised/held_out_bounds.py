@@ -217,7 +217,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     found = _by_calls(results)
     most = found[found["rule"] == SOBOL]["calls"].max()
     made = []
-    for rule, told in (("quadrature", "Bayesian quadrature"), (SOBOL, "Quasi-Monte Carlo")):
+    for rule, title in (("quadrature", "Bayesian quadrature"), (SOBOL, "Quasi-Monte Carlo")):
         checks = []
         for one in found[(found["rule"] == rule) & (found["calls"] == most)].itertuples():
             numbers = f"{one.plain:.0f} plain draws for rms {one.rms:.4f}, {one.ratio:.1f} times the calls"
@@ -225,7 +225,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         made.append(
             Claim(
                 "7.12",
-                f"{told} evaluates test bounds from fewer calls of the decoder than importance sampling.",
+                f"{title} evaluates test bounds from fewer calls of the decoder than importance sampling.",
                 f"plain draws with the same rms error as {most} calls are {FEWER:g} times as many",
                 checks,
             )

@@ -125,11 +125,11 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
                 y_label=f"{label} (nats)",
             )  # fmt: skip
         drawing.legend_below(made, axes, columns=3)
-        told = (
+        caption = (
             f"{name}: networks with one hidden layer, Adam {RATE:g}, S = {SIZE}. Held out: importance "
             f"sampling with {TEST_DRAWS} draws. {drawing.band_caption(compared)}"
         )
-        found.append(Drawing(f"curves-{name}", made, told))
+        found.append(Drawing(f"curves-{name}", made, caption))
         found += _shown(str(name), rows)
     return found
 
@@ -146,12 +146,12 @@ def _shown(name: str, rows: pd.DataFrame) -> list[Drawing]:
         table = pixels.reshape(-1, across, side, side).swapaxes(1, 2).reshape(-1, across * side)
         axes[0, 0].imshow(table, cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
         axes[0, 0].set_axis_off()
-        told = (
+        caption = (
             "Means of the decoder over a plane of z, at quantiles of N(0, 1)."
             if latent == 2
             else "First row: held-out images; second: their reconstructions; others: means of draws of z."
         )
-        found.append(Drawing(f"{'map' if latent == 2 else 'pictures'}-{name}", made, f"{name}. {told}"))
+        found.append(Drawing(f"{'map' if latent == 2 else 'pictures'}-{name}", made, f"{name}. {caption}"))
     return found
 
 
@@ -182,11 +182,13 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         )
         for name, rows in last.groupby("data", sort=False)
     ]
-    told = (
+    criterion = (
         "the 95 % interval over seeds of the mean difference in held-out log p, DReG less IWAE, L = 50, lies "
         f"above -{MARGIN:g} nats; no where it lies below, undecided where it holds that number"
     )
-    return [Claim("002", "Doubly reparameterised gradients train no worse models than IWAE's.", told, checks)]
+    return [
+        Claim("002", "Doubly reparameterised gradients train no worse models than IWAE's.", criterion, checks)
+    ]
 
 
 experiment = Experiment(

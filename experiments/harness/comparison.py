@@ -103,8 +103,8 @@ def how_to_read(results: pd.DataFrame) -> str:
     """Return the sentences on axes, bands and runs that leave the figure."""
     diverged = results.loc[results["elbo"] == -float("inf")]
     counts = diverged.groupby("case", sort=False)["seed"].nunique()
-    gone = ", ".join(f"{case} on {count}" for case, count in counts.items())
-    note = f" Diverged, and above the axes from there on: {gone} seeds." if gone else ""
+    outside = ", ".join(f"{case} on {count}" for case, count in counts.items())
+    note = f" Diverged, and above the axes from there on: {outside} seeds." if outside else ""
     return (
         "The error's axis is linear within 10 nats of 0 and logarithmic beyond; below 0 the fit is likelier "
         f"than the truth. The ELBO gap is to the best run on the same data; gaps below {LEAST_GAP:g} are "

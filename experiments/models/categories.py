@@ -200,7 +200,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     one = float(rows[rows["columns"] == 1]["above_frequencies"].abs().max())
     bayes = rows[(rows["family"] == "full")].groupby("components")[["elbo", "held_out"]].mean()
     best = int(bayes["elbo"].to_numpy().argmax())
-    lost = float(bayes["held_out"].max() - bayes["held_out"].iloc[best])
+    loss = float(bayes["held_out"].max() - bayes["held_out"].iloc[best])
     return [
         Claim(
             "004",
@@ -212,7 +212,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             "004",
             "The ELBO of the fully Bayesian mixture tells how many components there are.",
             "the K of the highest mean bound predicts held-out birds at most 0.1 nats worse than the best",
-            [Check("penguins", lost <= 0.1, f"K = {bayes.index[best]}, {lost:.3f} nats")],
+            [Check("penguins", loss <= 0.1, f"K = {bayes.index[best]}, {loss:.3f} nats")],
         ),
     ]
 

@@ -177,8 +177,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         means = rows.groupby("model")[["elbo", "held_out"]].mean()
         best = int(means["elbo"].to_numpy().argmax())
         held = means["held_out"].to_numpy()
-        lost = float(held.max() - held[best])
-        checks.append(Check(str(name), lost <= 0.1, f"{means.index[best]}, {lost:.3f} nats"))
+        loss = float(held.max() - held[best])
+        checks.append(Check(str(name), loss <= 0.1, f"{means.index[best]}, {loss:.3f} nats"))
     return [
         Claim(
             "004",
