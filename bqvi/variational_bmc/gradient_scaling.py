@@ -147,9 +147,9 @@ def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) 
         if i < 0 or found[i][1] >= least - GRADIENT_SCALINGS.better:
             break
         scaled, (best, least) = sets[i], found[i]
-    changing = np.ptp(best.scaling.log_scales(best.scaling.into(x)), axis=0)[scaled].min()
-    better = least < none - GRADIENT_SCALINGS.each * len(scaled)
-    return best if better and changing > GRADIENT_SCALINGS.range else None
+    changing = float(np.ptp(best.scaling.log_scales(best.scaling.into(x)), axis=0)[scaled].min())
+    better = GRADIENT_SCALINGS.accepts(x.shape[1], len(scaled), none - least, changing)
+    return best if better else None
 
 
 def _map(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> tuple[_Map, float]:

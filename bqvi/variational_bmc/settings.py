@@ -273,6 +273,15 @@ class GradientScalingSettings:
     the first climbs on funnels and schools in boxes 23000 to 23005 (2.5 in one case). Where several modes
     have points, a map with a step between them makes gradients affine: the gain was 1.6 to 2.5 on three
     Gaussians in D = 4 and 6, layouts 0 to 19 and 23000 to 23005; on other posteriors .84 at most."""
+    most: float = 0.85
+    """The least share of the D - 1 coordinates that counts as nearly all of them. A map that scales these, and
+    at least ``fewest``, may be gentler. On three Gaussians in D = 6, layout 23004, one of 4 of 5 would be."""
+    fewest: int = 4
+    each_of_most: float = 1.25
+    """The least gain for each coordinate of a map of nearly all of them. It was 1.2 to 2.1 on the non-centred
+    schools (three boxes, 22 to 50 points), 1.7 at most on three Gaussians in D = 6."""
+    range_of_most: float = 0.5
+    """The least change of the logarithm of a scale by such a map: .6 to 3.0 and .3 at most, on the same."""
     at_first: float = 0.3
     """This gain of the first set of coordinates, for others to be tried: .6 to 3 on funnels and schools."""
     better: float = 0.1
@@ -283,6 +292,18 @@ class GradientScalingSettings:
     """The largest depth of points that are used, in nats below the top for each dimension."""
     beyond: int = 30
     """The largest number of points beyond 2 D."""
+
+    def accepts(self, dimension: int, count: int, gain: float, change: float) -> bool:
+        """Whether a map is used.
+
+        Parameters
+        ----------
+        dimension : the number D of coordinates. count : the number of those that the map scales.
+        gain : the gain of misfit, nats. change : the least change of the logarithm of a scale.
+        """
+        if count >= max(self.fewest, self.most * (dimension - 1)):
+            return gain > self.each_of_most * count and change > self.range_of_most
+        return gain > self.each * count and change > self.range
 
 
 @dataclass(frozen=True)
