@@ -274,7 +274,7 @@ class GradientScalingSettings:
     have points, a map with a step between them makes gradients affine: the gain was 1.6 to 2.5 on three
     Gaussians in D = 4 and 6, layouts 0 to 19 and 23000 to 23005; on other posteriors .84 at most."""
     most: float = 0.85
-    """The least share of the D - 1 coordinates that counts as nearly all of them. A map that scales these, and
+    """The least share of the D - 1 coordinates that counts as nearly all. A map that scales these, and
     at least ``fewest``, may be gentler. On three Gaussians in D = 6, layout 23004, one of 4 of 5 would be."""
     fewest: int = 4
     each_of_most: float = 1.25
