@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 
@@ -64,3 +65,13 @@ class Line:
 
     def __str__(self) -> str:
         return f"| {self.what} | {self.measured} | {self.bar} | {'yes' if self.held else 'NO'} |"
+
+
+def missing(peer: str, packages: str, *modules: str) -> Line | None:
+    """The line of a ``peer`` whose ``modules`` cannot be imported, with what to install; or None."""
+    try:
+        for module in modules:
+            import_module(module)
+    except ImportError as failure:
+        return Line(peer, f"not installed ({failure})", f"pip install {packages}", False)
+    return None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import bqvi
-from benchmarks.paired import Line, paired
+from benchmarks.paired import Line, missing, paired
 from experiments.problems.integrands import Integrand, integrands, standard
 from gp.low_discrepancy import scrambled_sobol
 
@@ -42,11 +42,9 @@ class Whitened:
 
 def run() -> Iterator[Line]:
     """Emukit's two loops against 'bq' and 'wsabi-l'; one line where it is not installed."""
-    try:
-        import emukit.quadrature  # noqa: F401
-        import GPy  # noqa: F401
-    except ImportError as failure:
-        yield Line("Emukit", f"not installed ({failure})", "pip install emukit GPy", False)
+    absent = missing("Emukit", "emukit GPy", "emukit.quadrature", "GPy")
+    if absent is not None:
+        yield absent
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings of GPy

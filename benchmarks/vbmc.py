@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 import bqvi
-from benchmarks.paired import Line
+from benchmarks.paired import Line, missing
 from experiments.problems.known_posteriors import Problem, problems, rosenbrock
 
 ROUNDS = 1
@@ -24,10 +24,9 @@ BAR = 5.0
 
 def run() -> Iterator[Line]:
     """A line for each target; a single line where PyVBMC is not installed."""
-    try:
-        import pyvbmc  # noqa: F401
-    except ImportError as failure:
-        yield Line("PyVBMC", f"not installed ({failure})", "pip install pyvbmc", False)
+    absent = missing("PyVBMC", "pyvbmc", "pyvbmc")
+    if absent is not None:
+        yield absent
         return
     # loads what is imported at the first call, so that no target is charged for it
     ours(rosenbrock(2), 15, 0)
@@ -54,14 +53,22 @@ def _beside(problem: Problem) -> Line:
 
 def peer(problem: Problem, seed: int) -> tuple[int, float]:
     """Evaluations and seconds of PyVBMC."""
+    began = time.perf_counter()
+    result = pyvbmc_result(problem, problem.log_joint, seed)
+    return int(result["func_count"]), time.perf_counter() - began
+
+
+def pyvbmc_result(
+    problem: Problem, log_joint: Callable[..., Any], seed: int, **options: Any
+) -> dict[str, Any]:
+    """The result of PyVBMC on a log joint within the box of a problem, with its ``options``."""
     from pyvbmc import VBMC
 
     start = 0.5 * (problem.plausible_lower + problem.plausible_upper)
     box: list[Any] = [start, *problem.bounds().values()]
-    run = VBMC(problem.log_joint, *(x[None] for x in box), options={"display": "off"}, seed=seed)
-    began = time.perf_counter()
+    run = VBMC(log_joint, *(x[None] for x in box), options={"display": "off", **options}, seed=seed)
     _, result = run.optimize()
-    return int(result["func_count"]), time.perf_counter() - began
+    return dict(result)
 
 
 def ours(problem: Problem, budget: int, seed: int) -> tuple[int, float]:

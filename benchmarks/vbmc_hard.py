@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 import bqvi
-from benchmarks.paired import Line
+from benchmarks.paired import Line, missing
+from benchmarks.vbmc import pyvbmc_result
 from experiments.vbmc.hard import HARD, HardProblem
 
 NAMES = ("Himmelblau", "clusters", "shells", "Rosenbrock 2, noise 1", "funnel 5", "ring")
@@ -25,10 +26,9 @@ SEED = 0
 
 def run() -> Iterator[Line]:
     """A line for each problem; a single line where PyVBMC is not installed."""
-    try:
-        import pyvbmc  # noqa: F401
-    except ImportError as failure:
-        yield Line("PyVBMC", f"not installed ({failure})", "pip install pyvbmc", False)
+    absent = missing("PyVBMC", "pyvbmc", "pyvbmc")
+    if absent is not None:
+        yield absent
         return
     for name in NAMES:
         yield _beside(name, HARD[name])
@@ -57,17 +57,12 @@ def _beside(name: str, asked: HardProblem) -> Line:
 
 def peer(asked: HardProblem, budget: int) -> dict[str, Any]:
     """The result of PyVBMC with at most ``budget`` evaluations."""
-    from pyvbmc import VBMC
-
     problem, sd = asked.problem(SEED), asked.noise_sd
     one = problem.log_joint if sd is None else problem.noisy(sd, SEED)
-    start = 0.5 * (problem.plausible_lower + problem.plausible_upper)
-    box: list[Any] = [start, *problem.bounds().values()]
-    options = {"display": "off", "max_fun_evals": budget, "specify_target_noise": sd is not None}
 
     def log_joint(theta: np.ndarray) -> Any:
         value = one(np.ravel(theta))
         return value if sd is None else (value, sd)
 
-    _, result = VBMC(log_joint, *(x[None] for x in box), options=options, seed=SEED).optimize()
-    return dict(result)
+    noisy = sd is not None
+    return pyvbmc_result(problem, log_joint, SEED, max_fun_evals=budget, specify_target_noise=noisy)
