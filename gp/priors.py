@@ -4,11 +4,11 @@ Hyperparameters are stated in *units of the data*: a lengthscale in standard dev
 input column, a variance in variances of the targets. Priors therefore do not depend on the units of inputs or
 targets. On the logarithm of such a number the prior is flat between two values and Gaussian beyond them:
 
-    log p(t) = -(max(lower - t, 0, t - upper) / shoulder)^2 / 2 + constant.
+    log p(t) = -(max(lower - t, 0, t - upper) / falloff)^2 / 2 + constant.
 
 Within the plateau the prior is constant, so that the posterior mode is the maximum of the evidence. Beyond it
 the prior bounds parameters that the evidence alone does not, such as a lengthscale along whose ridge the
-evidence rises to zero or infinity. The search is limited to ``_WIDTH`` shoulders beyond the plateau.
+evidence rises to zero or infinity. The search is limited to ``_WIDTH`` times ``falloff`` beyond the plateau.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gp.kernels.base import Kind
 __all__ = ["Interval", "JointPrior", "Plateau", "Priors"]
 
 _WIDTH = 4.0
-"""The bound of a search, in shoulders beyond a plateau: the prior has fallen by a factor of e^-8 there."""
+"""Bounds of a search lie this many times ``falloff`` beyond a plateau, where the prior has fallen by e^-8."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class Plateau:
     Attributes
     ----------
     lower, upper : ends of the plateau.
-    shoulder : standard deviation, on the log scale, of the Gaussian fall-off beyond them.
+    falloff : standard deviation, on the log scale, of the Gaussian fall-off beyond them.
     """
 
     lower: float
     upper: float
-    shoulder: float = 0.5
+    falloff: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (0 < self.lower < self.upper < np.inf and self.shoulder > 0):
-            raise ValueError(f"{self!r}: 0 < lower < upper < infinity and shoulder > 0 have to hold")
+        if not (0 < self.lower < self.upper < np.inf and self.falloff > 0):
+            raise ValueError(f"{self!r}: 0 < lower < upper < infinity and falloff > 0 have to hold")
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -53,7 +53,7 @@ class Plateau:
     def bounds(self) -> tuple[float, float]:
         """The bounds of a search, on the log scale."""
         lower, upper = self.ends
-        return lower - _WIDTH * self.shoulder, upper + _WIDTH * self.shoulder
+        return lower - _WIDTH * self.falloff, upper + _WIDTH * self.falloff
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Interval:
     """A plateau prior for a location, on the linear scale, symmetric about the centre of the inputs."""
 
     half_width: float
-    shoulder: float = 1.0
+    falloff: float = 1.0
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -71,7 +71,7 @@ class Interval:
     @property
     def bounds(self) -> tuple[float, float]:
         """The bounds of a search."""
-        reach = self.half_width + _WIDTH * self.shoulder
+        reach = self.half_width + _WIDTH * self.falloff
         return -reach, reach
 
 
@@ -113,13 +113,13 @@ class JointPrior:
 
     Attributes
     ----------
-    lower, upper : (P,), ends of the plateaus; shoulder : (P,).
+    lower, upper : (P,), ends of the plateaus; falloff : (P,).
     bounds_lower, bounds_upper : (P,), bounds of a search.
     """
 
     lower: np.ndarray
     upper: np.ndarray
-    shoulder: np.ndarray
+    falloff: np.ndarray
     bounds_lower: np.ndarray
     bounds_upper: np.ndarray
 
@@ -128,8 +128,8 @@ class JointPrior:
         """Collect the priors of P parameters."""
         ends = np.array([prior.ends for prior in priors]).reshape(-1, 2)
         bounds = np.array([prior.bounds for prior in priors]).reshape(-1, 2)
-        shoulder = np.array([prior.shoulder for prior in priors])
-        return JointPrior(ends[:, 0], ends[:, 1], shoulder, bounds[:, 0], bounds[:, 1])
+        falloff = np.array([prior.falloff for prior in priors])
+        return JointPrior(ends[:, 0], ends[:, 1], falloff, bounds[:, 0], bounds[:, 1])
 
     @staticmethod
     def normal(centre: np.ndarray, sd: np.ndarray, reach: tuple[float, float] = (4.0, 4.0)) -> JointPrior:
@@ -150,15 +150,15 @@ class JointPrior:
     def curvature(self, psi: np.ndarray) -> np.ndarray:
         """Return minus the Hessian of the log density, (P, P)."""
         flat = (psi > self.lower) & (psi < self.upper)
-        return np.diag(np.where(flat, 0.0, self.shoulder**-2.0))
+        return np.diag(np.where(flat, 0.0, self.falloff**-2.0))
 
     @property
     def sd(self) -> np.ndarray:
         """Standard deviations of the priors, (P,)."""
-        return (self.upper - self.lower) / sqrt(12) + self.shoulder
+        return (self.upper - self.lower) / sqrt(12) + self.falloff
 
     def log_density(self, psi: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the log density, up to a constant, and its gradient (P,)."""
         excess = psi - np.clip(psi, self.lower, self.upper)
-        scaled = excess / self.shoulder
-        return float(-0.5 * scaled @ scaled), -scaled / self.shoulder
+        scaled = excess / self.falloff
+        return float(-0.5 * scaled @ scaled), -scaled / self.falloff

@@ -1,8 +1,8 @@
 """The starting points of a fit of hyperparameters, its objective, and the objective's curvature.
 
-From many starting points `gp.search.raced` makes short climbs with exact gradients on a subset of the data,
-where an evaluation is cheap; the climb from the best point is continued to its end on all data. All random
-choices come from the given generator.
+From many starting points `gp.search.successive_halving` makes short climbs with exact gradients on a subset
+of the data, where an evaluation is cheap; the climb from the best point is continued to its end on all data.
+All random choices come from the given generator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from gp.linalg import NotPositiveDefiniteError, next_jitter
 from gp.problem import EvidenceProblem, solve, solve_with_gradient
-from gp.search import Expansion, Optimum, Search, raced, search
+from gp.search import Expansion, Optimum, Search, search, successive_halving
 from gp.settings import FIT
 from gp.units import SearchCoordinates
 
@@ -62,7 +62,7 @@ def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Sc
     bounds = coordinates.prior.bounds_lower / scale, coordinates.prior.bounds_upper / scale
     settings = Search(iterations=asked.max_iterations, tempered=FIT.tempered)
     quick = _Scaled(small, coordinates, asked.with_prior, scale)
-    begun, spent = raced(quick, [start / scale for start in starts], bounds, settings)
+    begun, spent = successive_halving(quick, [start / scale for start in starts], bounds, settings)
     best = search(_Scaled(problem, coordinates, asked.with_prior, scale), [begun], bounds, settings)
     spent += len(starts) + best.n_evaluations
     return replace(best, psi=scale * best.psi, n_evaluations=spent)

@@ -10,9 +10,9 @@ semi-definite curvature:
     without              L-BFGS-B (SciPy), projected onto the bounds
 
 Climbs start from the best few of the starting points (`search`), or from the best point after rounds of short
-climbs from all of them (`raced`), as the value early in a climb predicts its end only in part. An objective
-may raise ``LinAlgError`` where a covariance matrix has no factor; such a point counts as lower than any
-other.
+climbs from all of them (`successive_halving`), as the value early in a climb predicts its end only in part.
+An objective may raise ``LinAlgError`` where a covariance matrix has no factor; such a point counts as lower
+than any other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 
 from gp.triangular import lapack
 
-__all__ = ["Expansion", "Objective", "Optimum", "Race", "Search", "raced", "search"]
+__all__ = ["Expansion", "Halving", "Objective", "Optimum", "Search", "search", "successive_halving"]
 
 _FAILED = 1e25
 """Value of points without a finite objective, as the line search of L-BFGS-B needs a finite number."""
@@ -108,8 +108,8 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Race:
-    """Rounds of short climbs.
+class Halving:
+    """Rounds of short climbs, after each of which the best continue (successive halving).
 
     Attributes
     ----------
@@ -160,27 +160,27 @@ def search(
     return Optimum(best.psi, best.value, best.converged, best.message, spent)
 
 
-def raced(
+def successive_halving(
     objective: Objective,
     starts: Sequence[np.ndarray],
     bounds: tuple[np.ndarray, np.ndarray],
     asked: Search,
-    race: Race = Race(),
+    halving: Halving = Halving(),
 ) -> tuple[np.ndarray, int]:
     """Return the best place (P,) after rounds of short climbs, and the evaluations that they took.
 
     Parameters
     ----------
     objective, starts, bounds, asked : as of `search`; the objective may be a cheaper one.
-    race : the lengths of the climbs, and the share that is continued.
+    halving : the lengths of the climbs, and the share that is continued.
     """
-    left, iterations, spent = list(starts), race.iterations, 0
+    left, iterations, spent = list(starts), halving.iterations, 0
     while len(left) > 1:
         short = replace(asked, iterations=min(iterations, asked.iterations))
         ends = [search(objective, [start], bounds, short) for start in left]
         spent += sum(end.n_evaluations for end in ends)
         ends.sort(key=lambda end: end.value, reverse=True)
-        left = [end.psi for end in ends[: max(1, len(ends) // race.share)]]
+        left = [end.psi for end in ends[: max(1, len(ends) // halving.share)]]
         iterations *= 2
     return left[0], spent
 

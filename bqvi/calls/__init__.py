@@ -1,6 +1,6 @@
 """The user's function: calls, errors, evaluations that returned, and the budget."""
 
-from bqvi.calls.account import Account, Seen, Unfinished
+from bqvi.calls.account import Account, StepEvaluations, Unfinished
 from bqvi.calls.budget import Budget, BudgetError
 from bqvi.calls.caller import Caller
 from bqvi.calls.coordinates import Coordinates, make_coordinates
@@ -24,7 +24,7 @@ __all__ = [
     "Ledger",
     "Range",
     "RayExecutor",
-    "Seen",
+    "StepEvaluations",
     "TargetModel",
     "Unfinished",
     "make_coordinates",

@@ -65,7 +65,7 @@ class Unfinished:
         return waiting.pop(0) if waiting else -1
 
 
-class Seen:
+class StepEvaluations:
     """The points, values and gradients of a step, kept for checks where the estimator itself keeps none."""
 
     def __init__(self) -> None:
@@ -97,11 +97,11 @@ class Account:
     budget : the budget that is checked before each call; None for no limit.
     unfinished : the evaluations of an earlier attempt at the step that was cut short; None if there are none.
     given : evaluations given by the caller, which the step uses instead of calls; None where it makes calls.
-    seen : a `Seen`, for an estimator that keeps no evaluations; None where no check needs them.
+    entered : a `StepEvaluations`, for an estimator that keeps no evaluations; None where no check needs them.
     """
 
     ledger: Ledger | None = None
     budget: Budget | None = None
     unfinished: Unfinished | None = None
     given: Evaluations | None = None
-    seen: Seen | None = None
+    entered: StepEvaluations | None = None

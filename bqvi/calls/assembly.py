@@ -1,4 +1,4 @@
-"""The answers of one batch, collected as they return, and converted into rows when rows are requested."""
+"""The results of one batch, collected as they return, and converted into rows when rows are requested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from bqvi.calls.by_products import Products, chosen
-from bqvi.calls.call import Answers
+from bqvi.calls.call import CallResult
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations
@@ -23,11 +23,11 @@ _NO_GRAPH = (
 )
 
 _NOT_CALLED, _KEPT, _DROPPED = range(3)
-"""The state of a point: no answer yet, an evaluation, or an answer without evaluation, which ends the run."""
+"""The state of a point: no result yet, an evaluation, or a result without evaluation, which ends the run."""
 
 
 class CallBatch:
-    """The answers so far at a batch of points (n, D), which are theta (n, P) in the user's units."""
+    """The results so far at a batch of points (n, D), which are theta (n, P) in the user's units."""
 
     def __init__(
         self,
@@ -49,44 +49,44 @@ class CallBatch:
         self._reasons = np.full(n, "", dtype=object)
         self._by_products: list[Any] = [None] * n
         self._failed, self._raised, self._no_graph = np.zeros((3, n), bool)
-        self._standing = np.full(n, _NOT_CALLED)
-        """The state of each point. It is written last and in one assignment, so that at an interrupt an
-        answer is there with its row and its count, or not at all."""
+        self._point_state = np.full(n, _NOT_CALLED)
+        """The state of each point. It is written last and in one assignment, so that at an interrupt a
+        result is there with its row and its count, or not at all."""
         self._called_in_vain, self._cost = 0, cost
-        self._failure: Answers | None = None
+        self._failure: CallResult | None = None
         if ledger is not None:
             ledger.begin(self.returned)
 
-    def enter_whole(self, answers: Answers) -> bool:
-        """Enter the answers at all points together; False if each point has to be evaluated by itself.
+    def enter_whole(self, result: CallResult) -> bool:
+        """Enter the result at all points together; False if each point has to be evaluated by itself.
 
         Raises
         ------
         EvaluationError
         """
-        n, error = len(self.points), answers.error
+        n, error = len(self.points), result.error
         if n > 1 and error is not None and not self._stops(error):
             self._called_in_vain = n
             return False
-        self._store(slice(0, n), answers)
-        self._judge(answers, self.theta)
+        self._store(slice(0, n), result)
+        self._judge(result, self.theta)
         return True
 
-    def enter(self, index: int, answers: Answers) -> None:
-        """Enter the answers at the point of this index.
+    def enter(self, index: int, result: CallResult) -> None:
+        """Enter the result at the point of this index.
 
         Raises
         ------
         EvaluationError
         """
-        self._store(slice(index, index + 1), answers)
-        self._judge(answers, self.theta[index][None])
+        self._store(slice(index, index + 1), result)
+        self._judge(result, self.theta[index][None])
 
-    def _store(self, at: slice, answers: Answers) -> None:
-        if not answers.raised:
-            n, outputs = len(self.points), answers.values.shape[1]
+    def _store(self, at: slice, result: CallResult) -> None:
+        if not result.raised:
+            n, outputs = len(self.points), result.values.shape[1]
             if (self._outputs or outputs) != outputs:
-                self._standing[at] = _DROPPED
+                self._point_state[at] = _DROPPED
                 raise EvaluationError(
                     f"the {self.function.range.title} returned {outputs} numbers at "
                     f"{self.function.place(self.theta[at.start])}, and {self._outputs} elsewhere; it "
@@ -98,25 +98,25 @@ class CallBatch:
                 self._values = np.full((n, outputs), np.nan)
             if self.ledger is not None:
                 self.ledger.outputs = outputs
-            self._values[at] = answers.values
-            if answers.gradients is not None:
+            self._values[at] = result.values
+            if result.gradients is not None:
                 if self._gradients is None:
-                    self._gradients = np.full((n, *answers.gradients.shape[1:]), np.nan)
-                self._gradients[at] = answers.gradients
-            if answers.sds is not None:
+                    self._gradients = np.full((n, *result.gradients.shape[1:]), np.nan)
+                self._gradients[at] = result.gradients
+            if result.sds is not None:
                 if self._sds is None:
                     self._sds = np.full(n, np.nan)
-                self._sds[at] = answers.sds
-        for i, products in enumerate(answers.by_products, at.start):
+                self._sds[at] = result.sds
+        for i, products in enumerate(result.by_products, at.start):
             self._by_products[i] = products
-        self._failed[at], self._raised[at] = answers.failed, answers.raised
-        self._no_graph[at], self._reasons[at] = not answers.graph, answers.reasons
-        self._standing[at] = np.where(answers.kept & self._is_kept(answers), _KEPT, _DROPPED)
+        self._failed[at], self._raised[at] = result.failed, result.raised
+        self._no_graph[at], self._reasons[at] = not result.graph, result.reasons
+        self._point_state[at] = np.where(result.kept & self._is_kept(result), _KEPT, _DROPPED)
 
-    def _is_kept(self, answers: Answers) -> bool:
-        """Whether answers with an error still are an evaluation, as a value without its gradient is."""
-        error = answers.error
-        return not answers.raised or isinstance(error, EvaluationError) or not self._stops(error)
+    def _is_kept(self, result: CallResult) -> bool:
+        """Whether a result with an error still is an evaluation, as a value without its gradient is."""
+        error = result.error
+        return not result.raised or isinstance(error, EvaluationError) or not self._stops(error)
 
     def _stops(self, error: Exception | None) -> bool:
         """Whether the run stops at ``error``."""
@@ -124,21 +124,21 @@ class CallBatch:
             error is not None and stops(error, self.function.errors)
         )
 
-    def _judge(self, answers: Answers, points: np.ndarray) -> None:
-        """Enter the answer in the ledger, and stop the run where the policy on errors says so."""
+    def _judge(self, result: CallResult, points: np.ndarray) -> None:
+        """Enter the result in the ledger, and stop the run where the policy on errors says so."""
         if self.ledger is not None:
             self.ledger.returned()
-        error = answers.error
+        error = result.error
         if isinstance(error, EvaluationError):
             error.evaluations = self.rows()
             raise error
         if error is not None and self._stops(error):
-            self._stop(error, answers, points)
+            self._stop(error, result, points)
         if error is not None and self._failure is None:
-            self._failure = answers
+            self._failure = result
 
-    def _stop(self, error: Exception, answers: Answers, points: np.ndarray) -> NoReturn:
-        who = self._who(answers) if answers.raised else "the gradient"
+    def _stop(self, error: Exception, result: CallResult, points: np.ndarray) -> NoReturn:
+        who = self._who(result) if result.raised else "the gradient"
         message = f"{who} {described(error)}, at {self.function.places(points)}"
         message += self._advice(error)
         if self.function.errors is None:
@@ -157,9 +157,9 @@ class CallBatch:
             return found
         return advice_on_points(error)
 
-    def _who(self, answers: Answers) -> str:
+    def _who(self, result: CallResult) -> str:
         """The name of the function whose exception left no value."""
-        return answers.who or f"the {self.function.range.title}"
+        return result.who or f"the {self.function.range.title}"
 
     def finished(self, first: bool) -> Evaluations:
         """All rows, entered in the ledger; see `Caller.evaluate`."""
@@ -197,7 +197,7 @@ class CallBatch:
     def returned(self) -> Evaluations:
         """As `rows`, without counting the call that stops the run, which has returned no evaluation."""
         found = self.rows()
-        dropped = int((self._standing == _DROPPED).sum())
+        dropped = int((self._point_state == _DROPPED).sum())
         return replace(found, n_evaluations=found.n_evaluations - self._cost * dropped)
 
     @property
@@ -210,12 +210,12 @@ class CallBatch:
     @property
     def _kept(self) -> np.ndarray:
         """Which points have an evaluation, good or infeasible, (n,) bool."""
-        return self._standing == _KEPT
+        return self._point_state == _KEPT
 
     def rows(self) -> Evaluations:
-        """The evaluations so far, in the order of the points, without an answer that stops the run."""
-        width, standing = self.points.shape[1], self._standing.copy()
-        at, called = standing == _KEPT, int((standing != _NOT_CALLED).sum()) + self._called_in_vain
+        """The evaluations so far, in the order of the points, without a result that stops the run."""
+        width, states = self.points.shape[1], self._point_state.copy()
+        at, called = states == _KEPT, int((states != _NOT_CALLED).sum()) + self._called_in_vain
         n = int(at.sum())
         kept = at if n < len(self.points) else slice(None)
         values = np.full((n, self._outputs or 1), np.nan) if self._values is None else self._values[kept]

@@ -1,4 +1,4 @@
-"""Calls in order, or through an executor (:mod:`executors`); each answer is entered as it returns."""
+"""Calls in order, or through an executor (:mod:`executors`); each result is entered as it returns."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.call import Answers, nothing
+from bqvi.calls.call import CallResult, no_values
 from bqvi.calls.errors import EvaluationError
-from bqvi.calls.executors import answer, require_future, returned
+from bqvi.calls.executors import future_result, require_future, returned
 from bqvi.calls.faults import LostError
 
-Enter = Callable[[int, Answers], None]
-"""A function called with each answer and its index; it may raise EvaluationError to end the batch."""
+Enter = Callable[[int, CallResult], None]
+"""A function called with each result and its index; it may raise EvaluationError to end the batch."""
 
 
 def collect(
-    call: Callable[[np.ndarray], Answers], points: np.ndarray, executor: Any, n_jobs: int, enter: Enter
+    call: Callable[[np.ndarray], CallResult], points: np.ndarray, executor: Any, n_jobs: int, enter: Enter
 ) -> None:
-    """Evaluate ``call`` at each of the points (n, P), and pass each answer to ``enter`` as it returns.
+    """Evaluate ``call`` at each of the points (n, P), and pass each result to ``enter`` as it returns.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def collect(
             _mapped((several if callable(several) else executor.map)(call, rows), rows, enter)
     except EvaluationError:
         raise
-    # This is an error of the pool: exceptions of the user's function are returned in its answers.
+    # This is an error of the pool: exceptions of the user's function are returned in its results.
     except Exception as failure:
         raise executor_failed(failure) from failure
 
@@ -60,7 +60,7 @@ def executor_failed(failure: Exception) -> EvaluationError:
     return EvaluationError(message)
 
 
-def _of_joblib(call: Callable[..., Answers], rows: Sequence[np.ndarray], n_jobs: int) -> Any:
+def _of_joblib(call: Callable[..., CallResult], rows: Sequence[np.ndarray], n_jobs: int) -> Any:
     import joblib
 
     parallel = joblib.Parallel(n_jobs=min(n_jobs, len(rows)), return_as="generator")
@@ -68,12 +68,12 @@ def _of_joblib(call: Callable[..., Answers], rows: Sequence[np.ndarray], n_jobs:
 
 
 def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
-    """Enter the results of a `map` in order; raise an error unless each point has one answer."""
+    """Enter the results of a `map` in order; raise an error unless each point has one result."""
     count, n = 0, len(rows)
     for result in results:
         if count < n:
-            future = not isinstance(result, Answers) and callable(getattr(result, "result", None))
-            enter(count, answers_of(result, rows[count]) if future else _answers(result))
+            future = not isinstance(result, CallResult) and callable(getattr(result, "result", None))
+            enter(count, call_result(result, rows[count]) if future else _checked(result))
         count += 1
     if count != n:
         raise EvaluationError(
@@ -81,24 +81,26 @@ def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
         )
 
 
-def answers_of(future: object, row: np.ndarray) -> Answers:
-    """The answers of the call at the point ``row`` (P,), which ``future`` returns."""
+def call_result(future: object, row: np.ndarray) -> CallResult:
+    """The result of the call at the point ``row`` (P,), which ``future`` returns."""
     try:
-        return _answers(answer(future))
+        return _checked(future_result(future))
     except LostError as lost:
-        return nothing(row[None], lost)
+        return no_values(row[None], lost)
 
 
-def _answers(result: object) -> Answers:
-    if not isinstance(result, Answers):
+def _checked(result: object) -> CallResult:
+    if not isinstance(result, CallResult):
         raise EvaluationError(
             f"the executor returned {result!r:.80}; it must return what the function that it is given returns"
         )
     return result
 
 
-def _submitted(call: Callable[..., Answers], rows: Sequence[np.ndarray], executor: Any, enter: Enter) -> None:
-    """Enter answers as they return. After a failure, calls under way are awaited and no others are begun."""
+def _submitted(
+    call: Callable[..., CallResult], rows: Sequence[np.ndarray], executor: Any, enter: Enter
+) -> None:
+    """Enter results as they return. After a failure, calls under way are awaited and no others are begun."""
     futures: dict[Any, int] = {}
     try:
         for i, row in enumerate(rows):
@@ -111,7 +113,7 @@ def _submitted(call: Callable[..., Answers], rows: Sequence[np.ndarray], executo
         while futures:
             for future in returned(list(futures)):
                 i = futures.pop(future)
-                enter(i, answers_of(future, rows[i]))
+                enter(i, call_result(future, rows[i]))
     except Exception:
         _swept(futures, rows, enter, wait=True)
         raise
@@ -121,7 +123,7 @@ def _submitted(call: Callable[..., Answers], rows: Sequence[np.ndarray], executo
 
 
 def _swept(futures: dict[Any, int], rows: Sequence[np.ndarray], enter: Enter, wait: bool) -> None:
-    """Enter the answers that have returned and, with ``wait``, those of the calls under way.
+    """Enter the results that have returned and, with ``wait``, those of the calls under way.
 
     Calls that have not begun are cancelled where the futures allow it, as those of concurrent.futures do.
     """
@@ -134,4 +136,4 @@ def _swept(futures: dict[Any, int], rows: Sequence[np.ndarray], enter: Enter, wa
         done = getattr(future, "done", None)
         if wait or (callable(done) and done()):
             with contextlib.suppress(Exception):  # the first failure is the one that is reported
-                enter(futures[future], answers_of(future, rows[futures[future]]))
+                enter(futures[future], call_result(future, rows[futures[future]]))

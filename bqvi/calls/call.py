@@ -17,7 +17,7 @@ from bqvi.calls.user_code import run_user_code
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class CallResult:
     """The result of one call at m points, in the user's units.
 
     Attributes
@@ -54,27 +54,27 @@ class Answers:
 class Call:
     """A call of a function at points (m, P), or at one point (P,); picklable where the function is.
 
-    Exceptions are returned in the answers; only BaseExceptions that are no Exception, such as Ctrl-C, are
-    raised. ``elsewhere`` is True where answers are sent between processes, and exceptions have to be pickled.
+    Exceptions are returned in the result; only BaseExceptions that are no Exception, such as Ctrl-C, are
+    raised. ``elsewhere`` is True where results are sent between processes, and exceptions have to be pickled.
     """
 
     function: Function
     elsewhere: bool = False
 
-    def __call__(self, points: np.ndarray) -> Answers:
-        """The answers of the function at ``points``."""
+    def __call__(self, points: np.ndarray) -> CallResult:
+        """The result of the function at ``points``."""
         points = np.atleast_2d(points)
         try:
-            answers = _answers(self.function, points)
+            result = _call_result(self.function, points)
         except _BesideError as beside:
-            answers = nothing(points, beside.error, who=beside.who)
+            result = no_values(points, beside.error, who=beside.who)
         except EvaluationError as error:
-            answers = nothing(points, error, kept=False)
+            result = no_values(points, error, kept=False)
         except Exception as error:
-            answers = nothing(points, error)
-        if self.elsewhere and answers.error is not None:
-            answers = replace(answers, error=_picklable(answers.error))
-        return answers
+            result = no_values(points, error)
+        if self.elsewhere and result.error is not None:
+            result = replace(result, error=_picklable(result.error))
+        return result
 
 
 class _BesideError(Exception):
@@ -85,13 +85,13 @@ class _BesideError(Exception):
         self.who, self.error = who, error
 
 
-def nothing(points: np.ndarray, error: Exception, kept: bool = True, who: str = "") -> Answers:
-    """The answers at points (m, P) where no values were returned, or they are no numbers."""
+def no_values(points: np.ndarray, error: Exception, kept: bool = True, who: str = "") -> CallResult:
+    """The result at points (m, P) where no values were returned, or they are no numbers."""
     values, reason = np.full((len(points), 1), np.nan), f"{who} {described(error)}".strip()
-    return Answers(values, failed=True, reasons=reason, kept=kept, error=error, raised=True, who=who)
+    return CallResult(values, failed=True, reasons=reason, kept=kept, error=error, raised=True, who=who)
 
 
-def _answers(function: Function, points: np.ndarray) -> Answers:
+def _call_result(function: Function, points: np.ndarray) -> CallResult:
     if function.gradient == AUTODIFF:
         from bqvi.calls.autodiff import differentiated
 
@@ -100,41 +100,41 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
         values, sds = values_of(function, returned, points)
         if not found.tensor and np.isfinite(values).any():
             raise _no_tensor(function, points)
-        answers = Answers(values, sds, found.gradients, graph=found.graph)
+        result = CallResult(values, sds, found.gradients, graph=found.graph)
     elif isinstance(function.gradient, GradientWithValue):
         returned, slopes = run_user_code(function.gradient.both, _as_given(function, points))
         returned, products = parted(function, returned, points)
         values, sds = values_of(function, returned, points)
-        answers = Answers(values, sds, gradients_of(function, slopes, points, values.shape[1]))
+        result = CallResult(values, sds, gradients_of(function, slopes, points, values.shape[1]))
     else:
         returned = run_user_code(function.value, _as_given(function, points))
         returned, products = parted(function, returned, points)
         values, sds = values_of(function, returned, points)
-        answers = Answers(values, sds)
+        result = CallResult(values, sds)
     if products is not None:
-        answers = replace(answers, by_products=(products,))
-    elif _plain(function, answers):
-        return answers
+        result = replace(result, by_products=(products,))
+    elif _plain(function, result):
+        return result
     if callable(function.noise_sd) and sds is None:
         try:
             returned = run_user_code(function.noise_sd, _as_given(function, points))
         except Exception as error:
             raise _BesideError("noise_sd", error) from error
-        answers = replace(answers, sds=sds_of(function, returned, points))
+        result = replace(result, sds=sds_of(function, returned, points))
     reasons = reasons_of(function, values)
-    answers = replace(answers, reasons=reasons, failed=np.array([bool(reason) for reason in reasons]))
-    answers = _with_gradient(function, answers, points)
-    return _weighted(function, _without_refused(function, answers, points), points)
+    result = replace(result, reasons=reasons, failed=np.array([bool(reason) for reason in reasons]))
+    result = _with_gradient(function, result, points)
+    return _weighted(function, _without_refused(function, result, points), points)
 
 
-def _plain(function: Function, answers: Answers) -> bool:
-    """Whether all answers are finite real numbers: a fast test, which nearly all calls pass."""
+def _plain(function: Function, result: CallResult) -> bool:
+    """Whether all values are finite real numbers: a fast test, which nearly all calls pass."""
     if function.range.non_negative or function.log_weight is not None or callable(function.noise_sd):
         return False
-    if callable(function.gradient) and answers.gradients is None:
+    if callable(function.gradient) and result.gradients is None:
         return False
     largest = LARGEST if function.range.density else np.inf  # the comparison is false for NaN
-    numbers = (answers.values, answers.gradients)
+    numbers = (result.values, result.gradients)
     return all(x is None or bool((np.abs(x) < largest).all()) for x in numbers)
 
 
@@ -143,21 +143,21 @@ def _as_given(function: Function, points: np.ndarray) -> object:
     return converted if function.vectorised else converted[0]
 
 
-def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> Answers:
-    """The answers with gradients, NaN with a reason where they fail; not called where no value is usable."""
+def _with_gradient(function: Function, result: CallResult, points: np.ndarray) -> CallResult:
+    """The result with gradients, NaN with a reason where they fail; not called where no value is usable."""
     if function.gradient is None:
-        return answers
-    gradients, outputs = answers.gradients, answers.values.shape[1]
+        return result
+    gradients, outputs = result.gradients, result.values.shape[1]
     if callable(function.gradient) and gradients is None:
         missing = np.full((len(points), outputs, points.shape[1]), np.nan)
-        if np.all(answers.failed):
-            return replace(answers, gradients=missing)
+        if np.all(result.failed):
+            return replace(result, gradients=missing)
         try:
             returned = run_user_code(function.gradient, _as_given(function, points))
         except Exception as error:
             reason = f"the gradient {described(error)}"
-            reasons = tuple(known or reason for known in answers.reasons)
-            return replace(answers, gradients=missing, reasons=reasons, error=error)
+            reasons = tuple(known or reason for known in result.reasons)
+            return replace(result, gradients=missing, reasons=reasons, error=error)
         gradients = gradients_of(function, returned, points, outputs)
     assert gradients is not None  # returned by autodiff, or with the values by the user's function
     largest = LARGEST if function.range.density else np.inf
@@ -166,16 +166,16 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
         gradients = np.where(finite[:, None, None], gradients, np.nan)
     reasons = tuple(
         known or ("" if fine else "the gradient is not finite")
-        for known, fine in zip(answers.reasons, finite, strict=True)
+        for known, fine in zip(result.reasons, finite, strict=True)
     )
-    return replace(answers, gradients=gradients, reasons=reasons)
+    return replace(result, gradients=gradients, reasons=reasons)
 
 
-def _weighted(function: Function, answers: Answers, points: np.ndarray) -> Answers:
+def _weighted(function: Function, result: CallResult, points: np.ndarray) -> CallResult:
     if function.log_weight is None:
-        return answers
+        return result
     try:
-        return replace(answers, values=weighted(function, answers.values, points))
+        return replace(result, values=weighted(function, result.values, points))
     except EvaluationError:
         raise
     except Exception as error:
@@ -194,20 +194,20 @@ def log_weights(function: Function, points: np.ndarray) -> np.ndarray:
     return log_weights_of(run_user_code(function.log_weight, function.converted(points)), points)
 
 
-def _without_refused(function: Function, answers: Answers, points: np.ndarray) -> Answers:
-    if answers.error is not None:
-        return answers
-    bad, what, must = refused(function, answers.values)
+def _without_refused(function: Function, result: CallResult, points: np.ndarray) -> CallResult:
+    if result.error is not None:
+        return result
+    bad, what, must = refused(function, result.values)
     kept = ~bad
     # The error is about the gradient; the values count as evaluations.
     if not bad.any() and function.errors == "raise":
-        bad = np.array([bool(reason) for reason in answers.reasons])
+        bad = np.array([bool(reason) for reason in result.reasons])
         what, must = "the gradient is not finite", "it has to be"
     if not bad.any():
-        return answers
+        return result
     at = points[int(np.argmax(bad))]
     error = EvaluationError(f"{what} at {function.place(at)}: {must}", at)
-    return replace(answers, kept=kept, error=error)
+    return replace(result, kept=kept, error=error)
 
 
 def _no_tensor(function: Function, points: np.ndarray) -> EvaluationError:

@@ -13,7 +13,7 @@ What a function may return or raise, and how it is treated:
     another shape                before the next)
     an error of its code or of   `EvaluationError`, likewise (:mod:`bqvi.calls.faults` says which these are)
     the system
-    no answer: the executor      a failed row, with its reason
+    no result: the executor      a failed row, with its reason
     lost the worker or the time
     Ctrl-C, SystemExit           pass through unchanged
 

@@ -3,7 +3,7 @@
     has `submit`                concurrent.futures, loky, MPIPoolExecutor, Parsl, submitit, `RayExecutor`
     has ``imap`` or `map` only  pools of multiprocessing, of Ray, of schwimmbad
     has `get_executor`          a Dask client, whose own `map` gives futures and whose own `submit`
-                                gives equal calls one answer; its executor does neither
+                                gives equal calls one result; its executor does neither
 
 A future is any object with ``result()``. Futures of concurrent.futures are waited for together; the
 ``done()`` of others is called in turn.
@@ -36,7 +36,7 @@ _LOST = (
     "ManagerLost",  # Parsl
     "WorkerLost",
 )
-"""Names of the exceptions by which executors report that one call has no answer while others may have one."""
+"""Names of the exceptions by which executors report that one call has no result while others may have one."""
 _SHORTEST, _LONGEST = 0.001, 0.5
 """Seconds between two checks whether a future is done."""
 
@@ -136,13 +136,13 @@ def returned(futures: Sequence[Any]) -> list[Any]:
     return found
 
 
-def answer(future: Any) -> Any:
+def future_result(future: Any) -> Any:
     """The result of the future's call.
 
     Raises
     ------
     LostError
-        The executor reports that this call has no answer; others may have one.
+        The executor reports that this call has no result; others may have one.
     Exception
         The executor failed.
     """

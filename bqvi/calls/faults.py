@@ -6,7 +6,7 @@
                                               TimeoutError, an exception class of a simulator: an infeasible
                                               point, with its reason; at every point of a first batch, the
                                               run stops too
-    no answer, as of a lost worker            as a numerical one
+    no result, as of a lost worker            as a numerical one
     Ctrl-C, SystemExit                        pass through unchanged
 
 With ``errors="raise"`` numerical exceptions and values that are not finite stop the run, too; with
@@ -54,7 +54,7 @@ _WITHOUT_GRAPH = "does not require grad and does not have a grad_fn"
 
 
 class LostError(RuntimeError):
-    """A call without an answer: the executor lost its worker, cancelled it or ran out of time for it."""
+    """A call without a result: the executor lost its worker, cancelled it or ran out of time for it."""
 
 
 def is_numerical(error: Exception) -> bool:
@@ -76,7 +76,7 @@ def stops(error: Exception, errors: str | None) -> bool:
 def described(error: Exception) -> str:
     """The reason of a failed row."""
     if isinstance(error, LostError):
-        return f"has no answer ({error})"
+        return f"has no result ({error})"
     return f"raised {type(error).__name__}: {message_of(error)}"
 
 

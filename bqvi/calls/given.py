@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.calls.assembly import CallBatch
-from bqvi.calls.call import Answers, weighted
+from bqvi.calls.call import CallResult, weighted
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.function import LARGEST, Function
@@ -153,5 +153,5 @@ def _rows(
         reasons = np.where((reasons == "") & ~fine, "the gradient is not finite", reasons)
         slopes = np.where(fine[:, None, None], slopes, np.nan)
     batch = CallBatch(function, coordinates, points, theta, with_gradients=slopes is not None)
-    batch.enter_whole(Answers(values, sds, slopes, failed, tuple(reasons.tolist())))
+    batch.enter_whole(CallResult(values, sds, slopes, failed, tuple(reasons.tolist())))
     return batch.rows()

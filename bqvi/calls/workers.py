@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls.assembly import CallBatch
-from bqvi.calls.batches import answers_of, executor_failed
+from bqvi.calls.batches import call_result, executor_failed
 from bqvi.calls.call import Call
 from bqvi.calls.caller import Caller
 from bqvi.calls.errors import EvaluationError
@@ -88,10 +88,10 @@ class Workers:
         caller = self._caller
         batch = CallBatch(caller.function, caller.coordinates, point[None], row[None], ledger)
         try:
-            answers = answers_of(future, row)
+            result = call_result(future, row)
         except EvaluationError:
             raise
         except Exception as failure:
             raise executor_failed(failure) from failure
-        batch.enter(0, answers)
+        batch.enter(0, result)
         batch.finished(first=False)

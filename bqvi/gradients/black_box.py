@@ -22,7 +22,7 @@ import torch
 
 from bqvi.arrays import Values, add, inner
 from bqvi.arrays import like as to_torch
-from bqvi.calls import Seen
+from bqvi.calls import StepEvaluations
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.per_datum import local_step
@@ -90,8 +90,8 @@ def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
 def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
     """F as a function of draws (L, ...) of theta, returning (L,)."""
     log_joint = _log_joint(model, q, batch)
-    if batch.account.seen is not None and isinstance(model, LogJoint):
-        log_joint = _seen(log_joint, model, batch.account.seen)
+    if batch.account.entered is not None and isinstance(model, LogJoint):
+        log_joint = _entered(log_joint, model, batch.account.entered)
 
     def paid(theta: Array) -> torch.Tensor:
         spend(model, batch, theta)
@@ -113,13 +113,13 @@ def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFun
     return one_by_one if isinstance(model, LogJoint) and not model.vectorised and batch.size == 0 else paid
 
 
-def _seen(log_joint: LogJointFunction, model: LogJoint, seen: Seen) -> LogJointFunction:
-    """``log_joint`` with its evaluations, and their gradients by autodiff, entered in ``seen``."""
+def _entered(log_joint: LogJointFunction, model: LogJoint, entered: StepEvaluations) -> LogJointFunction:
+    """``log_joint`` with its evaluations, and their gradients by autodiff, entered in ``entered``."""
 
     def recorded(theta: torch.Tensor) -> torch.Tensor:
         own = theta.view_as(theta)
         values = log_joint(own)
-        gradients = seen.enter(to_numpy(theta).copy(), to_numpy(values).copy())
+        gradients = entered.enter(to_numpy(theta).copy(), to_numpy(values).copy())
         if callable(model.function.gradient) and values.requires_grad:
             outer: list[torch.Tensor] = []
             values.register_hook(outer.append)  # type: ignore[no-untyped-call]

@@ -248,7 +248,7 @@ def _fitted(posterior: LogPosterior, start: np.ndarray | None, parameters: int) 
     """The fit from the centre of the prior and from the last fit, or ``SEARCH.simple`` for a first fit."""
     prior = posterior.prior
     simple = prior.lower.copy()
-    simple[:parameters] += np.array(SEARCH.simple[:parameters]) * prior.shoulder[:parameters]
+    simple[:parameters] += np.array(SEARCH.simple[:parameters]) * prior.falloff[:parameters]
     starts = (prior.lower, simple)
     if start is not None and len(start) == len(simple):
         starts = (start, prior.lower)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.arrays import like
-from bqvi.calls import Account, Budget, Caller, Evaluations, Ledger, Seen, Unfinished
+from bqvi.calls import Account, Budget, Caller, Evaluations, Ledger, StepEvaluations, Unfinished
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, evaluate
@@ -32,7 +32,7 @@ from bqvi.models.data import n_rows
 from bqvi.models.kinds import is_conjugate
 from bqvi.models.log_joint import LogJoint
 from bqvi.records import classes_in, named
-from bqvi.runs import Checkpoint, Standing, Trace
+from bqvi.runs import Checkpoint, RunStatus, Trace
 from bqvi.runs.pending import matched
 
 DOOR = "fit"
@@ -120,8 +120,10 @@ class FitRun:
         recorder = self.records.recorder
         if recorder.is_due(state.iteration) and not self._can_record(state):
             recorder = replace(recorder, chosen=frozenset(), first=False)
-        seen = Seen() if state.memory is None and isinstance(self.problem.model, LogJoint) else None
-        account = Account(self.ledger, self._budget(state, self._reserve), unfinished, seen=seen)
+        entered = (
+            StepEvaluations() if state.memory is None and isinstance(self.problem.model, LogJoint) else None
+        )
+        account = Account(self.ledger, self._budget(state, self._reserve), unfinished, entered=entered)
         return self._stepped(problem, state, replace(self.records, recorder=recorder), account)
 
     @staticmethod
@@ -298,13 +300,13 @@ class FitRun:
             DOOR, self.settings, state, state.n_evaluations, partial(saved, self.problem.geometry)
         )
 
-    def standing(self, state: LoopState) -> Standing:
+    def status(self, state: LoopState) -> RunStatus:
         """Evaluations out of the budget, or steps."""
         estimate = f"ELBO {state.rows[-1].elbo:.4f}" if state.rows else ""
         budget, where = self.records.stop.budget, f"at iteration {state.iteration}"
         if budget is not None:
-            return Standing(state.n_evaluations, budget, "evaluations", estimate, where)
-        return Standing(state.iteration, self.records.stop.steps, "steps", estimate, where)
+            return RunStatus(state.n_evaluations, budget, "evaluations", estimate, where)
+        return RunStatus(state.iteration, self.records.stop.steps, "steps", estimate, where)
 
 
 def classes(state: LoopState) -> dict[str, type]:

@@ -264,9 +264,9 @@ def _with_unused(state: LoopState, account: Account) -> LoopState:
 
 def _with_latest(state: LoopState, account: Account) -> LoopState:
     """The state after a step of an estimator that keeps no evaluations, with the latest of these."""
-    if account.seen is None or not account.seen.rows:
+    if account.entered is None or not account.entered.rows:
         return state
-    made = account.seen.table()
+    made = account.entered.table()
     kept = np.concatenate([state.latest.reshape(-1, made.shape[1]), made])[-Monitor.KEPT :]
     return replace(state, latest=kept)
 

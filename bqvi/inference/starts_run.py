@@ -13,7 +13,7 @@ from bqvi.calls.faults import stops
 from bqvi.inference.fit_run import DOOR, FitRun, Saved, saved
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.result import Fit
-from bqvi.runs import Checkpoint, Standing
+from bqvi.runs import Checkpoint, RunStatus
 from bqvi.runs.run import FAILED
 
 
@@ -153,10 +153,10 @@ class StartsRun:
         records = partial(_saved, self._runs[0].problem.geometry)
         return Checkpoint(DOOR, self._runs[0].settings, state, spent, records)
 
-    def standing(self, state: Starts) -> Standing:
-        """The standing of the start under way."""
+    def status(self, state: Starts) -> RunStatus:
+        """The status of the start under way."""
         run = self._runs[state.active]
-        found = run.standing(state.states[state.active])
+        found = run.status(state.states[state.active])
         if run.records.stop.budget is not None:
             found = replace(found, done=sum(inner.n_evaluations for inner in state.states))
         number = state.active + 1

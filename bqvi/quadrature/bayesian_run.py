@@ -28,7 +28,7 @@ from bqvi.quadrature.monte_carlo import (
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.tails import verdict
 from bqvi.records import named
-from bqvi.runs import Checkpoint, Standing, Trace
+from bqvi.runs import Checkpoint, RunStatus, Trace
 from gp.arrays import as_like, is_torch
 from gp.linear_maps import lower_inverse
 from gp.measures import Empirical
@@ -149,13 +149,13 @@ class BayesianRun:
         }
         return Checkpoint(DOOR, settings, replace(state, ensemble=None), state.n_evaluations)
 
-    def standing(self, state: IntegrationState) -> Standing:
+    def status(self, state: IntegrationState) -> RunStatus:
         """Evaluations out of the budget, and the estimate."""
         message = ""
         if state.rows:
             row = state.rows[-1]
             message = f"{np.max(np.abs(row.mean)):.4g} +- {np.max(row.sd):.2g}"
-        return Standing(state.n_evaluations, self.problem.budget, "evaluations", message)
+        return RunStatus(state.n_evaluations, self.problem.budget, "evaluations", message)
 
 
 def _integral_of(

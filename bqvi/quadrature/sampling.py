@@ -24,7 +24,7 @@ from bqvi.quadrature.monte_carlo import (
 from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
 from bqvi.quadrature.tails import NOTHING_SEEN, missed_peak, underflowed, verdict
 from bqvi.records import named
-from bqvi.runs import Checkpoint, Standing, Trace
+from bqvi.runs import Checkpoint, RunStatus, Trace
 from bqvi.runs.pending import matched
 from gp.arrays import as_like, is_torch
 from gp.measures import Measure
@@ -140,9 +140,9 @@ class SamplingRun:
         settings |= {"replicates": self.replicates} if self.method == "qmc" else {}
         return Checkpoint(DOOR, settings, state, state.n_evaluations)
 
-    def standing(self, state: Sampled) -> Standing:
+    def status(self, state: Sampled) -> RunStatus:
         """Evaluations out of the budget."""
-        return Standing(state.n_evaluations, self.budget, "evaluations")
+        return RunStatus(state.n_evaluations, self.budget, "evaluations")
 
     def result(self, state: Sampled, reason: str) -> Integral:
         """The average; for 'qmc' all nodes have to be evaluated."""

@@ -58,7 +58,7 @@ class CandidateSettings:
 
     lengthscales: tuple[float, float] = (np.log(0.2), np.log(12.0))
     """The range in which the prior on a log lengthscale is flat, in standard deviations of the measure."""
-    shoulder: float = 0.5
+    falloff: float = 0.5
     """Standard deviation of that prior beyond the flat part."""
     bounds: tuple[float, float] = (np.log(0.05), np.log(50.0))
     """Bounds of the search of a log lengthscale."""

@@ -268,7 +268,7 @@ def _prior(data: StandardData) -> JointPrior:
     return JointPrior(
         np.append(SEARCH.lengthscales[0] * lengths, -np.inf),
         np.append(SEARCH.lengthscales[1] * lengths, np.inf),
-        np.append(SEARCH.shoulder * lengths, 1.0),
+        np.append(SEARCH.falloff * lengths, 1.0),
         np.append(SEARCH.bounds[0] * lengths, np.log(data.least_noise)),
         np.append(SEARCH.bounds[1] * lengths, np.log(most)),
     )

@@ -7,7 +7,7 @@ its ``steps``.
 
 from bqvi.runs.checkpoint import Checkpoint, resumed
 from bqvi.runs.door import Door, door
-from bqvi.runs.engine import Engine, Standing
+from bqvi.runs.engine import Engine, RunStatus
 from bqvi.runs.exits import Ended, RunError, RunExit, RunInterrupted, RunStopped
 from bqvi.runs.run import Run, Watch
 from bqvi.runs.trace import Trace
@@ -21,8 +21,8 @@ __all__ = [
     "RunError",
     "RunExit",
     "RunInterrupted",
+    "RunStatus",
     "RunStopped",
-    "Standing",
     "Trace",
     "Watch",
     "door",

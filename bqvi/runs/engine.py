@@ -19,7 +19,7 @@ E = TypeVar("E")
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunStatus:
     """The progress of a run, for the progress line.
 
     Attributes
@@ -75,11 +75,11 @@ class Engine(Protocol[S, R_co]):
     def checkpoint(self, state: S) -> Checkpoint:
         """The state in a form that is saved, and from which the run continues."""
 
-    def standing(self, state: S) -> Standing:
+    def status(self, state: S) -> RunStatus:
         """The progress of the run."""
 
 
-class Keeping(Engine[S, R_co], Protocol[S, R_co]):
+class VerifiableEngine(Engine[S, R_co], Protocol[S, R_co]):
     """An engine whose states keep evaluations, some of which can be repeated (:mod:`verified`)."""
 
     @property

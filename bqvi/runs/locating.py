@@ -25,7 +25,7 @@ from bqvi.calls.target_model import box_around
 from bqvi.checks import require_seed
 from bqvi.records import named
 from bqvi.runs.checkpoint import Checkpoint, resumed
-from bqvi.runs.engine import Standing
+from bqvi.runs.engine import RunStatus
 from bqvi.runs.run import Run, Watch
 from bqvi.runs.two_phases import TwoPhases
 
@@ -165,11 +165,11 @@ class Locating:
         box: Mapping[str, Any] = dict(zip(_BOX, (end.tolist() for end in self._box), strict=True))
         return replace(checkpoint, settings={**checkpoint.settings, **box})
 
-    def standing(self, state: Searching) -> Standing:
+    def status(self, state: Searching) -> RunStatus:
         """The progress of the search."""
         count, phase = state.evaluations.n_evaluations, "in search of a plausible box"
         where = f"in its search for a plausible box, after {count} evaluations"
-        return Standing(count, self._said["budget"], "evaluations", phase, where)
+        return RunStatus(count, self._said["budget"], "evaluations", phase, where)
 
     def _begun(
         self,

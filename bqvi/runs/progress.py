@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from bqvi.runs.engine import Standing
+from bqvi.runs.engine import RunStatus
 
 
 class ProgressLine:
@@ -18,31 +18,31 @@ class ProgressLine:
 
     Parameters
     ----------
-    wanted : whether the line is shown. standing : the progress at the beginning.
+    wanted : whether the line is shown. status : the progress at the beginning.
     """
 
-    def __init__(self, wanted: bool, standing: Standing) -> None:
+    def __init__(self, wanted: bool, status: RunStatus) -> None:
         self._bar: Any = None
         if wanted:
             from tqdm.auto import tqdm
 
             with self._write_errors_ignored():
-                self._bar = tqdm(total=standing.total, initial=standing.done, unit=f" {standing.unit}")
-            self.show(standing)
+                self._bar = tqdm(total=status.total, initial=status.done, unit=f" {status.unit}")
+            self.show(status)
 
-    def show(self, standing: Standing) -> None:
+    def show(self, status: RunStatus) -> None:
         """Show the progress of the run."""
         if self._bar is not None:
             with self._write_errors_ignored():
-                self._bar.set_postfix_str(standing.estimate, refresh=False)
-                self._bar.update(standing.done - self._bar.n)
+                self._bar.set_postfix_str(status.estimate, refresh=False)
+                self._bar.update(status.done - self._bar.n)
 
-    def end(self, standing: Standing, why: str) -> None:
+    def end(self, status: RunStatus, why: str) -> None:
         """Show why the run ended, and end the line."""
         if self._bar is not None:
-            self._bar.n = standing.done
+            self._bar.n = status.done
             with self._write_errors_ignored():
-                self._bar.set_postfix_str(f"{standing.estimate}; {why}" if standing.estimate else why)
+                self._bar.set_postfix_str(f"{status.estimate}; {why}" if status.estimate else why)
         self._close()
 
     def _close(self) -> None:

@@ -153,7 +153,7 @@ class Run(Generic[S, R]):
 
     def __repr__(self) -> str:
         checkpoint = self._engine.checkpoint(self.state)
-        return f"Run(bqvi.{checkpoint.door}, {self._engine.standing(self.state).place})"
+        return f"Run(bqvi.{checkpoint.door}, {self._engine.status(self.state).place})"
 
     @property
     def engine(self) -> Engine[S, R]:
@@ -216,7 +216,7 @@ class Run(Generic[S, R]):
     def _step(self) -> None:
         engine: Any = self._engine
         if self._line is None:
-            self._line = ProgressLine(self._watch.progress, engine.standing(self.state))
+            self._line = ProgressLine(self._watch.progress, engine.status(self.state))
         self._compare()
         before = self.state
         if self._workers is None or self._alone():
@@ -230,7 +230,7 @@ class Run(Generic[S, R]):
         self._held = (reached, False)
         if made.n_evaluations and hasattr(engine, "require_consistent"):
             engine.require_consistent(before, reached)
-        self._line.show(engine.standing(reached))
+        self._line.show(engine.status(reached))
         if len(made) or time.monotonic() - self._saved_at > _SECONDS:
             self._autosave(reached)
         if self._watch.callback is not None:
@@ -371,7 +371,7 @@ class Run(Generic[S, R]):
 
     def _end(self, reason: str) -> None:
         if self._line is not None:
-            self._line.end(self._engine.standing(self.state), reason)
+            self._line.end(self._engine.status(self.state), reason)
             self._autosave(self.state)
         self._line = None
 
@@ -385,7 +385,7 @@ class Run(Generic[S, R]):
         reached = self._collected()
         self._autosave(reached)
         if self._line is not None:
-            self._line.show(self._engine.standing(reached))
+            self._line.show(self._engine.status(reached))
 
     def _autosave(self, state: S) -> None:
         if self._watch.checkpoint is not None:
@@ -410,11 +410,11 @@ class Run(Generic[S, R]):
         self._engine.ledger.take()
         self._held = (reached, False)
         if self._line is not None:
-            self._line.end(self._engine.standing(reached), type(error).__name__)
+            self._line.end(self._engine.status(reached), type(error).__name__)
             self._line = None
         with suppress(OSError):  # the exception that is raised holds the state, even if it cannot be written
             self._autosave(reached)
         checkpoint = self._engine.checkpoint(reached)
         why = FAILED if isinstance(error, Exception) else INTERRUPTED
         result = partial(self._engine.result, reached, why)
-        return exit_of(error, checkpoint, self._engine.standing(reached).place, result)
+        return exit_of(error, checkpoint, self._engine.status(reached).place, result)

@@ -63,10 +63,10 @@ def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tup
         made += engine.ledger.take().n_evaluations
         counted = engine.checkpoint(reached).n_evaluations - before
         require(counted == made, f"the state counts {counted} evaluations, the ledger had {made}")
-        standing = engine.standing(reached)
+        status = engine.status(reached)
         require(
-            standing.total is None or 0 <= standing.done <= standing.total,
-            f"standing has {standing.done} of {standing.total} {standing.unit} done",
+            status.total is None or 0 <= status.done <= status.total,
+            f"status has {status.done} of {status.total} {status.unit} done",
         )
         state = reached
     require(bool(reason), "finished has to say why there is no further step")

@@ -16,7 +16,7 @@ import numpy as np
 
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.runs.checkpoint import Checkpoint
-from bqvi.runs.engine import Asked, Keeping, Standing
+from bqvi.runs.engine import Asked, RunStatus, VerifiableEngine
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -24,7 +24,7 @@ B_co = TypeVar("B_co", covariant=True)
 
 
 class First(Protocol[A, B_co]):
-    """The first phase: the methods of `Keeping` without its end and result, and those defined here.
+    """The first phase: the methods of `VerifiableEngine` without its end and result, and those defined here.
 
     Attributes
     ----------
@@ -69,14 +69,14 @@ class TwoPhases(Generic[A, B]):
         """Whether the second phase has begun."""
         return not isinstance(state, self._states)
 
-    def _of(self, state: A | B) -> Keeping[A | B, Any]:
+    def _of(self, state: A | B) -> VerifiableEngine[A | B, Any]:
         """The engine of a state."""
-        return cast(Keeping[A | B, Any], self._first.second if self._begun(state) else self._first)
+        return cast(VerifiableEngine[A | B, Any], self._first.second if self._begun(state) else self._first)
 
     @property
     def caller(self) -> Caller:
         """What evaluates the log joint."""
-        return cast(Keeping[A | B, Any], self._first).caller
+        return cast(VerifiableEngine[A | B, Any], self._first).caller
 
     def step(self, state: A | B) -> A | B:
         """A step of the present phase."""
@@ -89,7 +89,7 @@ class TwoPhases(Generic[A, B]):
     def result(self, state: A | B, reason: str) -> Any:
         """The second phase's result, with `First.recorded`; ValueError where that phase has not begun."""
         if not self._begun(state):
-            raise ValueError(f"the run ended {self.standing(state).place}: {self._first.advice}")
+            raise ValueError(f"the run ended {self.status(state).place}: {self._first.advice}")
         found = self._first.second.result(state, reason)
         return replace(found, checkpoint=self._first.recorded(found.checkpoint))
 
@@ -102,9 +102,9 @@ class TwoPhases(Generic[A, B]):
         found = self._of(state).checkpoint(state)
         return self._first.recorded(found) if self._begun(state) else found
 
-    def standing(self, state: A | B) -> Standing:
+    def status(self, state: A | B) -> RunStatus:
         """The progress of the present phase."""
-        return self._of(state).standing(state)
+        return self._of(state).status(state)
 
     def budget_of(self, state: A | B) -> Budget:
         """What may be spent from ``state`` on."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.checks import require_integer
-from bqvi.runs.engine import Keeping
+from bqvi.runs.engine import VerifiableEngine
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
     return count
 
 
-def compare(engine: Keeping[Any, Any], state: object, count: int) -> None:
+def compare(engine: VerifiableEngine[Any, Any], state: object, count: int) -> None:
     """Repeat ``count`` of the kept evaluations, or as many as the budget allows.
 
     They are counted in the engine's ledger.

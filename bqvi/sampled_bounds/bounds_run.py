@@ -10,7 +10,7 @@ import numpy as np
 
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
 from bqvi.calls.gradient_check import require_consistent
-from bqvi.runs import Checkpoint, Standing
+from bqvi.runs import Checkpoint, RunStatus
 from bqvi.sampled_bounds import passes, pilot
 from bqvi.sampled_bounds.particles import AnnealedTarget, with_numbers
 from bqvi.sampled_bounds.passes import Systems
@@ -286,9 +286,9 @@ class BoundsRun:
         }
         return Checkpoint(DOOR, settings, state, state.spent)
 
-    def standing(self, state: BoundsState) -> Standing:
+    def status(self, state: BoundsState) -> RunStatus:
         """The number of evaluations, the budget and the phase."""
         way = state.forwards
         temperatures = "" if way is None else f", {way.ess.shape[1]} of {len(state.plan or ())} temperatures"
         progress, where = f"{state.phase}{temperatures}", f"after {state.spent} evaluations, {state.phase}"
-        return Standing(state.spent, self.choices.budget, "evaluations", progress, where)
+        return RunStatus(state.spent, self.choices.budget, "evaluations", progress, where)

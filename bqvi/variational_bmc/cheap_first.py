@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import Budget, Evaluations
-from bqvi.runs import Checkpoint, Standing
+from bqvi.runs import Checkpoint, RunStatus
 from bqvi.variational_bmc.correction import proposal_of
 from bqvi.variational_bmc.diagnostics import about_width
 from bqvi.variational_bmc.state import CheapModel, State
@@ -113,7 +113,7 @@ class CheapFirst:
         """The ``checkpoint`` unchanged, as states on the log joint contain the cheap model."""
         return checkpoint
 
-    def standing(self, state: OnCheap) -> Standing:
+    def status(self, state: OnCheap) -> RunStatus:
         """The progress of the run on the cheap model."""
-        found = replace(self._cheap.standing(state.state), unit="evaluations of the cheap model")
+        found = replace(self._cheap.status(state.state), unit="evaluations of the cheap model")
         return replace(found, where=f"{found.place}, before any of the log joint")

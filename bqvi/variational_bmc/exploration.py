@@ -145,24 +145,24 @@ def _unseen(
     found : the number of climbs that ended in a further mode, zero or one.
     """
     ends = [one.rows[-1] for one in climbs if one.ended == "within"]
-    stuck = sum(_stuck(run.made, one) for one in climbs)
-    each = others / max(len(ends) + stuck + found, 1)
-    by_explained, by_climbs = (_led(run, modes, rows) for rows in (explained, ends))
+    without_mode = sum(_without_mode(run.made, one) for one in climbs)
+    each = others / max(len(ends) + without_mode + found, 1)
+    by_explained, by_climbs = (_counts_by_mode(run, modes, rows) for rows in (explained, ends))
     count = len(explained) + len(ends) * (1.0 + each) + found
     # A mode to which a single climb leads is counted as often as there are points for each climb.
     few = np.where(by_explained > 0, 1.0, 1.0 + each)[by_explained + by_climbs < 2].sum()
     once = min(float(few), count - found)
-    return left_open(count, once + found, stuck * (1.0 + each), found * each)
+    return left_open(count, once + found, without_mode * (1.0 + each), found * each)
 
 
-def _led(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarray:
+def _counts_by_mode(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarray:
     """The number of ``rows`` that are nearest to each mode, (R,)."""
     if not rows:
         return np.zeros(len(modes), int)
     return np.bincount(modes.squares(run.made.points[rows]).argmin(1), minlength=len(modes))
 
 
-def _stuck(made: Evaluations, climbed: ClimbResult) -> bool:
+def _without_mode(made: Evaluations, climbed: ClimbResult) -> bool:
     """Whether a climb ended outside of the modes and led nowhere.
 
     From values alone a climb ends after D + 2 points that gain little. With gradients a climb ends after one

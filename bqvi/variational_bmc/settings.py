@@ -617,7 +617,7 @@ class PredictionSettings:
     largest_error: float = 25.0
     """The largest squared standardised error that a prediction counts as."""
     largest_gap: float = 20.0
-    """The largest excess of a draw's value over its prediction (`misplaced`), in nats, without overflow."""
+    """The largest excess of a value over its prediction (`total_variation`), in nats, without overflow."""
     first_error: float = 1.0
     """The possible error of the first record, in nats, before any prediction. On the centred schools with
     gradients, boxes 22000, 22001, 23000 and 23001, its ELBO exceeded the log evidence by .09 to .37, with sds
@@ -637,9 +637,8 @@ class ComparisonSettings:
     such draws had a median of .08 to .17, and a tenth percentile of .04 to .07. On logistic 5, Rosenbrock 6
     and lumpy 2, whose errors were below .012, it had a median of .02 to .026, and a ninetieth percentile of
     .035 to .055. Draws of the density itself separate the two groups less well, the power .4 about as well.
-    ``misplaced`` was
-
-    chosen on lumpy 4 and ten other unimodal targets in boxes 1 and 2; boxes 3 to 5 had been seen before as
+    ``total_variation`` was chosen
+    on lumpy 4 and ten other unimodal targets in boxes 1 and 2; boxes 3 to 5 had been seen before as
     well. On lumpy 4, whose errors were below .07, the estimate was .07 to .14 from 108 to 193 evaluations on;
     with half this share allowed, runs took up to twice the evaluations. For four evidences in D = 4 and 10
     that were wrong by .16 to .22 it was .13 to .28. Draws do not show tails in which there are none: on a
@@ -652,7 +651,7 @@ class ComparisonSettings:
     """The number of draws in each of several modes."""
     temper: float = 0.6
     """The power of the density of which draws are made."""
-    misplaced: float = 0.1
+    total_variation: float = 0.1
     """The share of the mass that may differ, or the tolerance where that is larger."""
     again: float = 1.1
     """The growth of the evaluations after which draws are compared again."""

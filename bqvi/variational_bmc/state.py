@@ -72,8 +72,8 @@ class Row:
     """Whether exploration is complete."""
     unseen: float = UNEXPLORED.unseen
     """The nats that unseen modes are expected to add to the log evidence."""
-    misplaced: float = nan
-    """The share of the mass in which surrogate and log joint differed at draws (:mod:`comparison`)."""
+    total_variation: float = nan
+    """The total variation distance of surrogate and log joint, estimated at draws (:mod:`comparison`)."""
     covered: bool = True
     """Whether no evaluation shows mass that q lacks; only a thorough estimate checks this."""
     beyond: float = 0.0
@@ -83,8 +83,8 @@ class Row:
 
     @property
     def known_sd(self) -> float:
-        """The sd of the log evidence by the surrogate alone, nats: without unseen modes and ``misplaced``."""
-        rest = self.unseen**2 + float(np.nan_to_num(self.misplaced)) ** 2
+        """The sd of the log evidence, nats, without ``unseen`` and ``total_variation``."""
+        rest = self.unseen**2 + float(np.nan_to_num(self.total_variation)) ** 2
         return math.sqrt(max(self.log_evidence_sd**2 - rest, 0.0))
 
 
@@ -265,8 +265,8 @@ def prediction_error(state: State) -> float:
     return float((4.0 + np.minimum(squares, PREDICTIONS.largest_error).sum()) / (4.0 + len(squares)))
 
 
-def misplaced(state: State) -> float:
-    """The share of the mass in which log joint and surrogate differed at the latest draws, or NaN."""
+def total_variation(state: State) -> float:
+    """The total variation distance of log joint and surrogate, estimated at the latest draws, or NaN."""
     rows = np.flatnonzero(np.isfinite(state.predicted[:, 2]))[-state.compared :]
     if not 0 < state.compared <= len(rows):
         return nan

@@ -25,10 +25,10 @@ from bqvi.variational_bmc.state import (
     Row,
     Settings,
     State,
-    misplaced,
     missed,
     prediction_error,
     settled,
+    total_variation,
 )
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.linear_maps import symmetric_divergence
@@ -140,7 +140,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     beyond = estimate.pool.left_open(found.log_evidence, estimate.surrogate.data.top)
     divergence = _divergence(before, state)
     sd = float(np.hypot(sd, np.hypot(beyond, _first_error(before, found.log_evidence + volume, divergence))))
-    wrong = 0.0 if observation_noise(state, estimate) > 0.0 else misplaced(state)
+    wrong = 0.0 if observation_noise(state, estimate) > 0.0 else total_variation(state)
     beside = float(np.hypot(state.explored.unseen, np.nan_to_num(wrong)))
     return Row(
         n_evaluations=len(state),
@@ -157,7 +157,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         divergence_floor=0.5 * (before.floor + state.floor),
         explored=state.explored.complete,
         unseen=state.explored.unseen,
-        misplaced=wrong,
+        total_variation=wrong,
         covered=found.covered,
         beyond=beyond,
         missed=missed(state),

@@ -30,7 +30,7 @@ from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Row
 
 UNCOMPARED = "the surrogate has not been compared with the log joint at draws of the posterior"
-MISPLACED = "at draws of the posterior, the surrogate has mass in the wrong place"
+DIFFERENT_MASS = "at draws of the posterior, the surrogate has mass in the wrong place"
 UNEXPLORED = "the plausible box has not been explored for further modes"
 
 
@@ -50,7 +50,7 @@ class Verdict:
 def needs_draws(rows: tuple[Row, ...], tolerance: float) -> bool:
     """Whether only exploration, a comparison at draws and one more record like the latest are missing."""
     verdict = judge(rows, tolerance, CONVERGENCE.steady - 1)
-    return all(reason.startswith((UNEXPLORED, UNCOMPARED, MISPLACED)) for reason in verdict.reasons)
+    return all(reason.startswith((UNEXPLORED, UNCOMPARED, DIFFERENT_MASS)) for reason in verdict.reasons)
 
 
 def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.steady) -> Verdict:
@@ -85,10 +85,10 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
         reasons.append(
             f"the surrogate has prediction errors above its sds (mean squared z {now.prediction_error:.1f})"
         )
-    if isnan(now.misplaced):
+    if isnan(now.total_variation):
         reasons.append(UNCOMPARED)
-    elif not now.misplaced < max(tolerance, COMPARISON.misplaced):
-        reasons.append(f"{MISPLACED} ({now.misplaced:.0%} of it)")
+    elif not now.total_variation < max(tolerance, COMPARISON.total_variation):
+        reasons.append(f"{DIFFERENT_MASS} ({now.total_variation:.0%} of it)")
     if not now.explored:
         reasons.append(UNEXPLORED)
     elif not now.unseen < asked.unseen:

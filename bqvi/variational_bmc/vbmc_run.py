@@ -11,7 +11,7 @@ from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.records import named
-from bqvi.runs import Checkpoint, Standing, Trace
+from bqvi.runs import Checkpoint, RunStatus, Trace
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.comparison import draws_due, with_draws
@@ -362,13 +362,13 @@ class VBMCRun:
             DOOR, {"dimension": self.target.dimension, "seed": self.seed}, state, state.n_evaluations
         )
 
-    def standing(self, state: State) -> Standing:
+    def status(self, state: State) -> RunStatus:
         """The number of evaluations, the budget and the evidence."""
         message = ""
         if state.rows:
             row = state.rows[-1]
             message = f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
-        return Standing(state.n_evaluations, self.limits.budget, "evaluations", message)
+        return RunStatus(state.n_evaluations, self.limits.budget, "evaluations", message)
 
 
 def _weights_usable(found: Correction) -> bool:

@@ -122,7 +122,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     ends = _ends(results)
     latents = list(ends["latent"].unique())
     made, axes = drawing.figure(1, len(latents), size=(3.4, 2.6))
-    lines = drawing.strokes(PROPOSALS)
+    lines = drawing.line_styles(PROPOSALS)
     for ax, latent in zip(axes.flat, latents, strict=True):
         of_one = ends[ends["latent"] == latent]
         for proposal, rows in of_one.groupby("proposal", sort=False):

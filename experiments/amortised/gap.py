@@ -156,7 +156,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap by quadrature against that of the long run, image by image."""
     parts = _parts(results)
     made, axes = drawing.figure(1, 2, sharey=True)
-    marks = drawing.strokes(results["case"])
+    marks = drawing.line_styles(results["case"])
     for ax, name in zip(axes.flat, FAMILIES, strict=True):
         for case, rows in parts.groupby("case", sort=False):
             ax.plot(

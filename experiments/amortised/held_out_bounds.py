@@ -162,7 +162,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     found = _by_calls(results)
     latents = list(found["case"].unique())
     made, axes = drawing.figure(len(QUADRATURE), len(latents), size=(2.6, 2.5), sharex=True, sharey="row")
-    lines = drawing.strokes(found["rule"])
+    lines = drawing.line_styles(found["rule"])
     for (quantity, case), rows in found.groupby(["quantity", "case"], sort=False):
         ax = axes[list(QUADRATURE).index(str(quantity)), latents.index(case)]
         for rule, one in rows.groupby("rule", sort=False):

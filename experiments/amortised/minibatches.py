@@ -211,7 +211,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     same = pd.MultiIndex.from_frame(later[["seed", "iteration"]])
     later = later.assign(gain=later["held_out"].to_numpy() - reference.reindex(same).to_numpy())
     made, axes = drawing.figure(1, 2)
-    lines = drawing.strokes(results["case"])
+    lines = drawing.line_styles(results["case"])
     others = later[later["strategy"] != REFERENCE]
     shown = (
         (later, "held_out", "held-out log p (nats)"),

@@ -115,7 +115,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     for name, rows in results.groupby("data", sort=False):
         compared = rows[rows["latent"] != 2]
         made, axes = drawing.figure(1, 2)
-        lines = drawing.strokes(METHODS)
+        lines = drawing.line_styles(METHODS)
         for ax, y, label in zip(
             axes.flat, ("elbo", "held_out"), ("training ELBO", "held-out log p"), strict=True
         ):

@@ -149,7 +149,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw both bounds less ln Z: medians over seeds with quartiles."""
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(len(problems), 2, size=(3.4, 2.5), sharey="row")
-    lines = drawing.strokes(results["label"])
+    lines = drawing.line_styles(results["label"])
     for i, problem in enumerate(problems):
         for j, methods in enumerate((("importance",), ("ais", "smc"))):
             ax = axes[i, j]
@@ -157,13 +157,13 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             for label, group in rows.groupby("label", sort=False):
                 for side in ("lower", "upper"):
                     quartiles = group.groupby("count")[side].quantile([0.25, 0.5, 0.75]).unstack()
-                    stroke = lines[label]
+                    line_style = lines[label]
                     ax.plot(
-                        quartiles.index, quartiles[0.5], "o-", ms=3, color=stroke.colour,
+                        quartiles.index, quartiles[0.5], "o-", ms=3, color=line_style.colour,
                         label=str(label) if side == "lower" else None,
                     )  # fmt: skip
                     band = (quartiles.index, quartiles[0.25], quartiles[0.75])
-                    ax.fill_between(*band, color=stroke.colour, alpha=0.2, lw=0)
+                    ax.fill_between(*band, color=line_style.colour, alpha=0.2, lw=0)
             ax.axhline(0.0, color="black", lw=1, ls="--")
             ax.set_xscale("log", base=2)
             ax.set_yscale("symlog", linthresh=0.1)

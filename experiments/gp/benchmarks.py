@@ -81,13 +81,13 @@ def draw(results: pd.DataFrame) -> Sequence[Drawing]:
     """Draw every split as a point, the packages side by side."""
     sets = list(results["set"].unique())
     figure, axes = drawing.figure(1, 3, size=(3.4, 1.2 + 0.65 * len(sets)), sharey=True)
-    strokes = drawing.strokes(REGRESSORS)
+    line_styles = drawing.line_styles(REGRESSORS)
     for ax, (column, label) in zip(axes.flat, _COLUMNS.items(), strict=False):
         for place, name in enumerate(sets):
             for shift, method in enumerate(REGRESSORS):
                 rows = results[(results["set"] == name) & (results["method"] == method)]
                 height = place + 0.25 * (shift - 1)
-                _strip(ax, rows[column], height, strokes[method].colour, method)
+                _strip(ax, rows[column], height, line_styles[method].colour, method)
         ax.set_xlabel(label)
         ax.locator_params(axis="x", nbins=4)
     axes[0, 2].axvline(0.95, color="grey", lw=0.8, linestyle="--")

@@ -62,7 +62,7 @@ CHANGES: Mapping[str, Change] = {
     "uncertainty": Change("nodes", lambda: BayesianQuadrature(design=GradientUncertainty())),
 }
 QUICK = (DEFAULT, "KL 5", "no memory")
-STROKES = drawing.strokes(CHANGES)
+LINE_STYLES = drawing.line_styles(CHANGES)
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -95,7 +95,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         for ax, name in zip(row, names, strict=True):
             rows = shown[(shown["target"] == name) & shown["change"].isin([DEFAULT, *changes])]
             drawing.curves(
-                ax, rows, "evaluations", "elbo_gap", by="change", lines=STROKES, steps=False,
+                ax, rows, "evaluations", "elbo_gap", by="change", lines=LINE_STYLES, steps=False,
                 x_scale="log", y_scale="log", x_label="", y_label="",
             )  # fmt: skip
         row[0].set_ylabel(f"{part}\nELBO gap (nats)")

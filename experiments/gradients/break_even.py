@@ -38,7 +38,7 @@ from experiments.harness.experiment import (
 NAMES = ("logistic", "wine")
 NODES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
 METHODS = (*NODES, "natural gradient, STL")
-STROKES = drawing.strokes(METHODS)
+LINE_STYLES = drawing.line_styles(METHODS)
 COSTS = (0.0, 0.3, 1.0, 3.0)
 """The added costs of an evaluation, in milliseconds."""
 LEVEL = 0.1
@@ -123,7 +123,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     figure, axes, panels = drawing.panels(results.assign(case=results["method"]))
     for ax, rows in panels:
         drawing.curves(
-            ax, rows, "cost_ms", "seconds", by="method", lines=STROKES, steps=False, x_scale="symlog",
+            ax, rows, "cost_ms", "seconds", by="method", lines=LINE_STYLES, steps=False, x_scale="symlog",
             y_scale="log", linthresh=0.3, x_label="added cost of an evaluation (ms)",
             y_label=f"seconds to a gap of {LEVEL:g} nats",
         )  # fmt: skip

@@ -66,7 +66,7 @@ BUDGETS = (50, 100, 200, 300)
 SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
 STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
 LAPLACE = "Laplace's approximation"
-STROKES = drawing.strokes((*SURROGATES, *STEPPED, LAPLACE))
+LINE_STYLES = drawing.line_styles((*SURROGATES, *STEPPED, LAPLACE))
 ROWS = 5
 CORRELATION = 0.5
 SIGNAL = 4.0
@@ -211,7 +211,7 @@ def _laplace(posed: Regression) -> pd.DataFrame:
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations, by dimension."""
-    figure = gap_panels(_named(results), STROKES, columns=4, size=(2.8, 2.6), worst=_WORST)
+    figure = gap_panels(_named(results), LINE_STYLES, columns=4, size=(2.8, 2.6), worst=_WORST)
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient, on logistic "
         f"regressions of D coefficients and {ROWS} D rows, q a full Gaussian. Bayesian quadrature is "

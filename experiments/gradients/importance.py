@@ -38,7 +38,7 @@ from experiments.harness.summaries import quartiles
 NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 DREG = "DReG"
 METHODS = (DREG, "BQ plug-in, gradients", "BQ plug-in, values")
-STROKES = drawing.strokes(METHODS)
+LINE_STYLES = drawing.line_styles(METHODS)
 SAMPLES = 5
 SIZES = (10, 20)
 GROUPS = 2**14
@@ -107,7 +107,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         for ax, name in zip(row, names, strict=True):
             rows = results[(results["target"] == name) & (results["place"] == where)]
             drawing.curves(
-                ax, rows, "n", "squared", by="method", lines=STROKES, steps=False, y_scale="log",
+                ax, rows, "n", "squared", by="method", lines=LINE_STYLES, steps=False, y_scale="log",
                 x_label="evaluations", y_label="",
             )  # fmt: skip
             ax.set_title(f"{name}, {where}")

@@ -35,7 +35,7 @@ from experiments.harness.summaries import quartiles
 NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
 STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
-STROKES = drawing.strokes((*SURROGATES, *STEPPED))
+LINE_STYLES = drawing.line_styles((*SURROGATES, *STEPPED))
 LEAST = 1e-5
 """The least gap that is drawn, which is the resolution of the quasi-random points."""
 
@@ -88,7 +88,7 @@ def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
     figure, axes, panels = drawing.panels(shown, sharey=True)
     for ax, rows in panels:
         drawing.curves(
-            ax, rows, cost, "elbo_gap", by="method", lines=STROKES, steps=False,
+            ax, rows, cost, "elbo_gap", by="method", lines=LINE_STYLES, steps=False,
             x_scale="log", y_scale="log", x_label=label, y_label="",
         )  # fmt: skip
     for ax in axes[:, 0]:
@@ -105,7 +105,7 @@ def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
 
 def gap_panels(
     results: pd.DataFrame,
-    strokes: Mapping[Hashable, drawing.Stroke],
+    line_styles: Mapping[Hashable, drawing.LineStyle],
     columns: int,
     size: tuple[float, float],
     worst: float,
@@ -115,7 +115,7 @@ def gap_panels(
     figure, axes, panels = drawing.panels(shown, columns=columns, size=size)
     for ax, rows in panels:
         drawing.curves(
-            ax, rows, "evaluations", "elbo_gap", by="method", lines=strokes, steps=False,
+            ax, rows, "evaluations", "elbo_gap", by="method", lines=line_styles, steps=False,
             x_scale="log", y_scale="log", x_label="evaluations", y_label="ELBO gap (nats)",
         )  # fmt: skip
         drawing.label_budgets(ax, shown["budget"].dropna().astype(int))

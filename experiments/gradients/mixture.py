@@ -84,8 +84,8 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     return made
 
 
-STROKES: Mapping[Hashable, drawing.Stroke] = {
-    f"{method}, {form}": drawing.Stroke(drawing.COLOURS[i], drawing.DASHES[j])
+LINE_STYLES: Mapping[Hashable, drawing.LineStyle] = {
+    f"{method}, {form}": drawing.LineStyle(drawing.COLOURS[i], drawing.DASHES[j])
     for i, method in enumerate(METHODS)
     for j, form in enumerate(FORMS)
 }
@@ -170,7 +170,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     )
     for ax, (x, y, x_label, y_label) in zip(axes[0], panels, strict=True):
         drawing.curves(
-            ax, shown, x, y, by="what", lines=STROKES, steps=False, x_scale="log", y_scale="log",
+            ax, shown, x, y, by="what", lines=LINE_STYLES, steps=False, x_scale="log", y_scale="log",
             x_label=x_label, y_label=y_label,
         )  # fmt: skip
         if y == "elbo_gap":
@@ -201,7 +201,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
         "evaluations_to": "evaluations", "passes_to": "passes over the data", "seconds_to": "seconds",
         "elbo_gap": "ELBO gap at the end (nats)", "own_gap": "own gap at the end (nats)",
     }  # fmt: skip
-    order = [what for what in STROKES if (rows["what"] == what).any()]
+    order = [what for what in LINE_STYLES if (rows["what"] == what).any()]
     rows = rows.assign(what=pd.Categorical(rows["what"], order)).sort_values(["what", "seed"])
     frame = quartiles(rows.assign(what=rows["what"].astype(str)), columns, by=("what",))
     caption = (

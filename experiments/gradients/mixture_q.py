@@ -56,7 +56,7 @@ DRAWS: Mapping[str, Callable[[], Estimator]] = {
     "score": lambda: Score(10),
 }
 METHODS = (QUADRATURE, *DRAWS)
-STROKES = drawing.strokes(METHODS)
+LINE_STYLES = drawing.line_styles(METHODS)
 BUDGETS = {QUADRATURE: 160, "STL": 3000, "pathwise": 3000, "score": 6000}
 RATE, RATES = 0.05, (0.01, 0.03, 0.1, 0.3)
 TUNING_SEEDS = (1000, 1001)
@@ -242,7 +242,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=LEAST))
     for ax, name in zip(axes[0], names, strict=True):
         drawing.curves(
-            ax, shown[shown["target"] == name], "evaluations", "elbo_gap", by="method", lines=STROKES,
+            ax, shown[shown["target"] == name], "evaluations", "elbo_gap", by="method", lines=LINE_STYLES,
             steps=False, x_scale="log", y_scale="log", x_label="evaluations of the log joint", y_label="",
         )  # fmt: skip
         posed = problem(name)

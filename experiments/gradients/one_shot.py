@@ -143,7 +143,7 @@ ESTIMATORS: Mapping[str, OneShotChoice] = {
 """The estimators from independent nodes, and Monte Carlo with other draws."""
 GROUPS = {"estimators": ESTIMATORS, "designs": DESIGNS}
 CHOICES: Mapping[str, OneShotChoice] = {**ESTIMATORS, **DESIGNS}
-STROKES = drawing.strokes((*DESIGNS, *ESTIMATORS))
+LINE_STYLES = drawing.line_styles((*DESIGNS, *ESTIMATORS))
 QUICK = (
     STL, SEPARABLE, "BQ, derivatives", "BQ, joint", "BQ, variance-reducing nodes",
 )  # fmt: skip
@@ -267,7 +267,7 @@ def _figure(results: pd.DataFrame, where: str, group: str) -> Drawing:
         table["ratio"] = table["n"].map(typical) / table["squared"]
         for ax, y in zip(axes[:, column], ("ratio", "covered"), strict=True):
             drawing.curves(
-                ax, table.dropna(subset=[y]), "n", y, by="estimator", lines=STROKES, steps=False,
+                ax, table.dropna(subset=[y]), "n", y, by="estimator", lines=LINE_STYLES, steps=False,
                 x_scale="log", y_scale="log" if y == "ratio" else "linear", x_label="", y_label="",
             )  # fmt: skip
         axes[0, column].set_title(name)

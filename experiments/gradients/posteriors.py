@@ -63,7 +63,7 @@ QUICK = "kidscore_interaction"
 GRADIENTS = ("BQ, 2 nodes", "BQ, 10 nodes")
 STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
 METHODS = (*GRADIENTS, *STEPPED)
-STROKES = drawing.strokes(METHODS)
+LINE_STYLES = drawing.line_styles(METHODS)
 POINTS = 2**11
 LEVEL = 0.1
 _LEFT = 1e-7
@@ -121,7 +121,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations."""
-    figure = gap_panels(results, STROKES, columns=5, size=(2.6, 2.3), worst=_WORST)
+    figure = gap_panels(results, LINE_STYLES, columns=5, size=(2.6, 2.3), worst=_WORST)
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient. Bayesian "
         "quadrature is untuned; natural gradients and Adam are tuned for each posterior and budget, a point "

@@ -63,7 +63,7 @@ TUNING_SEEDS = (1000, 1001)
 """The seeds of `tune`, which are not reported."""
 POINTS = 256
 METHODS = ("BQ", "BQ, joint", "natural")
-STROKES = drawing.strokes(METHODS)
+LINE_STYLES = drawing.line_styles(METHODS)
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -175,7 +175,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         labels = {"evaluations": "evaluations of the log joint", "seconds": "time (s)"}
         for ax, (cost, label) in zip(row, labels.items(), strict=True):
             drawing.curves(
-                ax, rows, cost, "elbo_gap", by="method", lines=STROKES, steps=False, x_scale="log",
+                ax, rows, cost, "elbo_gap", by="method", lines=LINE_STYLES, steps=False, x_scale="log",
                 y_scale="log", x_label=label, y_label="ELBO below the best run (nats)",
             )  # fmt: skip
             ax.set_title(name)

@@ -50,7 +50,7 @@ from experiments.problems.gradient_targets import GradientTarget
 NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 BQ, BQ_VALUES, VBMC, VBMC_VALUES = "BQ", "BQ, values only", "VBMC, gradients", "VBMC, values only"
 METHODS = (BQ, BQ_VALUES, VBMC, VBMC_VALUES)
-STROKES = drawing.strokes(METHODS)
+LINE_STYLES = drawing.line_styles(METHODS)
 BUDGETS = (50, 100, 200)
 WIDTH = 3.0
 """Half the width of the plausible box, in standard deviations of the start."""
@@ -150,7 +150,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     figure, axes, panels = drawing.panels(shown)
     for ax, rows in panels:
         drawing.curves(
-            ax, rows, "evaluations", "elbo_gap", by="method", lines=STROKES, steps=False, x_scale="log",
+            ax, rows, "evaluations", "elbo_gap", by="method", lines=LINE_STYLES, steps=False, x_scale="log",
             y_scale="symlog", linthresh=_THRESHOLD, x_label="evaluations", y_label="ELBO gap (nats)",
         )  # fmt: skip
         ax.axhline(0.0, color="grey", linewidth=0.8)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bqvi.calls import RayExecutor
-from bqvi.calls.executors import answer, require_workers, returned
+from bqvi.calls.executors import future_result, require_workers, returned
 from bqvi.calls.faults import LostError
 from experiments.harness.runner import (
     BackendError,
@@ -91,7 +91,7 @@ def _submitted(executor: Any, job: Job) -> Any:
 def _result(future: Any) -> Computed | None:
     """What a job gave; None where the pool broke."""
     try:
-        found: Computed = answer(future)
+        found: Computed = future_result(future)
     except LostError as lost:
         return Computed.failed(f"the worker was lost ({lost})")
     except BrokenExecutor:

@@ -26,7 +26,7 @@ def figure(
     *,
     by: str = "case",
     measures: Sequence[str] = ("log_likelihood_error", "elbo_gap"),
-    lines: Mapping[Hashable, drawing.Stroke] | None = None,
+    lines: Mapping[Hashable, drawing.LineStyle] | None = None,
     costs: Sequence[str] = COSTS,
 ) -> tuple[Figure, Panels]:
     """Draw each measure (a row) against each cost (a column), a curve for each value of `by`.
@@ -38,10 +38,10 @@ def figure(
     by : str
     measures, costs : sequence of str
     lines : mapping or None
-        Strokes by value of `by`.
+        Line styles by value of `by`.
     """
     made, axes = drawing.figure(len(measures), len(costs), sharey="row")
-    chosen = lines if lines is not None else strokes(results[by])
+    chosen = lines if lines is not None else line_styles(results[by])
     for row, measure in zip(axes, measures, strict=True):
         for ax, cost in zip(row, costs, strict=True):
             panel(ax, results, cost, measure, by, chosen)
@@ -53,12 +53,12 @@ def figure(
     return made, axes
 
 
-def strokes(names: Iterable[str]) -> dict[Hashable, drawing.Stroke]:
-    """As `drawing.strokes`, with one stroke for CAVI in all figures."""
+def line_styles(names: Iterable[str]) -> dict[Hashable, drawing.LineStyle]:
+    """As `drawing.line_styles`, with one line style for CAVI in all figures."""
     distinct = dict.fromkeys(names)
     reference = [name for name in distinct if name.startswith(REFERENCE)]
-    found = drawing.strokes(name for name in distinct if name not in reference)
-    return found | {name: drawing.Stroke("#000000", ":") for name in reference}
+    found = drawing.line_styles(name for name in distinct if name not in reference)
+    return found | {name: drawing.LineStyle("#000000", ":") for name in reference}
 
 
 def panel(
@@ -67,7 +67,7 @@ def panel(
     cost: str,
     measure: str,
     by: str,
-    lines: Mapping[Hashable, drawing.Stroke],
+    lines: Mapping[Hashable, drawing.LineStyle],
 ) -> None:
     """Draw one measure against one cost, with the scales that suit them."""
     if measure == "elbo_gap":

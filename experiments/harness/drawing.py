@@ -136,22 +136,22 @@ def label_budgets(ax: Axes, n: Iterable[int]) -> None:
 
 
 @dataclass(frozen=True)
-class Stroke:
+class LineStyle:
     """How a line is drawn."""
 
     colour: str
     dashes: str
 
 
-def strokes(names: Iterable[Hashable]) -> dict[Hashable, Stroke]:
-    """Give each name a stroke of its own: seven colours, then the same colours dashed, and so on.
+def line_styles(names: Iterable[Hashable]) -> dict[Hashable, LineStyle]:
+    """Give each name a line style of its own: seven colours, then the same colours dashed, and so on.
 
     Call it once for all cases and hand the result to every `curves`, so that a case looks alike in
     all panels.
     """
     distinct = dict.fromkeys(names)
     return {
-        name: Stroke(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
+        name: LineStyle(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
         for i, name in enumerate(distinct)
     }
 
@@ -168,7 +168,7 @@ def curves(
     x_scale: Scale = "linear",
     y_scale: Scale = "linear",
     linthresh: float = 1.0,
-    lines: Mapping[Hashable, Stroke] | None = None,
+    lines: Mapping[Hashable, LineStyle] | None = None,
     points: int = 80,
     steps: bool = True,
 ) -> dict[Hashable, Band]:
@@ -187,7 +187,7 @@ def curves(
     linthresh : float
         In units of the axis.
     lines : mapping or None
-        Strokes by value of `by` (see `strokes`); None makes them from the values present.
+        Line styles by value of `by` (see `line_styles`); None makes them from the values present.
     points : int
         Largest number of grid points of a curve.
     steps : bool
@@ -205,7 +205,7 @@ def curves(
         If a value of `by` joins several cases, whose runs would pass for one.
     """
     drawn: dict[Hashable, Band] = {}
-    chosen = lines if lines is not None else strokes(results[by])
+    chosen = lines if lines is not None else line_styles(results[by])
     for name, rows in results.groupby(by, sort=False):
         _check_one_case(rows, by, name)
         found = band(rows, x, y, points=points, x_scale=x_scale)
@@ -227,15 +227,15 @@ def _check_one_case(rows: pd.DataFrame, by: str, name: Hashable) -> None:
         )
 
 
-def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str, steps: bool) -> None:
+def _draw_band(ax: Axes, found: Band, line_style: LineStyle, label: str, steps: bool) -> None:
     marked = not steps or len(found.x) == 1  # a single record would be a line without length
     ax.plot(
         found.x, found.median, drawstyle="steps-post" if steps else "default", label=label,
-        color=stroke.colour, linestyle=stroke.dashes, marker="o" if marked else "", markersize=3,
+        color=line_style.colour, linestyle=line_style.dashes, marker="o" if marked else "", markersize=3,
     )  # fmt: skip
     ax.fill_between(
         found.x, found.lower, found.upper, step="post" if steps else None,
-        color=stroke.colour, alpha=0.2, linewidth=0,
+        color=line_style.colour, alpha=0.2, linewidth=0,
     )  # fmt: skip
 
 

@@ -212,7 +212,7 @@ def panels(results: pd.DataFrame, problem: str, name: str, levels: Sequence[floa
     part = results[results["problem"] == problem]
     shown = part[part["iteration"] > 0].assign(elbo_gap=part["elbo_gap"].clip(lower=SMALLEST))
     made, axes = drawing.figure(1, 3, sharey=True)
-    lines = drawing.strokes(shown["strategy"])
+    lines = drawing.line_styles(shown["strategy"])
     labels = {"evaluations": None, "seconds": "time without set-up (s)", "with_setup": "time with set-up (s)"}
     for ax, (cost, label) in zip(axes.flat, labels.items(), strict=True):
         drawing.curves(

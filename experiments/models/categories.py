@@ -133,7 +133,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 def _over_components(rows: pd.DataFrame) -> Figure:
     made, axes = drawing.figure(1, 3, size=(2.9, 2.5))
     rows = rows[rows["columns"] == len(COLUMNS)]
-    lines = drawing.strokes(METHODS)
+    lines = drawing.line_styles(METHODS)
     bayes = rows[rows["family"] == "full"]
     bayes = bayes.assign(behind=bayes["elbo"] - bayes.groupby("seed")["elbo"].transform("max"))
     panels = (

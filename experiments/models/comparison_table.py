@@ -135,7 +135,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 def _scatter(results: pd.DataFrame) -> Figure:
     made, axes, filled = drawing.panels(results, "data", columns=4, size=(2.7, 2.6))
     names = list(dict.fromkeys(results["model"]))
-    lines = drawing.strokes(names)
+    lines = drawing.line_styles(names)
     marks = dict(zip(names, itertools.cycle("o^sDvP*X<>hp"), strict=False))
     for ax, rows in filled:
         n = len(table(str(rows["data"].iloc[0]))) * 4 // 5

@@ -75,7 +75,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the bound and the held-out density over K."""
     made, axes = drawing.figure(2, len(SETS), sharex="col")
-    lines = drawing.strokes(SHAPES)
+    lines = drawing.line_styles(SHAPES)
     for column, name in enumerate(SETS):
         rows = results[results["data"] == name]
         best = rows.groupby("seed")["elbo"].transform("max")

@@ -120,7 +120,7 @@ def _direct(data: np.ndarray, start: np.ndarray, steps: int) -> tuple[pd.DataFra
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the ELBO over iterations, and q(mu) of each method for one seed."""
     made, axes = drawing.figure(1, 2)
-    lines = drawing.strokes(METHODS)
+    lines = drawing.line_styles(METHODS)
     best = results.groupby("seed")["elbo"].transform("max")
     rows = results.assign(behind=best - results["elbo"] + 1e-6)
     drawing.curves(

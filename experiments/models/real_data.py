@@ -107,7 +107,7 @@ def _with_gap(results: pd.DataFrame) -> pd.DataFrame:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the ELBO gap against the costs, a row for each K, a figure for each data set."""
     rows = _with_gap(results)
-    lines = comparison.strokes(METHODS)
+    lines = comparison.line_styles(METHODS)
     drawings = []
     for name, ks in SETS.items():
         made, axes = drawing.figure(len(ks), len(comparison.COSTS), sharey="row")

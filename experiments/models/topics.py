@@ -93,7 +93,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         return topics_folder.draw(results)
     made, axes = drawing.figure(1, 2)
     rows = topic_fits.traces(results)
-    lines = drawing.strokes(rows["case"])
+    lines = drawing.line_styles(rows["case"])
     for ax, x in zip(axes[0], ("evaluations", "seconds"), strict=True):
         after = rows[rows[x] > 0.0]
         drawing.curves(

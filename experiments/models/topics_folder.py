@@ -82,7 +82,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     rows = topic_fits.traces(results)
     fits = rows[rows["way"] != FREQUENCIES]
     made, axes, filled = drawing.panels(fits.assign(passed=fits["evaluations"] / fits["documents"]), "texts")
-    lines = drawing.strokes(topic_fits.CASES)
+    lines = drawing.line_styles(topic_fits.CASES)
     for ax, own in filled:
         drawing.curves(
             ax, own[own["passed"] > 0.0], "passed", "perplexity", by="way", x_scale="log", lines=lines,

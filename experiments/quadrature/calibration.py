@@ -33,8 +33,8 @@ from experiments.harness.experiment import (
 from experiments.quadrature.runs import (
     BUDGETS,
     LABELS,
+    LINE_STYLES,
     STATING_SD,
-    STROKES,
     against_truth,
     known,
     method_cases,
@@ -96,7 +96,7 @@ def _shares(ax: Axes, results: pd.DataFrame) -> None:
         x = share.index.to_numpy() * (1 + 0.04 * (i - (len(methods) - 1) / 2))
         ax.errorbar(
             x, share, yerr=[np.maximum(share - low, 0), np.maximum(high - share, 0)], label=method, fmt="o-",
-            color=STROKES[method].colour, ms=3, lw=1,
+            color=LINE_STYLES[method].colour, ms=3, lw=1,
         )  # fmt: skip
     ax.set_xscale("log")
     drawing.label_budgets(ax, results["n"])
@@ -110,7 +110,7 @@ def _curves(ax: Axes, results: pd.DataFrame) -> None:
     for method, rows in results.groupby("method", sort=False):
         central = np.abs(2 * rows["pit"].to_numpy() - 1)
         share = np.mean(central[:, None] <= level, axis=0)
-        ax.plot(level, share, color=STROKES[method].colour, label=str(method))
+        ax.plot(level, share, color=LINE_STYLES[method].colour, label=str(method))
     ax.set(xlabel="central interval", ylabel="share of truths inside", title="calibration curve")
 
 
@@ -119,7 +119,7 @@ def _histogram(ax: Axes, results: pd.DataFrame) -> None:
     ax.axhline(1, color="0.6", lw=0.8)
     for method, rows in results.groupby("method", sort=False):
         density, _ = np.histogram(rows["pit"], bins=bins, density=True)
-        ax.stairs(density, bins, color=STROKES[method].colour, label=str(method))
+        ax.stairs(density, bins, color=LINE_STYLES[method].colour, label=str(method))
     ax.set(xlabel="PIT of the truth", ylabel="density", title="probability integral transform")
 
 

@@ -28,7 +28,7 @@ from experiments.harness.experiment import (
 from experiments.quadrature.runs import (
     BASELINE,
     LABELS,
-    STROKES,
+    LINE_STYLES,
     against_truth,
     estimates,
     known,
@@ -92,7 +92,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     )
     for ax, rows in panels:
         drawing.curves(
-            ax, rows, "n", "relative", by="method", lines=STROKES, steps=False,
+            ax, rows, "n", "relative", by="method", lines=LINE_STYLES, steps=False,
             x_scale="log", y_scale="log", x_label="", y_label="",
         )  # fmt: skip
         drawing.label_budgets(ax, results["n"])

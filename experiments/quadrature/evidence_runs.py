@@ -26,7 +26,7 @@ import torch
 from experiments.harness import drawing
 from experiments.harness.experiment import Case, Drawing, Table
 from experiments.problems.laplace import laplace
-from experiments.quadrature.runs import LABELS, STROKES, estimates
+from experiments.quadrature.runs import LABELS, LINE_STYLES, estimates
 from gp.measures import Measure
 
 WIDTH = 1.5
@@ -95,8 +95,8 @@ def draw_errors(results: pd.DataFrame, caption: str) -> list[Drawing]:
             ax = axes[i, j]
             rows = results[(results["problem"] == problem) & (results["proposal"] == proposal)]
             drawing.curves(
-                ax, rows, "n", "size", by="method", lines=STROKES, steps=False, x_scale="log", y_scale="log",
-                x_label="evaluations" if i == len(problems) - 1 else "",
+                ax, rows, "n", "size", by="method", lines=LINE_STYLES, steps=False,
+                x_scale="log", y_scale="log", x_label="evaluations" if i == len(problems) - 1 else "",
                 y_label="|error of ln Z| (nats)" if j == 0 else "",
             )  # fmt: skip
             ax.axhline(

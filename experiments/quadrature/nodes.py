@@ -322,7 +322,7 @@ def _in_the_plane(ax: Axes, rows: pd.DataFrame) -> None:
 
 def _errors(results: pd.DataFrame) -> Any:
     nodes = results[(results["part"] == "nodes") & (results["n"] >= START)]
-    lines = drawing.strokes(nodes["acquisition"].unique())
+    lines = drawing.line_styles(nodes["acquisition"].unique())
     figure, axes = drawing.figure(1, 2, size=(4.2, 3.2))
     for ax, (name, rows) in zip(axes.flat, nodes.groupby("problem", sort=False), strict=True):
         drawing.curves(

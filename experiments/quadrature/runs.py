@@ -44,7 +44,7 @@ NON_NEGATIVE = ("wsabi-l", "wsabi-m")
 STATING_SD = ("monte-carlo", "qmc", "bq", "wsabi-l")
 """Methods that state a standard deviation; WSABI-M has the nodes of WSABI-L and almost its estimates."""
 BUDGETS = (20, 40, 80, 160)
-STROKES = drawing.strokes(LABELS.values())
+LINE_STYLES = drawing.line_styles(LABELS.values())
 """The line style of each method, the same in all figures."""
 
 

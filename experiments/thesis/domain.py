@@ -130,7 +130,7 @@ def _smallest_eigenvalue(q: Any) -> float:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the smallest eigenvalue and the ELBO against iterations."""
     made, axes = drawing.figure(1, 2, size=(4.4, 3.2))
-    lines = comparison.strokes(results["case"])
+    lines = comparison.line_styles(results["case"])
     drawing.curves(
         axes[0, 0], results, "iteration", "eigenvalue", y_scale="symlog", linthresh=1e-3,
         y_label="smallest eigenvalue of all $C_k$", lines=lines,

@@ -113,7 +113,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the error against evaluations of the log joint."""
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(1, len(problems), size=(3.2, 2.4), sharey=True)
-    lines = drawing.strokes(results["cheap"])
+    lines = drawing.line_styles(results["cheap"])
     for ax, problem in zip(axes[0], problems, strict=True):
         draw_errors(ax, results[results["problem"] == problem], "n", "cheap", lines)
         ax.set(title=problem, xlabel="evaluations of the log joint")

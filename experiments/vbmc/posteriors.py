@@ -110,7 +110,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw errors and their stated standard deviations, run by run."""
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(1, 2, size=(4.4, 0.35 * len(problems) + 1.4), sharey=True)
-    lines = drawing.strokes(results["method"])
+    lines = drawing.line_styles(results["method"])
     for (problem, method), group in results.groupby(["problem", "method"], sort=False):
         row = problems.index(problem) + (0.15 if method == GRADIENTS else -0.15)
         for ax, column in zip(axes[0], ("size", "mmtv"), strict=True):

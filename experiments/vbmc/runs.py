@@ -185,7 +185,7 @@ def sized(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_errors(
-    ax: Axes, rows: pd.DataFrame, cost: str, by: str, lines: Mapping[Hashable, drawing.Stroke]
+    ax: Axes, rows: pd.DataFrame, cost: str, by: str, lines: Mapping[Hashable, drawing.LineStyle]
 ) -> None:
     """Draw the size of each run's error against its ``cost``, with a line style for each value of ``by``."""
     for label, group in rows.groupby(by, sort=False):

@@ -87,7 +87,7 @@ def _against(results: pd.DataFrame, x: str, label: str) -> Drawing:
     problems = list(results["problem"].unique())
     measures = {"size": "|error of ln Z| (nats)", "mmtv": "MMTV", "gskl": "gsKL (nats)"}
     figure, axes = drawing.figure(len(problems), 3, size=(3.0, 2.1))
-    lines = drawing.strokes(results["method"])
+    lines = drawing.line_styles(results["method"])
     for i, problem in enumerate(problems):
         rows = results[results["problem"] == problem]
         for j, (measure, title) in enumerate(measures.items()):

@@ -104,7 +104,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     several = results.loc[results["workers"] > 1, ["workers", "spread"]].drop_duplicates()
     settings = list(several.itertuples(index=False, name=None))
     figure, axes = drawing.figure(len(settings), len(problems), size=(3.0, 2.1), sharex=True, sharey=True)
-    lines = drawing.strokes(results["way"])
+    lines = drawing.line_styles(results["way"])
     for i, (workers, spread) in enumerate(settings):
         for j, problem in enumerate(problems):
             rows = results[

@@ -49,7 +49,7 @@ class Killing:
 
 
 class Mixing:
-    """A `map` that gives the answers in another order."""
+    """A `map` that gives the results in another order."""
 
     def map(self, function, items):
         return [function(item) for item in items][::-1]
@@ -133,7 +133,7 @@ def test_a_point_that_kills_each_worker_is_a_row_with_a_reason(kind, request):
     executor = request.getfixturevalue({"dask": "dask_client", "ray": "ray_executor"}[kind])
     found = Caller(Function(Killing(POINTS[2])), executor=executor).evaluate(POINTS)
     assert found.failed.tolist() == [False, False, True, False, False, False]
-    assert found.reasons[2].startswith("has no answer (")
+    assert found.reasons[2].startswith("has no result (")
     np.testing.assert_array_equal(found.values[[0, 1, 3, 4, 5]], [value(x) for x in POINTS[[0, 1, 3, 4, 5]]])
 
 
@@ -158,12 +158,12 @@ class Losing:
         return future
 
 
-def test_calls_without_an_answer_are_rows_with_a_reason():
+def test_calls_without_a_result_are_rows_with_a_reason():
     found = Caller(Function(value), executor=Losing()).evaluate(POINTS)
     assert np.flatnonzero(found.failed).tolist() == [1, 4]
     assert "CancelledError" in found.reasons[1]
-    assert found.reasons[4] == "has no answer (TimeoutError: more than 10 s)"
-    with pytest.raises(EvaluationError, match="has no answer"):
+    assert found.reasons[4] == "has no result (TimeoutError: more than 10 s)"
+    with pytest.raises(EvaluationError, match="has no result"):
         Caller(Function(value, errors="raise"), executor=Losing()).evaluate(POINTS)
 
 

@@ -56,7 +56,7 @@ class MapOnly:
     """An executor with map alone."""
 
     def map(self, function: Callable[..., Any], *columns: Any) -> Iterator[Any]:
-        """The answers in order."""
+        """The results in order."""
         return map(function, *columns)
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class MapOnly:
 
 
 class Forgetful:
-    """An executor whose answers are None."""
+    """An executor whose results are None."""
 
     def submit(self, *_: Any) -> None:
         """No future."""

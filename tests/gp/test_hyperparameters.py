@@ -315,7 +315,7 @@ def test_marginal_variance_includes_the_hyperparameters(fitted, data):
 
 def test_priors_end_what_the_evidence_would_not(data):
     x, y = data
-    narrow = Priors(lengthscale=Plateau(0.5, 2.0, shoulder=0.1))
+    narrow = Priors(lengthscale=Plateau(0.5, 2.0, falloff=0.1))
     lengthscale = gp.fit(x, y, priors=narrow).kernel.lengthscale / x.std(axis=0)
     assert np.all(lengthscale < 2.0 * np.exp(0.4) + 1e-9)
     prior = Plateau(0.5, 2.0, 0.3)

@@ -12,7 +12,7 @@ from bqvi.calls import Evaluations
 from bqvi.variational_bmc import comparison
 from bqvi.variational_bmc.comparison import draws_due, with_draws
 from bqvi.variational_bmc.settings import COMPARISON
-from bqvi.variational_bmc.state import begun, evaluated, misplaced
+from bqvi.variational_bmc.state import begun, evaluated, total_variation
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems.known_posteriors import lumpy
 
@@ -55,23 +55,23 @@ def test_share_of_the_mass_is_that_of_the_densities(length, monkeypatch):
     _, state = compared(length, 4000, monkeypatch)
     at = np.sqrt(2 * np.log(1 / length) / (1 / length**2 - 1)) if length < 1 else 0.0  # where they are equal
     exact = 2 * (norm.cdf(at / length) - norm.cdf(at))  # total variation, of x_0 alone
-    assert misplaced(state) == pytest.approx(exact, abs=0.015 + 1e-12)
+    assert total_variation(state) == pytest.approx(exact, abs=0.015 + 1e-12)
 
 
 def test_no_share_before_all_draws_have_values(monkeypatch):
     asked, state = compared(0.6, 5, monkeypatch)
     assert draws_due(begun(np.zeros((0, 2)), Evaluations.none(2)))
     assert not draws_due(asked)  # draws are pending
-    assert np.isnan(misplaced(evaluated(asked, evaluations(asked.pending[:4]))))
+    assert np.isnan(total_variation(evaluated(asked, evaluations(asked.pending[:4]))))
     assert not draws_due(state)
     assert draws_due(evaluated(state, evaluations(np.ones((1, 2)))))  # a fifth more
 
 
-def test_failed_draws_are_misplaced_mass(monkeypatch):
+def test_at_failed_draws_the_log_joint_has_no_mass(monkeypatch):
     asked, _ = compared(1.0, 5, monkeypatch)
     good = evaluations(asked.pending)
     failed = replace(good, values=np.full(5, -np.inf), failed=np.ones(5, bool))
-    assert misplaced(evaluated(asked, failed)) == 1.0
+    assert total_variation(evaluated(asked, failed)) == 1.0
 
 
 def test_a_run_converges_once_its_draws_were_predicted():
@@ -79,7 +79,7 @@ def test_a_run_converges_once_its_draws_were_predicted():
     found = bqvi.vbmc(lambda x: float(ridge(x, bend=0.2)[0]), **box, budget=60, seed=1)
     last = found.trace.rows[-1]
     assert found.converged
-    assert last.misplaced < COMPARISON.misplaced
+    assert last.total_variation < COMPARISON.total_variation
     assert abs(found.log_evidence) < max(0.05, 3 * found.log_evidence_sd)
     assert last.known_sd <= found.log_evidence_sd
     state = found.checkpoint.state
@@ -92,5 +92,5 @@ def test_a_mixture_of_overlapping_modes_converges_with_what_its_draws_contradict
     found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=180, seed=11)
     last = found.trace.rows[-1]
     assert found.converged
-    assert 0.0 < last.misplaced < found.log_evidence_sd
+    assert 0.0 < last.total_variation < found.log_evidence_sd
     assert abs(found.log_evidence - problem.log_evidence) < 3.0 * found.log_evidence_sd

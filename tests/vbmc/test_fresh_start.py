@@ -133,7 +133,7 @@ def test_a_run_that_expects_further_modes_has_not_converged():
         effective=0.9,
         log_evidence_sd=0.5,
         explored=True,
-        misplaced=0.0,
+        total_variation=0.0,
         covered=True,
         unseen=0.5,
     )

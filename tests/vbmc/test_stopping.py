@@ -86,11 +86,11 @@ ALONE = [
     ),
     (
         "mass at draws",
-        {"misplaced": COMPARISON.misplaced - E, "log_evidence_sd": 0.0},
-        {"misplaced": COMPARISON.misplaced + E, "log_evidence_sd": 0.0},
+        {"total_variation": COMPARISON.total_variation - E, "log_evidence_sd": 0.0},
+        {"total_variation": COMPARISON.total_variation + E, "log_evidence_sd": 0.0},
         "has mass in the wrong place",
     ),
-    ("comparison", {}, {"misplaced": math.nan}, "has not been compared"),
+    ("comparison", {}, {"total_variation": math.nan}, "has not been compared"),
     ("exploration", {}, {"explored": False}, "has not been explored"),
     (
         "unseen modes",
@@ -127,8 +127,8 @@ def test_the_evidence_may_move_by_two_of_its_sds():
     assert "still moves" in message
 
 
-def test_what_unseen_modes_and_misplaced_mass_add_to_the_sd_is_not_counted_twice():
-    parts = {"unseen": 0.06, "misplaced": 0.08}
+def test_what_unseen_modes_and_the_total_variation_add_to_the_sd_is_not_counted_twice():
+    parts = {"unseen": 0.06, "total_variation": 0.08}
     whole = math.sqrt(0.06**2 + 0.08**2 + TOLERANCE**2)
     assert reasons({**parts, "log_evidence_sd": whole - E}) == ()
     (message,) = reasons({**parts, "log_evidence_sd": whole + 1e-6})
@@ -136,7 +136,7 @@ def test_what_unseen_modes_and_misplaced_mass_add_to_the_sd_is_not_counted_twice
 
 
 def test_only_exploration_and_comparison_are_awaited_where_all_else_holds():
-    open_ones = replace(GOOD, explored=False, misplaced=math.nan)
+    open_ones = replace(GOOD, explored=False, total_variation=math.nan)
     assert needs_draws((open_ones,) * (LEAST - 1), TOLERANCE)
     assert not needs_draws((replace(open_ones, log_evidence_sd=0.2),) * (LEAST - 1), TOLERANCE)
     assert not needs_draws((open_ones,) * (LEAST - 2), TOLERANCE)

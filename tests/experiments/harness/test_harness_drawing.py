@@ -111,11 +111,11 @@ def test_curves_refuse_to_pass_two_cases_for_one():
         drawing.curves(drawing.figure()[1][0, 0], results, "t", "y", by="kind")
 
 
-def test_strokes_differ_and_do_not_depend_on_order_of_use():
+def test_line_styles_differ_and_do_not_depend_on_order_of_use():
     names = [f"m{i}" for i in range(28)]
-    made = drawing.strokes(names)
+    made = drawing.line_styles(names)
     assert len(set(made.values())) == 28
-    assert drawing.strokes([*names, *names]) == made
+    assert drawing.line_styles([*names, *names]) == made
 
 
 @pytest.mark.parametrize("panels", [1, 3])
