@@ -1,4 +1,4 @@
-"""The models once more, term by term from the thesis' equations, in torch and with loops."""
+"""The models term by term from the thesis' equations, in torch and with loops."""
 
 import itertools
 import math
@@ -20,7 +20,9 @@ def leaf(x):
 
 
 class Digamma(torch.autograd.Function):
-    """torch's digamma with SciPy's trigamma behind: torch's own errs by 1e-9 (a short series)."""
+    """The digamma function of torch with SciPy's trigamma as its derivative; torch's own errs by 1e-9 (a
+    short series).
+    """
 
     @staticmethod
     def forward(ctx, x):
@@ -44,7 +46,7 @@ def dirichlet_log_constant(alpha):
 
 
 def quadratic(a, v, matrix_inverse):
-    """Row by row (v_n - a)^T M^-1 (v_n - a)."""
+    """(v_n - a)^T M^-1 (v_n - a), row by row."""
     gap = v - a
     return (gap @ matrix_inverse * gap).sum(-1)
 
@@ -81,7 +83,7 @@ def gaussian_mixture_responsibilities(x, alpha, m, c, sigma):
 
 
 def multinomial_mixture_elbo(x, r, alpha, gamma, alpha_0, gamma_0):
-    """The same for counts (N, V); gamma (K, V), gamma_0 (V,)."""
+    """The ELBO for counts (N, V); gamma (K, V), gamma_0 (V,)."""
     log_pi = expected_log_weights(alpha)
     total = dirichlet_log_constant(alpha_0) + ((alpha_0 - 1.0) * log_pi).sum()
     total = total - dirichlet_log_constant(alpha) - ((alpha - 1.0) * log_pi).sum()
@@ -140,12 +142,12 @@ def multinomial_mixture_log_evidence(x, alpha_0, gamma_0):
 
 
 def z_scores(draws, mean):
-    """Of the average of ``draws`` (R, ...), entry by entry; 0 / 0 counts as 0."""
+    """The z-scores of the average of ``draws`` (R, ...), entry by entry; 0 / 0 counts as 0."""
     gap = np.abs(draws.mean(0) - mean)
     error = draws.std(0, ddof=1) / np.sqrt(len(draws))
     return gap / np.maximum(error, 1e-12 * (1.0 + np.abs(mean)))
 
 
 def bonferroni_t(entries, draws, level=1e-6):
-    """|t| that the largest of ``entries`` correlated statistics exceeds with probability < level."""
+    """The |t| that the largest of ``entries`` correlated statistics exceeds with probability < level."""
     return scipy.stats.t.isf(0.5 * level / entries, draws - 1)

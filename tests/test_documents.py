@@ -1,6 +1,5 @@
-"""The site's pages say what is so: their code runs, the tests and names that they cite exist.
-
-The site itself is built by `make docs`, where a warning is an error; tutorials are executed there.
+"""The pages of the site are right: their code runs, and the tests and names that they cite exist. The site
+itself is built by `make docs`, where a warning is an error; tutorials are executed there.
 """
 
 import importlib

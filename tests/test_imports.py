@@ -1,4 +1,4 @@
-"""What `import bqvi` loads, and what it says where another file stands in a package's place."""
+"""What `import bqvi` loads, and its message where another file has the name of a package."""
 
 import importlib
 import os
@@ -45,7 +45,9 @@ loaded(["scipy.stats"])
 
 
 def test_heavy_packages_are_not_imported():
-    """Neither by `bqvi` nor by `gp` and `acquisition`; some not by its rooms either, nor by a run."""
+    """Neither `bqvi` nor `gp` nor `acquisition` imports them, and some are not imported by subpackages or a
+    run either.
+    """
     done = python(f"HEAVY = {HEAVY!r}{STAGES}")
     assert done.stdout.split("\n")[:3] == ["[]", "[]", "[]"], done.stdout + done.stderr
 

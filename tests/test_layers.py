@@ -59,7 +59,9 @@ ROOMS = {
 
 
 def imported_modules(source: str) -> set[str]:
-    """Every module that is imported outside of type checking, and the names taken from it as if modules."""
+    """Every module that is imported outside of type checking; names taken from it are listed as if they were
+    modules.
+    """
     found: set[str] = set()
     tree = ast.parse(source)
     unchecked = {

@@ -141,7 +141,7 @@ def within(dotted: str, depth: int = 0) -> bool:
 
 
 def reached(module: Module, bound, rest: str, depth: int = 0) -> bool:
-    """Whether the attributes `rest` lead somewhere from what is bound."""
+    """Whether the attributes ``rest`` lead to something from the statement that binds the name."""
     if isinstance(bound, str):
         if bound.split(".")[0] not in PACKAGES:
             return True  # another project's

@@ -68,7 +68,7 @@ def decorators(node: ast.AST) -> set[str]:
 
 
 def undocumented(package: str, node: ast.AST) -> list[str]:
-    """Arguments of a function, or of a class and its methods, without a word."""
+    """The arguments of a function, or of a class and its methods, without a description."""
     if isinstance(node, Function):
         return [name for name in named_arguments(node) if not said(name, ast.get_docstring(node) or "")]
     found = [name for name, text in constructor(node).items() if not said(name, text)]

@@ -127,7 +127,7 @@ WEIGHED = [
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("estimator", "data"), WEIGHED, ids=lambda e: type(e).__name__)
 def test_whole_weights_are_copies(estimator, data):
-    """In every shape of the input: the prior, the start, merges, the bound with its constants."""
+    """For every shape of the input: the prior, the start, merges, the bound with its constants."""
     rng = np.random.default_rng(1)
     weights = rng.integers(0, 4, len(data))
     order = rng.permutation(len(data))
@@ -318,7 +318,7 @@ def test_a_list_of_sequences_is_told_how_they_are_given():
 @pytest.mark.parametrize("bayesian", [False, True])
 @pytest.mark.parametrize("emissions", ["gaussian", "categorical", "poisson"])
 def test_a_row_is_scored_by_what_it_adds_to_the_rows_before(emissions, bayesian):
-    """Beside the same sequence cut after each row, whose score is a sum over paths of another recursion."""
+    """Against the same sequence cut after each row, whose score is a sum over paths by another recursion."""
     rng, lengths = np.random.default_rng(5), [7, 1, 4]
     values = np.append(rng.integers(0, 4, 11), 3).astype(float)[:, None]
     values[3] = np.nan

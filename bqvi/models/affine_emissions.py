@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import scipy.special
 
 from bqvi.arrays import Values
 from bqvi.checks import positive_vector
@@ -24,7 +23,7 @@ from bqvi.families import Gamma
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.compiled import worth_compiling
 from bqvi.models.components import Components
-from bqvi.models.data import LARGEST_COUNT, filled, has_missing, require_observed_columns
+from bqvi.models.data import LARGEST_COUNT, filled, has_missing, log_factorials, require_observed_columns
 from bqvi.models.emissions import Likelihoods, finite_or_missing, known_values
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
@@ -129,7 +128,7 @@ class PoissonEmissions:
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
         """The log base measure -sum ln x! of each value."""
-        return np.asarray(-np.nan_to_num(scipy.special.gammaln(values + 1.0)).sum(axis=1))
+        return np.asarray(-np.nan_to_num(log_factorials(values)).sum(axis=1))
 
 
 def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ from bqvi.checks import require_above, require_integer
 from bqvi.families import Dirichlet, FromNormaliser, Gamma
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import start_from_clusters
-from bqvi.models.data import Data, has_missing, n_rows, require_observed_columns, spread
+from bqvi.models.data import Data, has_missing, log_factorials, n_rows, require_observed_columns, spread
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
 from gp.arrays import Array, is_torch, to_numpy
@@ -222,7 +222,7 @@ def poisson(shape: float = 1.0, rate: float | None = None) -> ConjugateComponent
     return ConjugateComponents(
         _gamma_prior(shape, rate, lambda x: shape / np.maximum(np.nanmean(x, axis=0), 1.0 / n_rows(x))),
         lambda x: (x, np.ones_like(x)),
-        lambda x: -np.nansum(scipy.special.gammaln(x + 1.0), axis=1),
+        lambda x: -np.nansum(log_factorials(x), axis=1),
         _require_counts,
         "rates",
         by_column=True,

@@ -14,13 +14,12 @@ from typing import Self
 
 import numpy as np
 import scipy.sparse
-import scipy.special
 
 from bqvi.arrays import Values, transpose
 from bqvi.checks import positive_vector, require_columns, require_finite, require_integer
 from bqvi.families import Dirichlet
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
-from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse, n_rows, take
+from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse, log_factorials, n_rows, take
 from bqvi.models.mixture import AffineLogJoint
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
@@ -91,12 +90,12 @@ class Multinomial:
 
     def log_base_measure(self, data: Data) -> np.ndarray:
         """The log multinomial coefficients, (N,)."""
-        totals = scipy.special.gammaln(to_numpy(data.sum(1)) + 1.0)
         if not is_sparse(data):
-            return np.asarray(totals - scipy.special.gammaln(to_numpy(data) + 1.0).sum(1))
+            counts = to_numpy(data)
+            return log_factorials(counts.sum(1, dtype=float)) - log_factorials(counts).sum(1)
         logs = data.astype(float)
-        logs.data = scipy.special.gammaln(logs.data + 1.0)
-        return np.asarray(totals - logs.sum(1))
+        logs.data = log_factorials(logs.data)
+        return np.asarray(log_factorials(data.sum(1, dtype=float)) - logs.sum(1))
 
     def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
         """<x_n, ln beta_k>, (L, S, K), of ``theta``, ln beta (L, K, V), and ``rows`` (S, V)."""

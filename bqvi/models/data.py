@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
+import scipy.special
 
 from gp.arrays import is_torch, to_numpy
 
@@ -82,6 +83,14 @@ def as_numbers(name: str, data: Any) -> Any:
             f"{name} is a {type(data).__name__} that cannot be read as real numbers (text, complex "
             "numbers, rows of unequal length); it must be a table of them"
         ) from None
+
+
+def log_factorials(counts: np.ndarray) -> np.ndarray:
+    """``ln x!`` of counts, in float64 whatever the type of ``counts``.
+
+    SciPy keeps single precision and, since version 1.18, computes with half precision in single precision.
+    """
+    return np.asarray(scipy.special.gammaln(np.asarray(counts, float) + 1.0))
 
 
 def _as_float(x: np.ndarray) -> np.ndarray:

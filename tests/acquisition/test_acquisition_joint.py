@@ -1,4 +1,4 @@
-"""Nodes moved together: the variance they leave, its gradient, known optima."""
+"""Nodes that are optimised jointly: the variance that they leave, its gradient, and known optima."""
 
 import numpy as np
 import pytest
@@ -117,7 +117,9 @@ def test_a_criterion_without_targets_cannot_be_planned_with():
 
 
 def test_nodes_that_coincide_are_planned_apart_or_left():
-    """Equal nodes without noise have a singular covariance: no error, and no worse than one node."""
+    """Equal nodes without noise have a singular covariance. No error is raised, and the result is no worse
+    than that of one node.
+    """
     bound = aq.bind(aq.IntegralVarianceReduction(), posterior(noise=0.0), MEASURES["gaussian"])
     start = np.tile(NODES[:1], (3, 1))
     moved = aq.refine_jointly(bound, start)

@@ -49,7 +49,9 @@ def test_low_rank_features_keep_the_diagonal_and_their_error_falls_with_the_rank
 
 
 def test_blocks_draw_pivots_as_one_at_a_time_does():
-    """The first is uniform, the second by the residual. Chi-squared, false alarm 1e-6."""
+    """The first pivot is uniform, the second has probabilities in proportion to the residuals. Chi-squared,
+    false alarm 1e-6.
+    """
     import scipy.stats
 
     from acquisition.minibatch.features import pivoted_cholesky
@@ -179,7 +181,9 @@ def test_bad_input_is_named(make, error, message):
 
 
 def test_labels_of_the_affine_kernel_are_what_inputs_leave_of_them():
-    """Features against the noise that generated the data, with which nothing else in them is correlated."""
+    """The features are compared with the noise that generated the labels, which is correlated with nothing
+    else in the data.
+    """
     rng = np.random.default_rng(3)
     x = rng.normal(size=(1500, 2))
     noise = rng.standard_normal((1500, 2))
@@ -192,7 +196,9 @@ def test_labels_of_the_affine_kernel_are_what_inputs_leave_of_them():
 
 
 def test_gradients_affine_in_labels_are_linear_in_the_features_of_the_affine_kernel():
-    """J(x)^T (y - f(x)) of an exponential curve, with new data: the remaining share of its variance."""
+    """Gradients J(x)^T (y - f(x)) of an exponential curve at new data: the share of their variance that a
+    linear fit leaves.
+    """
     rng = np.random.default_rng(4)
     x = rng.uniform(0.0, 2.0, size=(1200, 1))
     rate = 1.0 + 0.2 * rng.standard_normal((1200, 2))  # two measurements, at times 1 and 2

@@ -381,7 +381,9 @@ def test_norms_seen_raise_the_probability():
 
 
 def test_probabilities_follow_running_averages_of_norms_that_are_mixed_with_their_mean():
-    """By hand: averages of what was seen, with .7 for what was before; a fifth of the mean for each datum."""
+    """By hand: running averages of the observed norms, with weight .7 for the earlier average, mixed with a
+    fifth of their mean.
+    """
     rng, n, size, refresh = np.random.default_rng(3), 9, 2, 4
     strategy = GradientNorms(size, uniform=0.2, memory=0.7, refresh=refresh)
     state, averages, seen, made_anew = strategy.start(n, rng), np.full(n, np.nan), [], 0
@@ -405,7 +407,7 @@ def test_probabilities_follow_running_averages_of_norms_that_are_mixed_with_thei
 
 
 def test_a_snapshot_is_taken_again_after_the_stated_number_of_data():
-    """Twice 20 data are eight mini-batches of five, after the ninth draw which is the snapshot."""
+    """Twice 20 data are eight mini-batches of five; the ninth draw is the snapshot."""
     rng, n = np.random.default_rng(0), 20
     strategy, g = Svrg(Reshuffled(5), epochs=2.0), gradients(rows(20))
     state, sizes = strategy.start(n, rng), []

@@ -123,7 +123,7 @@ def test_gradient_observations_count():
 
 @pytest.mark.parametrize("kernel", [Matern12(0.9), SquaredExponential(0.8) + Linear(0.3) + Constant(0.2)])
 def test_kernels_without_stationarity_or_derivatives(kernel):
-    """Matern 1/2 has a gradient but at the nodes, though its functions have none."""
+    """The Matern 1/2 kernel has a gradient except at the nodes, although its functions have none."""
     points = np.random.default_rng(0).normal(size=(40, 2))
     bound = aq.bind(aq.IntegralVarianceReduction(), posterior(kernel=kernel), Empirical(points))
     gradient = bound.score_and_gradient(X)[1]
@@ -304,7 +304,9 @@ def test_records_are_values():
 
 
 def test_a_variance_of_nothing_but_rounding_can_still_be_conditioned_on():
-    """Far out, 30 noise-free nodes of a smooth process leave rounding for a variance, or less."""
+    """Far from the origin the variance given 30 noise-free nodes of a smooth process is rounding error, or
+    negative.
+    """
     x = np.random.default_rng(0).normal(size=(30, 1))
     process = gp.GaussianProcess(SquaredExponential(4.0, 16.0)).condition(x[:12], f(x[:12]))
     bound = aq.bind(aq.IntegralVarianceReduction(), process, Gaussian(np.zeros(1), np.ones(1)))

@@ -41,7 +41,7 @@ def regression(v):
 
 
 def regression_evidence():
-    """Given s it is Gaussian; ln s by a sum over a grid."""
+    """The evidence given s is Gaussian; ln s is summed over a grid."""
     grid = np.linspace(-5.0, 4.0, 2001)
     design = np.stack([np.ones_like(X), X], axis=1)
     logs = [

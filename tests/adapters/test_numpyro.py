@@ -51,7 +51,7 @@ def regression_model(x, y):
 
 
 def shares_model():
-    """The multinomial stands in a factor."""
+    """The multinomial likelihood is a factor (`numpyro.factor`)."""
     w = numpyro.sample("w", dist.Dirichlet(jnp.array([2.0, 3.0, 4.0])))
     numpyro.factor("counts", dist.Multinomial(int(COUNTS.sum()), probs=w).log_prob(COUNTS))
     s = numpyro.sample("s", dist.HalfNormal(jnp.ones(3)).to_event(1))

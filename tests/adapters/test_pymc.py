@@ -1,4 +1,6 @@
-"""PyMC: densities against formulas, variables there and back, bad models by name. Skipped without PyMC."""
+"""PyMC: densities against formulas, variables converted in both directions, errors for bad models. Skipped
+without PyMC.
+"""
 
 import warnings
 
@@ -46,7 +48,7 @@ def regression_model():
 
 
 def shares_model():
-    """The multinomial stands in a potential."""
+    """The multinomial likelihood is a potential (`pm.Potential`)."""
     with pymc.Model() as model:
         w = pymc.Dirichlet("w", [2.0, 3.0, 4.0])
         pymc.Potential("counts", pymc.logp(pymc.Multinomial.dist(COUNTS.sum(), w), COUNTS))
@@ -71,7 +73,7 @@ def test_eight_schools():
 
 
 def test_where_a_run_begins():
-    """At 0, at the middle of a prior that does not hold it, or where the user said."""
+    """A run begins at 0, at the centre of a prior that does not contain 0, or where the user said."""
     with pymc.Model() as model:
         a, b = pymc.Normal("a", 0, 1), pymc.Normal("b", 100, 1)
         c = pymc.Normal("c", 0, 1, initval=0.7)

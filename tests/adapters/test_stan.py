@@ -112,7 +112,7 @@ def test_data_that_a_program_does_not_take(package):
 
 
 def test_bridgestan_keeps_the_constants_of_tildes(package, recwarn):
-    """Where httpstan drops them, and says so."""
+    """BridgeStan keeps them where httpstan drops them and reports it."""
     code = "data { real y; } parameters { real a; } model { a ~ normal(0, 2); y ~ normal(a, 0.5); }"
     model = bqvi.adapters.from_stan(code, {"y": 0.7})
     told = [str(one.message) for one in recwarn if "httpstan drops" in str(one.message)]
@@ -171,7 +171,7 @@ def test_unconstrained_numbers_have_their_parameter_and_a_count_of_their_own_whe
 
 
 def test_bridgestan_is_asked_for_every_constant(monkeypatch, tmp_path):
-    """By a stand-in for the package, whose sources cannot be installed from an index."""
+    """Tested on a stand-in for BridgeStan, whose sources cannot be installed from a package index."""
     asked = []
 
     class StanModel:

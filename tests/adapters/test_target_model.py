@@ -87,7 +87,7 @@ def test_the_same_model_gives_the_same_fit_whatever_is_known_of_its_prior():
 
 
 def summed(order):
-    """A regression's log joint and gradient whose terms are added in this order, as packages do."""
+    """The log joint and gradient of a regression, whose terms are added in this order, as packages do."""
     x, y = np.linspace(-1.0, 1.0, 7), np.array([0.3, -0.2, 0.9, 1.4, 1.1, 2.0, 2.3])
 
     def log_joint(theta):
@@ -159,7 +159,9 @@ def test_a_run_begins_at_zero_where_the_prior_contains_it():
 
 
 def test_vbmc_needs_no_box_where_the_start_is_far_off():
-    """The first box is 2 to either side of 0; the mode lies seven such boxes away, in scales of 8 and .1."""
+    """The first box extends 2 to either side of 0; the mode lies seven such boxes away, with scales of 8 and
+    .1.
+    """
     mode, sd = np.array([30.0, -2.0]), np.array([8.0, 0.1])
     model = from_function(lambda x: -0.5 * float(np.square((x - mode) / sd).sum()), 2)
     found = bqvi.vbmc(model, budget=60)
@@ -266,7 +268,7 @@ def test_bad_models_are_named(make, error, message):
 
 
 def linear(n):
-    """Weights (n, n) and n offsets, all zero: torch's generator is left alone."""
+    """Weights (n, n) and n offsets, all zero, so that torch's generator is not used."""
     layer = torch.nn.utils.skip_init(torch.nn.Linear, n, n)
     for x in layer.parameters():
         x.data.zero_()

@@ -176,7 +176,7 @@ def test_noise():
 
 
 def test_noise_of_gradients_is_pulled_back_as_they_are():
-    """The noise of an entry, seen as the difference that it makes there."""
+    """The noise of one entry is compared with the change that this noise makes in the gradient."""
     sds = np.array([0.5, 2.0])
     found = target(density, box(), gradient=density_gradient, gradient_noise_sd=sds).evaluate(POINTS)
     moved = target(density, box(), gradient=lambda t: density_gradient(t) + sds).evaluate(POINTS)

@@ -153,7 +153,7 @@ def test_an_end_at_any_call_loses_none_before(at, error, vectorised):
 
 
 class Interrupting:
-    """Raises KeyboardInterrupt where ``at`` lines of the room `bqvi.calls` have been run, as a signal can."""
+    """Raises KeyboardInterrupt after ``at`` lines of the package `bqvi.calls` have run, as a signal may."""
 
     def __init__(self, at):
         self.left = at

@@ -15,7 +15,7 @@ INF = math.inf
 
 
 def every_kind():
-    """Unbounded, above, below, between, periodic, fixed."""
+    """Unbounded, bounded below, bounded above, bounded, periodic and fixed parameters."""
     return make_coordinates(
         [-INF, 2.0, -INF, -1.0, 0.0, 3.0],
         [INF, INF, 5.0, 4.0, 2 * math.pi, 3.0],

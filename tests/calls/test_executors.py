@@ -145,7 +145,8 @@ def test_processes_that_break_keep_what_has_returned():
 
 
 class Losing:
-    """Futures of calls made at once, but for those at two points: one cancelled, one out of time."""
+    """Futures of calls that are made at once, except at two points: one is cancelled, one exceeds its time.
+    """
 
     def submit(self, function, x):
         future = Future()
@@ -168,7 +169,7 @@ def test_calls_without_a_result_are_rows_with_a_reason():
 
 
 class Polled:
-    """A future of another package: done after it was asked ``often`` times."""
+    """A future of another package: it is done after it was asked ``often`` times."""
 
     def __init__(self, answer, often):
         self.answer, self.often = answer, often

@@ -202,7 +202,9 @@ def test_memory_and_executors_that_break_are_the_system():
 
 @pytest.mark.parametrize(("factor", "low", "high"), [(1.0, 0.0, 1e-9), (-1.0, 0.99, 1.0), (2.0, 0.3, 0.4)])
 def test_a_wrong_gradient_disagrees(factor, low, high):
-    """Exact for a quadratic: the median of |a - b| / (|a| + |b|) is 0, 1 and 1/3 for b = a, -a and 2 a."""
+    """The measure is exact for a quadratic: the median of |a - b| / (|a| + |b|) is 0, 1 and 1/3 for b = a, -a
+    and 2 a.
+    """
     points = np.random.default_rng(0).standard_normal((30, 3))
     values = -0.5 * (points**2).sum(1)
     assert low <= disagreement(points, values, -factor * points) <= high

@@ -30,7 +30,7 @@ def test_few_rows_are_all_taken():
 
 
 def test_rows_are_chosen_by_the_variance_that_is_left():
-    """The rule by full conditioning for each choice; points with moments 0 and 1 are in their own units."""
+    """Against conditioning anew for each choice; points with mean 0 and variance 1 are in their own units."""
     rng = np.random.default_rng(1)
     points = rng.standard_normal((600, 1))
     points = (points - points.mean()) / points.std()
@@ -95,7 +95,7 @@ def test_runs_that_begin_with_thousands_of_rows():
 
 
 def test_known_nodes_save_evaluations_of_integrate():
-    """E[x^2] under N(0, 1), half of the nodes known: the function is called for the others only."""
+    """E[x^2] under N(0, 1), where half of the nodes are known: the function is called at the others only."""
     calls = []
 
     def square(x):

@@ -25,7 +25,7 @@ def has_content(figure):
 
 
 def looked_at(experiment, found):
-    """Draw it and return its tables."""
+    """Draw the experiment and return its tables."""
     with drawing.style():
         assert all(has_content(drawn.figure) for drawn in experiment.draw(found))
     made = {made.name: made.frame for made in experiment.tables(found)}

@@ -1,4 +1,4 @@
-"""A slow toy, to be interrupted."""
+"""A slow experiment, to be interrupted."""
 
 import contextlib
 import os

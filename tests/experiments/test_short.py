@@ -1,4 +1,4 @@
-"""The studies in short run, are drawn, and two seeds decide nothing in their favour."""
+"""The short studies run and are drawn, and two seeds decide nothing in their favour."""
 
 import pytest
 from quick_runs import looked_at, table

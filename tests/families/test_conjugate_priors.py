@@ -9,7 +9,7 @@ from bqvi.families.testing import check_family
 
 
 def wishart(rng, batch, j, d, p):
-    """Random parameters; V diagonal for more inputs than two, as of means with one covariance."""
+    """Random parameters; V is diagonal for more inputs than two, as of means with one covariance."""
     precision, scale = (definite(rng, batch, size) for size in (p, d))
     return MatrixNormalInverseWishart(
         rng.standard_normal((*batch, j, d, p)),

@@ -1,4 +1,4 @@
-"""Every family against its SciPy and torch twins, and the contract of `check_family`."""
+"""Every family against SciPy's and torch's, and the contract of `check_family`."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ from bqvi.families.testing import check_family
 
 
 def _spd(rng, d, spread):
-    """Condition number at most exp(2 spread)."""
+    """A symmetric positive definite matrix with a condition number of at most exp(2 spread)."""
     basis, _ = np.linalg.qr(rng.standard_normal((d, d)))
     return basis @ np.diag(np.exp(rng.uniform(-spread, spread, d))) @ basis.T
 

@@ -1,4 +1,5 @@
-"""d ln y / da of a gamma draw at a fixed value of the CDF, and the Dirichlet's, by other formulas."""
+"""d ln y / da of a gamma draw at a fixed value of the CDF, and that of a Dirichlet draw, by other formulas.
+"""
 
 import mpmath
 import numpy as np

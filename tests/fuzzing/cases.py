@@ -104,7 +104,7 @@ JUNK = st.sampled_from(_SMALL + _ARRAYS)
 
 
 def some(*values: Any, junk: bool = True, huge: bool = False) -> st.SearchStrategy[Any]:
-    """One of the values or, with equal probability, an unrelated object."""
+    """One of the values or, with equal probability, an object of another kind."""
     told = st.sampled_from(values) if values else st.nothing()
     return told | JUNK | st.sampled_from(HUGE) if huge else told | JUNK if junk else told
 
@@ -172,7 +172,8 @@ _DONE = ("print", "sleep", "fork", "change", "overwrite", "warn", "seed", "float
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What the function does: ``what`` at call ``at``, and at those after it if ``on``; "" for nothing."""
+    """What the user's function does: ``what`` at call ``at``, and at later calls if ``on``; "" for nothing.
+    """
 
     kind: str = ""
     what: Any = None
@@ -191,7 +192,7 @@ BEHAVIOUR = st.just(Behaviour()) | st.builds(
 
 
 class Function:
-    """-|x|^2 / 2 of points (n, D) or (D,), as it is or its exponential, that misbehaves and counts."""
+    """-|x|^2 / 2 of points (n, D) or (D,), or its exponential; it misbehaves as told and counts its calls."""
 
     def __init__(self, behaviour: Behaviour, vectorised: bool, log: bool) -> None:
         self.behaviour, self.vectorised, self.log = behaviour, vectorised, log
@@ -202,7 +203,7 @@ class Function:
         return f"Function({self.behaviour}, vectorised={self.vectorised}, log={self.log})"
 
     def __call__(self, x: Any, *_: Any) -> Any:
-        """The value, or what the behaviour says."""
+        """The value, or what ``behaviour`` says."""
         self.calls += 1
         count = len(x) if getattr(x, "ndim", 1) == 2 else 1
         self.points += count

@@ -116,7 +116,7 @@ def test_with_all_interactions_it_is_the_squared_exponential():
 
 
 def test_a_trend_is_the_covariance_of_random_quadratics():
-    """Of 200,000 draws: five standard errors of a covariance, exceeded once in two million."""
+    """200,000 draws: five standard errors of a covariance are exceeded once in two million."""
     rng, count = np.random.default_rng(1), 200_000
     x = OTHERS[:2]
     linear = np.sqrt(TREND.linear) * rng.standard_normal((count, 3))
@@ -145,7 +145,7 @@ def test_what_is_no_anova_kernel_is_named():
 
 
 def test_a_fit_finds_few_coordinates():
-    """Values of a sum of functions of one coordinate: the interaction becomes small, the fit close."""
+    """Values of a sum of functions of one coordinate each: the interaction becomes small, the fit close."""
     x = np.random.default_rng(2).uniform(-2, 2, (40, 4))
     y = np.sin(2 * x).sum(1)
     posterior = gp.fit(x, y, Anova(np.ones(4)), noise=1e-6)

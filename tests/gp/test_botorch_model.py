@@ -362,7 +362,7 @@ def test_max_value_entropy_search(model):
 
 
 def test_a_loop_of_optimisation_finds_the_maximum():
-    """Ten points chosen by expected improvement find the highest of a function of two bumps."""
+    """Ten points that expected improvement chooses find the higher of two bumps."""
 
     def height(x):
         a = torch.exp(-8 * ((x - 0.5) ** 2).sum(dim=-1))

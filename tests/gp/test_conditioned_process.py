@@ -79,7 +79,7 @@ def test_what_is_wrong_is_named(part, message):
 
 @pytest.mark.parametrize("level", [None, np.array([1.0, 0.0, -0.7])])
 def test_variances_are_the_diagonal_of_the_covariance(level):
-    """Also with what a constant that is not known adds: never less than where it is known."""
+    """Also with the variance that an unknown constant adds, which is never negative."""
     rng = np.random.default_rng(3)
     kernel, x, at = FunctionKernel(1.3, 0.4, 0.2, SHOWN["values"]), *rng.standard_normal((2, 7, 2))
     noise = lambda points, targets: np.full(len(points), 1e-3)  # noqa: E731

@@ -62,7 +62,7 @@ def test_contraction_in_torch_is_that_of_numpy(name):
 
 
 def test_far_from_the_origin_the_digits_stay():
-    """A shift of 1e6 costs its own rounding of x (1e-10), not the square of it."""
+    """A shift of 1e6 costs the rounding of x (1e-10), not its square."""
     kernel, rng = SquaredExponential(1.0), np.random.default_rng(2)
     x, y, weights = rng.normal(size=(4, 2)), rng.normal(size=(7, 2)), rng.normal(size=(4, 7))
     near = contracted_gradient(kernel, x, y, weights)

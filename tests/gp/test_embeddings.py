@@ -222,7 +222,7 @@ def test_high_dimension(dimension):
 
 
 def test_determinants_do_not_overflow():
-    """In 300 dimensions |A| is beyond 1e308 (or below 1e-308), the kernel mean is not."""
+    """In 300 dimensions |A| is beyond 1e308 (or below 1e-308); the kernel mean is not."""
     dimension = 300
     for unit in (1e-8, 1e8):
         measure = Gaussian(np.zeros(dimension), np.full(dimension, unit**2 * 1e-3))
@@ -297,7 +297,7 @@ def test_units_do_not_matter(kernel, power, name):
 @settings(deadline=None, derandomize=True, max_examples=12)
 @given(st.integers(0, 10**6), st.sampled_from(["se", "matern 5/2 x 3/2", "matern 1/2 x se"]))
 def test_gram_matrices_of_measures_are_positive_semidefinite(seed, name):
-    """Boxes, Gaussians, mixtures and empirical measures together: each pair has its own formula."""
+    """Boxes, Gaussians, mixtures and empirical measures together; each pair has a formula of its own."""
     rng = np.random.default_rng(seed)
     measures = []
     for _ in range(3):
@@ -584,7 +584,7 @@ def test_double_integrals_give_the_covariance_of_gradients():
 @pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
 @pytest.mark.parametrize("lengthscale", [0.5, 6.0])
 def test_gradients_at_the_ends_of_an_interval(kernel, lengthscale):
-    """Where the formulas change: nodes on the boundary, and a partner with the same boundary."""
+    """Where the formulas change: at nodes on the boundary, and for two measures with the same boundary."""
     kernel, box = kernel(lengthscale, 1.3), Uniform([-1.0], [0.4])
     x, pair = np.array([[-1.0], [0.4]]), embed(kernel, box)
 

@@ -78,7 +78,7 @@ def test_evidence_gradient_counts_the_jitter():
 @pytest.mark.parametrize("same_points", [False, True])
 @pytest.mark.parametrize("lengthscale", [np.array([0.7, 1.3]), 0.9])
 def test_closed_form_agrees_with_autodiff(lengthscale, same_points):
-    """A subclass is not known to have the closed form, and goes through torch."""
+    """A subclass is not known to have the closed form, and is differentiated by torch."""
 
     class Same(SquaredExponential):
         pass
@@ -106,10 +106,9 @@ def drawn(seed, n, d=2, lengthscale=(0.6, 2.0)):
 
 
 def test_evidence_is_that_of_the_posterior():
-    """But for rounding, which is as if each entry of the covariance were off by n eps of the largest.
-
-    That moves the log determinant by up to n times n eps times the condition number, and |z|^2, which
-    is n at the optimum, by as much once more; and a prediction by n eps |K| |w|.
+    """The two agree up to rounding, which acts as if each entry of the covariance were off by n eps of the
+    largest. That changes the log determinant by up to n times n eps times the condition number, |z|^2, which
+    is n at the optimum, by as much again, and a prediction by n eps |K| |w|.
     """
     x, y = drawn(0, 12, lengthscale=(0.2, 0.4))
     posterior = gp.fit(x, [y[0] + 3.0, y[1]], noise=None)
@@ -127,7 +126,7 @@ def test_evidence_is_that_of_the_posterior():
 
 
 def test_gradients_tell_lengthscales_better_than_values_alone():
-    """In each of 6 draws; were gradients of no use, that would happen with probability 1 / 64."""
+    """In each of 6 draws; if gradients had no information, this would happen with probability 1 / 64."""
     errors = []
     for seed in range(6):
         x, y = drawn(seed, 10)
@@ -145,7 +144,7 @@ def test_gradients_tell_lengthscales_better_than_values_alone():
 
 
 def test_gradients_alone():
-    """The level of the function is then open; its shape is not."""
+    """The level of the function is then not determined; its shape is."""
     x, y = drawn(3, 25)
     posterior = gp.fit(x[1], y[1], noise=None)
     np.testing.assert_allclose(posterior.kernel.lengthscale, [0.6, 2.0], rtol=0.15)
@@ -199,7 +198,7 @@ def test_many_points_are_screened_on_some(monkeypatch):
 
 
 def test_rounding_does_not_stop_a_search_on_a_slope():
-    """The covariance has no digits left; an optimum has no less evidence than the truth has."""
+    """The covariance has lost all digits; an optimum has no less evidence than the true parameters."""
     x, y = drawn(3, 25)
     found = gp.fit(x, y, noise=None, n_starts=2).hyperparameters
     problem = found.problem

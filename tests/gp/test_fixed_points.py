@@ -133,7 +133,7 @@ def test_a_scale_multiplies_the_matrix_and_its_diagonal():
 
 @pytest.mark.parametrize("what", ["values", "slopes", "slopes alone"])
 def test_derivatives_as_matrices_are_those_of_the_matrix(what):
-    """Of few parameters: central differences, error 1e-9."""
+    """For few parameters, against central differences; error 1e-9."""
     observed = Gradients(X) if what == "slopes alone" else OBSERVED[what]
     kernel = Sum((SquaredExponential(1.4, 0.7), QuadraticTrend(0.3, 0.2), Constant(0.5)))
     psi = pack(kernel)
@@ -142,7 +142,7 @@ def test_derivatives_as_matrices_are_those_of_the_matrix(what):
 
 @pytest.mark.parametrize("slopes", [False, True])
 def test_rows_of_values_and_directions_are_combinations_of_values_and_gradients(slopes):
-    """A derivative along w is w times the gradient: beside the general covariances."""
+    """A derivative along w is w times the gradient: against the general covariances."""
     n, d = X.shape
     directions = np.random.default_rng(5).standard_normal((n, 2, d))
     rows = np.concatenate([value_rows(X), slope_rows(X, directions)]) if slopes else value_rows(X)

@@ -364,7 +364,9 @@ def test_two_values_at_one_point_need_noise(data):
 
 
 def test_copies_of_rows_that_make_the_noise_vanish_are_named(data):
-    """Targets of three levels, as of a rating, and every third row twice: noise explains each level."""
+    """Targets are rounded, as ratings are, and every third row occurs twice, so that the fitted noise
+    vanishes.
+    """
     rng = np.random.default_rng(7)
     x = rng.normal(size=(60, 3))
     y = np.round(x[:, 0] + rng.normal(size=60))
@@ -417,7 +419,8 @@ def test_nothing_to_fit_to(data):
 
 
 def test_the_present_values_are_a_start_whatever_they_are():
-    """Season and trend of very different size: only the user's own values lead to the period."""
+    """Season and trend have very different sizes: only a start at the user's own values leads to the period.
+    """
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 30, (120, 1)), axis=0)
     y = 40 * np.sin(x[:, 0] / 12) + np.sin(2 * np.pi * x[:, 0]) + 0.1 * rng.standard_normal(120)

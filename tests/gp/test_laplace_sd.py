@@ -15,7 +15,9 @@ from gp.linalg import next_jitter
 @needs_extended_precision
 @pytest.mark.parametrize(("n", "seed"), [(15, 0), (15, 2), (25, 3)])
 def test_sd_of_lengthscales_is_that_of_a_posterior_on_a_grid(n, seed):
-    """But for skewness, which Laplace leaves out, and an optimum that rounding moves by tenths of an sd."""
+    """Up to skewness, which Laplace's approximation neglects, and an optimum that rounding shifts by tenths
+    of an sd.
+    """
     x, y = drawn(seed, n)
     found = gp.fit([gp.Values(x), gp.Gradients(x)], [y[:n], y[n:]], noise=None).hyperparameters
     # whether the optimum itself needs any is a matter of the last digit; its neighbours do

@@ -46,7 +46,7 @@ def test_the_value_is_the_density_at_what_is_profiled(convention, basis):
 
 
 def test_the_marginal_value_is_an_integral_over_scale_and_mean():
-    """Of one output with a constant mean: differences between two covariances, by quadrature."""
+    """For one output with a constant mean: differences between two covariances, by quadrature."""
     basis, y = np.ones((N, 1)), Y[:, :1]
 
     b, log_s = np.linspace(-8, 8, 801), np.linspace(-7, 5, 241)
@@ -66,7 +66,9 @@ def test_the_marginal_value_is_an_integral_over_scale_and_mean():
 
 @pytest.mark.parametrize("basis", ["constant", "line"])
 def test_the_marginal_value_is_that_of_what_the_mean_cannot_change(basis):
-    """Of A^T y, A orthonormal with A^T H = 0, with the scale integrated out (Harville 1974); differences."""
+    """The evidence of A^T y, A orthonormal with A^T H = 0, with the scale integrated out (Harville 1974);
+    differences of it.
+    """
     h, y = BASES[basis], Y[:, :1]
     free = np.linalg.svd(h, full_matrices=True)[0][:, h.shape[1] :]
 
@@ -83,7 +85,7 @@ def test_the_marginal_value_is_that_of_what_the_mean_cannot_change(basis):
 @pytest.mark.parametrize("basis", BASES)
 @pytest.mark.parametrize("convention", ["profiled", "marginal"])
 def test_along_the_matrix_itself_there_is_no_information(convention, basis):
-    """The scale absorbs it: the evidence is constant there."""
+    """The profiled scale absorbs a factor of the matrix: the evidence is constant in this direction."""
     found = evidence(AT, basis, convention)
     parts = np.stack([part @ found.weights for part in (matrix(AT), PARTS[0])])
     information = found.information(parts)
@@ -103,7 +105,7 @@ def test_the_derivative_in_the_matrix(convention, basis):
 
 @pytest.mark.parametrize("basis", ["zero", "line"])
 def test_the_information_is_the_average_of_observed_and_expected(basis):
-    """At a known scale, along matrices that the covariance is linear in; restricted likelihood."""
+    """At a known scale, along matrices in which the covariance is linear; restricted likelihood."""
     found, step = evidence(AT, basis, "known"), 1e-4
     p = found.projected_inverse
     expected = np.array([[0.5 * OUTPUTS * np.vdot(p @ a, (p @ b).T) for b in PARTS] for a in PARTS])
@@ -175,7 +177,7 @@ KNOWN = KnownNoise(0.02, 0.1)
 
 
 def log_posterior(known=None):
-    """Of the logarithms of two sizes and of tau, with constant means."""
+    """The log posterior of the logarithms of two sizes and of tau, with constant means."""
 
     def gram(psi):
         parts = np.exp(psi)[:, None, None] * np.stack(PARTS[:2])

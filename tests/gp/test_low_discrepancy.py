@@ -1,4 +1,4 @@
-"""Sobol points beside SciPy's own generator, and by what a digital net is."""
+"""Sobol points against SciPy's generator, and by the definition of a digital net."""
 
 from pathlib import Path
 

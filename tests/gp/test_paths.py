@@ -97,7 +97,7 @@ def test_a_path_is_one_function_and_has_a_gradient(data):
     ],
 )  # fmt: skip
 def test_paths_of_white_and_linear_products_have_the_moments(kernel, data):
-    """At two of the data, which fix their white values, one point given twice, and new ones."""
+    """At two of the data, which determine their white values, at one point given twice, and at new points."""
     x, y, at = data
     at = np.concatenate([x[:2], at])
     process = gp.GaussianProcess(kernel, gp.means.Constant(0.3), noise=0.05)

@@ -163,7 +163,7 @@ def test_derivative_observations_are_the_limit_of_close_values(name, data):
 
 
 def test_derivative_observations_determine_a_quadratic():
-    """Values at one point and the gradient at two make a quadratic kernel's function known."""
+    """With values at one point and the gradient at two, a function of a quadratic kernel is known."""
     kernel = (Linear(1.0) + Constant(1.0)) * (Linear(1.0) + Constant(1.0))
     x, at = np.array([[0.3], [-1.2]]), np.linspace(-2, 2, 5)[:, None]
     posterior = gp.GaussianProcess(kernel).condition(
@@ -466,7 +466,9 @@ def test_an_extension_that_cannot_be_made_is_a_refit(make, data, monkeypatch):
 
 
 def test_noise_free_points_without_end_can_be_added():
-    """The jitter of row upon row adds up until there may be no next row; all together need little."""
+    """The jitter of successive rows accumulates until a further row may have none; refitting all rows
+    together needs little.
+    """
     rng = np.random.default_rng(15)
     for _ in range(4):  # with OpenBLAS, two of these come to such a row
         x = rng.uniform(-1, 1, (60, 1))

@@ -24,7 +24,9 @@ def spectrum(rng, smallest, n=40):
 @pytest.mark.parametrize("smallest", [1e-3, 1e-7, 1e-11])
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
 def test_estimate_of_the_smallest_eigenvalue_errs_upwards_and_little(smallest, kind):
-    """One step of inverse iteration: 1.2 to 1.5 times in the median of 400, 4.8 at most."""
+    """One step of inverse iteration gives 1.2 to 1.5 times the eigenvalue in the median of 400, at most 4.8
+    times.
+    """
     ratios = []
     for seed in range(40):
         matrix, scale = spectrum(np.random.default_rng(seed), smallest)
@@ -48,7 +50,8 @@ def test_jitter_comes_when_the_smallest_eigenvalue_is_rounding_though_no_pivot_i
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
 @pytest.mark.parametrize("added", [1, 5])
 def test_rows_that_make_a_matrix_singular_are_not_added_in_silence(kind, added):
-    """The last rows' pivots are far above rounding; the whole is singular in the last direction."""
+    """The pivots of the last rows are far above rounding; the whole matrix is singular in the last direction.
+    """
     n = 40 - added
     for seed in range(10):
         matrix, _ = spectrum(np.random.default_rng(seed), 1e4 * EPS)
@@ -70,7 +73,9 @@ def test_rows_that_make_a_matrix_singular_are_not_added_in_silence(kind, added):
 @needs_extended_precision
 @pytest.mark.parametrize(("n", "seed"), [(8, 0), (15, 0), (18, 1), (20, 5)])
 def test_log_evidence_of_noise_free_gradients_is_no_matter_of_luck(n, seed):
-    """Last digits of x moved it by 8, 140 and 6 nats when it sufficed that pivots be positive."""
+    """Rounding of the last digits of x changed the evidence by 8, 140 and 6 nats when only positive pivots
+    were required.
+    """
     x, y = drawn(seed, n)
     # the constant of an evidence whose scale is profiled out
     constant = len(y) / 2 * (np.log(2 * np.pi / len(y)) + 1)

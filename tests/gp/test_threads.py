@@ -1,4 +1,4 @@
-"""`gp.threads`: the numbers of threads are those that threadpoolctl and torch tell."""
+"""`gp.threads`: the numbers of threads are those that threadpoolctl and torch report."""
 
 import threading
 
@@ -25,7 +25,7 @@ def counts():
 
 @pytest.fixture(autouse=True)
 def many_threads():
-    """What a user has: more than one thread, whatever the environment says."""
+    """More than one thread, as a user has, whatever the environment says."""
     before = torch.get_num_threads()
     with threadpool_limits(MANY):
         torch.set_num_threads(MANY)

@@ -1,4 +1,4 @@
-"""Tilted kernels: integrals against a rule, derivatives against differences."""
+"""Tilted kernels: integrals against a product rule, derivatives against differences."""
 
 import numpy as np
 import pytest

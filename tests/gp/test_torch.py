@@ -1,6 +1,5 @@
-"""Torch: what comes back is of the kind, dtype and device that went in, and the numbers are NumPy's.
-
-Tests on CUDA run where there is a device and are skipped elsewhere.
+"""Torch: results have the kind, dtype and device of the inputs, and the numbers of NumPy. Tests on CUDA run
+where there is a device and are skipped elsewhere.
 """
 
 import numpy as np

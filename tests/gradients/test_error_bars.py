@@ -41,7 +41,7 @@ def flat(moments):
 
 
 def jackknife(process, without):
-    """Variance and squared bias, of refits, each without one node."""
+    """The variance and squared bias of refits, each without one node."""
     every = np.arange(len(process.given.points))
     changes = [flat(process.at_q) - flat(without(np.delete(every, i)).at_q) for i in every]
     bias = np.sum(changes, 0)
@@ -70,7 +70,7 @@ def test_the_covariance_of_a_function_s_moments_is_that_of_a_product_rule(shown)
 
 @pytest.mark.parametrize("q", [WhitenedFrame.standard(2), MOVED])
 def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
-    """Outputs one by one: E[y] and E[y e^T] by the rule, then carried to J's symmetric part by hand."""
+    """For each output, E[y] and E[y e^T] by the rule; then the symmetric part of J by hand."""
     rng = np.random.default_rng(3)
     process = GradientProcess.of(1.5 * rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), KERNEL)
     process = process.under(q)
@@ -96,7 +96,8 @@ def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
 
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_a_covariance_is_carried_as_the_gradient_is(diagonal):
-    """Along columns of a root of it: the gradient is linear, so differences are exact."""
+    """Along the columns of a root of the covariance: the gradient is linear, so that differences are exact.
+    """
     rng = np.random.default_rng(2)
     root = rng.standard_normal((9, 4))
     scale = np.diag([0.7, 1.2, 0.5]) if diagonal else np.tril(rng.standard_normal((3, 3))) + 2.0 * np.eye(3)
@@ -119,7 +120,7 @@ def test_a_covariance_is_carried_as_the_gradient_is(diagonal):
 
 
 def covered(estimator, name, repetitions, quantile=1.96, seed=0):
-    """Share of intervals that hold the exact entry."""
+    """The share of intervals that contain the exact entry."""
     model, q = TARGETS[name]
     rng = np.random.default_rng(seed)
     truth, found = exact(name), []
@@ -150,7 +151,7 @@ def test_intervals_of_quadrature_hold_the_gradient(process, name, n, bar):
 
 @pytest.mark.parametrize("name", ["banana", "logistic"])
 def test_intervals_hold_with_memory_and_chosen_nodes(name):
-    """The default, 2 nodes a step at a q that stays: over steps 4 to 10 of 8 runs."""
+    """The default, 2 nodes a step at a constant q: over steps 4 to 10 of 8 runs."""
     (model, q), estimator, truth, held = TARGETS[name], BayesianQuadrature(errors=True), exact(name), []
     for seed in range(8):
         rng, memory = np.random.default_rng(seed), estimator.start(model, q)

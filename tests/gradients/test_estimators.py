@@ -110,7 +110,7 @@ def test_unbiased_on_a_conjugate_model(estimator, mixture):
 @pytest.mark.parametrize("weights", [None, np.full(12, 3.0)], ids=["all data", "weighted"])
 @pytest.mark.parametrize("baseline", [True, False], ids=["leave-one-out", "no baseline"])
 def test_the_score_of_a_conjugate_model_is_that_of_its_graph(baseline, weights, mixture):
-    """With errors asked for, the same draws go through torch."""
+    """With standard errors, the same draws are differentiated by torch."""
     model, x, q, _ = mixture
     batch = Batch(x, len(x), weights)
     closed = Score(30, baseline)(model, q, batch, np.random.default_rng(5))
@@ -227,7 +227,7 @@ def test_unbiased_for_the_importance_weighted_bound(estimator):
 
 
 def test_the_baseline_is_of_the_other_draws():
-    """With two draws, one that held the draw itself would halve the gradient."""
+    """With two draws, a baseline that contained the draw itself would halve the gradient."""
     q = Gaussian(np.array([1.5]), np.array([[0.5]]))
     expected = flat(differences(lambda u: iwae_bound_by_product_rule(u, 1), q.unconstrained, 1e-3))
     draws = repeated(Score(2), LogJoint(quartic, 1), q, Batch(None, 0), n=1000)

@@ -81,7 +81,7 @@ def test_runs_beside_an_edge_do_not_end():
 
 @pytest.mark.parametrize("edge", [-2.0, -1.0, 0.0])
 def test_the_log_evidence_is_that_of_the_half_space_where_evaluations_return(edge):
-    """The normal distribution function; q is the whole normal density, whose evidence is 1.84."""
+    """Against the normal distribution function; q is the whole normal density, whose evidence is 1.84."""
 
     def cut(theta):
         return np.where(theta[:, 0] < edge, -np.inf, -0.5 * np.square(theta).sum(1))
@@ -95,7 +95,9 @@ def test_the_log_evidence_is_that_of_the_half_space_where_evaluations_return(edg
 
 @pytest.mark.parametrize("method", ["bq", "pathwise"])
 def test_an_error_of_the_code_at_draws_of_a_record_stops_the_run(method):
-    """An evaluation is of a record where the step is over: the log joint fails from the first of these on."""
+    """Evaluations after the end of a step are those of a record: the log joint fails from the first of these
+    on.
+    """
     calls = []
 
     def breaks(theta):

@@ -50,7 +50,7 @@ MOVED = WhitenedFrame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]])
 
 @pytest.mark.parametrize("q", [WhitenedFrame.standard(2), MOVED])
 def test_moments_are_the_integrals_of_the_posterior_mean(process, q):
-    """Of y_q(e) = R^T (y(u) - u) + e, in the units of a q that may have moved."""
+    """The moments of y_q(e) = R^T (y(u) - u) + e, in the units of a q that may have changed."""
     mean, factor = np.array([0.4, -0.3]), np.array([[0.8, 0.0], [0.3, 0.5]])
     noise, weights = gauss_hermite(2, 60)
     moved = process.under(q)
@@ -72,7 +72,7 @@ def test_moments_are_the_integrals_of_the_posterior_mean(process, q):
 
 
 def test_a_prior_slope_is_part_of_the_process():
-    """C u is added where nothing is known, and taken off what is observed: y = c u is fitted exactly."""
+    """C u is the prior mean, subtracted from the observations: y = c u is fitted exactly."""
     u = np.random.default_rng(0).standard_normal((5, 2))
     process = GradientProcess.of(u, 0.7 * u, KERNEL, prior_slope=0.7)
     assert_allclose(process.predict(3.0 * u), 2.1 * u, atol=1e-12)
@@ -213,7 +213,7 @@ def test_evidence_and_its_slope_against_autodiff(process):
 
 @pytest.mark.parametrize("m", [10, 40])
 def test_newton_ends_where_a_search_by_values_ends(m):
-    """On gradients of a log joint with a ridge; to `SEARCH.settled` nats, several times over."""
+    """On gradients of a log joint with a ridge, within several times `SEARCH.settled` nats."""
     rng = np.random.default_rng(m)
     points = 1.3 * rng.standard_normal((m, 3))
     slopes = np.tanh(points @ [1.0, -0.5, 0.2])
@@ -233,7 +233,9 @@ def test_newton_ends_where_a_search_by_values_ends(m):
 
 
 def test_directions_are_those_along_which_a_gradient_bends():
-    """Of grad f for f = g(v . u) plus a quadratic: v, and along it more than across."""
+    """For grad f of f = g(v . u) plus a quadratic, the direction is v, and the weight along it exceeds that
+    across.
+    """
     rng = np.random.default_rng(2)
     points = rng.standard_normal((200, 4))
     v = np.array([2.0, -1.0, 2.0, 0.0]) / 3.0
@@ -413,7 +415,7 @@ def without(process, kept):
 
 
 def _left_out(process):
-    """Moments without each node in turn, the hyperparameters and jitters kept."""
+    """Moments without each node in turn, with the same hyperparameters and jitters."""
     found = []
     for i in range(len(process.given.points)):
         kept = np.delete(np.arange(len(process.given.points)), i)

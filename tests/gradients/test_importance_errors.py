@@ -20,9 +20,8 @@ SHAPE = (1.6, 0.4, 0.3)
 
 @pytest.mark.parametrize("shown", SHOWN)
 def test_draws_have_the_mean_and_covariance_of_the_posterior(shown):
-    """Of gradients at three points, whose kernels are autodiff's.
-
-    1600 draws, and 40 sets of features: means within 4.5 standard errors of six, covariances to an eighth.
+    """For gradients at three points, whose kernels are autodiff's. With 1600 draws and 40 sets of features,
+    means are within 4.5 standard errors of six numbers, and covariances within an eighth.
     """
     process, rng = drawn_process(SHOWN[shown], SHAPE), np.random.default_rng(0)
     at = np.array([[0.2, -0.3], [1.0, 0.7], [-2.0, 1.5]])
@@ -46,7 +45,7 @@ def test_draws_have_the_mean_and_covariance_of_the_posterior(shown):
 
 
 def full_kernel(shown, points):
-    """Of (phi, gradient) at each point, by autodiff of the kernel, / s^2."""
+    """The kernel of (phi, gradient) at each point, by autodiff of the kernel, / s^2."""
     height = 1.0 if shown == "values" else SHAPE[0] ** 2
 
     def kernel(x, y):
@@ -107,7 +106,9 @@ def test_of_one_draw_a_group_errors_are_those_of_quadrature(monkeypatch):
 
 
 class Same:
-    """A generator whose first normal draws, the nodes, are those of ``seed``, and the rest of another."""
+    """A generator whose first normal draws, the nodes, are those of ``seed``; later draws are those of
+    another.
+    """
 
     def __init__(self, seed, then):
         self.first, self.rest = np.random.default_rng(seed), np.random.default_rng(100 + then)
@@ -118,7 +119,7 @@ class Same:
 
 
 class Psi:
-    """Of the target itself."""
+    """The log joint of the target itself."""
 
     def __init__(self, model, frame):
         self.model, self.frame = model, frame

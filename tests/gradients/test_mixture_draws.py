@@ -80,7 +80,7 @@ def test_a_mixture_is_not_apart_from_itself():
 
 
 def test_components_apart_leave_nothing_to_draw():
-    """Then H[q] = sum_k w_k (H[N_k] - ln w_k), and draws of the whole of ln q vary."""
+    """Then H[q] = sum_k w_k (H[N_k] - ln w_k), whereas draws of ln q as a whole vary."""
     q = GaussianMixture(OTHER.weights, np.array([[-40.0, 0.0], [40.0, 0.0]]), start().covariances)
     found = drawn_entropy(q, np.random.default_rng(0), 10)
     expected = float((q.weights * (q.components.entropy - q.log_weights)).sum())
@@ -110,7 +110,7 @@ def test_less_itself_a_mixture_is_constant(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_evidence_chooses_the_prior_mean(kind):
-    """q itself where it is the posterior; of two fits the likelier."""
+    """It chooses q where q is the posterior, and otherwise the fit with the higher evidence."""
     of = used(kind)
     fitted = most_likely(of, kind, OTHER, None)
     assert fitted.relative
@@ -123,7 +123,7 @@ def test_the_evidence_chooses_the_prior_mean(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m", [16, 50])
 def test_the_search_finds_the_waves_between_two_modes(kind, m):
-    """No start of a grid comes to a likelier place than a nat above."""
+    """No start of a grid leads to an evidence that is higher by a nat."""
     q = start()
     frame = WhitenedFrame(np.zeros(2), np.diag([1.6, 1.0]), False)
     points = q.sample(m, 4)
@@ -148,7 +148,7 @@ def test_what_is_far_is_left_out():
 
 @pytest.mark.parametrize("full", [True, False])
 def test_at_the_posterior_the_gradient_is_zero(full):
-    """As sticking-the-landing's: no error of the process is left, nor of the draws."""
+    """As with sticking the landing, neither the process nor the draws leave an error."""
     q = start(full)
     moved = in_torch(q)
     model = LogJoint(lambda theta: moved.log_prob(theta) - 2.0, 2)
@@ -161,12 +161,12 @@ def test_at_the_posterior_the_gradient_is_zero(full):
 
 
 def wavy(theta):
-    """Smooth, and no quadratic."""
+    """A smooth log joint that is no quadratic."""
     return -0.5 * (theta**2).sum(-1) + torch.sin(theta[:, 0]) * torch.cos(theta[:, 1])
 
 
 def test_either_prior_mean_brings_the_exact_gradient():
-    """From many nodes, at a q that is not the posterior; entries are about 1."""
+    """With many nodes, at a q that is not the posterior; entries are about 1."""
     rng, model = np.random.default_rng(0), LogJoint(wavy, 2)
     expected = on_grid(OTHER, wavy)[1]
     estimator = MixtureQuadrature(initial_nodes=60, entropy_pairs=20_000)

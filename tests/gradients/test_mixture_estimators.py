@@ -88,7 +88,7 @@ def test_unbiased(estimator, full):
     ids=["pathwise", "sampled", "sticking the landing", "score"],
 )
 def test_standard_errors_are_the_spread(estimator):
-    """Mean squares over 120 runs: a sample variance is then within a factor 2 but once in 1e6."""
+    """Mean squares over 120 runs: a sample variance is then within a factor 2, except once in 1e6."""
     q, rng = start(), np.random.default_rng(1)
     found = [estimator(MODEL, q, FULL, rng) for _ in range(120)]
     spread = np.var([flat(g.values) for g in found], axis=0)

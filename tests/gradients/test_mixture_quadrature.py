@@ -76,7 +76,7 @@ def test_covariances_with_observations_are_those_of_gauss_hermite(shown):
 
 
 def given(shown, m=9, seed=3):
-    """A process on a function that is no draw of it, in the units of a frame."""
+    """A process on a function that is not drawn from it, in the units of a frame."""
     points = np.random.default_rng(seed).standard_normal((m, 2))
     phi = np.sin(points[:, :1]) + 0.3 * points[:, 1:] ** 3
     y = np.column_stack([np.cos(points[:, 0]), 0.9 * points[:, 1] ** 2])
@@ -145,7 +145,7 @@ def by_process(estimator, model, q, rng):
 
 @pytest.mark.parametrize("process", ["joint", "derivative", "values"])
 def test_a_quadratic_is_known_exactly(process):
-    """As soon as the nodes determine it."""
+    """Once the nodes determine it."""
     bend, centre = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([0.3, -0.2])
 
     def log_joint(theta):
@@ -168,7 +168,7 @@ QUADRATIC = {"joint": 1e-6, "derivative": 1e-6, "values": 1e-5}
 
 
 def wavy(theta):
-    """Smooth, and no quadratic."""
+    """A smooth log joint that is no quadratic."""
     sin, cos = (np.sin, np.cos) if isinstance(theta, np.ndarray) else (torch.sin, torch.cos)
     return -0.5 * (theta**2).sum(-1) + sin(theta[:, 0]) * cos(theta[:, 1])
 
@@ -179,7 +179,7 @@ def wavy(theta):
     ids=["gradients", "values"],
 )
 def test_nodes_bring_the_exact_gradient(model, n, allowed):
-    """Of E_q[f], which is about 1; Monte Carlo would be .1 off."""
+    """The gradient of E_q[f] is about 1; that of Monte Carlo would be .1 off."""
     axis = torch.linspace(-8.0, 8.0, 400, dtype=torch.float64)
     points = torch.cartesian_prod(axis, axis)
     leaves = tuple(torch.tensor(u, requires_grad=True) for u in start().unconstrained)
@@ -192,7 +192,9 @@ def test_nodes_bring_the_exact_gradient(model, n, allowed):
 
 
 def test_intervals_cover():
-    """Of two standard errors, over seeds and numbers; they would be .95 if all were normal."""
+    """Intervals of two standard errors, over seeds and numbers; they would cover .95 if all errors were
+    normal.
+    """
     expected = exact(start())[1]
     estimator = MixtureQuadrature(nodes=20, memory=0, errors=True)
     inside = []
@@ -330,7 +332,7 @@ def test_one_component_is_a_gaussian():
 
 
 def deviation(given, kernel):
-    """Of E[phi] under N(0, I): the integrals of the kernel in closed form, and the jackknife."""
+    """The standard deviation of E[phi] under N(0, I): kernel integrals in closed form, and the jackknife."""
     u, squared = given.points, kernel.lengthscale**2
     share, sizes = squared / (squared + np.array([1.0, 2.0])), (u**2).sum(axis=1)
     prior = kernel.height * share[1] ** (u.shape[1] / 2) + 0.5 * kernel.quadratic * u.shape[1]
@@ -346,7 +348,7 @@ def deviation(given, kernel):
 
 @pytest.mark.parametrize("shown", ["values", "both"])
 def test_the_deviation_of_a_mean_is_that_of_one_gaussian(shown):
-    """In the units of q itself, with closed forms; of two equal components as of one."""
+    """In the units of q itself, with closed forms; two equal components have that of one."""
     rng = np.random.default_rng(2)
     points = rng.standard_normal((14, 2))
     process = of_function(SHOWN[shown], SHAPE, points, rng.standard_normal((14, SHOWN[shown].width(2))))

@@ -36,7 +36,9 @@ def repeated(estimator, name, repetitions, seed=5):
 
 @pytest.mark.parametrize("name", DESIGNED)
 def test_errors_of_designs_are_the_spread_of_repetitions(name):
-    """Mean squares; a ratio of so many has a spread of .1, more where tails are heavy."""
+    """Mean squares; with so many repetitions a ratio has a spread of .1, and a larger one where tails are
+    heavy.
+    """
     values, errors = repeated(DESIGNED[name], "banana", 200)
     assert_allclose(np.square(errors).mean(0).sum() / values.var(0, ddof=1).sum(), 1.0, atol=0.3)
 
@@ -53,7 +55,7 @@ def test_frames_are_independent_as_they_are():
 
 
 def test_small_scrambled_designs_still_beat_independent_draws():
-    """What is paid for errors leaves most of the gain: a smooth integrand's variance at L = 32, R = 4."""
+    """Error estimates keep most of the gain: the variance for a smooth integrand at L = 32, R = 4."""
     split = DESIGNED["sobol"]
     ours, theirs = (
         repeated(each, "logistic", 60)[0].var(0).sum() for each in (split, replace(split, noise=None))

@@ -60,7 +60,9 @@ def test_a_quadratic_log_joint_is_integrated_exactly(with_gradients):
 
 @pytest.mark.parametrize("with_gradients", [True, False])
 def test_errors_are_of_the_size_that_is_said(with_gradients):
-    """Forty designs: under unit z-scores more than 6 beyond 2.8 sd have a probability below 1e-7."""
+    """Forty designs: if z-scores are standard normal, more than 6 beyond 2.8 sd have a probability below
+    1e-7.
+    """
     q = Gaussian(np.array([0.2, 1.0]), np.array([[0.6, 0.3], [0.3, 0.9]]))
     truth, z = exact(banana, q), []
     for seed in range(40):

@@ -84,7 +84,7 @@ def test_the_evidence_of_a_logistic_regression_beside_a_grid(with_gradients):
 
 
 def test_what_the_latest_evaluations_changed_is_in_the_standard_deviation():
-    """The first 24 of 30 evaluations are of a Gaussian alone, the latest show a second mode of equal mass."""
+    """The first 24 of 30 evaluations are those of a Gaussian; the latest show a second mode of equal mass."""
     apart, q = torch.tensor([4.0, 0.0], dtype=torch.float64), Gaussian(np.zeros(2), np.eye(2))
 
     def two(theta):

@@ -127,7 +127,9 @@ def test_optimised_design_beats_every_random_one_in_forty():
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_intervals_of_the_optimised_design_hold_an_odd_gradient(seed):
-    """y = -3 tanh(2 u), on n = 2 D nodes: without blur they are pairs on which it is linear."""
+    """y = -3 tanh(2 u) on n = 2 D nodes: without random displacements the nodes are pairs on which y is
+    linear.
+    """
     d = 6
     kind, rng = OnGradients(), np.random.default_rng(seed)
     x, w = np.polynomial.hermite_e.hermegauss(60)

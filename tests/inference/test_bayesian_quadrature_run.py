@@ -39,7 +39,7 @@ def quartic(theta):
 
 
 def test_a_run_on_a_quadratic_ends_at_the_posterior():
-    """KL <= 1 a round takes q to it in a few rounds."""
+    """With KL <= 1 a round, q reaches it in a few rounds."""
     fit = bqvi.fit(LogJoint(quadratic, D), method="bq", steps=25, seed=0)
     assert_allclose(fit.q.mean, CENTRE, atol=1e-6)
     assert_allclose(fit.q.precision, PRECISION, rtol=1e-6, atol=1e-6)
@@ -72,7 +72,7 @@ def test_one_shot_on_a_quadratic_is_exact_from_the_fewest_nodes_that_determine_i
 
 @pytest.mark.parametrize("gradient", ["autodiff", None])
 def test_a_posterior_a_hundred_times_narrower_than_the_start(gradient):
-    """The longest step inside the ball is then a ten thousandth of the first that is tried."""
+    """The longest step inside the trust region is then a ten thousandth of the first that is tried."""
 
     def narrow(theta):
         return quadratic(100.0 * theta) if gradient else quadratic(100.0 * torch.from_numpy(theta)).numpy()
@@ -134,7 +134,7 @@ def test_memory_off_is_the_one_shot_estimator(process):
 
 
 def path(geometry, start, steps=20):
-    """Each q of a run on the banana."""
+    """Every q of a run on the banana."""
     kept = []
     bqvi.fit(LogJoint(banana, 2), method="bq", geometry=geometry, steps=steps, record=1, seed=1,
              metrics={"watch": lambda q: kept.append(q) or 0.0}, elbo_samples=2,
@@ -150,7 +150,8 @@ def test_the_trust_region_is_never_left():
 
 
 def test_the_mean_goes_twice_as_far_as_before_and_no_further():
-    """In squares; the covariance's part of the divergence, KL less |m|^2 / 2, stays below the radius."""
+    """In squared length; the covariance's part of the divergence, KL less |m|^2 / 2, stays below the radius.
+    """
     steps = path(bqvi.TrustRegion(growth=8.0), [6.0, -20.0])
     whitened = [
         np.linalg.solve(np.linalg.cholesky(old.covariance), new.mean - old.mean) for old, new in steps
@@ -164,7 +165,7 @@ def test_the_mean_goes_twice_as_far_as_before_and_no_further():
 
 
 def test_a_far_start_arrives_sooner():
-    """At (0, .294), which is 100 standard deviations away."""
+    """The start is (0, .294), 100 standard deviations away."""
     far = [np.linalg.norm(path(g, [0.0, -100.0], 60)[-1][1].mean - [0.0, 0.29426])
            for g in (bqvi.TrustRegion(), bqvi.TrustRegion(growth=1.0))]  # fmt: skip
     assert far[0] < 0.1
@@ -172,7 +173,7 @@ def test_a_far_start_arrives_sooner():
 
 
 def test_a_prediction_that_fails_confirms_nothing():
-    """The log joint changes its sign between two steps; the predictions of a quadratic are right."""
+    """The log joint changes its sign between two steps; otherwise predictions of a quadratic are exact."""
     q, moved = Gaussian(np.zeros(D), np.eye(D)), Gaussian(np.full(D, 0.5), np.eye(D))
     sign = [1.0]
     model = LogJoint(lambda theta: sign[0] * quadratic(theta), D)
@@ -197,7 +198,9 @@ def test_a_schedule_shortens_the_step_inside_the_ball():
 
 
 def test_resuming_makes_the_process_that_was_kept(tmp_path):
-    """It has been kept for several rounds when the run is saved; the run then fills its memory twice."""
+    """The process has been kept for several rounds when the run is saved; the run then fills its memory
+    twice.
+    """
     model, memory = LogJoint(quartic, 3), 40
     choices = {"method": BayesianQuadrature(memory=memory), "geometry": bqvi.TrustRegion(),
                "schedule": bqvi.Constant(1.0), "seed": 1}  # fmt: skip
@@ -214,7 +217,7 @@ def test_resuming_makes_the_process_that_was_kept(tmp_path):
 
 
 def test_a_process_that_is_kept_gives_the_gradient_of_one_made_anew():
-    """Where q has hardly moved the estimates agree far better than the error bars."""
+    """Where q has hardly changed, the two estimates differ by much less than their error bars."""
     model, q = LogJoint(quartic, 3), Gaussian(np.array([0.1, 0.0, 0.2]), 0.3 * np.eye(3))
     estimator = BayesianQuadrature(design=AntitheticOrthogonal())
     found, rng = None, np.random.default_rng(0)
@@ -439,7 +442,7 @@ def test_values_alone_cannot_be_differentiated():
 
 
 def test_a_log_joint_that_is_never_good_ends_the_run_with_its_reason():
-    """After so many rounds: their count is kept although no evaluation is."""
+    """The limit is a number of rounds, which are counted although no evaluation is kept."""
     calls = []
 
     def never(theta):
@@ -499,7 +502,9 @@ def test_a_log_joint_of_infinity_is_an_error(kind):
 
 
 def test_a_fit_has_a_posterior_and_the_log_evidence_of_its_evaluations():
-    """Of a Gaussian log joint, to four standard deviations of its draws; no evaluation is made for it."""
+    """For a Gaussian log joint, to four standard deviations of the draws; no evaluation is made for the
+    evidence.
+    """
     calls = []
 
     def counted(theta):

@@ -126,7 +126,7 @@ def test_a_log_joint_of_data_is_counted_per_datum():
 @pytest.mark.parametrize("method", ["pathwise", "score"])
 @pytest.mark.parametrize("at", [1, 4])
 def test_a_step_that_keeps_nothing_is_counted_when_it_is_made_again(method, at):
-    """By counting points that the log joint is asked for, before and after the interrupt."""
+    """Points at which the log joint is called are counted before and after the interrupt."""
     asked = []
 
     def log_prob(theta):

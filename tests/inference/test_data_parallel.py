@@ -89,7 +89,7 @@ def test_two_processes_have_the_numbers_of_one(tmp_path):
 
 
 def second(folder: Path) -> None:
-    """What the other process does."""
+    """What the second process does."""
     begin(folder, 1)
     np.savez(folder / "second.npz", **fits(folder, parallel=True))
     wrong = np.array(data(folder))
@@ -101,7 +101,7 @@ def second(folder: Path) -> None:
 
 
 def timed(folder: Path, mine: bool) -> None:
-    """Seconds are refused before any work, where one of the processes has them too."""
+    """Limits in seconds are refused before any work, also where only one of the processes has them."""
     x, model = data(folder), DataParallel(GaussianMixture(3, "full"))
     with pytest.raises(ValueError, match=r"max_seconds is 5.*2 processes"):
         bqvi.fit(model, x, max_seconds=5.0)

@@ -138,7 +138,9 @@ def test_cavi_is_the_update_by_hand(problem, sweep, seed, n, k, d):
 
 
 def separate_clusters():
-    """Three well apart: no plateau between equal optima, at which methods could differ."""
+    """Three clusters far apart, so that there is no plateau between equal optima at which methods could
+    differ.
+    """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2)) + 6.0 * np.array([[1, 0], [0, 1], [-1, -1]])[np.arange(60) % 3]
     return GaussianMixture(3, np.eye(2)), x

@@ -130,7 +130,9 @@ def clock(monkeypatch):
 
 
 def test_recording_is_not_in_the_time(clock):
-    """Each record is said to take a thousand seconds; a step takes as many as it reads the clock."""
+    """Each record takes a thousand seconds of the test's clock; a step takes as many seconds as it reads the
+    clock.
+    """
     recorded = []
 
     def slow(q):
@@ -610,7 +612,7 @@ def test_data_whose_squares_overflow_are_named(size):
 
 
 def test_steps_that_make_q_a_point_are_reported_without_a_warning_of_arithmetic():
-    """The squares of whitened evaluations overflowed in seed 91; the suite takes warnings for errors."""
+    """The squares of whitened evaluations overflowed in seed 91; the suite turns warnings into errors."""
     model = LogJoint(lambda theta: -0.5 * float(theta @ theta), 2, gradient=None, vectorised=False)
     rng = np.random.default_rng(91)
     made = rng.standard_normal((3, 2)), rng.standard_normal(3)

@@ -28,7 +28,9 @@ BOX = {"lower": 0.0, "plausible_lower": [1.0, 1.5], "plausible_upper": [6.0, 14.
 
 @pytest.mark.parametrize("gradient", [None, slope], ids=["values", "gradients"])
 def test_half_bounded_parameters(gradient):
-    """ln of a gamma is near Gaussian: q in the coordinates has its moments to a few per cent."""
+    """The density of ln of a gamma variable is near Gaussian: in the coordinates q has its moments to a few
+    per cent.
+    """
     model = LogJoint(log_gamma, 2, gradient=gradient)
     found = bqvi.fit(model, method="bq", budget=80, seed=0, **BOX)
     posterior = found.posterior
@@ -201,7 +203,9 @@ def test_a_q_that_diverges_is_reported(gradient):
 @pytest.mark.parametrize("gradient", ["autodiff", None])
 @pytest.mark.parametrize("budget", [40, 100])
 def test_a_q_that_still_moves_is_reported(gradient, budget):
-    """theta_0 + 2 theta_1 rises without end; a Gaussian 100 standard deviations away is reached later."""
+    """theta_0 + 2 theta_1 rises without end; a Gaussian 100 standard deviations away is reached after more
+    steps.
+    """
     rising = LogJoint(lambda t: t[0] + 2.0 * t[1], 2, gradient=gradient, vectorised=False)
     with pytest.warns(UserWarning, match="q still moves") as told:
         bqvi.fit(rising, method="bq", budget=budget)
@@ -217,7 +221,9 @@ def test_a_q_that_still_moves_is_reported(gradient, budget):
 
 @pytest.mark.parametrize(("method", "steps"), [("pathwise", 40), ("score", 40), ("score", 20)])
 def test_a_q_across_four_modes_does_not_diverge(method, steps):
-    """After 40 steps it reaches past the modes; after 20 not yet, and the log joint rises on both sides."""
+    """After 40 steps q extends past the modes; after 20 it does not yet, and the log joint rises on both
+    sides.
+    """
     centres = 5.0 * np.random.default_rng(2).standard_normal((4, 3))
 
     def log_joint(t):
@@ -247,7 +253,7 @@ def test_a_wrong_gradient_stops_methods_that_keep_no_evaluations(method):
 
 @pytest.mark.parametrize("method", ["pathwise", "score"])
 def test_a_q_that_diverges_is_reported_by_methods_that_keep_no_evaluations(method):
-    """Of -theta_0^2 as above; a correlated Gaussian and a funnel are proper, and nothing is said of them."""
+    """For -theta_0^2 as above; a correlated Gaussian and a funnel are proper, and nothing is reported."""
     calls = []
 
     def improper(theta):

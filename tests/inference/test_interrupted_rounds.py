@@ -42,7 +42,7 @@ class Stops:
 
 
 def known_to(state):
-    """Points and values of the memory, for q a mixture too, then of the step that was cut short."""
+    """Points and values of the memory (for q a mixture too), then those of the step that was cut short."""
     memory = getattr(state.memory, "known", state.memory)
     if state.unfinished is None:
         return memory.points, memory.values
@@ -59,7 +59,9 @@ def known_to(state):
     ],
 )
 def test_an_interrupt_between_two_points_loses_neither_round(tmp_path, name, at, error):
-    """Of "bq" the 12th call ends a round, the 17th begins one; the second is in the first for all."""
+    """With "bq" the 12th call ends a round and the 17th begins one; other methods are in their first round at
+    both.
+    """
     choices, start = ROUNDS[name]
     choices = {**choices, "elbo_samples": 2, "seed": 0} | ({} if start is None else {"start_from": start})
     whole = bqvi.fit(LogJoint(Stops(None, 0), 2, vectorised=False), budget=30, **choices)
@@ -92,7 +94,7 @@ def test_an_interrupt_between_two_points_loses_neither_round(tmp_path, name, at,
 
 
 def test_an_interrupt_while_points_of_a_batch_are_tried_again():
-    """All ten at once, which raises for one of them; then four, each by itself."""
+    """All ten points at once, which raises for one of them; then four of them, each by itself."""
     calls = []
 
     def picky(theta):
@@ -113,7 +115,7 @@ def test_an_interrupt_while_points_of_a_batch_are_tried_again():
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("out of memory")])
 def test_a_failure_after_a_round_keeps_its_evaluations(error, monkeypatch):
-    """Of what is made of them: here of the hyperparameters' fit, at the third time."""
+    """The failure is in the computation that follows: here the third fit of hyperparameters."""
     fits = []
 
     def broken(self, *args, **kwargs):
@@ -137,7 +139,7 @@ def test_a_failure_after_a_round_keeps_its_evaluations(error, monkeypatch):
 
 
 def test_an_interrupt_does_not_keep_values_that_left_torch():
-    """Their gradients are no zeros: of an interrupted round as of a whole one nothing is known."""
+    """Their gradients are not zero but unknown, in an interrupted round as in a whole one."""
 
     def cut(theta):
         calls.append(theta)

@@ -59,7 +59,7 @@ def test_the_bound_is_exact_and_never_falls(name, family):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_after_stochastic_passes_the_bound_is_exact_and_never_falls(name):
-    """Two of them, eight batches: steps 1 to 16; all batches are visited at step 24."""
+    """Two stochastic passes of eight batches are steps 1 to 16; all batches have been visited at step 24."""
     model, data = MODELS[name]
     size = -(-len(data) // 8)
     fit = bqvi.fit(
@@ -72,7 +72,7 @@ def test_after_stochastic_passes_the_bound_is_exact_and_never_falls(name):
 
 
 def test_a_stochastic_pass_is_stochastic_variational_inference():
-    """Of the same batches in the same order, by a loop."""
+    """Against a loop over the same batches in the same order."""
     model, data = MODELS["topics"]
     model = LatentDirichletAllocation(3, 20)
     start = model.initial(model.check(data), "random", np.random.default_rng(3))
@@ -91,7 +91,7 @@ def test_a_stochastic_pass_is_stochastic_variational_inference():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_stochastic_pass_finds_topics_sooner(seed):
-    """Two passes, with and without one: the bound, on 600 documents in batches of 20."""
+    """The bound after two passes, with a stochastic one and without, on 600 documents in batches of 20."""
     rng = np.random.default_rng(10 + seed)
     counts = rng.multinomial(60, rng.dirichlet(np.full(8, 0.1), 600) @ rng.dirichlet(np.full(100, 0.1), 8))
     model = LatentDirichletAllocation(8, 100)
@@ -103,7 +103,7 @@ def test_a_stochastic_pass_finds_topics_sooner(seed):
 
 
 def test_probabilities_that_fall_to_zero_do_not_lower_the_bound():
-    """Of a point under a flat prior, where responsibilities below the rounding error of 1 remain."""
+    """A point estimate under a flat prior, where responsibilities below the rounding error of 1 remain."""
     z = np.arange(120) % 3
     letters = np.where(z[:, None] == 0, 0, np.random.default_rng(0).integers(3, size=(120, 4)))
     model = Mixture(DirichletWeights(3, 1.0), categorical(3, 1.0))
@@ -232,7 +232,7 @@ MOVABLE = {
 
 
 def one_component(model, data):
-    """All data in the first component: coordinate ascent alone does not leave it."""
+    """A start with all data in the first component, which coordinate ascent alone does not leave."""
     settled = model.for_data(data)
     r = np.eye(12)[np.zeros(len(data), int)]
     components = posterior_of(settled.components, data, r)
@@ -274,7 +274,7 @@ def test_merges_join_components_that_share_a_cluster(name):
 
 
 def test_the_bound_of_a_move_is_the_elbo_of_the_local_step():
-    """F of the statistics that one pass leaves is the ELBO of the model's own local step at the same q."""
+    """The bound from the statistics of one pass is the ELBO of the model's own local step at the same q."""
     model = MOVABLE["sticks with a learnt concentration"].for_data(X)
     q = model.initial(X, "k-means++", np.random.default_rng(0))
     row, entropy = memoised_moves.local_memory(model, q, X)

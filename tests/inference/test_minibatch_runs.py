@@ -173,7 +173,7 @@ def test_every_strategy_climbs_with_both_geometries(name, strategy, method):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_all_data_at_once_is_coordinate_ascent(strategy):
-    """S = N with step 1 is CAVI, whichever way the sum was made."""
+    """With S = N and step 1 the run is CAVI, whichever way the sum was computed."""
     chosen = STRATEGIES[strategy]
     whole = (
         {"size": N}

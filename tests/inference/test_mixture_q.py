@@ -30,7 +30,7 @@ GRID = torch.cartesian_prod(AXIS, AXIS)
 
 
 def elbo(q):
-    """On the grid; differentiable."""
+    """The ELBO on the grid, differentiable."""
     logs = q.log_prob(GRID)
     return (logs.exp() * (IN_TORCH.log_prob(GRID) - logs)).sum() * (AXIS[1] - AXIS[0]) ** 2
 
@@ -45,7 +45,7 @@ def start(k):
 
 
 def best_of_one():
-    """The ELBO of the best Gaussian that is climbed to from the start."""
+    """The ELBO of the best Gaussian that an ascent from the start reaches."""
     q = start(1)
     shapes = [u.shape for u in q.unconstrained]
     ends = np.cumsum([u.size for u in q.unconstrained])[:-1]
@@ -76,7 +76,7 @@ def test_the_gain_by_a_second_component_is_that_on_a_grid(model, spent):
 
 
 def test_by_draws_it_takes_more_evaluations():
-    """Of ten times the evaluations, and are still further away."""
+    """With ten times the evaluations, sampling estimators are still further from the optimum."""
     settings = {"start_from": start(2), "seed": 1}
     quadrature = bqvi.fit(MODEL, None, MixtureQuadrature(), budget=40, **settings)
     draws = bqvi.fit(MODEL, None, "pathwise", budget=400, samples=2, **settings)
@@ -106,7 +106,9 @@ def test_a_rate_falls_by_default_only_for_gradients_with_noise():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_standard_error_of_the_elbo_contains_the_uncertainty_of_the_surrogate(seed):
-    """Against the grid. Were the estimates taken as independent, these gaps would be 2.7 to 8.2 of them."""
+    """Against the grid. If the estimates were taken as independent, these gaps would be 2.7 to 8.2 standard
+    errors.
+    """
     start = GaussianMixture(np.full(2, 0.5), 0.5 * POSTERIOR.means, np.stack([np.eye(2)] * 2))
     found = bqvi.fit(MODEL, method=MixtureQuadrature(), start_from=start, seed=seed, steps=2000, budget=40)
     gap = abs(found.elbo - float(elbo(in_torch(found.q))))

@@ -98,7 +98,7 @@ def test_log_posterior_never_falls_and_is_what_the_trace_says(seed, k):
 @few
 @given(seed=seeds, sparse=st.booleans())
 def test_maximum_likelihood_of_counts_with_words_never_seen(seed, sparse):
-    """Flat priors: an unseen word has probability zero, and the likelihood does not fall."""
+    """With flat priors a word that never occurs has probability zero, and the likelihood does not fall."""
     import scipy.sparse
 
     rng = np.random.default_rng(seed)

@@ -112,7 +112,9 @@ def doubles(values):
 @pytest.mark.parametrize(("kind", "large"), [(np.asarray, 1e200), (doubles, 1e200), (torch.tensor, 1e30)])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
 def test_adam_keeps_entries_that_are_not_finite(bad, kind, large):
-    """Nor has a number whose square is not finite: its entry would stand still from then on."""
+    """An entry that is not finite, or whose square is not, gives a step that is not finite; a finite one
+    would never change again.
+    """
     bad = large if bad is None else bad
     adam, good = Adam(0.1), (kind([1.0, -2.0]),)
     assert adam.propagates
@@ -124,7 +126,7 @@ def test_adam_keeps_entries_that_are_not_finite(bad, kind, large):
 
 @pytest.mark.parametrize("schedule", [Constant(), Constant(0.3), RobbinsMonro(), Adam()])
 def test_tensors_of_an_increment_are_not_shared(schedule):
-    """The geometry writes over them."""
+    """The geometry overwrites them."""
     direction = (torch.ones(3), torch.zeros((2, 2)))
     state = schedule.start(direction)
     increment, after = schedule.increment(direction, state, 0)

@@ -1,4 +1,4 @@
-"""What a mixture is, by SciPy's densities and by enumeration: no natural parameters, no pass over blocks."""
+"""Mixtures by SciPy's densities and by enumeration: no natural parameters, no pass over blocks."""
 
 import functools
 import itertools
@@ -23,7 +23,7 @@ def student_evidence(x, mean, strength, scale, dof):
 
 
 def spherical_evidence(x, mean, strength, scale, dof):
-    """The same with one variance for all coordinates."""
+    """The evidence of rows under one Gaussian component with one variance for all coordinates."""
     d = x.shape[1]
     total = 0.0
     for row in x:

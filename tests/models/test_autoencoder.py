@@ -74,7 +74,7 @@ Q = MODEL.initial(X, "k-means++", np.random.default_rng(0))
 
 
 def exact_elbo(q, x):
-    """Of the linear model, from its factors as leaves."""
+    """The ELBO of the linear model, from its factors as leaves."""
     a, c, ls = (q[f"encoder.{name}"].place for name in ("map.weight", "map.bias", "log_scale"))
     w, b, log_sd = q["decoder.weight"].place, q["decoder.bias"].place, q["likelihood.log_sd"].place
     x = torch.as_tensor(x)
@@ -410,7 +410,7 @@ def test_rows_in_reverse_are_those_of_a_copy():
 
 @pytest.mark.parametrize("way", ["local", "global"])
 def test_random_weights_have_the_expectations_of_their_gaussian(way):
-    """A linear decoder: E and the spread of the output, from which the Gaussian term follows."""
+    """A linear decoder: the mean and the spread of the output, from which the Gaussian term follows."""
     prior = WeightPrior(2.0, way, start_sd=0.3)
     model = VariationalAutoencoder(
         Linear(), nn.Sequential(nn.Linear(LATENT, D)), latent=LATENT, likelihood=GaussianLikelihood(0.8),

@@ -49,7 +49,7 @@ def gaussian_case(rng, n, k, d):
 
 
 def gaussian_arguments(x, model, q):
-    """The oracle's arguments but r."""
+    """The arguments of the oracle except r."""
     return {
         "x": tensor(x),
         "alpha": tensor(q["weights"].concentration),

@@ -244,7 +244,8 @@ def test_impossible_sums_are_brought_back(shape):
 @each_shape
 @pytest.mark.parametrize("on_device", [False, True])
 def test_every_kind_of_array_gives_the_same(shape, on_device, monkeypatch):
-    """A tensor on the CPU is swept as an array is, or in one piece, as one on a device."""
+    """A tensor on the CPU is processed in blocks as an array is, or in one piece, as a tensor on a device is.
+    """
     if on_device:
         monkeypatch.setattr("bqvi.models.mixture._is_for_torch", is_torch)
     x = clusters(7, n=50)
@@ -331,7 +332,9 @@ def test_degenerate_data_neither_crash_nor_go_nan(shape, name, family):
 
 
 def test_a_weight_of_zero_is_no_warning():
-    """More components than rows, a point estimate: the surplus have no weight, and the bound rises."""
+    """A point estimate with more components than rows: surplus components have no weight, and the bound
+    rises.
+    """
     x = np.random.default_rng(0).standard_normal((3, 2))
     fit = bqvi.fit(GaussianMixture(5, "full", concentration=1.0), x, family="point")
     assert fit.q["weights"].mean.min() == 0.0

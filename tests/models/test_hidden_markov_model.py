@@ -286,7 +286,7 @@ def test_stochastic_steps_average_to_the_full_data_step(kind):
 
 @pytest.mark.parametrize(("emissions", "width"), [(gaussian_emissions("full"), 2), (PoissonEmissions(), 1)])
 def test_loops_over_values_have_the_likelihoods_and_sums_of_arrays(emissions, width, monkeypatch):
-    """Also where a state is so unlikely that its likelihood is raised to the floor."""
+    """Also where a state is so unlikely that its likelihood is set to the floor."""
     rng = np.random.default_rng(0)
     values = np.repeat([0.0, 400.0], 30)[:, None] + rng.poisson(3.0, (60, width))
     emissions = emissions.for_data(values)
@@ -479,7 +479,7 @@ def gaussians(shape):
 
 
 def marginal_densities(model, q, values):
-    """(T, K), of the columns that are there; 1 where there are none."""
+    """The densities (T, K) of the observed columns; 1 where there are none."""
     mixture = bqvi.models.GaussianMixture(2, np.eye(2))
     mixture.components = model.emissions.components
     means, covariances = bqvi.models.component_estimates(mixture, q)
@@ -529,7 +529,7 @@ def mixed(name):
 
 @pytest.mark.parametrize("name", [*SHAPES, "Poisson", "categorical"])
 def test_sequences_of_one_row_with_missing_columns_are_a_mixture(name):
-    """Whose pass over incomplete rows is another, and has evidences and draws for its oracles."""
+    """The mixture's pass over incomplete rows is other code, with evidences and draws as its oracles."""
     emissions, components, x = mixed(name)
     data = Sequences(x, np.ones(len(x), int))
     model = HiddenMarkovModel(2, emissions, initial_concentration=0.7).for_data(data)

@@ -26,7 +26,7 @@ def case(kind):
 
 
 def parameters(model, q):
-    """Under the peer's names: covariances (K, D, D)."""
+    """The parameters under the names of hmmlearn; covariances (K, D, D)."""
     found = {"startprob_": q["initial"].mean, "transmat_": q["transitions"].mean}
     if "symbols" in q.factors:
         return {**found, "emissionprob_": q["symbols"].mean}

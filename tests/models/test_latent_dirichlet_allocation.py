@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation against enumeration, Monte Carlo, scikit-learn, and a maximiser of its own."""
+"""Latent Dirichlet allocation against enumeration, Monte Carlo, scikit-learn, and a numerical maximiser."""
 
 import itertools
 from functools import partial
@@ -47,7 +47,7 @@ def dirichlet_multinomial(counts, concentration):
 
 
 def log_evidence(x, model):
-    """Over all assignments of all words to topics."""
+    """The sum over all assignments of all words to topics."""
     documents = [np.repeat(np.arange(x.shape[1]), row.astype(int)) for row in x]
     words = np.concatenate(documents)
     owner = np.repeat(np.arange(len(documents)), [len(d) for d in documents])
@@ -138,12 +138,14 @@ def test_settled_proportions_are_a_fixed_point_and_a_maximum():
 
 
 def loops(monkeypatch, used=True):
-    """The loops that numba compiles, or not; without numba they run as plain Python."""
+    """Whether the loops are those that numba compiles; without numba they run as plain Python."""
     monkeypatch.setattr(document_step_module, "worth_compiling", lambda entries: used)
 
 
 def test_loops_settle_where_arrays_do(monkeypatch):
-    """Also an empty document, and one of a single word; from a start that is better for some and worse."""
+    """Also for an empty document and one of a single word, from a start that is better for some and worse for
+    others.
+    """
     rng = np.random.default_rng(8)
     x, model, q = case(rng, n=8)
     x = model.check(scipy.sparse.vstack([x, np.zeros((1, 5)), np.eye(5)[:1]]))
@@ -210,7 +212,9 @@ def test_refined_steps_keep_the_better_proportions_of_each_document():
 
 
 def in_double_precision(patch):
-    """Sweeps in double precision: single precision rounds by how many documents are swept together."""
+    """Sweeps in double precision; in single precision rounding depends on how many documents are swept
+    together.
+    """
     patch.setattr(document_step_module, "Sweeps", partial(Sweeps, short=np.inf))
 
 
@@ -442,7 +446,9 @@ def test_counts_in_files_are_read_in_parts_and_not_copied(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("method", ["cavi", "memoised"])
 def test_topics_without_words_leave_no_eta_to_learn_at_a_point(method):
-    """Their density at equal probabilities grows with eta for ever; it stood at 4e8, where a margin ends."""
+    """Their density at equal probabilities grows with eta without bound; eta ended at 4e8, where a margin
+    stopped it.
+    """
     model = LatentDirichletAllocation(2, 5, word_concentration=1.5, learn_word_concentration=True)
     with pytest.raises(bqvi.RunError, match="a learnt word_concentration has no maximum"):
         bqvi.fit(model, np.zeros((6, 5)), method, family="point", steps=20)

@@ -163,7 +163,8 @@ def test_the_number_of_factors_by_the_bound():
 @pytest.mark.parametrize("family", ["full", "point"])
 @pytest.mark.parametrize("size", [1e6, 1e7, 1e8, 1e12])
 def test_a_large_column_that_stands_twice_shares_its_coefficient(size, family):
-    """Beside the fit with it once and of order 1; rounding would leave nothing of the default prior."""
+    """Against the fit with the column once and of order 1; rounding would leave nothing of the default prior.
+    """
     once = bqvi.fit(LinearRegression(X.shape[1]), (X, Y), family=family)
     twice = LinearRegression(X.shape[1] + 1)
     with pytest.warns(UserWarning, match="rounding leaves nothing of prior.strength beside"):
@@ -182,7 +183,7 @@ def test_a_large_column_that_stands_twice_shares_its_coefficient(size, family):
 @pytest.mark.parametrize("family", ["full", "point"])
 @pytest.mark.parametrize("size", [1e7, 1e8, 1e12])
 def test_outputs_that_are_explained_exactly_leave_a_noise_that_is_reported(size, family):
-    """The coefficient is 1, and the noise as small as digits allow."""
+    """The coefficient is 1, and the noise as small as double precision allows."""
     with pytest.warns(UserWarning, match="rounding leaves nothing of prior.scale beside"):
         fit = bqvi.fit(LinearRegression(1), (np.full((30, 1), size), np.full(30, size)), family=family)
     coefficient, variance = np.asarray(fit.q.mean).ravel()
@@ -193,17 +194,18 @@ def test_outputs_that_are_explained_exactly_leave_a_noise_that_is_reported(size,
 
 @pytest.mark.filterwarnings("error")
 def test_a_prior_that_rounding_leaves_is_not_changed():
-    """Of columns of very different sizes, and of one that stands twice where the prior's digits are left."""
+    """For columns of very different sizes, and for a column that occurs twice where the prior is not lost to
+    rounding.
+    """
     for x in (X * [1e-6, *[1.0] * (X.shape[1] - 2), 1e6], np.column_stack([X, X[:, :1]])):
         model = LinearRegression(x.shape[1], prior=RegressionPrior(0.5, 2.0, 5.0))
         assert model.for_data((x, Y)) is model
 
 
 def test_what_rounding_makes_singular_is_named():
-    """Of a flat prior, which asks for a maximum of the likelihood that does not exist, or not alone.
-
-    Without a warning of arithmetic, a NaN, or advice on step sizes, of which there are none. Whether rounding
-    leaves a pivot of zero or one of 1e-16 is the machine's.
+    """Under a flat prior the maximum of the likelihood does not exist or is not unique. There is no warning
+    of arithmetic, no NaN, and no advice on step sizes, of which there are none. Whether rounding leaves a
+    pivot of zero or of 1e-16 depends on the machine.
     """
     x, y = np.column_stack([X, X[:, :1]]), Y
     model = LinearRegression(x.shape[1], prior=RegressionPrior(flat=True))

@@ -129,6 +129,10 @@ def test_a_data_frame_and_integers_are_data():
         pandas.DataFrame(counts).astype(object),
     ):
         assert bqvi.fit(model, data, steps=5).elbo == pytest.approx(expected, rel=1e-11)
+    # half precision holds whole numbers to 2048, and no sum of such counts
+    counts = np.minimum(rng.poisson(900.0, (40, 4)), 2048.0)
+    expected = bqvi.fit(model, counts, steps=5).elbo
+    assert bqvi.fit(model, counts.astype(np.float16), steps=5).elbo == pytest.approx(expected, rel=1e-11)
     x = rng.integers(0, 9, (30, 2))
     model = GaussianMixture(3, np.eye(2), prior_mean=np.array([4.5, 4.5]))
     expected = bqvi.fit(model, x.astype(float), steps=5).elbo

@@ -134,7 +134,7 @@ def test_degenerate_data(kind):
 @pytest.mark.parametrize("family", ["full", "point"])
 @pytest.mark.parametrize("inputs", ["large", "far"])
 def test_logistic_experts_of_large_inputs_keep_their_digits(inputs, family):
-    """Logits of 1e8 and covariances of the gate that are multiplied by 1e16: the bound rises all the same."""
+    """Logits of 1e8 and covariances of the gate that are multiplied by 1e16: the bound still rises."""
     rng = np.random.default_rng(1)
     x = 1e8 * rng.normal(size=(60, 3)) if inputs == "large" else np.column_stack([T[:60] + 1e8, np.ones(60)])
     y = (rng.random(60) < 1.0 / (1.0 + np.exp(-3.0 * (x[:, 0] - x[:, 0].mean()) / x[:, 0].std()))).astype(
@@ -229,7 +229,7 @@ def test_network_experts_climb_their_likelihood(flat):
 
 
 def test_network_experts_have_no_statistics_to_keep():
-    """The run settled after six steps at a bound of -1269 where coordinate ascent reaches 15."""
+    """The run had stopped after six steps at a bound of -1269 where coordinate ascent reaches 15."""
     with pytest.raises(ValueError, match="one of gradient ascent"):
         bqvi.fit(MixtureOfExperts(2, 2, NetworkExperts(CURVE)), BENT, "memoised", family="point")
 

@@ -45,12 +45,12 @@ ANGLES = RNG.vonmises(np.array([[0.0], [2.0]])[RNG.integers(2, size=8)], 5.0)
 
 
 def seen_before(x):
-    """Sums over the rows before each one, and how many these are."""
+    """Sums over the rows before each row, and how many these are."""
     return np.cumsum(x, axis=0) - x, np.arange(len(x))[:, None]
 
 
 def negative_binomial(x):
-    """ln p of counts with rates ~ Gamma(2, 0.7): each one's predictive given those before."""
+    """ln p of counts with rates ~ Gamma(2, 0.7): the predictive of each given those before it."""
     total, n = seen_before(x)
     rate = 0.7 + n
     return scipy.stats.nbinom.logpmf(x, 2.0 + total, rate / (rate + 1.0)).sum()
@@ -158,7 +158,7 @@ def test_sticks_by_enumeration(name):
 
 
 def test_the_tied_tail_is_all_that_is_beyond():
-    """The sum over two thousand components as the prior has them, and Kurihara's closed form of it."""
+    """The sum over two thousand components as the prior has them, and Kurihara's closed form of this sum."""
     x, alpha = COUNTS, 1.4
     model = settled(Mixture(Sticks(3, alpha, tail="tied"), poisson(2.0, 0.7)), x)
     q = bqvi.fit(model, x, steps=3).q
@@ -178,11 +178,13 @@ def test_the_tied_tail_is_all_that_is_beyond():
 
 
 def test_the_two_truncations_agree_as_they_grow():
-    """The last of T components has all that is left, with parameters of its own; the tail has the prior's."""
+    """The last of T components has the rest of the weight, with parameters of its own; the tail has the
+    prior's.
+    """
     one = bqvi.fit(Mixture(UniformWeights(1), poisson(2.0, 0.7)), COUNTS, steps=3).q["rates"]
 
     def bound(size, tail):
-        """From one component with all the data, and others as the prior has them."""
+        """The bound from a start with all the data in one component, and the others as the prior has them."""
         mixing = Sticks(size, 3.0, tail=tail)
         model = settled(Mixture(mixing, poisson(2.0, 0.7)), COUNTS)
         prior = model.components.prior(size)
@@ -199,7 +201,7 @@ def test_the_two_truncations_agree_as_they_grow():
 
 
 def seven_clusters():
-    """The thesis' kind of data: 7 clusters of unit covariance, 700 points; apart by 4 standard deviations."""
+    """Data as in the thesis: 700 points in 7 clusters of unit covariance, 4 standard deviations apart."""
     rng = np.random.default_rng(2021)
     centres = np.array([[-8, -8], [-8, 3], [-2, -3], [0, 7], [4, -7], [5, 1], [9, 6]], float)
     z = rng.integers(7, size=700)
@@ -230,7 +232,9 @@ def test_seven_clusters_are_found(tail, covariance):
 
 
 def test_a_point_estimate_of_sticks_says_where_a_learnt_concentration_has_no_maximum():
-    """One value throughout: the first stick is all, ln(1 - v) is minus infinity, and alpha falls to 0."""
+    """All data have one value: the first stick has all weight, ln(1 - v) is minus infinity, and alpha falls
+    to 0.
+    """
     x = np.ones((30, 3))
     with pytest.raises(bqvi.RunError, match="learnt concentration has no maximum"):
         bqvi.fit(DirichletProcessMixture("full", 3), x, family="point", steps=20)
@@ -239,7 +243,7 @@ def test_a_point_estimate_of_sticks_says_where_a_learnt_concentration_has_no_max
 
 
 def test_draws_of_a_mixture_with_uniform_weights():
-    """Components summed out: q ends below the evidence, which enumeration gives."""
+    """Components are summed out: the ELBO ends below the evidence, which enumeration gives."""
     mixture = settled(Mixture(UniformWeights(2), poisson(2.0, 0.7)), COUNTS)
     found = bqvi.fit(Marginal(mixture), COUNTS, "pathwise", steps=60, elbo_samples=200, seed=0)
     evidence = log_evidence(
@@ -284,7 +288,7 @@ def test_mini_batches_are_unbiased(weights):
 
 
 def user_poisson():
-    """Poisson again, by T, A, h and a prior known by its log normaliser only."""
+    """Poisson components by T, A, h and a prior that is known by its log normaliser only."""
 
     def log_normaliser(a, b):
         return (torch.lgamma(a) - a * torch.log(b)).sum(-1)
@@ -303,14 +307,14 @@ def test_a_users_own_in_ten_lines():
 
 
 def test_map_of_rates_is_the_closed_form():
-    """One component: the mode of Gamma(2 + sum, 0.7 + N)."""
+    """With one component, the mode of Gamma(2 + sum, 0.7 + N)."""
     found = bqvi.fit(Mixture(UniformWeights(1), poisson(2.0, 0.7)), COUNTS, family="point", steps=5)
     expected = (1.0 + COUNTS.sum(0)) / (0.7 + 8.0)
     np.testing.assert_allclose(np.exp(found.q["rates"].mode[0]), expected)
 
 
 def test_directions_at_a_point_are_the_mean_directions():
-    """One component: the direction of the sum of unit vectors, and SciPy's density there."""
+    """With one component, the direction of the sum of unit vectors, and SciPy's density there."""
     for method in ("cavi", "memoised"):
         found = bqvi.fit(Mixture(UniformWeights(1), von_mises(5.0)), ANGLES, method, family="point", steps=5)
         expected = np.angle(np.exp(1j * ANGLES).sum())

@@ -1,4 +1,4 @@
-"""The pictures of models show the numbers that they are of."""
+"""The figures of models show the numbers that they are drawn from."""
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ DRAWN = {
     [n for n, f in vars(plots).items() if getattr(f, "__module__", "") == plots.__name__ and n[0] != "_"],
 )
 def test_every_picture_is_drawn_into_the_axes_given_and_returns_them(name):
-    """Or into those of a new figure, and draws something."""
+    """Or into those of a new figure; and something is drawn."""
     own = Figure().subplots()
     assert DRAWN[name](own) is own
     assert own.has_data() or own.patches

@@ -55,9 +55,8 @@ def of_shape(mixture, shape):
 )
 @each_shape
 def test_labels_are_the_likeliest_and_found_again(mixture, shape):
-    """Three round clusters six standard deviations apart, which all shapes can have, from five starts.
-
-    One fit and its own prediction are the same labels.
+    """Three round clusters six standard deviations apart, which every shape can represent, from five starts.
+    A fit and its own prediction have the same labels.
     """
     for seed in range(5):
         chosen = of_shape(mixture, shape).set_params(random_state=seed)
@@ -75,7 +74,7 @@ def test_labels_are_the_likeliest_and_found_again(mixture, shape):
 @pytest.mark.parametrize("shape", ["full", "tied", "diagonal", "spherical"])
 @pytest.mark.parametrize("kind", ["maximum likelihood", "Bayes", "sticks"])
 def test_data_moved_elsewhere_move_the_means_alone(kind, shape):
-    """Priors come from the data, so that nothing else is left to change."""
+    """Priors are computed from the data, so that nothing else can change."""
     model = (
         DirichletProcessModel(shape, 6)
         if kind == "sticks"
@@ -95,7 +94,7 @@ def test_data_moved_elsewhere_move_the_means_alone(kind, shape):
 )
 @pytest.mark.parametrize(("scale", "by"), [(1.0, [100.0, -250.0]), (4.0, [0.0, 0.0])])
 def test_estimators_predict_the_same_of_data_moved_or_scaled(estimator, scale, by):
-    """Of noise, where another start would end elsewhere."""
+    """On noise, where another start would end elsewhere."""
     noise = np.random.default_rng(4).normal(size=(200, 2))
     lengths = {"lengths": [10] * 20} if isinstance(estimator, HiddenStates) else {}
     here, there = (clone(estimator).fit(x, **lengths) for x in (noise, scale * noise + by))
@@ -189,7 +188,7 @@ def test_a_document_of_no_word_has_the_priors_proportions():
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("name", ["concentration", "word_concentration"])
 def test_concentrations_of_other_lengths_are_refused(name, size):
-    """One for each topic, or word, or a number for all."""
+    """A concentration is given for each topic (or word), or as one number for all."""
     with pytest.raises(ValueError, match=rf"^{name} "):
         TopicModel(3, 3, **{name: np.full((size, 1), 0.3)})
     if size not in (1, 3):
@@ -201,7 +200,7 @@ SEQUENCES = [RNG.integers(3, size=size) for size in (12, 1, 30, 7)]
 
 
 def chain(zeros):
-    """A point whose transitions and first state are 0 where ``zeros``: under flat priors."""
+    """A point under flat priors whose transitions and first state have probability 0 where ``zeros``."""
     return Product(
         {
             "initial": Dirichlet(np.where(zeros[0], 1.0, 3.0)),
@@ -212,7 +211,7 @@ def chain(zeros):
 
 
 def test_a_chain_from_left_to_right_stays_one():
-    """What EM starts at 0 stays at 0: no step back, and always the first state at first."""
+    """What EM starts at 0 remains 0: there is no transition back, and the first state is always first."""
     zeros = np.array([[False, False, True], [True, False, False], [True, True, False]])
     start = chain(zeros)
     start = Product({**start.factors, "initial": Dirichlet(np.array([3.0, 1.0, 1.0]))})
@@ -242,7 +241,7 @@ def test_the_order_of_sequences_changes_nothing(family):
 @pytest.mark.parametrize("bayesian", [False, True])
 @pytest.mark.parametrize("emissions", ["gaussian", "categorical", "poisson"])
 def test_a_model_fitted_to_its_own_draws_decodes_their_states(emissions, bayesian):
-    """States far apart, of which the names do not count."""
+    """States are far apart, and compared up to their order."""
     rng = np.random.default_rng(2)
     states = np.repeat(rng.integers(2, size=60), 5)
     values = {

@@ -42,7 +42,7 @@ def at_a_point(initial, transitions, symbols):
 
 
 def values_of(emissions, size, rng):
-    """(size, 1) of two far states."""
+    """Values (size, 1) of two states far apart."""
     states = rng.integers(2, size=size)
     drawn = {
         "gaussian": rng.normal(8.0 * states, 1.0),
@@ -90,7 +90,7 @@ def test_equal_transitions_leave_a_mixture_with_equal_weights():
 
 @pytest.mark.parametrize("family", ["full", "point"])
 def test_one_draw_from_several_words_is_a_symbol(family):
-    """Counts of a multinomial of one trial, beside the symbol."""
+    """Counts of a multinomial of one trial, against the symbol."""
     x = np.random.default_rng(1).integers(4, size=60)
     lengths, start = np.array([25, 1, 34]), np.random.default_rng(2).uniform(1.0, 5.0, (3, 4))
     first = {"initial": Dirichlet(np.array([2.0, 3.0, 4.0])), "transitions": Dirichlet(1.0 + np.eye(3))}
@@ -122,7 +122,7 @@ def test_sequences_of_any_lengths_never_lower_the_bound(emissions, bayesian, len
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bayesian", [True, False])
 def test_a_column_that_never_changes_leaves_everything_finite(shape, bayesian):
-    """And as few rows as parameters: nine of four columns for three states."""
+    """Also with as few rows as parameters: nine rows of four columns for three states."""
     rng = np.random.default_rng(4)
     x = np.column_stack(
         [np.full(9, 715.0), 65.0 * np.arange(9.0, 0.0, -1.0), rng.normal(0.0, [[4.0, 40.0]], (9, 2))]
@@ -159,7 +159,7 @@ def test_shapes_of_covariances_that_there_are_not_are_refused(bad):
     ("name", "shape"), [("initial", (2,)), ("transitions", (2, 3)), ("symbols", (3, 4)), ("symbols", (2, 3))]
 )
 def test_starts_of_other_shapes_are_refused(name, shape):
-    """Of three states and three symbols."""
+    """A model of three states and three symbols."""
     q = at_a_point(np.full(3, 1 / 3), np.full((3, 3), 1 / 3), np.full((3, 3), 1 / 3))
     start = Product({n: Dirichlet(np.ones(shape)) if n == name else f.family for n, f in q.factors.items()})
     model = HiddenMarkovModel(3, CategoricalEmissions(3))
@@ -178,8 +178,9 @@ def test_priors_of_other_shapes_are_refused(shape):
 
 
 def test_priors_worth_much_hold_the_estimates():
-    """Posterior modes between the prior's and the frequencies, and at the prior's where that counts as 1e9
-    observations."""
+    """Posterior modes lie between the prior's and the frequencies, and at the prior's where that counts as
+    1e9 observations.
+    """
     x = [np.random.default_rng(5).integers(3, size=200)]
     wanted = np.array([[0.8, 0.2], [0.3, 0.7]])
     for weight, within in ((1e9, 1e-5), (1.0, 1.0)):
@@ -193,14 +194,13 @@ def test_priors_worth_much_hold_the_estimates():
 
 
 def cycles(n, length, rng):
-    """Sequences (n, length) that go 0, 1, 2, 0, .. from anywhere."""
+    """Sequences (n, length) that go 0, 1, 2, 0, .. from any of the three."""
     return (rng.integers(3, size=(n, 1)) + np.arange(length)) % 3
 
 
 def test_variational_bayes_leaves_states_empty_that_are_not_needed():
-    """Of five states three, each with one symbol and one way on, from the best of twenty starts.
-
-    Sparse priors (0.1) make fewer states cheaper; the bound is compared with that of the model of three.
+    """Three of five states remain, each with one symbol and one transition, from the best of twenty starts.
+    Sparse priors (0.1) favour fewer states; the bound is compared with that of the model of three.
     """
     data = list(cycles(7, 100, np.random.default_rng(6)))
 
@@ -220,7 +220,7 @@ def test_variational_bayes_leaves_states_empty_that_are_not_needed():
 
 
 def test_maximum_likelihood_from_the_posterior_means_is_near_and_above():
-    """EM climbs from where variational Bayes ended, and little: 2,000 observations, 11 free parameters."""
+    """EM starts where variational Bayes ended, and gains little: 2,000 observations, 11 free parameters."""
     rng = np.random.default_rng(7)
     states = np.repeat(rng.integers(2, size=100), 20)
     x = [rng.normal(6.0 * states, 1.0 + states)]
@@ -247,7 +247,7 @@ def gaussian_log_likelihood(x, q, means, covariances):
 
 @pytest.mark.parametrize("emissions", EMISSIONS)
 def test_the_bound_is_highest_at_the_number_of_states(emissions):
-    """Two far states, of one to four: the bound is the criterion, with no penalty to add."""
+    """Data of two states far apart, models of one to four: the bound is the criterion, without a penalty."""
     rng = np.random.default_rng(8)
     states = np.repeat(rng.integers(2, size=60), 10)
     x = {

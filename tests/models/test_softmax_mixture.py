@@ -1,4 +1,6 @@
-"""The mixture with its E step inside: a bound, tight where it must be, and a memory that moves with it."""
+"""The mixture whose E step is part of its log joint: a bound, tight at points, and a memory of its
+evaluations.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ def test_it_is_tight_where_q_is_a_point():
 
 
 def elbo(q):
-    """E_q[f_r] + H[q] by a fixed set of points, r the best for q."""
+    """E_q[f_r] + H[q] by a fixed set of points, with the r that is best for q."""
     noise = np.random.default_rng(1).standard_normal((4000, 5))
     noise = np.concatenate([noise, -noise])
     theta = torch.tensor(q.mean + noise @ np.linalg.cholesky(q.covariance).T)
@@ -96,7 +98,7 @@ def test_there_is_no_log_joint_without_q():
 
 
 def test_the_process_is_of_the_log_joint_of_now():
-    """A q that hardly moves would let a process serve on; this one's observations are others at each q."""
+    """Where q hardly moves a process is used again; the observations of this log joint differ at each q."""
     estimator, rng = BayesianQuadrature(), np.random.default_rng(0)
     memory, batch = estimator.start(MODEL, START), Batch(None, 0)
     for step in range(12):

@@ -29,7 +29,7 @@ def mixture(dimension, count=3, scale=0.3):
 
 
 def every_kind(draws=None):
-    """Unbounded, above, below, between, periodic, fixed."""
+    """Unbounded, bounded below, bounded above, bounded, periodic and fixed parameters."""
     coordinates = make_coordinates(
         [-INF, 2.0, -INF, -1.0, 0.0, 3.0],
         [INF, INF, 5.0, 4.0, 2 * math.pi, 3.0],
@@ -59,7 +59,7 @@ def test_density_integrates_to_one():
 
 
 def test_moments_and_quantiles_are_those_of_draws():
-    """Five standard errors each: one false alarm in 1e5 runs, or so."""
+    """Five standard errors each: about one false alarm in 1e5 runs."""
     posterior = every_kind()
     points = posterior.q.sample(200_000, SEED)
     theta = posterior.coordinates.unwrapped(points)
@@ -258,13 +258,13 @@ def test_files_that_were_cut_off_or_changed_are_refused_or_hold_the_same(tmp_pat
 
 
 def held(posterior):
-    """What is saved of a posterior: names and structure, and arrays as bytes."""
+    """The contents of a saved posterior: names and structure, and arrays as bytes."""
     arrays = []
     return flattened(posterior, arrays), [array.tobytes() for array in arrays]
 
 
 def attempt(path):
-    """The parts of the posterior in a file, or None and what was said."""
+    """The parts of the posterior in a file, or None and the message."""
     try:
         return held(Posterior.load(path)), ""
     except ValueError as error:

@@ -123,7 +123,7 @@ def test_a_finite_measure():
 
 
 def test_the_surrogate_of_all_points_is_the_exact_average():
-    """Not by exhaustion: Bayesian quadrature itself, which interpolates."""
+    """By Bayesian quadrature itself, which interpolates, and not because all points were averaged."""
     from bqvi.quadrature.charts import identity
     from bqvi.quadrature.families import SMOOTH
     from bqvi.quadrature.surrogate import StandardData, surrogate
@@ -406,8 +406,9 @@ CHOSEN = ("bump 1", "Genz oscillatory 2", "Genz continuous 2", "cosine 3", "prob
 
 @pytest.mark.parametrize("n", [20, 40])
 def test_calibration_and_accuracy_on_kinds(n):
-    """A small part of the benchmark, which holds the bars; here only that no error is raised and results are
-    near."""
+    """A small part of the benchmark, which has the bounds on errors; here no error is raised, and results are
+    near.
+    """
     hits, ratios, runs = 0, [], 0
     for integrand in integrands():
         if integrand.name not in CHOSEN:
@@ -493,7 +494,7 @@ def test_the_figure_has_the_estimates_and_its_bands():
 @pytest.mark.parametrize("constant", [-1000.0, -705.0, 3.0, 705.0, 1000.0])
 @pytest.mark.parametrize("method", ["bq", "wsabi-l", "qmc", "monte-carlo"])
 def test_an_integral_beyond_the_range_of_numbers_has_its_logarithm(method, constant):
-    """Of e^(c - x.x / 10) against N(0, I) in two dimensions: e^c / 1.2."""
+    """The integral of e^(c - x.x / 10) against N(0, I) in two dimensions is e^c / 1.2."""
     found = bqvi.integrate(
         lambda x: constant - 0.1 * (x**2).sum(axis=1),
         Gaussian(np.zeros(2), np.eye(2)),

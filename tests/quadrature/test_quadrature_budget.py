@@ -78,7 +78,7 @@ FAILING = [range(2, 15), range(9, 15), range(11, 15), range(1, 4)]
 
 @pytest.mark.parametrize("which", FAILING)
 def test_a_batch_that_fails_keeps_the_noise_of_the_others(which):
-    """Where it fails f is as one that is zero there with the same noise."""
+    """Where f fails, the result is that of a function that is zero there with the same noise."""
     options = {"budget": 14, "vectorised": False, "seed": 0, "noise_sd": lambda x: 0.1}
     found = bqvi.integrate(at_calls(which, zero_division, bump), MEASURE, errors="infeasible", **options)
     expected = bqvi.integrate(at_calls(which, lambda: 0.0, bump), MEASURE, **options)
@@ -88,7 +88,9 @@ def test_a_batch_that_fails_keeps_the_noise_of_the_others(which):
 @pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo"])
 @pytest.mark.parametrize("which", FAILING)
 def test_batches_that_fail_have_as_many_outputs_as_the_others(method, which):
-    """As a function that is zero there; also where a run is resumed after an interrupt at its third call."""
+    """The result is that of a function that is zero there; also where a run is resumed after an interrupt at
+    its third call.
+    """
     options = {"budget": 14, "method": method, "errors": "infeasible", "vectorised": False, "seed": 0}
     zeros = bqvi.integrate(at_calls(which, lambda: np.zeros(2), twice), MEASURE, **options)
     found = bqvi.integrate(at_calls(which, zero_division, twice), MEASURE, **options)

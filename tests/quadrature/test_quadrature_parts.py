@@ -1,4 +1,4 @@
-"""The parts of Bayesian quadrature, each against something that does not share its derivation."""
+"""The parts of Bayesian quadrature, each against a computation of another derivation."""
 
 from dataclasses import replace
 

@@ -48,7 +48,7 @@ def test_complex_values_are_refused():
 
 
 def test_sparse_kernel_shares_its_variance_by_interactions():
-    """Far apart in j of ten coordinates, what is left is (1 + w)^-j, w = .03: by inclusion and exclusion."""
+    """Far apart in j of ten coordinates the kernel is (1 + w)^-j, w = .03: by inclusion and exclusion."""
     dimension, w = 10, 0.03
     kernel = SPARSE.kernel(np.ones(dimension))
     at = np.zeros((1, dimension))
@@ -58,7 +58,9 @@ def test_sparse_kernel_shares_its_variance_by_interactions():
 
 
 def test_a_sum_of_functions_of_one_coordinate_is_seen_as_one():
-    """Five nats of evidence over smooth functions of all ten, where nothing but the kernels differs."""
+    """Its evidence exceeds that of smooth functions of all ten coordinates by five nats; only the kernels
+    differ.
+    """
     f = {i.name: i for i in integrands()}["additive 10"]
     u = f.measure.from_unit_cube(scrambled_sobol(10, 60, 0))
     y = f.function(u)[:, None]
@@ -237,7 +239,7 @@ def test_peaks_missed_by_nodes_are_within_two_standard_deviations():
 
 @pytest.mark.parametrize("method", ["qmc", "monte-carlo"])
 def test_peaks_missed_by_draws_are_within_two_standard_deviations(method):
-    """All but one in twenty, as of any two standard deviations; without the peak 8 and 7 of 20."""
+    """All but one in twenty, as for any two standard deviations; without the peak 8 and 7 of 20 were."""
     unit, held = Uniform(np.zeros(2), np.ones(2)), []
     for seed in range(20):
         centre = np.random.default_rng(1000 + seed).uniform(0.15, 0.85, 2)
@@ -321,7 +323,7 @@ def test_an_output_of_zeros_beside_another():
 
 @pytest.mark.parametrize("noise_sd", [1e-12, 1.0, 1e30, "unknown", lambda x: 1.0 + x[:, 0] ** 2])
 def test_a_density_that_vanishes_at_all_nodes_leaves_everything_open(noise_sd):
-    """As without noise: the integral of f p may be anything, since the nodes have no information on p."""
+    """Without noise too, the integral of f p may have any value, since the nodes have no information on p."""
     found = bqvi.integrate(
         lambda x: np.cos(x[:, 0]), Gaussian(np.zeros(2), np.eye(2)), 20,
         log_density=lambda x: np.full(len(x), -np.inf), noise_sd=noise_sd,

@@ -58,7 +58,7 @@ def test_the_error_at_a_jump_is_of_the_order_of_the_distance_of_nodes(place):
 
 
 def test_a_half_space_is_no_smooth_step():
-    """Between whose nodes a smooth step passes without an error: rough functions pass there too."""
+    """A smooth step fits the values at all nodes without an error; rough functions fit them too."""
     integrand = half_space(2)
     found = [bqvi.integrate(integrand.function, integrand.measure, 32, seed=seed) for seed in range(6)]
     z = np.array([(f.mean - integrand.truth) / f.sd for f in found])
@@ -67,7 +67,7 @@ def test_a_half_space_is_no_smooth_step():
 
 @pytest.mark.parametrize("model", [Direct(), Warped(matched=False)], ids=["direct", "warped"])
 def test_weights_are_what_a_left_out_node_changes(model):
-    """Also with the weight of a node times its error left out: the integral from the others."""
+    """Also with the weight of a node times its error left out: the integral from the other nodes."""
     rng = np.random.default_rng(0)
     u, y = rng.standard_normal((9, 2)), 2 + rng.standard_normal((9, 1))
     centred, psi = isinstance(model, Direct), np.array([0.2, 0.4, -6.0])
@@ -325,7 +325,7 @@ def test_squares_left_out_count_beyond_their_expectation():
 
 
 def test_the_surplus_of_moment_matching_is_in_its_sd():
-    """A peak: what M adds to L is in its standard deviation."""
+    """On a peak, the difference of WSABI-M and WSABI-L is in the standard deviation of M."""
 
     def peak(x):
         return np.exp(-0.5 * np.sum(((x - 0.4) / 0.25) ** 2, axis=1))

@@ -73,7 +73,7 @@ def kills(doors: Sequence[str], times: int, rng: np.random.Generator, folder: Pa
 
 
 def _run(door: str, path: Path, log: Path) -> None:
-    """The door with a checkpoint; each evaluation that returns is a byte in ``log``."""
+    """A run with a checkpoint; each evaluation that returns is a byte in ``log``."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def function(x: Any) -> Any:

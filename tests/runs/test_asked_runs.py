@@ -50,7 +50,7 @@ def test_the_budget_is_kept_and_the_same_order_gives_the_same_digits(name):
 
 @pytest.mark.parametrize("name", ["integrate wsabi-l", "integrate qmc", "vbmc with gradients", "fit bq"])
 def test_a_run_by_ask_and_tell_is_the_one_with_workers(name):
-    """One worker: its values come in the order of its points."""
+    """With one worker the values return in the order of the points."""
     case = CASES[name]
     found = case.run(case.function, executor=SimulatedWorkers(1, 0.0, seed=0), workers=1)
     run = case.steps(case.function)
@@ -63,7 +63,9 @@ def test_a_run_by_ask_and_tell_is_the_one_with_workers(name):
 
 @pytest.mark.parametrize("name", ["integrate bq", "vbmc with gradients", "fit bq with gradients"])
 def test_a_run_that_is_resumed_asks_again_for_what_was_pending(name, tmp_path):
-    """Saved with points under way, whose values are then told in the order of the uninterrupted run."""
+    """The run is saved with points under way, whose values are then told in the order of the uninterrupted
+    run.
+    """
     case = CASES[name]
     run = case.steps(case.function)
     told(run, name, run.ask(9)[::-1])
@@ -97,7 +99,7 @@ def test_values_that_were_never_asked_for_are_refused():
 
 
 def test_a_point_that_is_chosen_twice_is_evaluated_twice():
-    """As a noisy function may have to be."""
+    """As is needed for a noisy function."""
     run = bqvi.vbmc.steps(lambda x: 0.0, **BOX, budget=20)
     run.ask(10)
     engine, point = run._engine, np.array([[0.5, 0.25]])

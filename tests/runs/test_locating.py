@@ -29,7 +29,7 @@ def slope(theta):
 
 
 def search(value, gradient, dimension, most=200, seed=0, wide=None):
-    """The box in a first box of 2 to either side of 0, and the evaluations."""
+    """The box found from a first box of 2 to either side of 0, and the evaluations."""
     calls = []
 
     def counted(theta):

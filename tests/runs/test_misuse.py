@@ -157,7 +157,7 @@ def test_swapped_model_and_data_are_named_in_a_line(model):
 
 @pytest.mark.parametrize("door", [integrate, vbmc, fit_bq])
 def test_a_checkpoint_that_cannot_be_written_is_refused_before_any_work(door, tmp_path, monkeypatch):
-    """A disk that is read-only is simulated: permissions do not bind a superuser."""
+    """A read-only disk is simulated: permissions do not restrict a superuser."""
 
     def refused(dir):
         assert dir == tmp_path

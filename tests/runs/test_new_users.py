@@ -53,7 +53,7 @@ def test_the_noise_of_an_integrand_is_asked_for_once_at_each_node():
 
 
 class OfTensors(Pathwise):
-    """An estimator of a user's, who makes a tensor of the weights."""
+    """An estimator of a user's, which makes a tensor of the weights."""
 
     def __call__(self, model, q, batch, rng):
         with warnings.catch_warnings():

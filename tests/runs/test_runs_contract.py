@@ -263,7 +263,7 @@ def test_checkpoints_are_written_as_evaluations_return(name, tmp_path):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, NameError, None])
 @pytest.mark.parametrize("name", CASES)
 def test_a_checkpoint_that_cannot_be_written_loses_nothing(name, error, whole, tmp_path):
-    """The folder of the checkpoint goes at the seventh call, which may fail too."""
+    """The folder of the checkpoint is removed at the seventh call, which may fail too."""
     case, folder = CASES[name], tmp_path / "folder"
     folder.mkdir()
 

@@ -1,4 +1,5 @@
-"""Files that `resume` is given: an error that names each that is no saved run, and no code of it is run."""
+"""Files that `resume` is given: an error names each file that is no saved run, and none of its code is run.
+"""
 
 import io
 import json
@@ -113,7 +114,7 @@ def test_a_run_of_another_door_or_format(saved, tmp_path, monkeypatch):
 
 
 def test_files_that_were_cut_off_or_changed(saved, tmp_path):
-    """Of 150 files cut off and 150 with a flipped bit, from a fixed seed, none gives another state."""
+    """None of 150 files cut off and 150 with a flipped bit, from a fixed seed, gives another state."""
     case, _, content = saved
     path = _written(tmp_path, content)
     right, arrays = case.numbers(opened(case, path).result()), held(path)
@@ -132,7 +133,9 @@ def test_files_that_were_cut_off_or_changed(saved, tmp_path):
 
 
 def test_a_flipped_bit_at_the_end_of_the_archive_is_no_fault_of_the_disk(saved, tmp_path):
-    """The last 22 bytes have the place of the directory in the file, which may be before its beginning."""
+    """The last 22 bytes state the position of the directory in the file, which may then lie before its
+    beginning.
+    """
     case, _, content = saved
     for at in range(len(content) - 22, len(content)):
         for bit in range(8):

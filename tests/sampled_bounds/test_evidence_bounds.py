@@ -162,7 +162,7 @@ def test_a_decoder_of_two_latent_dimensions_agrees_with_a_grid():
 
 
 def test_the_interval_covers():
-    """40 problems: were the coverage .95, more than 6 misses would have probability .003."""
+    """40 problems: if the coverage is .95, more than 6 misses have a probability of .003."""
     problems = 40
     shifts, rng = np.linspace(-1.0, 1.0, problems), np.random.default_rng(4)
 

@@ -31,7 +31,7 @@ def test_the_kernel_of_multiples_keeps_the_contract():
 
 @pytest.mark.parametrize("with_slopes", [False, True])
 def test_the_scale_is_that_of_generalised_least_squares(with_slopes):
-    """Against the normal equations, given the covariance of what the models differ by."""
+    """Against the normal equations, given the covariance of the difference of the two models."""
     x = RNG.standard_normal((12, 3))
     slopes = -x + 0.4 * PART.gradient(x) if with_slopes else None
     values = -0.5 * (x**2).sum(1) + 0.4 * PART(x) + np.sin(x[:, 0])

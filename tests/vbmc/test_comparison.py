@@ -1,4 +1,5 @@
-"""Draws at which the surrogate is compared with the log joint: bent ridges of known evidence and overlap."""
+"""Draws at which the surrogate is compared with the log joint: curved ridges of known evidence and overlap.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -18,7 +18,7 @@ from gp.measures import GaussianMixture
 
 @pytest.mark.parametrize("shape", [0.2, 0.5, 0.9])
 def test_shape_of_a_known_tail(shape):
-    """1000 exceedances determine k to about (1 + k) / sqrt(1000), 20 runs to a quarter of that."""
+    """1000 exceedances determine k to about (1 + k) / sqrt(1000), and 20 runs to a quarter of that."""
     found = [
         psis(np.log(scipy.stats.genpareto(shape).rvs(100_000, random_state=seed))).shape for seed in range(20)
     ]

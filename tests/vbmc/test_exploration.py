@@ -166,7 +166,7 @@ def test_what_is_left_open_follows_the_rule_of_succession():
 
 @pytest.mark.parametrize("count", [2, 8, 30])
 def test_what_is_left_open_follows_the_share_of_points_that_would_lead_to_unseen_modes(count):
-    """24 points in as many equally likely basins as ``count``: the odds of an unseen one, on average."""
+    """24 points in ``count`` equally likely basins: the odds of an unseen basin, on average."""
     rng = np.random.default_rng(count)
     stated, exact = [], []
     for _ in range(2000):
@@ -179,7 +179,7 @@ def test_what_is_left_open_follows_the_share_of_points_that_would_lead_to_unseen
 
 
 def ring_modes(count=16, radius=2.0, sd=0.1, arc=2.0 * np.pi):
-    """The mode of an arc about the origin, by so many components in one frame of the plane."""
+    """The mode of an arc about the origin, by this many components in one frame of the plane."""
     angle = arc * np.arange(count) / count
     centres = radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     q = DiagonalMixture(np.full(count, 1.0 / count), centres, np.full((count, 2), 2.0 * sd))
@@ -265,7 +265,7 @@ def test_values_that_do_not_follow_the_known_mode_are_climbed_from():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_climbs_that_lead_back_to_the_modes_they_had_found_do_not_end_a_search(seed):
-    """Nine equal basins, a climb from each point of which most lead where the climbs before led."""
+    """Nine equal basins; most climbs lead to modes that earlier climbs had found."""
     run, known = Egg(EGGS, budget=2000, start=np.array([[-2.0, -2.0]])), [EGGS[0]]
     points = 3.0 * (2.0 * qmc.Sobol(2, rng=np.random.default_rng(seed)).random(512) - 1.0)
     for _ in range(40):

@@ -70,7 +70,7 @@ def test_bad_predictions_restart_no_run_whose_posterior_is_settled(divergence, e
 
 @pytest.mark.parametrize(("given", "anew"), [(0, True), (6, True), (7, False), (12, False)])
 def test_evaluations_made_before_a_run_do_not_count_towards_a_restart(given, anew):
-    """In five records hardly a draw carried weight; in two dimensions six evaluations come before that."""
+    """In five records hardly a draw had weight; in two dimensions six evaluations are made before that."""
     state = replace(begun(np.zeros((0, 2)), made([5.0] * 12)), rows=(record_of(12),) * 5, given=given)
     assert surrogate_failed(state) == anew
     assert begun(np.zeros((0, 2)), made([5.0] * 12)).given == 12
@@ -105,7 +105,7 @@ def test_a_turned_funnel_with_gradients_is_restarted_from_values():
     found = bqvi.vbmc(log_joint, **options)
     assert FROM_VALUES in found.warnings
     assert not found.converged
-    assert abs(found.log_evidence) < 8.0
+    assert abs(found.log_evidence) < 3.0 * found.log_evidence_sd
     last = [found.state.values_from + 3]
 
     def interrupted(x):

@@ -29,7 +29,7 @@ def around(problem, seed, n):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_map_of_a_funnel(seed):
-    """Neal 2003: x_j | v ~ N(0, e^v)."""
+    """Neal (2003): x_j | v ~ N(0, e^v)."""
     problem = hard_posteriors.funnel(5)
     found = scaling_from_gradients(seen(problem, around(problem, seed, 16)))
     assert found is not None

@@ -1,4 +1,4 @@
-"""Old evaluations that a surrogate was not made of: predicted, and reported where they contradict it."""
+"""Old evaluations that a surrogate was not fitted to: predicted, and reported where they contradict it."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_rows_of_the_same_log_joint_agree_with_the_surrogate(monkeypatch, tmp_pa
 
 
 def test_rows_that_contradict_the_surrogate_are_reported_and_nothing_converges(monkeypatch):
-    """Those left out are of a log joint that has a further factor, exp(theta_0 / 2)."""
+    """The rows left out are those of a log joint with a further factor, exp(theta_0 / 2)."""
     monkeypatch.setattr(selection, "SELECTION", FEW)
     theta, values = rows()
     taken = selection.selected(record(theta, values)).points

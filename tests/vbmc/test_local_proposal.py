@@ -84,7 +84,7 @@ def test_a_posterior_that_q_approximates_in_many_dimensions_is_covered():
 
 
 def test_a_full_mixture_is_given_components_where_it_lacks_a_ring_until_it_covers_it(surrogate):
-    """It has as many components as its number of evaluations allows elsewhere, all on an arc."""
+    """It has as many components as its number of evaluations otherwise allows, all on an arc."""
     n = len(surrogate.data.values)
     angle = np.linspace(-0.5, 0.5, _most(n))
     known = on_circles(np.full(len(angle), RADIUS), angle)

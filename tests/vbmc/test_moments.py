@@ -1,4 +1,4 @@
-"""Moments of the posterior from weighted draws and q, and by what draws alone make two of them differ."""
+"""Moments of the posterior from weighted draws and q, and how much two of them differ by the draws alone."""
 
 import itertools
 

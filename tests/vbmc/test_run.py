@@ -99,7 +99,7 @@ def test_exact_values_of_many_scales_are_not_called_noisy(layout):
 
 
 def test_noise_may_be_a_function():
-    """Noise that grows away from the mode: sd .1 there, .1 + |x| / 4 elsewhere."""
+    """Noise that grows with the distance from the mode: its sd is .1 + |x| / 4."""
     rng = np.random.default_rng(5)
 
     def sd(x):

@@ -1,4 +1,6 @@
-"""Each condition of convergence by itself: a record that meets all others, on both sides of the threshold."""
+"""Each condition of convergence by itself: a record that meets all the others, on both sides of the
+threshold.
+"""
 
 import math
 from dataclasses import fields, replace

@@ -229,7 +229,7 @@ def test_frames_are_turned_by_thin_posteriors_and_between_as_they_were(correlati
 
 
 def test_the_covariance_within_modes_is_that_of_draws_about_the_nearest():
-    """A surrogate of two Gaussians 4 apart; q has two components in the first and one in the second."""
+    """A surrogate of two Gaussians 4 apart; q has two components in the first mode and one in the second."""
     far, x = np.array([2.0, 0.0]), scrambled_sobol(2, 128, 0) * [7.0, 3.0] - [3.5, 1.5]
     squares = [np.square((x - at) / 0.4).sum(1) for at in (far, -far)]
     data = noise_shaped(x, np.logaddexp(-0.5 * squares[0], -0.5 * squares[1]), None, None, 100.0)
@@ -246,7 +246,9 @@ def test_the_covariance_within_modes_is_that_of_draws_about_the_nearest():
 
 
 def test_frames_of_several_modes_follow_the_correlations_within_them():
-    """Two modes without correlations, far apart along the diagonal: the whole is thin, neither of them is."""
+    """Two modes without correlations, far apart along the diagonal: the posterior as a whole is thin, neither
+    mode is.
+    """
     within, mean = np.diag([1.0, 2.0]), np.zeros(2)
     whole = within + 100.0 * np.ones((2, 2))
     last = axes(mean, whole)
@@ -258,7 +260,7 @@ def test_frames_of_several_modes_follow_the_correlations_within_them():
 
 
 def test_a_gaussian_is_moved_to_the_mass_of_a_surrogate_and_no_farther():
-    """Known: the log density of N((1, -1), diag(1, .09)); beyond the evaluations its process rises."""
+    """The log density of N((1, -1), diag(1, .09)) is known; beyond the evaluations the process rises."""
     mean, sd = np.array([1.0, -1.0]), np.array([1.0, 0.3])
     x = mean + sd * np.random.default_rng(0).uniform(-3.5, 3.5, (60, 2))
     data = noise_shaped(x, -0.5 * (((x - mean) / sd) ** 2).sum(1), None, None, 100.0)
@@ -344,7 +346,7 @@ def test_the_elbo_of_the_draws_is_a_lower_bound_and_that_of_the_feasible_part_of
         return np.where(u[:, 0] < 0.3, 1.0, 1e-12)
 
     class Left(Feasibility):
-        """What lies left of the edge can be evaluated."""
+        """The points left of the edge can be evaluated."""
 
         def __call__(self, u):
             return left(u) if edge else np.ones(len(u))

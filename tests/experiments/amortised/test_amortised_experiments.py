@@ -72,7 +72,7 @@ def test_images_of_a_folder_are_binary_and_split(tmp_path):
 
 
 def test_the_logarithm_of_a_mean_weight_has_its_standard_error():
-    """Of weights 1 and 3: mean 2, standard deviation 1."""
+    """Weights 1 and 3 have the mean 2 and the standard deviation 1."""
     logs = 800.0 + np.log(np.repeat([1.0, 3.0], 50))
     np.testing.assert_allclose(normal.log_mean_weight(logs), (800.0 + np.log(2.0), 0.05))
 

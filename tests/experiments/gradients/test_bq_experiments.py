@@ -42,7 +42,7 @@ def test_nothing_near_the_optimum_is_better():
 
 @pytest.mark.parametrize("name", ["banana", "schools-noncentred"])
 def test_stored_references_are_of_the_same_place(name):
-    """A sixteenth of the points: errors of quasi-random points are thirty times larger at most."""
+    """With a sixteenth of the points, errors of quasi-random points are thirty times larger at most."""
     stored = bq_references.reference(name, "midway", bq_references.MANY)
     assert f"{name}, midway, {bq_references.MANY}" in bq_references._stored()
     assert_allclose(stored, bq_references.reference(name, "midway", 2**16), atol=5e-2)

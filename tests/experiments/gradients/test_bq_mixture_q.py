@@ -12,7 +12,7 @@ from experiments.gradients import mixture_q as study
 
 @pytest.mark.parametrize("name", ["two modes", "three modes"])
 def test_a_posterior_that_q_can_be_has_no_gap(name):
-    """Its density is q's, whose integral is one: ln Z = 0; and moving it costs."""
+    """The density is that of q, whose integral is one: ln Z = 0, and any change of q lowers the ELBO."""
     posed = study.problem(name)
     posterior = posed.target.log_density.__self__
     q = posterior.from_unconstrained(tuple(u.numpy() for u in posterior.unconstrained))
@@ -23,9 +23,8 @@ def test_a_posterior_that_q_can_be_has_no_gap(name):
 
 
 def test_the_elbo_is_that_of_moments():
-    """Of equal components, whose mixture is a Gaussian: f is a polynomial, the entropy closed.
-
-    f varies by 2 nats under this q: 4096 independent draws would err by .03.
+    """Equal components make the mixture a Gaussian; f is a polynomial and the entropy has a closed form. f
+    varies by 2 nats under this q: 4096 independent draws would err by .03.
     """
     mean, sd = np.array([0.4, 0.3]), np.array([0.7, 0.9])
     q = GaussianMixture(np.full(4, 0.25), np.tile(mean, (4, 1)), np.tile(sd**2, (4, 1)))

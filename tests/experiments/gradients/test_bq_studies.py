@@ -102,7 +102,9 @@ def test_sizes_below_a_grid_are_tried_while_they_are_better():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The children's scores with made-up data, in the layout of `experiments.problems.reference.folder`."""
+    """The model of the children's scores with simulated data, in the layout of
+    `experiments.problems.reference.folder`.
+    """
     rng, n = np.random.default_rng(0), 60
     made = tmp_path_factory.mktemp("posteriors")
     school, iq = rng.integers(0, 2, n).astype(float), rng.normal(0, 1, n)
@@ -162,7 +164,7 @@ def test_posteriors_done_are_counted():
 
 
 def test_both_forms_of_the_mixture_are_of_the_target():
-    """Its own code for the log joint with z summed out against the other target's, at random points."""
+    """The log joint with z summed out of one form against that of the other, at random points."""
     theta = torch.from_numpy(np.random.default_rng(0).standard_normal((20, 8)))
     expected = targets.mixture().log_density(theta)
     assert_allclose(bq_mixture.model().summed_out().log_prior(theta), expected, rtol=1e-12)
@@ -200,7 +202,9 @@ def test_costs_to_one_elbo():
 
 
 def test_log_evidences():
-    """The banana's on a grid; the logistic's above the best Gaussian's ELBO by a part of a nat, as n >> D."""
+    """The banana's evidence on a grid; the logistic one exceeds the ELBO of the best Gaussian by a fraction
+    of a nat, as n >> D.
+    """
     x = np.linspace(-7, 7, 701)
     y = np.linspace(-6, 55, 3051)
     theta = torch.from_numpy(np.stack(np.meshgrid(x, y), -1).reshape(-1, 2))
@@ -213,7 +217,9 @@ def test_log_evidences():
 
 
 def test_the_elbo_of_a_regression_is_the_average_of_draws_and_its_optimum_an_optimum():
-    """500 000 draws, 5 standard errors; then the best Gaussian against others, along and across."""
+    """500 000 draws, 5 standard errors; then the best Gaussian against others with other means and
+    covariances.
+    """
     posed, rng = bq_dimensions.regression(5), np.random.default_rng(0)
     root = np.tril(0.2 * rng.standard_normal((5, 5))) + 0.5 * np.eye(5)
     q = Gaussian(rng.standard_normal(5), root @ root.T)

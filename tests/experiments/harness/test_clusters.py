@@ -15,7 +15,7 @@ from experiments.harness import clusters, runner, store
 
 @pytest.fixture(autouse=True)
 def global_state_is_left_alone():
-    """Not asked of these: Dask draws from random's global generator."""
+    """The test of global generators is disabled here, as Dask draws from random's."""
 
 
 def on(backend, root, **options):
@@ -36,7 +36,7 @@ def test_rows_are_those_of_one_process(backend, tmp_path):
 
 
 class Losing:
-    """Loses the worker of the second cell."""
+    """Kills the worker of the second cell."""
 
     def __init__(self, pool):
         self.pool, self.count = pool, 0
@@ -136,7 +136,7 @@ def test_dask_computes_again_what_a_killed_worker_had(tmp_path):
 
 
 def test_a_cell_that_kills_each_of_dask_s_workers_ends_with_a_reason(tmp_path):
-    """The command ends; Dask tries the cell once only here, and 4 times by default."""
+    """The command ends. Dask tries the cell once here, and 4 times by default."""
     pytest.importorskip("distributed")
     import dask
 

@@ -179,7 +179,7 @@ def test_within_and_the_levels():
 
 
 def test_a_mean_is_no_lower_than_another_by_a_margin():
-    """Of four differences -.1, .1, .1, .3: .1 +- 3.182 (tables of Student's t) times .163 / 2."""
+    """Four differences -.1, .1, .1, .3 give .1 +- 3.182 (tables of Student's t) times .163 / 2."""
     mean, half = evidence.mean_interval([-0.1, 0.1, 0.1, 0.3])
     assert mean == pytest.approx(0.1)
     assert half == pytest.approx(3.182446 * 0.16329932 / 2)

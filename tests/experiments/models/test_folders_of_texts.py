@@ -129,7 +129,7 @@ def test_a_folder_is_run_drawn_and_tabulated(name, folder):
 
 
 def test_word_frequencies_predict_as_one_topic_does(folder):
-    """The posterior mean of a single topic: the counts and the prior's."""
+    """The posterior mean of a single topic is the counts plus the prior's, normalised."""
     cases = topics_folder.cases(True, Resources(data=folder))
     plain = next(case for case in cases if topics_folder.FREQUENCIES in case.name)
     one = Case("one", {**plain.settings, "way": "batch", "method": "cavi", "topics": 1, "passes": 2}, folder)

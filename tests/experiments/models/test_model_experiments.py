@@ -75,7 +75,7 @@ def test_the_series_are_what_they_are_called():
 
 
 def test_values_of_a_series_are_predicted_from_those_before_them():
-    """By the forward recursion, a step after the other."""
+    """By the forward recursion, one step after the other."""
     case = Case("Nile, K = 2", {"data": "Nile", "states": 2, "starts": 1, "steps": 30})
     values = sequences.series("Nile")[1]
     found = sequences.held_out(case, gaussian_emissions("diagonal"), values, 0)

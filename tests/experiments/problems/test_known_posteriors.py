@@ -77,7 +77,7 @@ def test_evidence_by_importance_sampling(problem):
 
 @pytest.mark.parametrize("dimension", [3, 4, 6])
 def test_rosenbrock_evidence_along_the_chain(dimension):
-    """x_(i+1) given x_i is Gaussian, N(x_i^2, 1/2) N(0, 9): drawn one after the other, with weights."""
+    """x_(i+1) given x_i is N(x_i^2, 1/2) N(0, 9): coordinates are drawn one after the other, with weights."""
     rng = np.random.default_rng(0)
     x = 0.3 + rng.standard_normal(400_000)
     logs = scipy.stats.norm(0, 3).logpdf(x) - scipy.stats.norm(0.3, 1).logpdf(x)

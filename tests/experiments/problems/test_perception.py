@@ -43,7 +43,9 @@ def test_judgements_of_a_common_cause_are_those_of_simulated_observers():
 
 
 def test_the_evidence_of_the_multisensory_model_is_that_of_a_grid():
-    """Given the vestibular sd, kappa and lambda, the visual sds are independent: three rules."""
+    """Given the vestibular sd, kappa and lambda, the visual sds are independent, so that product rules
+    suffice.
+    """
     model, exact = perception.multisensory_model(), perception.multisensory()
     sd = np.sqrt(np.diag(exact.covariance))
     u = np.linspace(-3.5, 3.5, 49) * 0.8 + np.log(10.0)

@@ -43,7 +43,7 @@ def test_draws_have_the_moments(problem):
 
 
 def midpoints(problem, lower, upper, n):
-    """ln of the integral over a box, by the midpoints of n x n cells."""
+    """The logarithm of the integral over a box, by the midpoints of n x n cells."""
     axes = [lo + (hi - lo) * (np.arange(n) + 0.5) / n for lo, hi in zip(lower, upper, strict=True)]
     logs = problem.log_density(np.stack([g.ravel() for g in np.meshgrid(*axes)], axis=1))
     cell = np.prod((np.asarray(upper) - lower) / n)
@@ -72,7 +72,7 @@ def test_evidence_of_himmelblau_by_midpoints():
 
 
 def test_evidence_of_rosenbrock_and_gaussian_side_by_side():
-    """Each pair by midpoints with the other coordinates at 0, whose factors are divided out."""
+    """Each pair is integrated by midpoints with the other coordinates at 0, whose factors are divided out."""
     problem = MADE["rosenbrock_gaussian"]()
 
     class Pair:

@@ -136,7 +136,9 @@ def test_mutual_information_chooses_the_nodes_of_variance_reduction():
 
 
 def test_posteriors_of_a_folder(tmp_path, monkeypatch):
-    """A folder of one's own: the children's scores with made-up data, whose evidence Laplace is near."""
+    """A folder with the model of the children's scores and simulated data, whose evidence is near Laplace's
+    approximation.
+    """
     rng = np.random.default_rng(0)
     n, name = 60, "kidscore_interaction"
     school, iq = rng.integers(0, 2, n).astype(float), rng.normal(0, 1, n)

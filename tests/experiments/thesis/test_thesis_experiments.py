@@ -113,7 +113,7 @@ def test_raw_directions_are_derivatives_of_the_elbo():
 
 
 def made_up(experiment, **ends):
-    """Results in which each case goes straight from 5000 nats to its end (seconds: 1 an iteration)."""
+    """Results in which each case falls linearly from 5000 nats to its end (seconds: 1 an iteration)."""
     rows = []
     for case in experiment.checked_cases(False, Resources()):
         end, when = ends.get(case.name, (0.0, 10))

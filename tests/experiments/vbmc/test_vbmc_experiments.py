@@ -76,7 +76,9 @@ def test_a_run_that_raises_is_counted(monkeypatch):
 
 
 def made_up_folder(tmp_path):
-    """The children's scores with made-up data, whose posterior Laplace is near."""
+    """The model of the children's scores with simulated data, whose posterior is near Laplace's
+    approximation.
+    """
     rng = np.random.default_rng(0)
     n, name = 60, "kidscore_interaction"
     school, iq = rng.integers(0, 2, n).astype(float), rng.normal(0, 1, n)
