@@ -231,8 +231,7 @@ def test_an_integrand_is_searched_without_any_observation():
 
 
 def test_peaks_that_the_measure_hardly_hits_are_refined_from_the_nodes():
-    """A bump of width .05 in D = 4 under N(0, I), which candidates drawn from the measure alone do not hit.
-    """
+    """A bump of width .05 in D = 4 under N(0, I), which candidates drawn from the measure do not hit."""
     measure, centre = Gaussian(np.zeros(4), np.ones(4)), np.full(4, 0.7)
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=(20, 4)), centre + 0.05 * rng.normal(size=(12, 4))])

@@ -145,8 +145,7 @@ def test_processes_that_break_keep_what_has_returned():
 
 
 class Losing:
-    """Futures of calls that are made at once, except at two points: one is cancelled, one exceeds its time.
-    """
+    """Futures of calls made at once, except at two points: one is cancelled, one exceeds its time."""
 
     def submit(self, function, x):
         future = Future()

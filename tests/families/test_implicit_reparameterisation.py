@@ -1,5 +1,4 @@
-"""d ln y / da of a gamma draw at a fixed value of the CDF, and that of a Dirichlet draw, by other formulas.
-"""
+"""d ln y / da of gamma draws at a fixed value of the CDF, and that of Dirichlet draws, by other formulas."""
 
 import mpmath
 import numpy as np

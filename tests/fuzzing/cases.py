@@ -172,8 +172,7 @@ _DONE = ("print", "sleep", "fork", "change", "overwrite", "warn", "seed", "float
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What the user's function does: ``what`` at call ``at``, and at later calls if ``on``; "" for nothing.
-    """
+    """What a user's function does: ``what`` at call ``at``, and at later calls if ``on``; "" for nothing."""
 
     kind: str = ""
     what: Any = None

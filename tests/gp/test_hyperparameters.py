@@ -419,8 +419,7 @@ def test_nothing_to_fit_to(data):
 
 
 def test_the_present_values_are_a_start_whatever_they_are():
-    """Season and trend have very different sizes: only a start at the user's own values leads to the period.
-    """
+    """Season and trend differ much in size: only a start at the user's own values leads to the period."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 30, (120, 1)), axis=0)
     y = 40 * np.sin(x[:, 0] / 12) + np.sin(2 * np.pi * x[:, 0]) + 0.1 * rng.standard_normal(120)

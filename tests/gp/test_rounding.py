@@ -50,8 +50,7 @@ def test_jitter_comes_when_the_smallest_eigenvalue_is_rounding_though_no_pivot_i
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
 @pytest.mark.parametrize("added", [1, 5])
 def test_rows_that_make_a_matrix_singular_are_not_added_in_silence(kind, added):
-    """The pivots of the last rows are far above rounding; the whole matrix is singular in the last direction.
-    """
+    """The last rows' pivots are far above rounding; the whole matrix is singular in the last direction."""
     n = 40 - added
     for seed in range(10):
         matrix, _ = spectrum(np.random.default_rng(seed), 1e4 * EPS)

@@ -43,8 +43,7 @@ def mixture_expectation(process, frame, q):
 
 @pytest.mark.parametrize("kind", [OnFunction(gradients=False), OnFunction(values=False), OnFunction()])
 def test_mixtures_on_a_quadratic_are_exact(kind):
-    """Nodes that determine a quadratic give E_q[f] and its gradients; values of f are exact up to the jitter.
-    """
+    """Nodes that determine a quadratic give E_q[f] and its gradients; values of f are exact to the jitter."""
     rng = np.random.default_rng(0)
     frame = WhitenedFrame.of(moment_matched(Q))
     nodes = rng.standard_normal((30, D))  # six coefficients; what is more averages the jitter

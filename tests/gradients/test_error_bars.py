@@ -96,8 +96,7 @@ def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
 
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_a_covariance_is_carried_as_the_gradient_is(diagonal):
-    """Along the columns of a root of the covariance: the gradient is linear, so that differences are exact.
-    """
+    """Along the columns of a root of the covariance: the gradient is linear, so differences are exact."""
     rng = np.random.default_rng(2)
     root = rng.standard_normal((9, 4))
     scale = np.diag([0.7, 1.2, 0.5]) if diagonal else np.tril(rng.standard_normal((3, 3))) + 2.0 * np.eye(3)

@@ -150,8 +150,7 @@ def test_the_trust_region_is_never_left():
 
 
 def test_the_mean_goes_twice_as_far_as_before_and_no_further():
-    """In squared length; the covariance's part of the divergence, KL less |m|^2 / 2, stays below the radius.
-    """
+    """In squared length; the covariance's part of the divergence, KL - |m|^2 / 2, stays below the radius."""
     steps = path(bqvi.TrustRegion(growth=8.0), [6.0, -20.0])
     whitened = [
         np.linalg.solve(np.linalg.cholesky(old.covariance), new.mean - old.mean) for old, new in steps

@@ -244,8 +244,7 @@ def test_impossible_sums_are_brought_back(shape):
 @each_shape
 @pytest.mark.parametrize("on_device", [False, True])
 def test_every_kind_of_array_gives_the_same(shape, on_device, monkeypatch):
-    """A tensor on the CPU is processed in blocks as an array is, or in one piece, as a tensor on a device is.
-    """
+    """A tensor on the CPU is processed in blocks, as an array is, or in one piece, as one on a device is."""
     if on_device:
         monkeypatch.setattr("bqvi.models.mixture._is_for_torch", is_torch)
     x = clusters(7, n=50)

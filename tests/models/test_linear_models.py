@@ -163,8 +163,7 @@ def test_the_number_of_factors_by_the_bound():
 @pytest.mark.parametrize("family", ["full", "point"])
 @pytest.mark.parametrize("size", [1e6, 1e7, 1e8, 1e12])
 def test_a_large_column_that_stands_twice_shares_its_coefficient(size, family):
-    """Against the fit with the column once and of order 1; rounding would leave nothing of the default prior.
-    """
+    """Against the fit with the column once, of order 1; rounding would leave nothing of the default prior."""
     once = bqvi.fit(LinearRegression(X.shape[1]), (X, Y), family=family)
     twice = LinearRegression(X.shape[1] + 1)
     with pytest.warns(UserWarning, match="rounding leaves nothing of prior.strength beside"):

@@ -46,8 +46,7 @@ def test_a_stream_goes_on_from_a_copy_as_from_the_original(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_proportions_of_documents_are_those_that_made_them(method):
-    """The share of a document's words in a block: the topics are disjoint, so that it is nearly sufficient.
-    """
+    """The share of a document's words in a block: the topics are disjoint, so it is nearly sufficient."""
     found = fitted(method=method, max_iter=500).fit(COUNTS)
     own = COUNTS[:, :5].sum(axis=1) / 60.0
     shares = found.transform(COUNTS)

@@ -1,5 +1,4 @@
-"""Files that `resume` is given: an error names each file that is no saved run, and none of its code is run.
-"""
+"""Files that `resume` is given: an error names each one that is no saved run, and runs none of its code."""
 
 import io
 import json

@@ -1,5 +1,4 @@
-"""Draws at which the surrogate is compared with the log joint: curved ridges of known evidence and overlap.
-"""
+"""Draws at which surrogate and log joint are compared: curved ridges of known evidence and overlap."""
 
 from dataclasses import replace
 from types import SimpleNamespace
