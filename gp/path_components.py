@@ -114,7 +114,7 @@ class Noise:
 
     def gradient(self, x: Array) -> Array:
         """Raise TypeError: the function has no derivative."""
-        raise TypeError("White has no derivatives: a path of it is continuous nowhere")
+        raise TypeError("White has no derivatives: its paths are continuous nowhere")
 
 
 def _standard_normal_of(x: Array, key: int) -> Any:

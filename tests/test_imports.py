@@ -66,7 +66,7 @@ def test_a_file_in_the_place_of_a_package_is_named(tmp_path, name, form, first):
     assert f"Rename that {form}" in last
 
 
-def test_folders_that_harm_nothing_are_let_be(tmp_path):
+def test_folders_that_hide_no_module_raise_no_error(tmp_path):
     for folder in ("experiments", "gp"):  # a package of experiments; a folder of data
         (tmp_path / folder).mkdir()
     (tmp_path / "experiments" / "__init__.py").touch()

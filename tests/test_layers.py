@@ -1,4 +1,4 @@
-"""Imports point downwards only, between packages and between their rooms; linear algebra stands in gp.
+"""Imports point downwards only, between packages and between their subpackages; linear algebra stands in gp.
 
 experiments > bqvi > acquisition > gp
 bqvi           engines and doors > posterior > calls, runs
@@ -47,7 +47,7 @@ THEMES = (
     "short", "thesis", "models", "amortised", "minibatch", "gradients", "quadrature", "vbmc", "bounds", "gp",
     "problems",
 )  # fmt: skip
-ROOMS = {
+SUBPACKAGES = {
     "bqvi/calls": tuple(f"bqvi.{name}" for name in (*ENGINES, "adapters")),
     "bqvi/runs": tuple(f"bqvi.{name}" for name in (*ENGINES, "adapters")),
     "bqvi/adapters": tuple(f"bqvi.{name}" for name in (*ENGINES, "models", "runs", "posterior")),
@@ -55,7 +55,7 @@ ROOMS = {
     "experiments/problems": ("experiments",),
     "experiments/harness": tuple(f"experiments.{name}" for name in THEMES),
 }
-"""What a room does not import, beside itself."""
+"""What a subpackage does not import, beside itself."""
 
 
 def imported_modules(source: str) -> set[str]:
@@ -84,12 +84,14 @@ def is_in(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_do_not_import_what_stands_on_them(room):
-    own = room.replace("/", ".")
-    for path in sorted((ROOT / room).rglob("*.py")):
+@pytest.mark.parametrize("subpackage", SUBPACKAGES)
+def test_subpackages_do_not_import_those_above_them(subpackage):
+    own = subpackage.replace("/", ".")
+    for path in sorted((ROOT / subpackage).rglob("*.py")):
         modules = [name for name in imported_modules(path.read_text()) if not is_in(name, own)]
-        wrong = sorted(name for name in modules if any(is_in(name, other) for other in ROOMS[room]))
+        wrong = sorted(
+            name for name in modules if any(is_in(name, other) for other in SUBPACKAGES[subpackage])
+        )
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
@@ -138,13 +140,13 @@ def decompositions(source: str) -> set[str]:
 
 
 OF_THEIR_OWN = ("models", "families")
-"""Rooms with matrices that belong to no Gaussian process."""
+"""Subpackages with matrices that belong to no Gaussian process."""
 OTHERS = sorted({path.parent.name for path in (ROOT / "bqvi").glob("*/__init__.py")} - set(OF_THEIR_OWN))
 
 
-@pytest.mark.parametrize("room", OTHERS)
-def test_linear_algebra_is_left_to_gp(room):
-    for path in sorted((ROOT / "bqvi" / room).rglob("*.py")):
+@pytest.mark.parametrize("subpackage", OTHERS)
+def test_linear_algebra_is_left_to_gp(subpackage):
+    for path in sorted((ROOT / "bqvi" / subpackage).rglob("*.py")):
         name = str(path.relative_to(ROOT))
         used = decompositions(path.read_text())
         assert not used, (

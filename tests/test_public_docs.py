@@ -120,10 +120,12 @@ def offenders() -> dict[str, list[str]]:
 
 def test_public_arguments_are_documented():
     new = offenders()
-    assert not new, "arguments without a word:\n" + "\n".join(f"{k}: {v}" for k, v in sorted(new.items()))
+    assert not new, "arguments without a description:\n" + "\n".join(
+        f"{k}: {v}" for k, v in sorted(new.items())
+    )
 
 
-def test_the_check_sees_an_argument_without_a_word():
+def test_the_check_finds_an_argument_without_a_description():
     node = ast.parse("def f(x, scale):\n    'At x.'").body[0]
     assert undocumented("gp", node) == ["scale"]
 

@@ -172,7 +172,7 @@ class CallBatch:
             reason = f"{described(error)}, and raised at each of the {len(made)} first points"
             raise EvaluationError(
                 f"{self._who(self._failure)} {reason}, of which one is {self.function.place(self.theta[0])}"
-                f"{self._advice(error)}. Start where it is finite, or mend it",
+                f"{self._advice(error)}. Start where it is finite, or correct it",
                 evaluations=made,
             ) from error
         if first and self.function.range.density and self._values is not None:

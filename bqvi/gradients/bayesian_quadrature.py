@@ -170,7 +170,7 @@ class BayesianQuadrature:
     def _require_suited(self, model: LogJointModel) -> None:
         if isinstance(model, ConjugateModel):
             raise ValueError(
-                f"model is a {type(model).__name__} with its E step inside, whose log joint changes with q: "
+                f"model is a {type(model).__name__} whose log joint contains the E step and changes with q: "
                 "evaluations cannot be kept; give the log joint over R^D: as a LogJoint with z summed out, "
                 "or with the E step inside and softmax weights, as models.softmax_mixture.SoftmaxMixture"
             )

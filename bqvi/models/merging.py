@@ -83,7 +83,7 @@ def require_own_parameters(model: Mixture, q: Product) -> None:
     """ValueError where components of ``q`` share parameters, so that none has statistics of its own."""
     if not _own_parameters(model, q):
         raise ValueError(
-            "the components share parameters (a tied covariance), so that none can be merged or born"
+            "the components share parameters (a tied covariance), so that none can be merged or added"
         )
 
 

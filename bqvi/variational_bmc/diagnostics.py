@@ -67,7 +67,7 @@ class PosteriorCheck:
 
     def __str__(self) -> str:
         message = f"Pareto k = {self.shape:.2f}, {self.effective_sample_size:.0f} effective draws of "
-        message += f"{len(self.evaluations)}, {self.total_variation:.0%} of the mass in the wrong place: "
+        message += f"{len(self.evaluations)}, total variation {self.total_variation:.2f}: "
         if self.shape < PARETO.good and self.total_variation < DIAGNOSTICS.near_mmtv:
             return message + "the posterior is good."
         if self.usable:

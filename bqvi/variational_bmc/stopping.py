@@ -30,7 +30,7 @@ from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Row
 
 UNCOMPARED = "the surrogate has not been compared with the log joint at draws of the posterior"
-DIFFERENT_MASS = "at draws of the posterior, the surrogate has mass in the wrong place"
+DIFFERENT_MASS = "at draws of the posterior, the densities of surrogate and log joint differ"
 UNEXPLORED = "the plausible box has not been explored for further modes"
 
 
@@ -88,7 +88,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     if isnan(now.total_variation):
         reasons.append(UNCOMPARED)
     elif not now.total_variation < max(tolerance, COMPARISON.total_variation):
-        reasons.append(f"{DIFFERENT_MASS} ({now.total_variation:.0%} of it)")
+        reasons.append(f"{DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
     if not now.explored:
         reasons.append(UNEXPLORED)
     elif not now.unseen < asked.unseen:

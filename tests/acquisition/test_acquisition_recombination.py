@@ -54,7 +54,7 @@ def test_the_cost_falls_towards_that_of_the_linear_programme():
     assert reached - best < 0.5 * (blind.weights @ cost[blind.indices] - best)
 
 
-def test_nothing_to_recombine():
+def test_few_points_are_not_recombined():
     found = aq.recombine(np.eye(3), np.array([0.2, 0.0, 0.8]))
     np.testing.assert_array_equal(found.indices, [0, 2])
     np.testing.assert_allclose(found.weights, [0.2, 0.8], rtol=1e-15)

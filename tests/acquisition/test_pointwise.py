@@ -229,7 +229,7 @@ def test_at_a_node_everything_is_finite(criterion):
     assert np.all(np.isfinite(gradient))
 
 
-def test_given_is_binding_to_the_extended_posterior():
+def test_given_binds_to_the_extended_posterior():
     process, measure = posterior(), MEASURES["gaussian"]
     bound = aq.bind(aq.SquaredCorrelation(), process, measure)
     later = aq.bind(aq.SquaredCorrelation(), process.extend(X[:2], np.array([1.0, -3.0])), measure)

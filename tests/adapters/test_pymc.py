@@ -153,6 +153,6 @@ def test_bad_models_are_named(make, message):
         bqvi.adapters.from_pymc(make())
 
 
-def test_what_is_no_model():
+def test_other_objects_are_no_model():
     with pytest.raises(TypeError, match=r"it must be a pymc\.Model"):
         bqvi.adapters.from_pymc(3)

@@ -33,7 +33,7 @@ def same(products, points):
 
 
 @pytest.mark.parametrize("workers", [False, True])
-def test_they_are_kept_with_their_rows(workers):
+def test_by_products_are_kept_with_their_rows(workers):
     with ThreadPoolExecutor(2) as pool:
         found = Caller(Function(with_products), executor=pool if workers else None).evaluate(POINTS)
     same(found.by_products, POINTS)
@@ -64,12 +64,12 @@ def test_what_cannot_be_saved_is_named(products):
         Caller(Function(lambda x: (0.0, products))).evaluate(POINTS)
 
 
-def test_functions_of_many_points_have_none():
+def test_functions_of_many_points_have_no_by_products():
     with pytest.raises(EvaluationError, match="vectorised=False"):
         Caller(Function(lambda x: (-(x**2).sum(1), {"a": 1}), vectorised=True)).evaluate(POINTS)
 
 
-def test_they_are_saved_and_resumed_by_vbmc(tmp_path):
+def test_by_products_are_saved_and_resumed_by_vbmc(tmp_path):
     first = bqvi.vbmc(with_products, **BOX, budget=11, tolerance=None)
     first.save(tmp_path / "run.npz")
     found = bqvi.vbmc(with_products, **BOX, budget=14, tolerance=None, resume=tmp_path / "run.npz")
@@ -78,7 +78,7 @@ def test_they_are_saved_and_resumed_by_vbmc(tmp_path):
     same([p for p, fine in zip(found.evaluations.by_products, good, strict=True) if fine], found.theta[good])
 
 
-def test_they_are_saved_and_resumed_by_fit(tmp_path):
+def test_by_products_are_saved_and_resumed_by_fit(tmp_path):
     model = LogJoint(lambda x: (value(x), {"x": x}), 2, gradient=None, vectorised=False)
     bqvi.fit(model, method="bq", budget=12, seed=0).save(tmp_path / "run.npz")
     memory = bqvi.fit(model, method="bq", budget=18, seed=0, resume=tmp_path / "run.npz").state.memory

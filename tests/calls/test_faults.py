@@ -190,7 +190,7 @@ def test_a_name_error_in_a_branch_ends_vbmc_with_its_evaluations():
     assert goes_on.evaluations.failed.sum() > 0
 
 
-def test_memory_and_executors_that_break_are_the_system():
+def test_memory_errors_and_code_errors_are_not_numerical():
     assert not is_numerical(MemoryError())
     assert not is_numerical(OSError("disk full"))
     assert not is_numerical(RecursionError())

@@ -31,13 +31,13 @@ def test_no_evaluations_joined_with_some_are_those(outputs, gradients):
         assert found.n_evaluations == 4
 
 
-def test_nothing_joined_with_nothing():
+def test_no_evaluations_joined_with_none_have_the_number_of_outputs():
     none, several = Evaluations.none(2), rows(1, outputs=3)[:0]
     assert none.joined(several).values.shape == (0, 3)
     assert len(several.joined(none).joined(none)) == 0
 
 
-def test_what_one_of_two_does_not_have_is_nan():
+def test_gradients_and_noise_that_one_record_lacks_are_nan():
     for found in (rows(2, gradients=True).joined(rows(3, 2)), rows(2).joined(rows(3, 2, gradients=True))):
         assert np.isnan(found.gradients).any(axis=1).sum() in (2, 3)
         np.testing.assert_array_equal(found.points[:, 0], np.arange(5))

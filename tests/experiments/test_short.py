@@ -20,7 +20,7 @@ def test_a_short_study_runs_and_two_seeds_decide_nothing_in_its_favour(module, m
         assert all(check.seeds == 2 for check in claim.checks)
 
 
-def test_they_lead_the_list():
+def test_short_studies_are_first_in_the_list():
     leading = [name for name in registry.EXPERIMENTS if name.startswith("short-")]
     assert leading == ["short-gradients", "short-minibatches", "short-quadrature", "short-vbmc"]
     assert list(registry.EXPERIMENTS)[:4] == leading

@@ -12,7 +12,7 @@ FEW = {"vbmc": 6, "integrate": 12}
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_misuse_is_answered(door):
+def test_misuse_gives_a_result_or_an_error_that_names_an_argument(door):
     @settings(
         max_examples=FEW.get(door, 30),
         derandomize=True,

@@ -177,7 +177,7 @@ def test_errors_of_quadrature_are_asked_for_and_change_nothing_else():
     assert_allclose(np.concatenate([e.ravel() for e in b.standard_error]) ** 2, np.diagonal(b.covariance))
 
 
-def test_where_every_node_is_a_fault_nothing_is_known():
+def test_where_every_node_fails_standard_errors_are_infinite():
     def broken(theta):
         return banana(theta) * torch.tensor(float("nan"))
 

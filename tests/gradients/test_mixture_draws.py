@@ -73,7 +73,7 @@ def test_densities_and_their_slopes():
         np.testing.assert_allclose(slopes, torch.autograd.grad(logs.sum(), theta)[0], rtol=1e-10, atol=1e-12)
 
 
-def test_a_mixture_is_not_apart_from_itself():
+def test_the_divergence_of_a_mixture_from_itself_is_zero():
     found = drawn_divergence(start(), start(), np.random.default_rng(0), 5)
     np.testing.assert_allclose(flat(found.each()), 0.0, atol=1e-14)
     np.testing.assert_allclose(found.values, 0.0, atol=1e-14)
@@ -101,7 +101,7 @@ def used(kind, m=24):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_less_itself_a_mixture_is_constant(kind):
+def test_the_log_density_of_a_mixture_less_itself_is_constant(kind):
     of = used(kind)
     targets = of.targets(kind, OTHER)[1]
     level = [1.5] * kind.values + [0.0, 0.0] * kind.gradients
@@ -137,7 +137,7 @@ def test_the_search_finds_the_waves_between_two_modes(kind, m):
     assert most_likely(of, kind, q, None).process.given.log_evidence > max(found) - 1.0
 
 
-def test_what_is_far_is_left_out():
+def test_evaluations_far_from_q_are_left_out():
     frame = WhitenedFrame(np.zeros(2), np.eye(2), False)
     points = np.array([[0.0, 1.0], [50.0, 0.0], [1.0, 0.0], [0.5, 0.5]])
     known = Memory.empty(2, True)

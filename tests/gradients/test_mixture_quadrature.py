@@ -227,7 +227,7 @@ def test_chosen_nodes_tell_more_than_draws():
     assert chosen < 0.8 * np.mean([left(q.sample(4, rng)) for _ in range(20)])
 
 
-def test_steps_between_rounds_are_free():
+def test_steps_between_rounds_make_no_evaluation():
     estimator, q, rng = MixtureQuadrature(every=4), start(), np.random.default_rng(0)
     memory, spent = estimator.start(MODEL, q), []
     for _ in range(9):

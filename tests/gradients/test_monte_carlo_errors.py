@@ -43,7 +43,7 @@ def test_errors_of_designs_are_the_spread_of_repetitions(name):
     assert_allclose(np.square(errors).mean(0).sum() / values.var(0, ddof=1).sum(), 1.0, atol=0.3)
 
 
-def test_frames_are_independent_as_they_are():
+def test_random_frames_need_no_further_randomisation_for_errors():
     """At L = 2 D R errors cost no draw: the estimate is that without them."""
     model, q = TARGETS["banana"]
     asked = DESIGNED["antithetic"]

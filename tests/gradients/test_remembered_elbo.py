@@ -82,7 +82,7 @@ def test_the_evaluations_need_not_be_of_the_present_q():
     assert remembered_elbo(diagonal, memory).value == pytest.approx(remembered_elbo(full, memory).value)
 
 
-def test_too_few_evaluations_say_nothing():
+def test_too_few_evaluations_give_no_estimate():
     q = Gaussian(MEAN, COVARIANCE)
     assert remembered_elbo(q, Memory.empty(2, True)) is None
     assert remembered_elbo(q, memory_of(banana, points_of(q, 3, 0), True)) is None

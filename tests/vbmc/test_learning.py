@@ -20,7 +20,7 @@ def before_a_step(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_q_that_went_astray_is_the_q_before(seed, monkeypatch):
+def test_an_ascent_that_lowers_the_elbo_is_undone(seed, monkeypatch):
     """Moved by three sds, q has a KL divergence of 4.5 nats; that before it was within half a nat."""
     engine, state = before_a_step(seed)
     ascend = learning.climb
@@ -37,7 +37,7 @@ def test_a_q_that_went_astray_is_the_q_before(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_an_ascent_is_kept_where_q_was_astray(seed):
+def test_an_ascent_that_raises_the_elbo_is_kept(seed):
     engine, state = before_a_step(seed)
     moved = DiagonalMixture(state.q.weights, state.q.means + 3.0 / np.sqrt(2.0), state.q.scales)
     _, estimate = learning.learn(replace(state, q=moved), engine.settings, engine.seed_at(state))

@@ -145,7 +145,7 @@ def test_interrupted_resumed_saved_and_parallel_runs_are_the_same(tmp_path):
         same(bqvi.vbmc(problem.log_joint, **run, budget=28, executor=executor), whole)
 
 
-def test_what_was_evaluated_before_counts():
+def test_earlier_evaluations_count():
     problem = known_posteriors.rosenbrock(2)
     theta = problem.sample(20, 0)
     found = bqvi.vbmc(

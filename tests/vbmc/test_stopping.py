@@ -90,7 +90,7 @@ ALONE = [
         "mass at draws",
         {"total_variation": COMPARISON.total_variation - E, "log_evidence_sd": 0.0},
         {"total_variation": COMPARISON.total_variation + E, "log_evidence_sd": 0.0},
-        "has mass in the wrong place",
+        "the densities of surrogate and log joint differ",
     ),
     ("comparison", {}, {"total_variation": math.nan}, "has not been compared"),
     ("exploration", {}, {"explored": False}, "has not been explored"),

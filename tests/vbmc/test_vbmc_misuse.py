@@ -54,7 +54,7 @@ def test_neither_start_nor_bounds(names):
 
 
 @pytest.mark.parametrize("sd", [np.float32(1.0), np.int64(1)])
-def test_noise_is_noise_whatever_number_states_it(sd):
+def test_noise_sd_may_be_any_kind_of_number(sd):
     plain = bqvi.vbmc(gaussian, **BOX, noise_sd=1.0, budget=12)
     found = bqvi.vbmc(gaussian, **BOX, noise_sd=sd, budget=12)
     assert found.log_evidence_sd == plain.log_evidence_sd > 0.1
@@ -193,7 +193,7 @@ def test_a_gradient_that_fails_is_reported():
     assert found.log_evidence == pytest.approx(EVIDENCE, abs=0.02)
 
 
-def test_a_result_asked_for_what_it_has_not():
+def test_errors_of_a_results_methods_name_what_was_given():
     found = bqvi.vbmc(gaussian, **BOX, budget=12)
     with pytest.raises(KeyError, match="no column 'evidence'; there are n_evaluations"):
         found.trace["evidence"]

@@ -157,7 +157,7 @@ def test_cells():
     assert grid.rows == (("1.235e+06", "yes", "<b>", "7"), ("", "no", "", "10000000"))
 
 
-def test_a_drawing_that_raises_costs_its_own_place_only(tmp_path):
+def test_a_drawing_that_raises_leaves_the_rest_of_the_page(tmp_path):
     def draw(results):
         raise RuntimeError("no ink")
 
