@@ -143,7 +143,7 @@ class CallBatch:
         message += self._advice(error)
         if self.function.errors is None:
             message += (
-                ". This is an error of its code or of the system, not of a point: mend it, or give "
+                ". This is an error of its code or of the system, not of a point: correct it, or give "
                 'errors="infeasible" to go on without such points'
             )
         point = points[0] if len(points) == 1 else None

@@ -84,7 +84,8 @@ def advice(error: Exception, gradient: object) -> str:
     """Advice on an error caused by torch tensors where NumPy was meant, or the reverse; "" otherwise."""
     message = message_of(error)
     if gradient == "autodiff":
-        of_numpy = "Tensor" in message or "keyword argument 'axis'" in message
+        # the last is in torch's signatures, which its versions before 2.5 list in place of the argument
+        of_numpy = any(part in message for part in ("Tensor", "keyword argument 'axis'", "torch.dtype"))
         if _WITHOUT_TORCH in message or (of_numpy and isinstance(error, TypeError | AttributeError)):
             return (
                 '; with gradient="autodiff" the function is called with torch tensors: write it in torch '
