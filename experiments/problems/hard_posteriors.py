@@ -5,6 +5,8 @@ clusters         twenty Gaussians in four clusters in the plane, box [-10, 10]^2
                  mixture of Silvestrin et al. (2025), "Stacking variational Bayesian Monte Carlo"
 ring             a ridge along a circle of radius 8 (the same paper); its radius has a Gaussian law
 funnel           v ~ N(0, 9), x_i | v ~ N(0, e^v) (Neal 2003); closed form
+turned_funnel    the same, turned by 45 degrees in (v, x_2)
+half_plane       N(0, I) in the plane, zero where x + y < 0; closed form
 schools          the eight schools (Rubin 1981), centred or not: given (mu, ln tau) the effects are
                  Gaussian and integrate out, which leaves a sum over a grid of two dimensions
 gaussian         N(0, C) with standard deviations from .5 to 2, correlated by the seed
@@ -23,7 +25,17 @@ from scipy.special import logsumexp
 from experiments.problems.known_posteriors import Problem, of_mixture, unbounded
 from gp.measures import GaussianMixture
 
-__all__ = ["clusters", "funnel", "gaussian", "ring", "schools", "three_gaussians", "tilted"]
+__all__ = [
+    "clusters",
+    "funnel",
+    "gaussian",
+    "half_plane",
+    "ring",
+    "schools",
+    "three_gaussians",
+    "tilted",
+    "turned_funnel",
+]
 
 _LOG_2PI = math.log(2.0 * math.pi)
 
@@ -111,6 +123,42 @@ def funnel(dimension: int) -> Problem:
     return Problem(
         f"funnel {dimension}", log_density, gradient, *unbounded(dimension), -box, box,
         0.0, np.zeros(dimension), covariance, sample,
+    )  # fmt: skip
+
+
+@cache
+def turned_funnel(dimension: int) -> Problem:
+    """The funnel in ((v - x_2) / sqrt 2, (v + x_2) / sqrt 2, x_3, ..., x_D); ln Z = 0."""
+    straight = funnel(dimension)
+    turn = np.eye(dimension)
+    turn[:2, :2] = np.array([[1.0, -1.0], [1.0, 1.0]]) / math.sqrt(2.0)
+    box = np.array([11.0, 11.0, *[10.0] * (dimension - 2)])
+    return Problem(
+        f"turned funnel {dimension}",
+        lambda y: straight.log_density(y @ turn),
+        lambda y: straight.log_density_gradient(y @ turn) @ turn.T,
+        *unbounded(dimension), -box, box, 0.0, np.zeros(dimension), turn @ straight.covariance @ turn.T,
+        lambda n, rng: straight.sampler(n, rng) @ turn.T,
+    )  # fmt: skip
+
+
+@cache
+def half_plane() -> Problem:
+    """N(x; 0, I) in the plane where x_1 + x_2 > 0, zero elsewhere; ln Z = -ln 2."""
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        return np.where(x.sum(1) > 0.0, -0.5 * np.square(x).sum(1) - _LOG_2PI, -np.inf)
+
+    def sample(n: int, rng: np.random.Generator) -> np.ndarray:
+        x = rng.standard_normal((n, 2))
+        return np.where(x.sum(1, keepdims=True) > 0.0, x, -x)
+
+    # across the edge |N(0, 1)|, of mean sqrt(2 / pi)
+    mean = np.full(2, 1.0 / math.sqrt(math.pi))
+    box = np.full(2, 3.0)
+    return Problem(
+        "half plane", log_density, lambda x: -x, *unbounded(2), -box, box, -math.log(2.0), mean,
+        np.eye(2) - np.outer(mean, mean), sample,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ Both are used by Acerbi (2020, "Variational Bayesian Monte Carlo with noisy like
 and Acerbi (2025), there with the responses of people. Here responses are simulated. The parameters are
 logarithms of sds, Weber fractions and kappa, the logit of lambda, and (mu - .7875 s) / .1 s, with independent
 normal priors; the plausible box is one prior sd to either side. The evidences are constants, by importance
-sampling (`reference`).
+sampling (`experiments.problems.torch_posteriors.reference`).
 """
 
 from __future__ import annotations
@@ -30,17 +30,14 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import logsumexp
 
-from bqvi.importance import Proposal, normalised, resampled
-from experiments.problems.known_posteriors import Problem, unbounded
-from experiments.problems.laplace import laplace
-from gp.triangular import cholesky
+from experiments.problems.known_posteriors import Problem
+from experiments.problems.torch_posteriors import TensorPosterior, known
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["multisensory", "reference", "timing"]
+__all__ = ["multisensory", "timing", "with_normal_prior"]
 
 Array = np.ndarray
 
@@ -57,52 +54,38 @@ EACH = 120, 40
 """The number of responses for each interval, and for each difference and coherence."""
 _SCALE = 0.7875, 0.1
 """Mean and sd of the prior of mu, seconds."""
-_ROUNDS, _ROUND, _COMPONENTS = 6, 2048, 24
-"""Rounds of population Monte Carlo, draws of each, and the components of its mixture."""
 
 
 @dataclass(frozen=True, eq=False)
-class PerceptionModel:
-    """A model of perception.
+class PerceptionModel(TensorPosterior):
+    """A model of perception; ``start`` are the parameters (D,) with which its responses are simulated.
 
     Attributes
     ----------
-    simulated : the parameters (D,) with which responses are simulated.
     centre, spread : the means and sds of the prior, (D,).
-    likelihood : a function of parameters (L, D), tensors, that returns log likelihoods (L,).
     counts : the numbers of responses "common" (3, 9) of the multisensory model.
     """
 
-    simulated: Array
     centre: Array
     spread: Array
-    likelihood: Callable[[torch.Tensor], torch.Tensor]
     counts: Array | None = None
 
-    def log_joint(self, theta: torch.Tensor) -> torch.Tensor:
-        """The log joint density (L,) at parameters (L, D)."""
-        import torch
 
-        z = (theta - torch.tensor(self.centre)) / torch.tensor(self.spread)
-        constant = float(np.log(self.spread).sum() + 0.5 * len(self.spread) * np.log(2.0 * np.pi))
-        found: torch.Tensor = self.likelihood(theta) - 0.5 * (z * z).sum(1) - constant
+def with_normal_prior(
+    likelihood: Callable[[torch.Tensor], torch.Tensor], centre: Array, spread: Array
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The log joint of a log likelihood and independent normal priors of these means and sds (D,)."""
+    import torch
+
+    mean, sd = torch.tensor(centre), torch.tensor(spread)
+    constant = float(np.log(spread).sum() + 0.5 * len(spread) * np.log(2.0 * np.pi))
+
+    def log_joint(theta: torch.Tensor) -> torch.Tensor:
+        z = (theta - mean) / sd
+        found: torch.Tensor = likelihood(theta) - 0.5 * (z * z).sum(1) - constant
         return found
 
-    def log_density(self, points: Array) -> Array:
-        """The log joint density (n,) at points (n, D)."""
-        import torch
-
-        with torch.no_grad():
-            parts = np.split(points, range(32, len(points), 32))
-            return np.concatenate([self.log_joint(torch.tensor(part)).numpy() for part in parts])
-
-    def gradient(self, points: Array) -> Array:
-        """Its gradient (n, D) at points (n, D)."""
-        import torch
-
-        theta = torch.tensor(points, requires_grad=True)
-        (found,) = torch.autograd.grad(self.log_joint(theta).sum(), theta)
-        return found.numpy()
+    return log_joint
 
 
 def response_log_density(theta: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
@@ -149,7 +132,8 @@ def timing_model() -> PerceptionModel:
         return found
 
     centre = np.array([np.log(0.1), np.log(0.06), 0.0, np.log(0.15), np.log(0.02 / 0.98)])
-    return PerceptionModel(simulated, centre, np.array([0.5, 0.5, 1.0, 0.6, 1.0]), likelihood)
+    spread = np.array([0.5, 0.5, 1.0, 0.6, 1.0])
+    return PerceptionModel(simulated, with_normal_prior(likelihood, centre, spread), centre, spread)
 
 
 def common(theta: torch.Tensor, differences: torch.Tensor) -> torch.Tensor:
@@ -180,33 +164,8 @@ def multisensory_model() -> PerceptionModel:
         return found
 
     centre = np.array([*np.log([10.0, 10.0, 10.0, 10.0, 15.0]), np.log(0.05 / 0.95)])
-    return PerceptionModel(simulated, centre, np.array([0.8, 0.8, 0.8, 0.8, 0.8, 1.0]), likelihood, drawn)
-
-
-def reference(model: PerceptionModel, power: int, seed: int) -> tuple[Array, Array]:
-    """Points (2^power, D) and log weights (2^power,) of an importance sample; their mean is the evidence.
-
-    The proposal is a mixture that begins with wide Gaussians at Laplace's approximation and is adapted by a
-    few rounds of population Monte Carlo (`bqvi.importance.Proposal.adapted`), as the posterior of the
-    multisensory model is a curved ridge: its data determine sums of two variances.
-    """
-    around = laplace(model.log_joint, model.simulated).heavy_tailed((1.0, 4.0, 12.0))
-    g = wide = Proposal(around.weights, around.means, around.factors)
-    for step in range(_ROUNDS):
-        u = g.draws(_ROUND, seed + 1 + step)
-        logs = g.density.log_parts(u)
-        weights = normalised(model.log_density(u) - logsumexp(logs, axis=0))
-        if step == 0:
-            centres = u[resampled(weights, _COMPONENTS, seed)]
-            spread = cholesky(np.cov(u.T, aweights=weights) / _COMPONENTS ** (2.0 / u.shape[1]))
-            g = Proposal(
-                np.full(_COMPONENTS, 1.0 / _COMPONENTS), centres, np.tile(spread, (_COMPONENTS, 1, 1))
-            )
-        else:
-            g = g.adapted(u, weights, logs)
-        g = g.widened(0.2, 1.5).joined(wide, 0.1)
-    points = g.draws(2**power, seed)
-    return points, model.log_density(points) - g.density.log_density(points)
+    spread = np.array([0.8, 0.8, 0.8, 0.8, 0.8, 1.0])
+    return PerceptionModel(simulated, with_normal_prior(likelihood, centre, spread), centre, spread, drawn)
 
 
 _TIMING = (
@@ -244,21 +203,8 @@ _MULTISENSORY = (
 def _problem(
     name: str, model: PerceptionModel, log_evidence: float, mean: Array, covariance: Array
 ) -> Problem:
-    @cache
-    def pool() -> tuple[Array, Array]:
-        points, logs = reference(model, 13, 0)
-        share = np.exp(logs - logsumexp(logs))
-        return points, share
-
-    def draws(n: int, rng: np.random.Generator) -> Array:
-        points, share = pool()
-        return points[rng.choice(len(points), n, p=share)]
-
-    lower, upper = model.centre - model.spread, model.centre + model.spread
-    return Problem(
-        name, model.log_density, model.gradient, *unbounded(len(mean)), lower, upper, log_evidence,
-        mean, covariance, draws,
-    )  # fmt: skip
+    box = model.centre - model.spread, model.centre + model.spread
+    return known(name, model, box, log_evidence, (mean, covariance))
 
 
 @cache

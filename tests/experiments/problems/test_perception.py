@@ -13,7 +13,7 @@ from experiments.problems.perception import DIFFERENCES, INTERVALS, LONGEST
 
 def test_responses_to_intervals_are_those_of_simulated_observers():
     """Shares of 40,000 responses below five levels; 4.5 sds, with a false-alarm rate of 30 * 7e-6."""
-    theta, n = perception.timing_model().simulated, 40_000
+    theta, n = perception.timing_model().start, 40_000
     responses = perception.simulated_responses(theta, n, 1)
     r = np.linspace(0.0, LONGEST, 4001)
     grid = torch.tensor(np.tile(r, (len(INTERVALS), 1)))
@@ -31,7 +31,7 @@ def test_responses_to_intervals_are_those_of_simulated_observers():
 
 def test_judgements_of_a_common_cause_are_those_of_simulated_observers():
     """27 shares of 40,000 judgements; 4.5 sds, with a false-alarm rate of 27 * 7e-6."""
-    theta, n, rng = perception.multisensory_model().simulated, 40_000, np.random.default_rng(2)
+    theta, n, rng = perception.multisensory_model().start, 40_000, np.random.default_rng(2)
     visual, vestibular, kappa = np.exp(theta[:3]), np.exp(theta[3]), np.exp(theta[4])
     lapse = 1.0 / (1.0 + np.exp(-theta[5]))
     share = perception.common(torch.tensor(theta)[None], torch.tensor(DIFFERENCES))[0].numpy()
@@ -72,7 +72,7 @@ def test_the_evidence_of_the_multisensory_model_is_that_of_a_grid():
 def test_the_evidence_of_the_timing_model_is_that_of_independent_draws():
     """From Laplace's approximation and a wider Gaussian, unadapted; 4 sds, a false-alarm rate of 6e-5."""
     model = perception.timing_model()
-    proposal = laplace(model.log_joint, model.simulated).heavy_tailed()
+    proposal = laplace(model.log_joint, model.start).heavy_tailed()
     points = np.asarray(proposal.sample(4096, 3))
     logs = model.log_density(points) - np.asarray(proposal.log_density(points))
     weights = np.exp(logs - logs.max())

@@ -1,0 +1,112 @@
+"""Posteriors written in torch, and their evidence by adapted importance sampling.
+
+`TensorPosterior` is a log joint of parameters (L, D), differentiated by autodiff; `reference` draws from a
+mixture that is adapted to it and whose weights' mean is the evidence; `known` makes a `Problem` of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import logsumexp
+
+from bqvi.importance import Proposal, normalised, resampled
+from experiments.problems.known_posteriors import Problem, unbounded
+from experiments.problems.laplace import laplace
+from gp.triangular import cholesky
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["TensorPosterior", "known", "reference"]
+
+Array = np.ndarray
+_ROUNDS, _ROUND, _COMPONENTS = 6, 2048, 24
+"""Rounds of population Monte Carlo, draws of each, and the components of its mixture."""
+
+
+@dataclass(frozen=True, eq=False)
+class TensorPosterior:
+    """A posterior.
+
+    Attributes
+    ----------
+    start : (D,), from where a mode is found: the parameters with which the data were simulated.
+    log_joint : a function of parameters (L, D), tensors, that returns log joint densities (L,).
+    """
+
+    start: Array
+    log_joint: Callable[[torch.Tensor], torch.Tensor]
+
+    def log_density(self, points: Array) -> Array:
+        """The log joint density (n,) at points (n, D)."""
+        import torch
+
+        with torch.no_grad():
+            parts = np.split(points, range(32, len(points), 32))
+            return np.concatenate([self.log_joint(torch.tensor(part)).numpy() for part in parts])
+
+    def gradient(self, points: Array) -> Array:
+        """Its gradient (n, D) at points (n, D)."""
+        import torch
+
+        theta = torch.tensor(points, requires_grad=True)
+        (found,) = torch.autograd.grad(self.log_joint(theta).sum(), theta)
+        return found.numpy()
+
+
+def reference(model: TensorPosterior, power: int, seed: int) -> tuple[Array, Array]:
+    """Points (2^power, D) and log weights (2^power,) of an importance sample; their mean is the evidence.
+
+    The proposal is a mixture that begins with wide Gaussians at Laplace's approximation and is adapted by a
+    few rounds of population Monte Carlo (`bqvi.importance.Proposal.adapted`), for posteriors that are curved
+    ridges.
+    """
+    around = laplace(model.log_joint, model.start).heavy_tailed((1.0, 4.0, 12.0))
+    g = wide = Proposal(around.weights, around.means, around.factors)
+    for step in range(_ROUNDS):
+        u = g.draws(_ROUND, seed + 1 + step)
+        logs = g.density.log_parts(u)
+        weights = normalised(model.log_density(u) - logsumexp(logs, axis=0))
+        if step == 0:
+            centres = u[resampled(weights, _COMPONENTS, seed)]
+            spread = cholesky(np.cov(u.T, aweights=weights) / _COMPONENTS ** (2.0 / u.shape[1]))
+            g = Proposal(
+                np.full(_COMPONENTS, 1.0 / _COMPONENTS), centres, np.tile(spread, (_COMPONENTS, 1, 1))
+            )
+        else:
+            g = g.adapted(u, weights, logs)
+        g = g.widened(0.2, 1.5).joined(wide, 0.1)
+    points = g.draws(2**power, seed)
+    return points, model.log_density(points) - g.density.log_density(points)
+
+
+def known(
+    name: str,
+    model: TensorPosterior,
+    plausible: tuple[Array, Array],
+    log_evidence: float,
+    moments: tuple[Array, Array],
+) -> Problem:
+    """The problem of a posterior without bounds whose ``log_evidence``, mean and covariance are known.
+
+    Draws are those of `reference` with 2^13 points, by their weights.
+    """
+
+    @cache
+    def pool() -> tuple[Array, Array]:
+        points, logs = reference(model, 13, 0)
+        return points, np.exp(logs - logsumexp(logs))
+
+    def draws(n: int, rng: np.random.Generator) -> Array:
+        points, share = pool()
+        return points[rng.choice(len(points), n, p=share)]
+
+    return Problem(
+        name, model.log_density, model.gradient, *unbounded(len(model.start)), *plausible, log_evidence,
+        *moments, draws,
+    )  # fmt: skip
