@@ -292,10 +292,14 @@ def ridge_regressions(design: np.ndarray, values: np.ndarray, ridge: float) -> n
     """
     n, r = design.shape[-2:]
     sizes = np.maximum(np.abs(design).max(-2, keepdims=True), 1e-300)
-    beside = np.broadcast_to(np.sqrt(ridge * n) * np.eye(r), (*design.shape[:-2], r, r))
-    left, right = np.linalg.qr(np.concatenate([design / sizes, beside], axis=-2))
-    wanted = np.einsum("...nr,...n->...r", left[..., :n, :], values)
-    return np.linalg.solve(right, wanted[..., None])[..., 0] / sizes[..., 0, :]
+    rows = np.zeros((*design.shape[:-2], n + r, r + 1))
+    np.divide(design, sizes, out=rows[..., :n, :r])
+    rows[..., :n, r] = values
+    rows[..., n:, :r] = np.sqrt(ridge * n) * np.eye(r)
+    upper = np.linalg.qr(rows, mode="r")[
+        ..., :r, :
+    ]  # the last column is the factor's product with the values
+    return np.linalg.solve(upper[..., :r], upper[..., r:])[..., 0] / sizes[..., 0, :]
 
 
 def complement(rows: np.ndarray, least: float) -> np.ndarray:

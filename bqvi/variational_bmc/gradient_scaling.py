@@ -115,6 +115,9 @@ def _fitted(x: np.ndarray, gradients: np.ndarray) -> _Map | None:
     sd = x.std(0)
     if not (np.isfinite(sd).all() and sd.min() > 0.0):
         return None
+    none = _misfit(None, x, gradients)
+    if none - dimension * float(_logs(np.zeros(()))) <= GRADIENT_SCALINGS.least_gain:
+        return None
     z, slopes = (x - x.mean(0)) / sd, gradients * sd
     constant = _logs(_regressed(slopes.T, np.stack([z.T, np.ones_like(z.T)], axis=-1))[0])
     gains = np.zeros((dimension, dimension))
@@ -124,7 +127,7 @@ def _fitted(x: np.ndarray, gradients: np.ndarray) -> _Map | None:
         gains[k, rest] = constant[rest] - _logs(losses.min(1))
     k = int(gains.sum(1).argmax())
     scaled = np.flatnonzero(gains[k] > max(GRADIENT_SCALINGS.beside * gains[k].max(), 0.0))
-    return _improved(x, gradients, k, scaled) if len(scaled) else None
+    return _improved(x, gradients, k, scaled, none) if len(scaled) else None
 
 
 def _rates() -> np.ndarray:
@@ -133,10 +136,12 @@ def _rates() -> np.ndarray:
     return np.concatenate([-rates[::-1], rates])
 
 
-def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> _Map | None:
-    """The best map with leading coordinate k, found from ``scaled`` by adding or removing one coordinate."""
+def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray, none: float) -> _Map | None:
+    """The best map with leading coordinate k, found from ``scaled`` by adding or removing one coordinate.
+
+    The misfit without a map is ``none``.
+    """
     best, least = _map(x, gradients, k, scaled)
-    none = _misfit(None, x, gradients)
     if least > none - GRADIENT_SCALINGS.at_first * len(scaled):
         return None
     others = np.setdiff1d(np.arange(x.shape[1]), k)
@@ -161,11 +166,11 @@ def _map(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> tu
     rates, centres, precisions, pulls = np.zeros((4, dimension))
     slopes, variances = np.zeros((dimension, dimension)), np.full(dimension, np.nan)
     coarse = _by_rates(z, given, k, scaled, kept, _rates())[0].argmin(1)
-    for j, rate in zip(scaled, _rates()[coarse], strict=True):
-        rates[j], w = _finer(z, given, k, j, kept, rate)
+    found, weights = _finer(z, given, k, scaled, kept, _rates()[coarse])
+    for j, rate, w in zip(scaled, found, weights, strict=True):
         precision = max(-float(w[0]), 1e-300)
         about = w[1:-2] / precision
-        rates[j] /= sd[k]
+        rates[j] = rate / sd[k]
         variances[j] = sd[j] ** 2 / precision
         slopes[j, kept] = sd[j] * about[1:] / sd[kept]
         centres[j] = mean[j] + sd[j] * about[0] - slopes[j] @ mean
@@ -180,32 +185,35 @@ def _map(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> tu
 
 
 def _finer(
-    z: np.ndarray, slopes: np.ndarray, k: int, j: int, kept: np.ndarray, rate: float
-) -> tuple[float, np.ndarray]:
-    """The best rate near ``rate``, and the weights of its regression."""
-    step, w = GRADIENT_SCALINGS.steepest / GRADIENT_SCALINGS.rates, np.empty(0)
+    z: np.ndarray, slopes: np.ndarray, k: int, targets: np.ndarray, kept: np.ndarray, rates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best rates near ``rates`` (p,) for p targets, and the weights of their regressions."""
+    step, w, each = GRADIENT_SCALINGS.steepest / GRADIENT_SCALINGS.rates, np.empty(0), np.arange(len(targets))
     for _ in range(GRADIENT_SCALINGS.refined):
-        rates = rate + step * np.linspace(-1.0, 1.0, 11)
-        rates = rates[np.abs(rates) >= GRADIENT_SCALINGS.least_rate]
-        losses, weights = _by_rates(z, slopes, k, np.array([j]), kept, rates)
-        i = int(losses[0].argmin())
-        rate, w, step = float(rates[i]), weights[0, i], 0.2 * step
-    return rate, w
+        tried = rates[:, None] + step * np.linspace(-1.0, 1.0, 11)
+        losses, weights = _by_rates(z, slopes, k, targets, kept, tried)
+        best = np.where(np.abs(tried) >= GRADIENT_SCALINGS.least_rate, losses, np.inf).argmin(1)
+        rates, w, step = tried[each, best], weights[each, best], 0.2 * step
+    return rates, w
 
 
 def _by_rates(
     z: np.ndarray, slopes: np.ndarray, k: int, targets: np.ndarray, kept: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Regressions of the derivatives in p targets at q rates: mean r^2 (p, q), and weights (p, q, 4 + kept).
+    """Regressions of the derivatives in p targets at q rates, (q,) or of each target (p, q).
 
-    The regressors are z_j / E, 1 / E, z_kept / E, E z_j and E. The mean r^2 is set to infinity where lambda
-    is not positive.
+    Returned are the mean r^2 (p, q) and the weights (p, q, 4 + kept). The regressors are z_j / E, 1 / E,
+    z_kept / E, E z_j and E. The mean r^2 is set to infinity where lambda is not positive.
     """
-    e = np.exp(np.clip(rates[:, None] * z[:, k], -30.0, 30.0))[None, :, :, None]
-    left = slopes.T[targets][:, None] * e[..., 0]
-    own = z.T[targets][:, None, :, None]
-    parts = [own / e, np.ones_like(own) / e, z[:, kept] / e, own * e, np.ones_like(own) * e]
-    design = np.concatenate([np.broadcast_to(a, (*left.shape, a.shape[-1])) for a in parts], axis=-1)
+    e = np.exp(np.clip(np.atleast_2d(rates)[..., None] * z[:, k], -30.0, 30.0))
+    left = slopes.T[targets][:, None] * e
+    own = z.T[targets][:, None]
+    design = np.empty((*left.shape, 4 + len(kept)))
+    design[..., 0] = own / e
+    design[..., 1] = 1.0 / e
+    design[..., 2:-2] = z[:, kept] / e[..., None]
+    design[..., -2] = own * e
+    design[..., -1] = e
     losses, w = _regressed(left, design)
     losses[w[..., 0] >= 0.0] = np.inf
     return losses, w

@@ -293,6 +293,11 @@ class GradientScalingSettings:
     beyond: int = 30
     """The largest number of points beyond 2 D."""
 
+    @property
+    def least_gain(self) -> float:
+        """A gain of misfit, nats, that is too small for any map."""
+        return min(self.each, self.each_of_most * self.fewest)
+
     def accepts(self, dimension: int, count: int, gain: float, change: float) -> bool:
         """Whether a map is used.
 
