@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gp.arrays import differences
 from gp.expectation.quadratic import Quadratic
 from gp.kernels.anova import Anova
 from gp.kernels.crossed import crossed
@@ -72,7 +73,7 @@ class AnovaSum:
     def gradient(self, u: np.ndarray) -> np.ndarray:
         """Gradients of phi at points ``u`` (M, D), (M, D)."""
         kernel = self.kernel
-        gap = u.T[:, :, None] - self.points.T[:, None, :]
+        gap = differences(u, self.points)
         precision = (kernel.lengthscale**-2.0)[:, None, None]
         varying = kernel.interaction * np.exp(-0.5 * precision * gap**2)
         ratio = varying / (1.0 + varying)
@@ -82,7 +83,7 @@ class AnovaSum:
         if self.slopes is None:
             found -= np.einsum("mn,dmn->md", p * self.values, g)
             return found
-        tilt = self.slopes.T[:, None, :]
+        tilt = np.ascontiguousarray(self.slopes.T)[:, None, :]
         along = self.values + np.sum(tilt * g, axis=0)
         curved = tilt * (ratio * precision * (1.0 - gap**2 * precision) + g * g) - along * g
         found += np.einsum("mn,dmn->md", p, curved)
@@ -105,7 +106,7 @@ class AnovaSum:
         """Integrals (K,) of phi less the polynomial, and gradients (K, D) in means and variances."""
         kernel = self.kernel
         spread = 1.0 / (variances.T + (kernel.lengthscale**2)[:, None])[:, :, None]  # (D, K, 1)
-        gap = self.points.T[:, None, :] - means.T[:, :, None]  # (D, K, n)
+        gap = -differences(means, self.points)  # (D, K, n)
         a = gap * spread
         shrunk = kernel.interaction * kernel.lengthscale[:, None, None] * np.sqrt(spread)
         varying = shrunk * np.exp(-0.5 * gap * a)
@@ -118,7 +119,7 @@ class AnovaSum:
             values = weighted.sum(1) - kernel.height * self.values.sum()
             of_means = np.einsum("dkn,kn->kd", along, weighted)
             return values, of_means, np.einsum("dkn,kn->kd", r * bowed, weighted)
-        tilt = self.slopes.T[:, None, :]
+        tilt = np.ascontiguousarray(self.slopes.T)[:, None, :]
         weighted = p * (self.values - np.sum(tilt * along, axis=0))
         values = weighted.sum(1) - kernel.height * self.values.sum()
         turned = (1.0 - r) * along * a - r * spread  # d along / dm

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gp.arrays import differences
 from gp.fixed_points.gram import Changes, Gram, gram_of, slopes_at
 from gp.fixed_points.pairs import Pairs
 from gp.grams import covariance_with_pullback
@@ -87,7 +88,7 @@ class _FixedSlopes:
 
     @classmethod
     def of(cls, points: np.ndarray, slopes: int) -> _FixedSlopes:
-        gap = points.T[:, :, None] - points.T[:, None, :]
+        gap = differences(points, points)
         return cls(points, slopes, gap, gap**2)
 
     def __call__(self, kernel: Anova) -> tuple[np.ndarray, Pullback]:

@@ -11,6 +11,7 @@ from functools import singledispatch
 
 import numpy as np
 
+from gp.arrays import differences
 from gp.kernels.anova import Anova
 from gp.kernels.base import Kernel, differentiable
 from gp.kernels.composite import Sum
@@ -18,7 +19,7 @@ from gp.kernels.multiple import Multiple
 from gp.kernels.polynomial import Constant
 from gp.kernels.quadratic import QuadraticTrend
 
-_IN_CACHE = 2**15
+_IN_CACHE = 2**14
 """The number of entries of an array (D, m, n) that are computed at once."""
 
 
@@ -36,7 +37,8 @@ def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: bool = False) 
     for rows in (slice(at, at + block) for at in range(0, m, block)):
         values, slope = value_slopes(kernel, x[rows], y)
         found[rows, :, 0] = values
-        found[rows, :, 1:] = np.moveaxis(slope, 0, -1)
+        for d in range(dimension):  # a loop over pairs each, where `moveaxis` has one over coordinates
+            found[rows, :, 1 + d] = slope[d]
     return found.reshape(m, n * (dimension + 1))
 
 
@@ -49,22 +51,36 @@ def value_slopes(kernel: Kernel, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarr
 
 @value_slopes.register
 def _anova(kernel: Anova, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    gap = x.T[:, :, None] - y.T[:, None, :]
-    precision = (kernel.lengthscale**-2.0)[:, None, None]
-    varying = kernel.interaction * np.exp(-0.5 * precision * gap**2)
-    ratio = 1.0 + varying
-    p = np.prod(ratio, axis=0)
-    g = np.divide(varying, ratio, out=ratio)
-    g *= gap
-    g *= precision
-    g *= kernel.height * p
-    return kernel.height * (p - 1.0), g
+    return _anovas([kernel], x, y)
+
+
+def _anovas(kernels: list[Anova], x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sum over kernels, which have the differences of coordinates in common."""
+    gap = differences(x, y)
+    squares = gap * gap
+    values, slopes = np.zeros(gap.shape[1:]), np.zeros(())
+    for kernel in kernels:
+        precision = (kernel.lengthscale**-2.0)[:, None, None]
+        varying = squares * (-0.5 * precision)
+        np.exp(varying, out=varying)
+        varying *= kernel.interaction
+        ratio = varying + 1.0
+        p = np.prod(ratio, axis=0)
+        g = np.divide(varying, ratio, out=varying)
+        g *= gap
+        g *= precision
+        p *= kernel.height
+        g *= p
+        values += p
+        values -= kernel.height
+        slopes = np.add(slopes, g, out=slopes) if slopes.ndim else g
+    return values, slopes
 
 
 @value_slopes.register
 def _quadratic(kernel: QuadraticTrend, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     t = x @ y.T
-    return kernel.of_products(t), kernel.slope(t) * x.T[:, :, None]
+    return kernel.of_products(t), kernel.slope(t) * np.ascontiguousarray(x.T)[:, :, None]
 
 
 @value_slopes.register
@@ -80,8 +96,13 @@ def _multiple(kernel: Multiple, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarra
 
 @value_slopes.register
 def _sum(kernel: Sum, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    parts = [value_slopes(term, x, y) for term in kernel.terms]
-    values, slopes = parts[0]
-    for more, steeper in parts[1:]:
-        values, slopes = values + more, slopes + steeper
-    return values, slopes
+    varying = [term for term in kernel.terms if isinstance(term, Anova)]
+    values, slopes = _anovas(varying, x, y) if varying else (np.zeros((len(x), len(y))), np.zeros(()))
+    for term in kernel.terms:
+        if isinstance(term, Constant):
+            values += term(x, y)
+        elif not isinstance(term, Anova):
+            more, steeper = value_slopes(term, x, y)
+            values += more
+            slopes = slopes + steeper
+    return values, np.broadcast_to(slopes, (x.shape[1], len(x), len(y)))
