@@ -141,24 +141,34 @@ def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray, 
 
     The misfit without a map is ``none``.
     """
-    best, least = _map(x, gradients, k, scaled)
+    rough = GRADIENT_SCALINGS.compared
+    _, least = _map(x, gradients, k, scaled, rough)
     if least > none - GRADIENT_SCALINGS.at_first * len(scaled):
         return None
-    others = np.setdiff1d(np.arange(x.shape[1]), k)
+    dimension = x.shape[1]
+    others = np.setdiff1d(np.arange(dimension), k)
     for _ in others:
         sets = [one for one in (np.setxor1d(scaled, j) for j in others) if len(one)]
-        found = [_map(x, gradients, k, one) for one in sets]
-        i = int(np.argmin([misfit for _, misfit in found])) if found else -1
-        if i < 0 or found[i][1] >= least - GRADIENT_SCALINGS.better:
+        misfits = [_map(x, gradients, k, one, rough)[1] for one in sets]
+        i = int(np.argmin(misfits)) if sets else -1
+        if i < 0 or misfits[i] >= least - GRADIENT_SCALINGS.better:
             break
-        scaled, (best, least) = sets[i], found[i]
+        scaled, least = sets[i], misfits[i]
+    count = len(scaled)
+    if none - least <= GRADIENT_SCALINGS.least_gain_of(dimension, count) - GRADIENT_SCALINGS.better:
+        return None
+    best, least = _map(x, gradients, k, scaled, GRADIENT_SCALINGS.refined)
     changing = float(np.ptp(best.scaling.log_scales(best.scaling.into(x)), axis=0)[scaled].min())
-    better = GRADIENT_SCALINGS.accepts(x.shape[1], len(scaled), none - least, changing)
-    return best if better else None
+    return best if GRADIENT_SCALINGS.accepts(dimension, count, none - least, changing) else None
 
 
-def _map(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> tuple[_Map, float]:
-    """The map with leading coordinate k that scales the coordinates ``scaled``, and its misfit."""
+def _map(
+    x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray, refined: int
+) -> tuple[_Map, float]:
+    """The map with leading coordinate k that scales the coordinates ``scaled``, and its misfit.
+
+    Its rates are refined ``refined`` times.
+    """
     dimension = x.shape[1]
     mean, sd = x.mean(0), x.std(0)
     z, given = (x - mean) / sd, gradients * sd
@@ -166,7 +176,7 @@ def _map(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> tu
     rates, centres, precisions, pulls = np.zeros((4, dimension))
     slopes, variances = np.zeros((dimension, dimension)), np.full(dimension, np.nan)
     coarse = _by_rates(z, given, k, scaled, kept, _rates())[0].argmin(1)
-    found, weights = _finer(z, given, k, scaled, kept, _rates()[coarse])
+    found, weights = _finer(z, given, k, scaled, kept, _rates()[coarse], refined)
     for j, rate, w in zip(scaled, found, weights, strict=True):
         precision = max(-float(w[0]), 1e-300)
         about = w[1:-2] / precision
@@ -185,11 +195,12 @@ def _map(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray) -> tu
 
 
 def _finer(
-    z: np.ndarray, slopes: np.ndarray, k: int, targets: np.ndarray, kept: np.ndarray, rates: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    z: np.ndarray, slopes: np.ndarray, k: int, targets: np.ndarray, kept: np.ndarray, rates: np.ndarray,
+    refined: int,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """The best rates near ``rates`` (p,) for p targets, and the weights of their regressions."""
     step, w, each = GRADIENT_SCALINGS.steepest / GRADIENT_SCALINGS.rates, np.empty(0), np.arange(len(targets))
-    for _ in range(GRADIENT_SCALINGS.refined):
+    for _ in range(refined):
         tried = rates[:, None] + step * np.linspace(-1.0, 1.0, 11)
         losses, weights = _by_rates(z, slopes, k, targets, kept, tried)
         best = np.where(np.abs(tried) >= GRADIENT_SCALINGS.least_rate, losses, np.inf).argmin(1)

@@ -248,6 +248,8 @@ class GradientScalingSettings:
     """The number of rates of each sign that are compared at first."""
     refined: int = 6
     """The number of refinements of the best rate, each with a fifth of the step before."""
+    compared: int = 3
+    """The number of refinements where sets of coordinates are compared: rates are then known to .003."""
     least_rate: float = 0.2
     """The least change of the logarithm of a scale over a standard deviation of the points: at tiny rates the
     difference of the regression's two terms is bilinear in x_j and x_k, like the gradient of Rosenbrock 4."""
@@ -298,6 +300,10 @@ class GradientScalingSettings:
         """A gain of misfit, nats, that is too small for any map."""
         return min(self.each, self.each_of_most * self.fewest)
 
+    def least_gain_of(self, dimension: int, count: int) -> float:
+        """A gain of misfit, nats, that is too small for a map of ``count`` of D coordinates."""
+        return (self.each_of_most if self._of_most(dimension, count) else self.each) * count
+
     def accepts(self, dimension: int, count: int, gain: float, change: float) -> bool:
         """Whether a map is used.
 
@@ -306,9 +312,12 @@ class GradientScalingSettings:
         dimension : the number D of coordinates. count : the number of those that the map scales.
         gain : the gain of misfit, nats. change : the least change of the logarithm of a scale.
         """
-        if count >= max(self.fewest, self.most * (dimension - 1)):
-            return gain > self.each_of_most * count and change > self.range_of_most
-        return gain > self.each * count and change > self.range
+        enough = self.range_of_most if self._of_most(dimension, count) else self.range
+        return gain > self.least_gain_of(dimension, count) and change > enough
+
+    def _of_most(self, dimension: int, count: int) -> bool:
+        """Whether a map of ``count`` of D coordinates is one of nearly all of them."""
+        return count >= max(self.fewest, self.most * (dimension - 1))
 
 
 @dataclass(frozen=True)
