@@ -19,7 +19,6 @@ from functools import lru_cache
 
 import numpy as np
 import scipy.optimize
-from scipy.special import logsumexp
 
 from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
@@ -46,11 +45,14 @@ class DiagonalMixture:
 
     def log_density(self, u: np.ndarray) -> np.ndarray:
         """The log density ln q at points u (m, D), (m,)."""
-        return logsumexp(self.log_parts(u), axis=1)
+        logs = _log_parts(u, *self.parts())
+        top = logs.max(0)
+        found: np.ndarray = top + np.log(np.exp(logs - top).sum(0))
+        return found
 
     def log_parts(self, u: np.ndarray) -> np.ndarray:
         """The terms ln w_k N(u; m_k, s_k) at points u (m, D), (m, K)."""
-        return _log_parts(u, *self.parts())
+        return _log_parts(u, *self.parts()).T
 
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The log weights, the means and the scales."""
@@ -81,12 +83,12 @@ class DiagonalMixture:
 
 
 def _log_parts(u: np.ndarray, log_weights: np.ndarray, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """The terms log w_k N(u; m_k, s_k) at points u (m, D), (m, K)."""
+    """The terms log w_k N(u; m_k, s_k) at points u (m, D), (K, m): sums over few components are fast."""
     precision = scales**-2.0
     scaled = means * precision
     constant = log_weights - np.log(scales).sum(1) - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
     constant = constant - 0.5 * np.einsum("kd,kd->k", scaled, means)
-    return -0.5 * (u * u) @ precision.T + u @ scaled.T + constant
+    return (-0.5 * precision) @ (u * u).T + scaled @ u.T + constant[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,19 +108,20 @@ def entropy(q: DiagonalMixture, base: np.ndarray) -> Entropy:
     precision = q.scales**-2.0
     scaled = q.means * precision
     logs = _log_parts(x, *q.parts())
-    top = logs.max(1, keepdims=True)
-    responsibilities = np.exp(logs - top)
-    sums = responsibilities.sum(1, keepdims=True)
-    log_q = (top + np.log(sums))[:, 0]
+    top = logs.max(0)
+    logs -= top
+    responsibilities = np.exp(logs, out=logs)  # (K, K S)
+    sums = responsibilities.sum(0)
+    log_q = top + np.log(sums)
     responsibilities /= sums
     share = np.repeat(q.weights / samples, samples)  # the share of each point
-    slope = responsibilities @ scaled - x * (responsibilities @ precision)
+    slope = responsibilities.T @ scaled - x * (responsibilities.T @ precision)
     weighted = -share[:, None] * slope
     along = weighted.reshape(count, samples, dimension)
-    through = share[:, None] * responsibilities
-    mass = through.sum(0)
-    first = through.T @ x
-    second = through.T @ (x * x)
+    through = share * responsibilities
+    mass = through.sum(1)
+    first = through @ x
+    second = through @ (x * x)
     gaps = first - mass[:, None] * q.means
     squares = second - 2.0 * q.means * first + mass[:, None] * q.means**2
     of_means = along.sum(1) - gaps * precision

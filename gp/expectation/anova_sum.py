@@ -75,18 +75,23 @@ class AnovaSum:
         kernel = self.kernel
         gap = differences(u, self.points)
         precision = (kernel.lengthscale**-2.0)[:, None, None]
-        varying = kernel.interaction * np.exp(-0.5 * precision * gap**2)
-        ratio = varying / (1.0 + varying)
-        p = kernel.height * np.prod(1.0 + varying, axis=0)
-        g = ratio * gap * precision
+        steep = gap * precision
+        varying = -0.5 * gap * steep
+        np.exp(varying, out=varying)
+        varying *= kernel.interaction
+        ratio = 1.0 + varying
+        p = kernel.height * np.prod(ratio, axis=0)
+        ratio = np.divide(varying, ratio, out=ratio)
+        g = ratio * steep
         found = self.trend.gradient(u)
         if self.slopes is None:
-            found -= np.einsum("mn,dmn->md", p * self.values, g)
+            found -= (p * self.values * g).sum(2).T
             return found
         tilt = np.ascontiguousarray(self.slopes.T)[:, None, :]
         along = self.values + np.sum(tilt * g, axis=0)
-        curved = tilt * (ratio * precision * (1.0 - gap**2 * precision) + g * g) - along * g
-        found += np.einsum("mn,dmn->md", p, curved)
+        curved = tilt * (ratio * precision - g * (steep - g)) - along * g
+        curved *= p
+        found += curved.sum(2).T
         return found
 
     def integrate(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
@@ -105,28 +110,29 @@ class AnovaSum:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Integrals (K,) of phi less the polynomial, and gradients (K, D) in means and variances."""
         kernel = self.kernel
+        height = kernel.height
         spread = 1.0 / (variances.T + (kernel.lengthscale**2)[:, None])[:, :, None]  # (D, K, 1)
         gap = -differences(means, self.points)  # (D, K, n)
         a = gap * spread
         shrunk = kernel.interaction * kernel.lengthscale[:, None, None] * np.sqrt(spread)
         varying = shrunk * np.exp(-0.5 * gap * a)
         ratio = 1.0 + varying
-        p = kernel.height * np.prod(ratio, axis=0)
+        p = height * np.prod(ratio, axis=0)
         r = np.divide(varying, ratio, out=varying)
         along, bowed = r * a, 0.5 * (a * a - spread)
         if self.slopes is None:
             weighted = p * self.values
-            values = weighted.sum(1) - kernel.height * self.values.sum()
+            values = weighted.sum(1) - height * self.values.sum()
             of_means = np.einsum("dkn,kn->kd", along, weighted)
             return values, of_means, np.einsum("dkn,kn->kd", r * bowed, weighted)
         tilt = np.ascontiguousarray(self.slopes.T)[:, None, :]
         weighted = p * (self.values - np.sum(tilt * along, axis=0))
-        values = weighted.sum(1) - kernel.height * self.values.sum()
-        turned = (1.0 - r) * along * a - r * spread  # d along / dm
-        moved = (1.0 - r) * bowed * along - along * spread  # d along / dv
-        of_means = np.einsum("dkn,kn->kd", along, weighted) - np.einsum("dkn,kn->kd", tilt * turned, p)
-        of_variances = np.einsum("dkn,kn->kd", r * bowed, weighted)
-        return values, of_means, of_variances - np.einsum("dkn,kn->kd", tilt * moved, p)
+        values = weighted.sum(1) - height * self.values.sum()
+        steep, rest = tilt * p, (1.0 - r) * along
+        turned = rest * a - r * spread  # d along / dm
+        moved = rest * bowed - along * spread  # d along / dv
+        of_means = (along * weighted - steep * turned).sum(2).T
+        return values, of_means, (r * bowed * weighted - steep * moved).sum(2).T
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import expm1, log1p
 from typing import Self
 
 import numpy as np
@@ -58,8 +59,8 @@ class Anova(Algebra):
     def height(self) -> Array:
         """The variance over its norm, h = variance / ((1 + w)^D - 1)."""
         w = self.interaction
-        if isinstance(w, float | int | np.generic):
-            return self.variance / np.expm1(self.dimension * np.log1p(w))
+        if isinstance(w, float | int):
+            return self.variance / expm1(self.dimension * log1p(w))
         xp = namespace(w)
         return self.variance / xp.expm1(self.dimension * xp.log1p(w))
 

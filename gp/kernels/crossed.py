@@ -69,10 +69,11 @@ def _anovas(kernels: list[Anova], x: np.ndarray, y: np.ndarray) -> tuple[np.ndar
         g = np.divide(varying, ratio, out=varying)
         g *= gap
         g *= precision
-        p *= kernel.height
+        height = kernel.height
+        p *= height
         g *= p
         values += p
-        values -= kernel.height
+        values -= height
         slopes = np.add(slopes, g, out=slopes) if slopes.ndim else g
     return values, slopes
 
