@@ -296,9 +296,8 @@ def ridge_regressions(design: np.ndarray, values: np.ndarray, ridge: float) -> n
     np.divide(design, sizes, out=rows[..., :n, :r])
     rows[..., :n, r] = values
     rows[..., n:, :r] = np.sqrt(ridge * n) * np.eye(r)
-    upper = np.linalg.qr(rows, mode="r")[
-        ..., :r, :
-    ]  # the last column is the factor's product with the values
+    # the last column is the product of the orthogonal factor and the values
+    upper = np.asarray(np.linalg.qr(rows, mode="r"))[..., :r, :]
     return np.linalg.solve(upper[..., :r], upper[..., r:])[..., 0] / sizes[..., 0, :]
 
 

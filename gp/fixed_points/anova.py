@@ -92,30 +92,33 @@ class _FixedSlopes:
         return cls(points, slopes, gap, gap**2)
 
     def __call__(self, kernel: Anova) -> tuple[np.ndarray, Pullback]:
-        precision = kernel.lengthscale**-2.0
-        varying = kernel.interaction * np.exp((-0.5 * precision)[:, None, None] * self.squares)
+        precision, height, m = (kernel.lengthscale**-2.0)[:, None, None], kernel.height, self.slopes
+        h = self.squares * precision
+        varying = np.exp(-0.5 * h)
+        varying *= kernel.interaction
         ratio = 1.0 + varying
         p = np.prod(ratio, axis=0)
-        u = np.divide(varying, ratio, out=ratio)
-        values = kernel.height * (p - 1.0)
-        p *= kernel.height
-        matrix = self._matrix(values, p, u, precision)
-        pullback = _Pullback(self, kernel, matrix, p, u)
+        u = np.divide(varying, ratio, out=varying)
+        g = np.multiply(u, self.gap, out=ratio)
+        g *= precision
+        curved = u[:, :m, :m] * precision * (1.0 - h[:, :m, :m])
+        values = height * (p - 1.0)
+        p *= height
+        matrix = self._matrix(values, p, g[:, :, :m], curved)
+        pullback = _Pullback(self, kernel, matrix, p, u, h, g, curved)
         return matrix, Changes(pullback, pullback.times)
 
-    def _matrix(self, values: np.ndarray, p: np.ndarray, u: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    def _matrix(self, values: np.ndarray, p: np.ndarray, g: np.ndarray, curved: np.ndarray) -> np.ndarray:
         n, dimension = self.points.shape
         m = self.slopes
-        g = u[:, :, :m] * self.gap[:, :, :m] * precision[:, None, None]
         full = np.empty((n + m * dimension,) * 2)
         full[:n, :n] = values
         full[:n, n:] = np.moveaxis(p[:, :m] * g, 0, -1).reshape(n, -1)
         full[n:, :n] = full[:n, n:].T
-        p, g, squares = p[:m, :m], g[:, :m], self.squares[:, :m, :m] * precision[:, None, None]
+        p, g = p[:m, :m], g[:, :m]
         both = -np.einsum("dij,eij->idje", p * g, g)
-        own = u[:, :m, :m] * precision[:, None, None] * (1.0 - squares)
         for d in range(dimension):
-            both[:, d, :, d] = p * own[d]
+            both[:, d, :, d] = p * curved[d]
         full[n:, n:] = both.reshape(m * dimension, -1)
         return full
 
@@ -126,8 +129,8 @@ class _Pullback:
 
     Attributes
     ----------
-    at : the points. kernel : the kernel at its parameters. matrix : K, (N, N). p : h p, (n, n). u : (D, n,
-        n).
+    at : the points. kernel : the kernel at its parameters. matrix : K, (N, N). p : h p, (n, n).
+    u, h, g : as in the module's docstring, (D, n, n). curved : c, (D, m, m).
     """
 
     at: _FixedSlopes
@@ -135,16 +138,17 @@ class _Pullback:
     matrix: np.ndarray
     p: np.ndarray
     u: np.ndarray
+    h: np.ndarray
+    g: np.ndarray
+    curved: np.ndarray
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         """The gradient (D + 2,) for symmetric weights (N, N)."""
         n, dimension = self.at.points.shape
         m = self.at.slopes
         precision = (self.kernel.lengthscale**-2.0)[:, None, None]
-        u, h = self.u, self.at.squares * precision
-        g = u[:, :, :m] * self.at.gap[:, :, :m] * precision
+        u, h, g, curved = self.u, self.h, self.g[:, :, :m], self.curved
         own_u, own_g, own_h, own_p = u[:, :m, :m], g[:, :m], h[:, :m, :m], self.p[:m, :m]
-        curved = own_u * precision * (1.0 - own_h)
         cross = np.moveaxis(weights[:n, n:].reshape(n, m, dimension), -1, 0)
         both = weights[n:, n:].reshape(m, dimension, m, dimension)
         own = np.einsum("idjd->dij", both).copy()
@@ -186,8 +190,7 @@ class _Pullback:
         m = self.at.slopes
         precision = (self.kernel.lengthscale**-2.0)[:, None, None]
         a, b = vector[:n], vector[n:].reshape(m, dimension).T[:, None]  # (n,), (D, 1, m)
-        u, h = self.u, self.at.squares * precision
-        g = u * self.at.gap * precision
+        u, h, g, curved = self.u, self.h, self.g, self.curved
         rest = 1.0 - u
         along = g[:, :, :m] * b
         pz = np.tile(a, (n, 1))
@@ -205,7 +208,6 @@ class _Pullback:
         # rows of derivatives: first the change of p and s with all g_d, then that of g_d and c_d themselves
         of_g, pb, pz = g[:, :m], self.p[:m, :m] * b, pz[:m]
         g, u, h, rest, bent = (array[:, :m, :m] for array in (g, u, h, rest, bent))
-        curved = u * precision * (1.0 - h)
         slopes = _summed(factor[:, :m, :m], (curved + g**2) * pb) - _summed(moved[:, :m], of_g)
         change = curved * rest * h + u * precision * (4.0 * h - 2.0)
         of_length = ((change + 2.0 * g**2 * bent) * pb).sum(2) - (pz * of_g * bent_all).sum(2)

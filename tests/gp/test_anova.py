@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import gp
+from gp.arrays import differences
 from gp.fixed_points import Changes, gram_of
 from gp.grams import covariance_with_pullback
 from gp.kernels import Anova, Constant, QuadraticTrend, SquaredExponential, Sum, pack, unpack
@@ -19,7 +20,12 @@ POINTS = RNG.standard_normal((9, 3))
 OTHERS = RNG.standard_normal((4, 3))
 ANOVA = Anova(np.array([0.8, 1.3, 2.0]), 0.7, 1.9)
 TREND = QuadraticTrend(0.4, 0.3)
-KERNELS = {"anova": ANOVA, "trend": TREND, "sum": Sum((ANOVA, TREND, Constant(2.0)))}
+KERNELS = {
+    "anova": ANOVA,
+    "trend": TREND,
+    "sum": Sum((ANOVA, TREND, Constant(2.0))),
+    "two scales": Sum((ANOVA, TREND, Constant(2.0), Anova(ANOVA.lengthscale / 3.0, 0.7, 0.2))),
+}
 
 
 @pytest.mark.parametrize("name", list(KERNELS))
@@ -154,3 +160,10 @@ def test_a_fit_finds_few_coordinates():
     errors = [np.std(p.mean(at) - np.sin(2 * at).sum(1)) for p in (posterior, smooth)]
     assert errors[0] < 0.25 * errors[1]
     assert posterior.kernel.interaction < 0.3
+
+
+def test_differences_are_in_the_order_of_coordinates_in_memory():
+    found = differences(OTHERS, POINTS)
+    assert found.flags.c_contiguous
+    for d, plane in enumerate(found):
+        np.testing.assert_array_equal(plane, np.subtract.outer(OTHERS[:, d], POINTS[:, d]))

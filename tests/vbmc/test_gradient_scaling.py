@@ -8,6 +8,7 @@ import pytest
 import bqvi
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.gradient_scaling import scaling_from_gradients
+from bqvi.variational_bmc.settings import GRADIENT_SCALINGS
 from experiments.problems import hard_posteriors, known_posteriors
 from gp.linalg import ridge_regressions
 
@@ -136,3 +137,10 @@ def test_many_regressions_at_once_are_those_of_lstsq():
     found = ridge_regressions(twice, values, 1e-14)
     alone = ridge_regressions(design[:, :, :1], values, 1e-14)
     np.testing.assert_allclose(found.sum(-1), alone[:, 0], rtol=1e-8)
+
+
+def test_no_map_is_accepted_with_the_least_gain():
+    least = GRADIENT_SCALINGS.least_gain
+    for dimension in range(2, 41):
+        for count in range(1, dimension):
+            assert not GRADIENT_SCALINGS.accepts(dimension, count, least, np.inf)
