@@ -14,7 +14,9 @@ from typing import Any
 DEFAULT_THREADS = "--default-threads"
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PACKAGES = ("numpy", "scipy", "torch", "scikit-learn")
-_PEERS = ("gpytorch", "botorch", "pyvbmc", "emukit", "GPy", "gensim", "hmmlearn", "numba")
+_PEERS = (
+    "gpytorch", "botorch", "pyvbmc", "gpry", "dynesty", "emukit", "GPy", "gensim", "hmmlearn", "numba",
+)  # fmt: skip
 _LIBRARIES = ("gp", "acquisition", "bqvi")
 _ROOT = Path(__file__).parents[1]
 

@@ -1,9 +1,10 @@
-"""VBMC on difficult posteriors: several modes, a ring, funnels, a hierarchy, twenty dimensions, noise.
+"""VBMC on difficult posteriors: several modes, a ring, funnels, hierarchies, twenty dimensions, noise.
 
-The posteriors are those of `experiments.problems.hard_posteriors`, `published_posteriors` and `perception`,
-and known ones; their evidences are known. Each seed has its own layout of the modes or its own plausible box,
-wider or narrower by a factor of up to 1.4 and moved by up to a tenth of its width. The layouts of this
-experiment were not used for choosing any default; those used for it have the numbers 0 to 399.
+The posteriors are those of `experiments.problems.hard_posteriors`, `published_posteriors`, `perception`,
+`common_cause`, `elimination` and `latent_counts`, and known ones; their evidences are known. Each seed has
+its own layout of the modes or its own plausible box, wider or narrower by a factor of up to 1.4 and moved by
+up to a tenth of its width. The layouts of this experiment were not used for choosing any default; those used
+for it have the numbers 0 to 399.
 
 A row for each run:
 
@@ -34,7 +35,15 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
-from experiments.problems import hard_posteriors, known_posteriors, perception, published_posteriors
+from experiments.problems import (
+    common_cause,
+    elimination,
+    hard_posteriors,
+    known_posteriors,
+    latent_counts,
+    perception,
+    published_posteriors,
+)
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import DRAWS, GRADIENTS, VALUES
 
@@ -119,6 +128,20 @@ HARD: dict[str, HardProblem] = {
     "Gaussian 20, gradients": HardProblem(lambda n: hard_posteriors.gaussian(20, n), GRADIENTS, 200, 0.05),
     "tilted 20, gradients": HardProblem(lambda _: hard_posteriors.tilted(20), GRADIENTS, 200, 0.05),
     "schools, gradients": HardProblem(lambda _: hard_posteriors.schools(True), GRADIENTS, 600, 0.1),
+    "schools, non-centred, gradients": HardProblem(
+        lambda _: hard_posteriors.schools(False), GRADIENTS, 600, 0.1
+    ),
+    "lumpy 6, gradients": HardProblem(lambda _: known_posteriors.lumpy(6), GRADIENTS, 400, 0.1),
+    "half plane": HardProblem(lambda _: hard_posteriors.half_plane(), VALUES, 200, 0.1),
+    "elimination 3": HardProblem(lambda _: elimination.elimination(), VALUES, 300, 0.1),
+    "turned funnel 5": HardProblem(
+        lambda _: hard_posteriors.turned_funnel(5), VALUES, 350, 0.2, or_uncertain=True
+    ),
+    "latent counts 13, gradients": HardProblem(
+        lambda _: latent_counts.latent_counts(), GRADIENTS, 500, 0.1, or_uncertain=True
+    ),
+    # the error of 36,000 evaluations and normalising-flow regression (Li, Huggins and Acerbi 2025)
+    "multisensory 12": HardProblem(lambda _: common_cause.common_cause(), VALUES, 500, 0.82, 0.5),
 }
 """The problems by name."""
 QUICK = {"clusters": 30, "Rosenbrock 2, noise 1": 20}
