@@ -37,9 +37,8 @@ class PoissonEmissions:
 
     Parameters
     ----------
-    shape, rate : > 0, of the gamma prior of each state's rate; the default prior, 1 and a rate that is
-    taken from data,
-        is exponential with the data's mean
+    shape, rate : > 0, of the gamma prior of each state's rate; the default prior, 1 and a rate that is taken
+        from data, is exponential with the data's mean
     columns : D, where it is known before the data
 
     Columns are independent: those of a row that are NaN are left out.

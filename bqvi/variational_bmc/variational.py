@@ -30,8 +30,8 @@ class DiagonalMixture:
     """A mixture of K diagonal Gaussians: weights (K,), means (K, D) and sds ``scales`` (K, D).
 
     The density is computed by two matrix products, as covariances are diagonal. To construct and evaluate it
-    at 512 points with K = 20, D = 4 takes .8 ms, where `gp.measures.GaussianMixture` takes 1.8 ms; at 200
-    points with K = 20, D = 10 .5 and 1.6 ms. Each step of L-BFGS constructs a new mixture.
+    at 512 points with K = 20, D = 4 takes .05 ms, where `gp.measures.GaussianMixture` takes .65 ms; at 200
+    points with K = 20, D = 10 .03 and .54 ms. Each step of L-BFGS constructs a new mixture.
     """
 
     weights: np.ndarray

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gp.arrays import differences
 from gp.conditioning.places import Places
 
 
@@ -131,5 +132,5 @@ def _filled(
 
 def _bumps(left: np.ndarray, right: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
     """u - u', (D, m, n), and e, (m, n)."""
-    r = left.T[:, :, None] - right.T[:, None, :]
+    r = differences(left, right)
     return r, np.exp(np.einsum("dmn,dmn->mn", r, r) * (-0.5 / lengthscale**2))
