@@ -72,4 +72,5 @@ EXPERIMENTS: dict[str, str] = {
     "bounds-posteriors": "experiments.bounds.posteriors",
     "vbmc-workers": "experiments.vbmc.workers",
     "vbmc-cheap": "experiments.vbmc.cheap",
+    "vbmc-undeclared-noise": "experiments.vbmc.undeclared_noise",
 }

@@ -99,6 +99,17 @@ class FittingSettings:
     neighbours, for values to count as noisy. It was .75 to 4.5 in 21 of 23 data sets with noise of sd .1 to 1
     on Rosenbrock in D = 2 and 4 that had gained enough, and .11 to .55 on nine exact layouts of clusters. In
     20 other layouts (2000 to 2019) three had gained enough, and none was called noisy."""
+    repeat_at: float = 1.0 / 3.0
+    """The share of the budget that is spent when an evaluation may be repeated (`undeclared_noise`), unless
+    the run is about to converge before. With half of it exploration used what was left of budgets of 40."""
+    excluded: float = -5.0
+    """The gain of evidence by a noise, in nats, below which values exclude noise and none is evaluated again.
+    In exact runs with 24 to 60 evaluations it was -80 to -25 on Gaussians, -16 to -2.5 on Rosenbrock 2 and
+    Himmelblau, -7 to 0 on logistic 5, -10 to 11 on lumpy 4, Rosenbrock 4, clusters and the eggbox. In 96 runs
+    with noise of sd .1 to 1 on five of these it was -4.2 to 92."""
+    same: float = 0.001
+    """The largest difference of two values of one point, in nats, that may be due to rounding; that of the sd
+    of ``least_noise``."""
     first_noise: float = 0.1
     """The variance at which the search for such noise begins, nats squared."""
     lengthscale: tuple[float, float] = (2.0, 1.0)

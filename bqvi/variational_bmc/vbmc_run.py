@@ -25,7 +25,7 @@ from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, RESULT, SCALINGS
+from bqvi.variational_bmc.settings import EXPLORATION, FITTING, PREDICTIONS, RESULT, SCALINGS
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -36,9 +36,17 @@ from bqvi.variational_bmc.state import (
     evaluated,
     settled,
 )
-from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
+from bqvi.variational_bmc.steps import (
+    batch_size,
+    design,
+    first_count,
+    observation_noise,
+    record,
+    with_next,
+    with_pending,
+)
 from bqvi.variational_bmc.stopping import judge, needs_draws, verifies
-from bqvi.variational_bmc.undeclared_noise import looks_noisy, undeclared_noise
+from bqvi.variational_bmc.undeclared_noise import differ, differing, looks_noisy, repeat, undeclared_noise
 from bqvi.variational_bmc.variational import DiagonalMixture
 from bqvi.variational_bmc.waiting import with_more
 
@@ -137,13 +145,11 @@ class VBMCRun:
         require_good(before.evaluations, RESULT.needed)
         if before.n_evaluations >= self.limits.budget:
             return replace(before, seconds=self.clock.ends())
-        seed = self.seed_at(before)
-        fitted, estimate = learn(before, self.settings, seed)
+        fitted, estimate = self.learn(before)
         row = record(before, fitted, estimate)
         if self.explores(before, row):
             before = self._explored(state, before, fitted, estimate)
-            seed = self.seed_at(before)
-            fitted, estimate = learn(before, self.settings, seed)
+            fitted, estimate = self.learn(before)
             row = record(before, fitted, estimate)
         reached = replace(fitted, rows=(*before.rows, row), before=before.known)
         if surrogate_failed(reached):
@@ -155,11 +161,36 @@ class VBMCRun:
                 reached = self._asked(reached, estimate)
         return replace(reached, seconds=self.clock.ends())
 
+    def learn(self, state: State, final: bool = False) -> tuple[State, Estimate]:
+        """The inference of a step, with a fitted noise where two values of one point differ."""
+        settings = self.settings_at(state)
+        if settings.noise_unknown and not self.settings.noise_unknown:
+            state = replace(state, psi=None)  # that of an exact surrogate may have no noise
+        return learn(state, settings, self.seed_at(state), final)
+
+    def settings_at(self, state: State) -> Settings:
+        """The settings, with a noise that is not known where two values of one point differ."""
+        found = self.settings.noise_unknown or differing(state.evaluations) is not None
+        return replace(self.settings, noise_unknown=found)
+
+    def repeated(self, state: State, estimate: Estimate) -> np.ndarray:
+        """The point (1, D) that is evaluated again to see whether values are exact, or none, (0, D)."""
+        earlier = state.rows[-2].n_evaluations if len(state.rows) > 1 else 0
+        late = earlier < FITTING.repeat_at * self.limits.budget <= len(state)
+        due = late or (draws_due(state) and needs_draws(state.rows, self.tolerance))
+        found = repeat(state.evaluations, estimate.surrogate) if due else None
+        return state.pending[:0] if found is None else found
+
     def _asked(self, reached: State, estimate: Estimate) -> State:
-        """The state with pending points: draws for a comparison, or points chosen by the acquisition."""
+        """The state with pending points: draws for a comparison, or points chosen by the acquisition.
+
+        One evaluation is repeated before them where values may be noisy, though they were declared exact.
+        """
         seed = self.seed_at(reached)
+        reached = with_pending(reached, self.repeated(reached, estimate))
         if self.compares(reached, estimate):
-            return with_draws(reached, estimate, self.budget_of(reached).left, seed)
+            left = self.limits.budget - reached.n_evaluations - len(reached.pending)
+            return with_draws(reached, estimate, left, seed) if left > 0 else reached
         size = batch_size(reached, self.settings)  # the budget cuts a batch when it is evaluated
         return with_next(reached, estimate, size, seed, self.settings.variational)
 
@@ -172,7 +203,7 @@ class VBMCRun:
         recent = len(reached) < SCALINGS.before_convergence * reached.scaled_at
         if recent or not needs_draws(reached.rows, self.tolerance):
             return reached, estimate
-        fitted, found = with_scales(reached, estimate, self.settings, self.seed_at(before))
+        fitted, found = with_scales(reached, estimate, self.settings_at(reached), self.seed_at(before))
         if found is estimate:
             return fitted, estimate
         return replace(fitted, rows=(*before.rows, record(before, fitted, found))), found
@@ -188,7 +219,7 @@ class VBMCRun:
 
     def kept(self, state: State) -> Evaluations | None:
         """The evaluations that have values; None where their noise is not known."""
-        return None if self.settings.noise_unknown else state.evaluations[~state.evaluations.failed]
+        return None if self.settings_at(state).noise_unknown else state.evaluations[~state.evaluations.failed]
 
     def require_consistent(self, before: State, after: State) -> None:
         """Raise EvaluationError where given gradients are not those of the values."""
@@ -294,7 +325,7 @@ class VBMCRun:
         """The thorough estimate from the state before its last record; the run's own state is not changed."""
         before = state.before_last_record()
         require_good(before.evaluations, RESULT.needed)
-        reached, estimate = learn(before, self.settings, self.seed_at(before), final=True)
+        reached, estimate = self.learn(before, final=True)
         row = record(before, reached, estimate)
         found, frame = estimate.found, reached.frame
         verdict = judge((*before.rows, row), self.tolerance)
@@ -319,8 +350,8 @@ class VBMCRun:
             reasons=(*verdict.reasons, *reasons),
             warnings=(
                 *reasons,
-                *self._of_the_run(state),
-                *advice(posterior, made, shape, not self.settings.noise_unknown, settled),
+                *self._of_the_run(state, estimate),
+                *advice(posterior, made, shape, not self.settings_at(state).noise_unknown, settled),
             ),
             n_evaluations=state.n_evaluations,
             evaluations=made,
@@ -344,9 +375,12 @@ class VBMCRun:
             reasons = (*reasons, f"{apart}. {CONTRADICTED}")
         return reasons
 
-    def _of_the_run(self, state: State) -> tuple[str, ...]:
+    def _of_the_run(self, state: State, estimate: Estimate) -> tuple[str, ...]:
         """Warnings about the arguments of the run and its course."""
+        apart = None if self.settings.noise_unknown else differing(state.evaluations)
+        sd = math.sqrt(estimate.surrogate.fitted_noise)
         return (
+            *(() if apart is None else (differ(apart, sd),)),
             *returns_density(state.evaluations, self.coordinates),
             *((FROM_VALUES,) if state.values_from else ()),
             *((UNUSED,) if state.cheap is not None and not state.cheap.used else ()),

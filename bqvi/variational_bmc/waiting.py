@@ -23,7 +23,6 @@ from bqvi.calls.climb import Asking, AsksError
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.comparison import with_draws
 from bqvi.variational_bmc.exploration import explore
-from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import EXPLORATION, RESULT
 from bqvi.variational_bmc.state import Estimate, State
@@ -96,7 +95,7 @@ def _due(run: VBMCRun, state: State) -> bool:
 def _learned(run: VBMCRun, state: State) -> State:
     """The state with a record of all its values."""
     require_good(state.evaluations, RESULT.needed)
-    fitted, estimate = learn(state, run.settings, run.seed_at(state))
+    fitted, estimate = run.learn(state)
     row = record(state, fitted, estimate)
     if run.explores(state, row):
         fitted = _explored(run, fitted, estimate)
@@ -128,6 +127,10 @@ def _chosen(run: VBMCRun, state: State, count: int) -> State:
     if count <= 0:
         return reached
     learned, estimate = _latest(run, state)
+    again = _not_pending(reached, run.repeated(reached, estimate))
+    reached, count = with_pending(reached, again), count - len(again)
+    if count <= 0:
+        return reached
     if run.compares(reached, estimate):
         before = len(reached.pending)
         reached = with_draws(reached, estimate, count, run.seed_at(state))
@@ -146,5 +149,5 @@ def _latest(run: VBMCRun, state: State) -> tuple[int, Estimate]:
     n = state.rows[-1].n_evaluations
     if run.learned is None or run.learned[0] is not state.rows:
         then = replace(state, evaluations=state.evaluations[:n], predicted=state.predicted[:n])
-        run.learned = (state.rows, learn(then.before_last_record(), run.settings, run.seed_at(then))[1])
+        run.learned = (state.rows, run.learn(then.before_last_record())[1])
     return n, run.learned[1]

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
-from bqvi.variational_bmc.undeclared_noise import undeclared_noise
 from experiments.problems import hard_posteriors, known_posteriors
 from experiments.vbmc import hard
 
@@ -76,26 +74,6 @@ def test_noise_known_or_not():
         options = {"noise_sd": sd, "acquisition": by, "budget": 40, "tolerance": None}
         found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), **options)
         assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd < 2.0
-
-
-def test_undeclared_noise_is_reported():
-    problem = known_posteriors.rosenbrock(2)
-    found = bqvi.vbmc(problem.noisy(0.3, 0), **problem.bounds(), budget=50)
-    assert not found.converged
-    (message,) = [warning for warning in found.warnings if "look noisy" in warning]
-    assert 0.2 < float(message.split("deviation of ")[1].split(":")[0]) < 0.45
-    assert message in found.reasons
-    exact = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=40)
-    assert not any("look noisy" in warning for warning in exact.warnings)
-
-
-@pytest.mark.parametrize("layout", range(4))
-def test_exact_values_of_many_scales_are_not_called_noisy(layout):
-    """Evidence alone would call each of these noisy: one stationary kernel does not fit four clusters."""
-    x = hard_posteriors.clusters(layout).sample(60, np.random.default_rng(7))
-    values = hard_posteriors.clusters(layout).log_density(x)
-    data = noise_shaped((x - x.mean(0)) / x.std(0), values, None, None, 20.0)
-    assert undeclared_noise(Surrogate.of(data, fit(data, None)[0])) is None
 
 
 def test_noise_may_be_a_function():

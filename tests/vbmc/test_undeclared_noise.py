@@ -1,0 +1,120 @@
+"""Noise that was not declared: a repeated evaluation, and the fit of values that are a rough function."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.calls import Evaluations
+from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
+from bqvi.variational_bmc.undeclared_noise import differing, undeclared_noise
+from experiments.problems import hard_posteriors, known_posteriors
+
+GAUSSIANS = [(dimension, sd, seed) for dimension in (2, 4) for sd in (0.3, 1.0) for seed in range(2)]
+
+
+def repeats(found):
+    points = found.evaluations.points
+    return len(points) - len(np.unique(points, axis=0))
+
+
+def reported(found):
+    return [warning for warning in found.warnings if "at the same point" in warning]
+
+
+def stated(message):
+    """The standard deviation that a warning states."""
+    return float(message.split("deviation of ")[1].split(":")[0])
+
+
+@pytest.mark.parametrize(("dimension", "sd", "seed"), GAUSSIANS)
+def test_noise_on_a_gaussian_is_found_by_one_repeated_evaluation(dimension, sd, seed):
+    """A surrogate with short lengthscales explains such values as well as noise does."""
+    problem = hard_posteriors.gaussian(dimension, seed)
+    found = bqvi.vbmc(problem.noisy(sd, seed), **problem.bounds(), budget=60, seed=seed)
+    assert found.n_evaluations <= 60
+    assert repeats(found) == 1
+    (message,) = reported(found)
+    assert 0.5 < stated(message) / sd < 2.0
+    assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_no_evaluation_is_repeated_where_values_exclude_noise(gradients):
+    for problem in (hard_posteriors.gaussian(3, 0), known_posteriors.rosenbrock(2)):
+        gradient = problem.gradient if gradients else None
+        found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=gradient, budget=60)
+        assert found.converged
+        assert repeats(found) == 0
+
+
+def test_noise_beside_gradients_is_found():
+    problem, rng = known_posteriors.rosenbrock(2), np.random.default_rng(0)
+    found = bqvi.vbmc(
+        lambda x: problem.log_joint(x) + 0.1 * rng.standard_normal(),
+        **problem.bounds(), gradient=problem.gradient, budget=60,
+    )  # fmt: skip
+    assert 0.05 < stated(reported(found)[0]) < 0.2
+    assert abs(found.log_evidence - problem.log_evidence) < 3 * found.log_evidence_sd < 0.3
+
+
+def test_an_exact_run_with_a_repeated_evaluation_has_no_warning():
+    """The values of the clusters do not exclude noise."""
+    problem = hard_posteriors.clusters(3)
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=60, seed=0)
+    assert repeats(found) == 1
+    assert not reported(found)
+    assert not any("noisy" in reason for reason in found.reasons)
+
+
+def test_a_resumed_run_and_one_with_workers_find_it():
+    problem = hard_posteriors.gaussian(2, 0)
+    run = {**problem.bounds(), "seed": 0}
+    half = bqvi.vbmc(problem.noisy(0.3, 0), **run, budget=40)
+    found = bqvi.vbmc(problem.noisy(0.3, 1), **run, budget=50, resume=half)
+    assert found.n_evaluations <= 50
+    assert reported(found)
+    with ThreadPoolExecutor(2) as executor:
+        found = bqvi.vbmc(problem.noisy(0.3, 0), **run, budget=60, executor=executor, workers=2)
+    assert repeats(found) == 1
+    assert reported(found)
+
+
+def test_two_values_of_one_point():
+    points = np.array([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0], [0.0, 1.0]])
+
+    def made(*values):
+        failed = ~np.isfinite(values)
+        return Evaluations(points, np.array(values), None, None, failed, ("",) * 4)
+
+    assert differing(made(1.0, 5.0, 1.0, 1.5)) == (1.0, 1.5)
+    assert differing(made(1.0, 5.0, 1.0, 1.0 + 1e-9)) is None
+    assert differing(made(1.0, 5.0, -np.inf, 1.0)) is None
+    assert differing(made(-np.inf, -np.inf, -np.inf, -np.inf)) is None
+    assert differing(Evaluations.none(2)) is None
+
+
+def test_a_rough_function_is_reported():
+    """The noise is a function of the point, so that a repeated evaluation is the same."""
+    problem = known_posteriors.rosenbrock(2)
+
+    def rough(x):
+        seed = np.frombuffer(np.asarray(x, float).tobytes(), np.uint32)
+        return problem.log_joint(x) + 0.3 * np.random.default_rng(seed).standard_normal()
+
+    found = bqvi.vbmc(rough, **problem.bounds(), budget=50)
+    assert not found.converged
+    (message,) = [warning for warning in found.warnings if "look noisy" in warning]
+    assert 0.2 < stated(message) < 0.45
+    assert message in found.reasons
+    assert not reported(found)
+
+
+@pytest.mark.parametrize("layout", range(4))
+def test_exact_values_of_many_scales_are_not_called_noisy(layout):
+    """Evidence alone would call each of these noisy: one stationary kernel does not fit four clusters."""
+    x = hard_posteriors.clusters(layout).sample(60, np.random.default_rng(7))
+    values = hard_posteriors.clusters(layout).log_density(x)
+    data = noise_shaped((x - x.mean(0)) / x.std(0), values, None, None, 20.0)
+    assert undeclared_noise(Surrogate.of(data, fit(data, None)[0])) is None
