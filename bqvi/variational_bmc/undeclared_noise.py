@@ -3,7 +3,7 @@
 A repeated evaluation decides it: exact values are the same at the same point. It costs one evaluation, so
 that it is made only where the values do not exclude noise by themselves, once, before convergence or when
 a third of the budget is spent, at the point of the highest value. Where the two values differ, the noise is
-fitted from then on, as where `noise_sd` is "unknown".
+fitted from then on, as with ``noise_sd="unknown"``.
 
 A deterministic function that is rough, such as one with a seed for each point, returns the same value again.
 Its values are therefore examined, too. The hyperparameters are fitted once more, with a noise common to all
