@@ -87,8 +87,9 @@ def vbmc(
     start : (P,) or (m, P), points that are evaluated first; by default the middle of the plausible box.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function (P,) -> (P,).
     noise_sd : standard deviation of the noise of log_joint's values, nats: None (exact), a number, a function
-        of theta (P,), or "unknown". Where values that were declared exact may be noisy, one evaluation is
-        repeated; if its values differ, the noise is fitted and the result has a warning.
+        of theta (P,), or "unknown". Where values that were declared exact may be noisy, the best point is
+        evaluated again, very slightly displaced; if its value differs, a noise is fitted and the result has
+        a warning.
     budget : the number of evaluations in all; by default 50 (D + 2).
     periodic : indices or booleans of periodic parameters, whose period is upper - lower.
     names : names of the parameters, P of them.

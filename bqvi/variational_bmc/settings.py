@@ -52,7 +52,7 @@ class ShapingSettings:
 
 @dataclass(frozen=True)
 class FittingSettings:
-    """Hyperparameters (`surrogate`, `frame_selection`, `hyperuncertainty`, `undeclared_noise`)."""
+    """Hyperparameters (`surrogate`, `frame_selection`, `hyperuncertainty`)."""
 
     enough: int = 200
     """The number of observations to which hyperparameters are fitted where there are gradients."""
@@ -87,31 +87,6 @@ class FittingSettings:
     """The number of draws of the posterior on which they are compared."""
     furthest: float = 2.0
     """The largest distance of drawn hyperparameters from their mean, in standard deviations."""
-    noise_gain: float = 0.35
-    """The gain of evidence by a noise, in nats for each evaluation, from which values that were declared
-    exact count as noisy (`undeclared_noise`). It was .48 to 1.3 for noise of sd .1 to 1 on Rosenbrock 2 with
-    49 to 120 evaluations, .10 to .22 on the exact funnel (D = 5) and clusters of twenty Gaussians with 80 to
-    220, and negative on six exact targets."""
-    least_noise_gain: float = 20.0
-    """The least total gain of evidence for this, in nats."""
-    noise_share: float = 0.65
-    """The least median leave-one-out residual, over the noise, of the quarter of the values with the closest
-    neighbours, for values to count as noisy. It was .75 to 4.5 in 21 of 23 data sets with noise of sd .1 to 1
-    on Rosenbrock in D = 2 and 4 that had gained enough, and .11 to .55 on nine exact layouts of clusters. In
-    20 other layouts (2000 to 2019) three had gained enough, and none was called noisy."""
-    repeat_at: float = 1.0 / 3.0
-    """The share of the budget that is spent when an evaluation may be repeated (`undeclared_noise`), unless
-    the run is about to converge before. With half of it exploration used what was left of budgets of 40."""
-    excluded: float = -5.0
-    """The gain of evidence by a noise, in nats, below which values exclude noise and none is evaluated again.
-    In exact runs with 24 to 60 evaluations it was -80 to -25 on Gaussians, -16 to -2.5 on Rosenbrock 2 and
-    Himmelblau, -7 to 0 on logistic 5, -10 to 11 on lumpy 4, Rosenbrock 4, clusters and the eggbox. In 96 runs
-    with noise of sd .1 to 1 on five of these it was -4.2 to 92."""
-    same: float = 0.001
-    """The largest difference of two values of one point, in nats, that may be due to rounding; that of the sd
-    of ``least_noise``."""
-    first_noise: float = 0.1
-    """The variance at which the search for such noise begins, nats squared."""
     lengthscale: tuple[float, float] = (2.0, 1.0)
     """The median of the prior of a lengthscale, and the sd of its logarithm; no comparison of this prior and
     of the next four was kept."""
@@ -244,6 +219,30 @@ class ScalingSettings:
     """The number that is added to squared residuals of standardised coordinates."""
     cut: float = 30.0
     """The largest logarithm of a scale."""
+
+
+@dataclass(frozen=True)
+class NoiseSettings:
+    """The test whether values that were declared exact are noisy (`undeclared_noise`)."""
+
+    at: float = 1.0 / 3.0
+    """The share of the budget that is spent when it may be made, unless the run is about to converge before.
+    With half of it exploration used what was left of budgets of 40."""
+    excluded: float = -5.0
+    """The gain of evidence by a noise, in nats, below which it is not made. In exact runs with 24 to 60
+    evaluations the gain was -80 to -25 on Gaussians, -16 to -2.5 on Rosenbrock 2 and Himmelblau, -7 to 0 on
+    logistic 5, -10 to 11 on lumpy 4, Rosenbrock 4, clusters and the eggbox. In 96 runs with noise of sd .1 to
+    1 on five of these it was -4.2 to 92."""
+    displaced: float = 1e-9
+    """The displacement of the point in each coordinate, over half of the plausible interval: a slope of 1e6
+    changes the value by .001."""
+    near: float = 1e-8
+    """The largest difference in a coordinate of points that count as the same."""
+    same: float = 0.001
+    """The largest difference of the two values, in nats, that may be due to rounding; that of the sd of
+    `ShapingSettings.least_noise`."""
+    first: float = 0.1
+    """The variance at which the search for a noise begins, nats squared."""
 
 
 @dataclass(frozen=True)
@@ -885,7 +884,7 @@ class DiagnosticSettings:
 
 
 SHAPING, FITTING, FRAMES, WEIGHTS = ShapingSettings(), FittingSettings(), FrameSettings(), WeightSettings()
-GRADIENT_SCALINGS = GradientScalingSettings()
+GRADIENT_SCALINGS, NOISE = GradientScalingSettings(), NoiseSettings()
 SCALINGS, LOCAL, REACH = ScalingSettings(), LocalSettings(), ReachSettings()
 NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), RestartSettings(), ModeSettings()
 FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()

@@ -1,22 +1,15 @@
-"""Tests whether values that were declared exact are noisy.
+"""A test whether values that were declared exact are noisy, by one further evaluation.
 
-A repeated evaluation decides it: exact values are the same at the same point. It costs one evaluation, so
-that it is made only where the values do not exclude noise by themselves, once, before convergence or when
-a third of the budget is spent, at the point of the highest value. Where the two values differ, the noise is
-fitted from then on, as with ``noise_sd="unknown"``.
+The point of the highest value is evaluated again, displaced by far less than any posterior's width. There a
+smooth function returns the same value. One with random noise does not, nor does a deterministic function that
+is rough, such as one with a seed for each point or with the error of an adaptive solver. Where the two values
+differ, a noise is fitted from then on, as with ``noise_sd="unknown"``.
 
-A deterministic function that is rough, such as one with a seed for each point, returns the same value again.
-Its values are therefore examined, too. The hyperparameters are fitted once more, with a noise common to all
-values among them. The prior of the noise expects some tenths of a nat, so that the evidence of exact values
-that a stationary kernel fits well decreases. That of exact values with a poor fit increases, but in general
-by far less for each evaluation than that of noisy values. The sds of .1, .3 and 1 on Rosenbrock 2 were
-estimated as .10, .30 and 1.04 after 50 to 60 evaluations; 30 evaluations with sd 1 were too few.
-
-A noise also absorbs the misfit of lengthscales that vary over space (several modes), or of a search that
-ended at a poor maximum. Exact values are therefore fitted again from the lengthscales that were found with
-the noise. Further, the values with the closest neighbours are examined: with those lengthscales the other
-values determine them to a small part of the noise, so that an interpolation of exact values predicts them,
-while the error of an interpolation of noisy values is at least the noise.
+The evaluation is made once, when a third of the budget is spent or before convergence, and only where the
+values do not exclude noise by themselves: the hyperparameters are fitted with a noise common to all values,
+too, and noise is excluded where the log evidence decreases by more than a threshold. A gain of evidence alone
+does not show noise. A surrogate with short lengthscales explains noisy values as well as a noise does, and a
+noise also explains exact values that a stationary kernel fits badly, as with several modes.
 """
 
 from __future__ import annotations
@@ -24,25 +17,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc.settings import FITTING
-from bqvi.variational_bmc.surrogate import Data, Surrogate, fit
-
-_MEDIAN = 0.6744897501960817
-"""The median of |x|, x ~ N(0, 1)."""
+from bqvi.variational_bmc.settings import NOISE
+from bqvi.variational_bmc.surrogate import Surrogate, fit
 
 
-def looks_noisy(sd: float) -> str:
-    """The warning on undeclared noise of the standard deviation ``sd``."""
-    return (
-        f"Values that were said to be exact look noisy, with a standard deviation of {sd:.2g}: give noise_sd "
-        '(a number, a function or "unknown"). If they are exact, they vary more finely than was evaluated.'
-    )
+def repeated(made: Evaluations) -> np.ndarray:
+    """The pairs of evaluations (k, 2) at nearly the same point, each with the earlier one first.
+
+    Parameters
+    ----------
+    made : all evaluations, in coordinates in which the plausible box is [-1, 1]^D.
+    """
+    if len(made) < 2:
+        return np.zeros((0, 2), int)
+    return np.asarray(cKDTree(made.points).query_pairs(NOISE.near, p=np.inf, output_type="ndarray"))
 
 
 def differing(made: Evaluations) -> tuple[float, float] | None:
-    """Two values of one point that differ, though they were declared exact; None where there are none.
+    """The two values at nearly the same point that differ most; None where none differ or noise is declared.
 
     Parameters
     ----------
@@ -51,71 +46,41 @@ def differing(made: Evaluations) -> tuple[float, float] | None:
     if made.noise_variance is not None:
         return None
     kept = made[~made.failed]
-    _, first, place = np.unique(kept.points, axis=0, return_index=True, return_inverse=True)
-    before = kept.values[first[place.reshape(-1)]]
-    at = int(np.argmax(np.abs(kept.values - before))) if len(kept) else 0
-    apart = len(kept) > 0 and abs(kept.values[at] - before[at]) > FITTING.same
-    return (float(before[at]), float(kept.values[at])) if apart else None
+    pairs = kept.values[repeated(kept)]
+    apart = np.abs(pairs[:, 1] - pairs[:, 0])
+    if not (apart > NOISE.same).any():
+        return None
+    first, second = pairs[int(np.argmax(apart))]
+    return float(first), float(second)
 
 
-def repeat(made: Evaluations, surrogate: Surrogate) -> np.ndarray | None:
-    """The point (1, D) of the highest value, to be evaluated again; None if noise is excluded or it has been.
+def again(made: Evaluations, surrogate: Surrogate) -> np.ndarray:
+    """The point (1, D) to be evaluated; none, (0, D), if noise is excluded, declared or was tested before.
 
     Parameters
     ----------
-    made : the evaluations, in the coordinates. surrogate : the surrogate that was fitted to them.
+    made : all evaluations, in the coordinates. surrogate : the surrogate that was fitted to them.
     """
-    if made.noise_variance is not None or surrogate.data.noise_fitted:
-        return None
-    if len(np.unique(made.points, axis=0)) < len(made):
-        return None
-    _, noisy, exact = _with_noise(surrogate)
-    if noisy - exact < FITTING.excluded:
-        return None
-    values = np.where(made.failed, -np.inf, made.values)
-    return made.points[[int(np.argmax(values))]]
+    none = made.points[:0]
+    if made.noise_variance is not None or surrogate.data.noise_fitted or len(repeated(made)):
+        return none
+    if _gain(surrogate) < NOISE.excluded:
+        return none
+    best = int(np.argmax(np.where(made.failed, -np.inf, made.values)))
+    return made.points[[best]] + NOISE.displaced
 
 
 def differ(values: tuple[float, float], sd: float) -> str:
-    """The warning on two ``values`` of one point, with the ``sd`` of the noise that was fitted, nats."""
+    """The warning on two ``values`` at nearly the same point, with the ``sd`` of the fitted noise, nats."""
     return (
-        f"The log joint was {values[0]:.6g} and {values[1]:.6g} at the same point, although its values were "
+        f"The log joint was {values[0]:.6g} and {values[1]:.6g} at nearly the same point, although it was "
         f"declared exact. A noise was therefore fitted, with a standard deviation of {sd:.2g}: give noise_sd "
         '(a number, a function or "unknown").'
     )
 
 
-def undeclared_noise(surrogate: Surrogate) -> float | None:
-    """The standard deviation of the noise of values, nats; None where they seem exact.
-
-    None is also returned where noise was declared or is already fitted, and where there are gradients.
-    """
+def _gain(surrogate: Surrogate) -> float:
+    """The gain of log evidence, nats, by a noise common to all values."""
     data = surrogate.data
-    if data.noise_fitted or data.gradients is not None:
-        return None
-    psi, noisy, evidence = _with_noise(surrogate)
-    least = max(FITTING.least_noise_gain, FITTING.noise_gain * len(data.values))
-    if noisy - evidence < least:
-        return None
-    exact, evidence = fit(data, psi[:-1])
-    if noisy - evidence < least:  # the first fit had ended at another maximum
-        return None
-    sd = float(np.exp(0.5 * psi[-1]))
-    misses = np.abs(Surrogate.of(data, exact).given.left_out()[_determined(data, psi[:-1]), 0])
-    return sd if float(np.median(misses)) > FITTING.noise_share * _MEDIAN * sd else None
-
-
-def _with_noise(surrogate: Surrogate) -> tuple[np.ndarray, float, float]:
-    """The hyperparameters (P + 1,) fitted with a noise, and the log evidences with it and without it."""
-    data = surrogate.data
-    start = np.append(surrogate.psi, np.log(FITTING.first_noise))
-    psi, noisy = fit(replace(data, noise_fitted=True), start)
-    return psi, noisy, fit(data, surrogate.psi)[1]
-
-
-def _determined(data: Data, psi: np.ndarray) -> np.ndarray:
-    """The rows of values that, if exact, the others determine best, given hyperparameters psi (P,)."""
-    variances = 1.0 / Surrogate.of(data, psi).given.precisions[:, 0, 0]
-    unshaped = np.flatnonzero(data.log_slopes == 0.0)
-    order: np.ndarray = unshaped[np.argsort(variances[unshaped], kind="stable")]
-    return order[: max(len(order) // 4, 1)]
+    start = np.append(surrogate.psi, np.log(NOISE.first))
+    return fit(replace(data, noise_fitted=True), start)[1] - fit(data, surrogate.psi)[1]

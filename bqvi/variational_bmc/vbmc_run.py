@@ -25,7 +25,7 @@ from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import EXPLORATION, FITTING, PREDICTIONS, RESULT, SCALINGS
+from bqvi.variational_bmc.settings import EXPLORATION, NOISE, PREDICTIONS, RESULT, SCALINGS
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -46,7 +46,7 @@ from bqvi.variational_bmc.steps import (
     with_pending,
 )
 from bqvi.variational_bmc.stopping import judge, needs_draws, verifies
-from bqvi.variational_bmc.undeclared_noise import differ, differing, looks_noisy, repeat, undeclared_noise
+from bqvi.variational_bmc.undeclared_noise import again, differ, differing
 from bqvi.variational_bmc.variational import DiagonalMixture
 from bqvi.variational_bmc.waiting import with_more
 
@@ -173,21 +173,20 @@ class VBMCRun:
         found = self.settings.noise_unknown or differing(state.evaluations) is not None
         return replace(self.settings, noise_unknown=found)
 
-    def repeated(self, state: State, estimate: Estimate) -> np.ndarray:
-        """The point (1, D) that is evaluated again to see whether values are exact, or none, (0, D)."""
+    def test_of_noise(self, state: State, estimate: Estimate) -> np.ndarray:
+        """The point (1, D) whose value shows whether values are exact, once it is due; or none, (0, D)."""
         earlier = state.rows[-2].n_evaluations if len(state.rows) > 1 else 0
-        late = earlier < FITTING.repeat_at * self.limits.budget <= len(state)
+        late = earlier < NOISE.at * self.limits.budget <= len(state)
         due = late or (draws_due(state) and needs_draws(state.rows, self.tolerance))
-        found = repeat(state.evaluations, estimate.surrogate) if due else None
-        return state.pending[:0] if found is None else found
+        return again(state.evaluations, estimate.surrogate) if due else state.pending[:0]
 
     def _asked(self, reached: State, estimate: Estimate) -> State:
         """The state with pending points: draws for a comparison, or points chosen by the acquisition.
 
-        One evaluation is repeated before them where values may be noisy, though they were declared exact.
+        Before them comes the point that shows whether values are exact.
         """
         seed = self.seed_at(reached)
-        reached = with_pending(reached, self.repeated(reached, estimate))
+        reached = with_pending(reached, self.test_of_noise(reached, estimate))
         if self.compares(reached, estimate):
             left = self.limits.budget - reached.n_evaluations - len(reached.pending)
             return with_draws(reached, estimate, left, seed) if left > 0 else reached
@@ -330,7 +329,7 @@ class VBMCRun:
         found, frame = estimate.found, reached.frame
         verdict = judge((*before.rows, row), self.tolerance)
         apart = predicted(state, estimate, frame, self.coordinates)
-        reasons = self._reasons(state, estimate, frame, apart)
+        reasons = self._reasons(estimate, frame, apart)
         corrected = _weights_usable(found)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
         measure, model = frame.measure(estimate.q), self.target.function.model
@@ -363,14 +362,9 @@ class VBMCRun:
             held_out=apart,
         )
 
-    def _reasons(
-        self, state: State, estimate: Estimate, frame: Frame, apart: HeldOut | None
-    ) -> tuple[str, ...]:
+    def _reasons(self, estimate: Estimate, frame: Frame, apart: HeldOut | None) -> tuple[str, ...]:
         """Reasons for which a run with this estimate has not converged."""
         reasons = about_width(frame.measure(estimate.q), self.coordinates)
-        if not reasons and state.evaluations.noise_variance is None:
-            noise = undeclared_noise(estimate.surrogate)
-            reasons = () if noise is None else (looks_noisy(noise),)
         if apart is not None and apart.contradicts(self.tolerance):
             reasons = (*reasons, f"{apart}. {CONTRADICTED}")
         return reasons

@@ -127,8 +127,8 @@ def _chosen(run: VBMCRun, state: State, count: int) -> State:
     if count <= 0:
         return reached
     learned, estimate = _latest(run, state)
-    again = _not_pending(reached, run.repeated(reached, estimate))
-    reached, count = with_pending(reached, again), count - len(again)
+    test = _not_pending(reached, run.test_of_noise(reached, estimate))
+    reached, count = with_pending(reached, test), count - len(test)
     if count <= 0:
         return reached
     if run.compares(reached, estimate):

@@ -3,7 +3,7 @@
 A row for each run:
 
     n           evaluations
-    repeated    how many of them were at an earlier point
+    repeated    how many of them were at nearly the same point as another
     reported    whether the result has a warning of noise
     error, sd   log evidence - ln Z and its stated sd, nats
     converged   whether the run has converged
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 import bqvi
+from bqvi.variational_bmc.undeclared_noise import repeated
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import (
@@ -62,10 +63,9 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     problem = _problem(settings["problem"], seed)
     log_joint = problem.noisy(settings["noise"], seed) if settings["noise"] else problem.log_joint
     found = bqvi.vbmc(log_joint, **problem.bounds(), budget=settings["budget"], seed=seed)
-    points = found.evaluations.points
     row = {
         "n": found.n_evaluations,
-        "repeated": len(points) - len(np.unique(points, axis=0)),
+        "repeated": len(repeated(found.evaluations)),
         "reported": any("give noise_sd" in warning for warning in found.warnings),
         "error": found.log_evidence - problem.log_evidence,
         "sd": found.log_evidence_sd,
