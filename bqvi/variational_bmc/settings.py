@@ -222,7 +222,7 @@ class ScalingSettings:
 
 
 @dataclass(frozen=True)
-class NoiseSettings:
+class UndeclaredNoiseSettings:
     """The test whether values that were declared exact are noisy (`undeclared_noise`)."""
 
     at: float = 1.0 / 3.0
@@ -884,7 +884,7 @@ class DiagnosticSettings:
 
 
 SHAPING, FITTING, FRAMES, WEIGHTS = ShapingSettings(), FittingSettings(), FrameSettings(), WeightSettings()
-GRADIENT_SCALINGS, NOISE = GradientScalingSettings(), NoiseSettings()
+GRADIENT_SCALINGS, NOISE = GradientScalingSettings(), UndeclaredNoiseSettings()
 SCALINGS, LOCAL, REACH = ScalingSettings(), LocalSettings(), ReachSettings()
 NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), RestartSettings(), ModeSettings()
 FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()
