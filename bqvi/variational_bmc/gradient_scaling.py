@@ -91,6 +91,11 @@ def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
     return FittedScaling(scaling, x, gradients, mean, covariance)
 
 
+def fewest_gradients(dimension: int) -> int:
+    """The least number of gradients to which a map is fitted, D being ``dimension``."""
+    return 2 * dimension + GRADIENT_SCALINGS.spare
+
+
 def _gaussian(y: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variances (D,) of independent Gaussians, from gradients -(y - mean) / variance at y (n, D).
 
@@ -110,7 +115,7 @@ def _gaussian(y: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def _fitted(x: np.ndarray, gradients: np.ndarray) -> _Map | None:
     """The best map for gradients (n, D) at x (n, D)."""
     n, dimension = x.shape
-    if dimension < 2 or n < 2 * dimension + GRADIENT_SCALINGS.spare:
+    if dimension < 2 or n < fewest_gradients(dimension):
         return None
     sd = x.std(0)
     if not (np.isfinite(sd).all() and sd.min() > 0.0):

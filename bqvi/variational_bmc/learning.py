@@ -5,7 +5,8 @@
 Where the effective sample size of the draws is tiny in two records, q and the frame are initialised again,
 from Laplace's approximation of the surrogate and then from the best evaluations. Where the posterior extends
 beyond the draws of q (:mod:`reach`), the next step begins with a q that has components there. Each time the
-number of evaluations has grown by a factor, a map for scales that depend on a coordinate is fitted. A map
+number of evaluations has grown by a factor, and as soon as there are gradients enough, a map for scales that
+depend on a coordinate is fitted. A map
 fitted to gradients is used where gradients are affine after it (:mod:`gradient_scaling`); otherwise a map is
 fitted to the draws (:mod:`scaling`), and used where the evidence of the values is higher with it.
 """
@@ -29,7 +30,7 @@ from bqvi.variational_bmc.correction import (
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, fitting, turned, turns
 from bqvi.variational_bmc.frame_selection import evaluated_box, rescaled, selected
-from bqvi.variational_bmc.gradient_scaling import FittedScaling, scaling_from_gradients
+from bqvi.variational_bmc.gradient_scaling import FittedScaling, fewest_gradients, scaling_from_gradients
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.modes import connected, pooled_within
@@ -54,7 +55,9 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
     if fitted is not None:
         state = _rescaled_as(state, fitted) or state
     state, estimate = _learned(state, settings, seed, final)
-    if len(state) < SCALINGS.often * state.scaled_at:
+    needed = fewest_gradients(state.evaluations.points.shape[1])
+    first = state.evaluations.gradients is not None and state.scaled_at < needed <= len(state)
+    if len(state) < SCALINGS.often * state.scaled_at and not first:
         return state, estimate
     if begins:
         return _with_scales(state, estimate, fitted, settings, seed, final)

@@ -112,16 +112,35 @@ class Modes:
 
 
 def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:
-    """The groups of the components of q between whose means the surrogate's mean has no dip."""
+    """The groups of the components of q between whose means the surrogate's mean has no dip.
+
+    Neighbours are compared first, and then only components of different groups: the K components of a curved
+    mode need a multiple of K segments instead of K^2 / 2, and the groups are the same.
+    """
     first, second = np.triu_indices(q.count, 1)
+    apart = np.square(q.means[first] - q.means[second]).sum(1)
+    table = np.full((q.count, q.count), np.inf)
+    table[first, second] = table[second, first] = apart
+    reach = np.sort(table, axis=1)[:, min(MODES.neighbours, q.count) - 1]
+    near = apart <= np.maximum(reach[first], reach[second])
+    label = np.arange(q.count)
+    for some in (near, ~near):
+        pairs = np.flatnonzero(some & (label[first] != label[second]))
+        for i, j in _without_dip(surrogate, q, first[pairs], second[pairs]):
+            label[label == label[j]] = label[i]
+    groups = [np.flatnonzero(label == one) for one in np.unique(label)]
+    return sorted(groups, key=lambda rows: int(rows[0]))
+
+
+def _without_dip(
+    surrogate: Surrogate, q: DiagonalMixture, first: np.ndarray, second: np.ndarray
+) -> list[tuple[int, int]]:
+    """Those of the pairs ``first``, ``second`` (m,) of components with no dip of the mean between them."""
     along = np.linspace(0.0, 1.0, MODES.along)[:, None, None]
     segments = (1.0 - along) * q.means[first] + along * q.means[second]
     heights = surrogate.mean(segments.reshape(-1, q.means.shape[1])).reshape(MODES.along, -1)
     joined = heights.min(0) > np.minimum(heights[0], heights[-1]) - MODES.dip
-    label = np.arange(q.count)
-    for i, j in zip(first[joined], second[joined], strict=True):
-        label[label == label[j]] = label[i]
-    return [np.flatnonzero(label == one) for one in np.unique(label)]
+    return list(zip(first[joined].tolist(), second[joined].tolist(), strict=True))
 
 
 def pooled_within(surrogate: Surrogate, q: DiagonalMixture) -> np.ndarray | None:

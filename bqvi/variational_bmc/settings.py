@@ -603,6 +603,8 @@ class ModeSettings:
 
     along: int = 7
     """The number of points of a segment between two components at which a dip is tested."""
+    neighbours: int = 3
+    """The number of nearest components with which each is compared first; it changes no result."""
     dip: float = 1.0
     """The least dip below the lower end of the segment, in nats, that separates two modes."""
     inside: float = 4.0
