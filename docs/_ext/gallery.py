@@ -8,6 +8,7 @@ here; one that cannot be imported breaks the build, and so does a picture of an 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,11 @@ THEMES = {
 QUICK = "*The picture is of the quick form: it shows what is drawn and decides nothing.*"
 OWN_DATA = "*There is no picture, as the experiment is of data that its user gives.*"
 NOT_RUN = "*There is no picture, as the experiment has not been run in full for this page.*"
+NO_CLAIM = "No claim is tested; the figure is the result."
 
 
 def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) -> list[str]:
-    """One experiment: its figure where there is one, the first paragraph of its summary, claims, command."""
+    """One experiment: its figure and caption, the first paragraph of its summary, claims, command."""
     needs = "".join(f" --{need} DIR" for need in experiment.needs)
     question = " ".join(experiment.summary.split("\n\n")[0].split())
     shown = results.get(name, {})
@@ -46,10 +48,16 @@ def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) ->
         seeds += f", the picture is of {shown['seeds']}"
     return [
         f":::{{grid-item-card}} {experiment.title}", *image, "",
-        question, "", *([] if image else [missing, ""]),
+        question, "", *(caption(shown) if image else [missing, ""]),
         *([QUICK, ""] if shown.get("quick") else claims(shown)),
         f"`bqvi run {name}{needs}` ({seeds}; `--quick` takes seconds)", ":::", "",
     ]  # fmt: skip
+
+
+def caption(shown: dict[str, Any]) -> list[str]:
+    """The caption of the figure, with what Markdown would take for markup escaped."""
+    text = re.sub(r"([\\*_\[\]<>`$|])", r"\\\1", " ".join(shown["caption"].split()))
+    return [f"**Figure.** {text}", ""]
 
 
 def _seeds(number: int) -> str:
@@ -57,10 +65,10 @@ def _seeds(number: int) -> str:
 
 
 def claims(shown: dict[str, Any]) -> list[str]:
-    """The verdicts of an experiment's claims, as a list; nothing where it claims nothing."""
+    """The verdicts of an experiment's claims, as a list; nothing where it has not been run."""
     found = shown.get("claims", ())
     if not found:
-        return []
+        return [NO_CLAIM, ""] if shown else []
     seeds = _seeds(shown["seeds"])
     if len(found) > 5 and all(claim["verdict"] == "undecided" for claim in found):
         return [f"Of {len(found)} claims, over {seeds}, **all are undecided**.", ""]
