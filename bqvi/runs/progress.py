@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
 from bqvi.runs.engine import RunStatus
+
+
+def _release_lock() -> None:
+    """Release the lock of tqdm where an exception left this thread holding it.
+
+    tqdm draws a bar between an acquisition and a release of the lock, and does not release it where drawing
+    raises an exception. Bars of other threads would then wait without end; in older versions such a thread is
+    joined when Python exits.
+    """
+    from tqdm.auto import tqdm
+
+    lock = tqdm.get_lock()
+    for each in getattr(lock, "locks", [lock]):
+        with suppress(RuntimeError, AssertionError):  # raised where this thread does not hold it
+            each.release()
 
 
 class ProgressLine:
@@ -55,7 +70,10 @@ class ProgressLine:
     def _write_errors_ignored(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError):  # ValueError is raised for a closed file
+        except BaseException as error:
+            _release_lock()
+            if not isinstance(error, OSError | ValueError):  # ValueError is raised for a closed file
+                raise
             if self._bar is not None:
                 self._bar.disable = True  # tqdm would write once more when the bar is collected
             self._bar = None

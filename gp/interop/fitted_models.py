@@ -88,6 +88,12 @@ def _require_one_exact_gp(model: Any) -> None:
                 f"model has no `{name}`: its prior is looked for in `mean_module` and "
                 "`covar_module`, the names GPyTorch's documentation gives them"
             )
+    # older versions of BoTorch multiply by this kernel in `forward`, newer ones in `covar_module`
+    if hasattr(model, "task_covar_module"):
+        raise TypeError(
+            f"model is a {type(model).__name__}, whose `task_covar_module` has no counterpart here: give a "
+            "model of one task"
+        )
 
 
 _MEANS: dict[type, Callable[[Any], Mean]] = {

@@ -3,6 +3,7 @@
 The oracle is the function itself, which counts its calls and records where it returned.
 """
 
+import contextlib
 import dataclasses
 import inspect
 import io
@@ -12,14 +13,17 @@ import pickle
 import shutil
 import signal
 import sys
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 from doors import CASES, Calls
+from tqdm.auto import tqdm
 
 import bqvi
-from bqvi.runs import Run
+from bqvi.runs import Run, RunStatus
+from bqvi.runs.progress import ProgressLine
 from bqvi.runs.testing import check_engine
 
 EXITS = {
@@ -308,6 +312,28 @@ def test_a_run_goes_on_where_the_progress_line_cannot_be_written(name, whole, mo
     monkeypatch.setattr(sys, "stderr", terminal)
     calls = Calls(case.function, 7, lambda: setattr(terminal, "gone", True))
     assert case.numbers(case.run(calls, progress=True)) == whole[name]
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, KeyboardInterrupt])
+def test_the_lock_of_progress_lines_is_released_where_one_cannot_be_drawn(error, monkeypatch):
+    """tqdm itself keeps it, and a thread of tqdm's would wait for it when Python exits."""
+    line = ProgressLine(True, RunStatus(0, 2, "evaluations"))
+    monkeypatch.setattr(line._bar, "display", raising(error))
+    line._bar.mininterval = line._bar.miniters = 0  # drawn at each update
+    with contextlib.suppress(KeyboardInterrupt):
+        line.show(RunStatus(1, 2, "evaluations"))
+    got = []
+
+    def take():
+        lock = tqdm.get_lock().th_lock
+        got.append(lock.acquire(blocking=False))
+        if got[0]:
+            lock.release()
+
+    other = threading.Thread(target=take)
+    other.start()
+    other.join()
+    assert got == [True]
 
 
 class MuteError(Exception):
