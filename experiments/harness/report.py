@@ -13,7 +13,7 @@ import json
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ from experiments.harness.experiment import (
     Gif,
     Table,
 )
+from experiments.harness.gallery import thumbnail
 from experiments.harness.provenance import version
 from experiments.harness.results import Results
 
@@ -40,7 +41,7 @@ from experiments.harness.results import Results
 SVG_VERTICES = 9_000
 DPI = 160
 LEADING = 4
-"""Sections whose first figure is shown in the summary too."""
+"""Sections whose first figure is in the summary as it is; of later sections it is a small raster."""
 QUICK = "a quick run decides nothing"
 MEDIA = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
 
@@ -57,11 +58,22 @@ class Picture:
     ending: str
     data: bytes
     caption: str
+    small: bytes = b""
+    """A small PNG of it, for the summary; empty where there is none."""
 
     @property
     def uri(self) -> str:
         """The picture as a data URI."""
-        return f"data:{MEDIA[self.ending]};base64,{base64.b64encode(self.data).decode()}"
+        return _data_uri(self.ending, self.data)
+
+    @property
+    def small_uri(self) -> str:
+        """The small PNG as a data URI."""
+        return _data_uri("png", self.small)
+
+
+def _data_uri(ending: str, data: bytes) -> str:
+    return f"data:{MEDIA[ending]};base64,{base64.b64encode(data).decode()}"
 
 
 @dataclass(frozen=True)
@@ -240,7 +252,9 @@ def _attempt(what: str, make: Callable[[], Sequence[T]], problems: list[Failure]
 
 def _pictures(experiment: Experiment, frame: pd.DataFrame) -> list[Picture]:
     with drawing.style():
-        return [picture(drawn) for drawn in experiment.draw(frame)]
+        drawn = list(experiment.draw(frame))
+        made = [picture(each) for each in drawn]
+        return [replace(made[0], small=thumbnail(drawn[0])), *made[1:]] if made else []
 
 
 def picture(drawn: Drawing) -> Picture:

@@ -91,6 +91,14 @@ def test_every_figure_is_there_and_opens(page):
             assert Image.open(io.BytesIO(raw)).n_frames == 3
 
 
+def test_each_section_has_a_figure_in_the_summary(root, monkeypatch):
+    monkeypatch.setattr(report, "LEADING", 1)
+    experiments = [toy_experiment.experiment, toy_experiment.make(name="other")]
+    first, second = [image["src"] for image in Page(report.build(experiments, root).html).images[:2]]
+    assert first.startswith("data:image/svg+xml")
+    assert second.startswith("data:image/png")
+
+
 def test_the_page_states_what_is_behind_it(made, page):
     text = " ".join(" ".join(page.text).split())
     for words in (
