@@ -19,7 +19,7 @@ def _release_lock() -> None:
     """
     from tqdm.auto import tqdm
 
-    lock = tqdm.get_lock()
+    lock: Any = tqdm.get_lock()  # type: ignore[no-untyped-call]
     for each in getattr(lock, "locks", [lock]):
         with suppress(RuntimeError, AssertionError):  # raised where this thread does not hold it
             each.release()
