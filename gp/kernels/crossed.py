@@ -70,10 +70,10 @@ def _anovas(kernels: list[Anova], x: np.ndarray, y: np.ndarray) -> tuple[np.ndar
         g *= gap
         g *= precision
         height = kernel.height
+        g *= height * p
+        p -= 1.0  # before it is multiplied: the height may be far larger than the variance
         p *= height
-        g *= p
         values += p
-        values -= height
         slopes = np.add(slopes, g, out=slopes) if slopes.ndim else g
     return values, slopes
 
