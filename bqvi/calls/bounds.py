@@ -15,7 +15,7 @@ _LARGE = 1e140
 _NARROWEST = 1e-140
 """The least width of a plausible box: the squares of smaller ones underflow."""
 
-Bound = float | Sequence[float] | np.ndarray | None
+Bound = float | Sequence[float | None] | np.ndarray | None
 
 
 def _length(name: str, value: Bound) -> int | None:
@@ -58,13 +58,15 @@ def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension
 
 
 def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray:
-    """The bound as an array (P,), P being ``count``, with ``missing`` where none is given."""
+    """The bound as an array (P,), P being ``count``, with ``missing`` where it or an entry is None."""
     if value is None:
         return np.full(count, missing)
     try:
         given = to_numpy(value)
         if given.dtype.kind not in "fiubO":
             raise TypeError(given.dtype)
+        if given.dtype.kind == "O":
+            given = np.where(np.equal(given, None), missing, given)
         vector = given.astype(float)
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} is {shown(value)}; it must be a number or an array ({count},)") from None
@@ -81,8 +83,9 @@ def names_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return titles
 
 
-def turning_of(periodic: object, count: int) -> np.ndarray:
-    """Which of the P = ``count`` parameters are periodic, (P,) bool."""
+def turning_of(periodic: object, names: Sequence[str]) -> np.ndarray:
+    """Which of the parameters with these P ``names`` are periodic, (P,) bool."""
+    count = len(names)
     try:
         given = to_numpy(periodic)
     except ValueError:
@@ -91,10 +94,13 @@ def turning_of(periodic: object, count: int) -> np.ndarray:
         return np.zeros(count, bool)
     if given.dtype == bool and given.shape == (count,):
         return given.copy()
+    if given.ndim == 1 and given.dtype.kind == "U" and set(given.tolist()) <= set(names):
+        return np.isin(names, given)
     whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
     if not whole or given.min() < 0 or given.max() >= count:
         raise ValueError(
-            f"periodic is {shown(periodic)}; it must be indices below {count}, or {count} booleans"
+            f"periodic is {shown(periodic)}; it must be names of parameters ({', '.join(names)}), indices below "
+            f"{count}, or {count} booleans"
         )
     return np.isin(np.arange(count), given)
 
@@ -105,7 +111,7 @@ def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, tur
         if math.isnan(low[i]) or math.isnan(high[i]):
             raise ValueError(
                 f"{name} has lower = {low[i]} and upper = {high[i]}, a bound that is NaN; give a number, or "
-                "-inf and inf for none"
+                "None for no bound"
             )
         if low[i] > high[i]:
             raise ValueError(
@@ -173,7 +179,7 @@ def _filled(name: str, a: float, b: float, p: float, q: float) -> tuple[float, f
     bounded = math.isfinite(b - a)
     for side, value in (("plausible_lower", p), ("plausible_upper", q)):
         if math.isinf(value) or (math.isnan(value) and not bounded):
-            text = "is missing" if math.isnan(value) else f"is {value}"
+            text = "is missing (None or NaN)" if math.isnan(value) else f"is {value}"
             raise ValueError(
                 f"{side} of {name} {text}; without two finite bounds a parameter needs plausible ones"
             )

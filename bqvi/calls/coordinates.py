@@ -266,7 +266,7 @@ def make_coordinates(
     plausible_lower: Bound = None,
     plausible_upper: Bound = None,
     *,
-    periodic: Sequence[int] | Sequence[bool] | np.ndarray = (),
+    periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
     names: Sequence[str] | None = None,
     dimension: int | None = None,
 ) -> Coordinates:
@@ -280,7 +280,7 @@ def make_coordinates(
         likely to contain most of the posterior, about two standard deviations to either side. For parameters
         with both bounds the default (NaN entries or None) is the middle 80 % of their interval. A plausible
         bound that lies on a hard bound is moved inwards by 1 % of the interval.
-    periodic : the indices of the periodic parameters, or P booleans; their period is upper - lower.
+    periodic : the names or indices of the periodic parameters, or P booleans; their period is upper - lower.
     names : P different names; x0, x1, ... by default.
     dimension : the number P, needed where no vector of that length is given.
 
@@ -302,7 +302,7 @@ def make_coordinates(
     low = vector_of("lower", lower, count, -np.inf)
     high = vector_of("upper", upper, count, np.inf)
     titles = names_of(names, count)
-    turning = turning_of(periodic, count)
+    turning = turning_of(periodic, titles)
     require_order(titles, low, high, turning)
     given = (
         vector_of("plausible_lower", plausible_lower, count, np.nan),

@@ -69,7 +69,7 @@ def fit(
     upper: Bound = None,
     plausible_lower: Bound = None,
     plausible_upper: Bound = None,
-    periodic: Sequence[int] | Sequence[bool] | np.ndarray = (),
+    periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
     names: Sequence[str] | None = None,
     errors: Literal["raise", "infeasible"] | None = None,
     executor: Executor | None = None,
@@ -135,7 +135,7 @@ def fit(
     plausible_lower, plausible_upper : (P,), corners of a box that is likely to contain most of the posterior,
         where parameters have fewer than two bounds; two standard deviations to either side of the first q's
         mean are the box
-    periodic : indices or booleans of periodic parameters, whose period is upper - lower
+    periodic : names, indices or booleans of periodic parameters, whose period is upper - lower
     names : names of the parameters, P of them
     errors : for estimators that keep evaluations: how an exception of the log joint is treated, as in
         `bqvi.vbmc`; by default as the `LogJoint` states
@@ -155,7 +155,8 @@ def fit(
         count
     progress : whether to show evaluations, or steps, and the ELBO on a line
     callback : a function that is called with the state after each step
-    checkpoint : path of a file that is written as evaluations return, and every few seconds, for ``resume``
+    checkpoint : path of a file that is written as evaluations return, and every few seconds, for ``resume``;
+        one that has evaluations has to be given as ``resume`` too
     seed : an integer or a generator; the same seed gives the same result
     resume : a `Fit`, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same model, data and choices; the result is that of an uninterrupted run

@@ -32,7 +32,7 @@ def with_calls(
     choice: Method | None,
     method: str | Estimator,
     bounds: tuple[Bound, Bound, Bound, Bound],
-    periodic: Sequence[int] | Sequence[bool] | np.ndarray,
+    periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray,
     names: Sequence[str] | None,
     executor: Executor | None,
     n_jobs: int,

@@ -144,7 +144,8 @@ def integrate(
         these count.
     progress : whether to show evaluations and the estimate on a line.
     callback : a function that is called with each state.
-    checkpoint : path of a file that is written each time that f returns, for ``resume``.
+    checkpoint : path of a file that is written each time that f returns, for ``resume``. One that has
+        evaluations has to be given as ``resume`` too.
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same f, measure and choices. For 'bq' and 'wsabi' the budget may be larger.

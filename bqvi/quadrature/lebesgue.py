@@ -63,9 +63,10 @@ def _box(bounds: dict[str, Any]) -> Uniform:
             ends = np.asarray(to_numpy(value), dtype=float)
         except (TypeError, ValueError):
             raise TypeError(f"{name} is {shown(value)}; it must be a number or an array (D,)") from None
-        if np.isinf(ends).any():
-            where = np.flatnonzero(np.isinf(np.atleast_1d(ends))).tolist()
-            raise ValueError(f"{name} is infinite in coordinates {where}; {_ELSEWHERE}")
+        absent = np.isinf(ends) | np.equal(np.asarray(value, dtype=object), None)
+        if absent.any():
+            where = np.flatnonzero(np.atleast_1d(absent)).tolist()
+            raise ValueError(f"{name} is infinite or None in coordinates {where}; {_ELSEWHERE}")
     lower, upper = bounds["lower"], bounds["upper"]
     size = max(np.size(to_numpy(lower)), np.size(to_numpy(upper)))
     if size > 1:  # a single number beside an array is meant for each coordinate

@@ -83,6 +83,29 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
     return Checkpoint(door, header["settings"], state, header["n_evaluations"])
 
 
+def require_unused(path: str | Path) -> None:
+    """Raise ValueError where a new run would overwrite evaluations, or another file, at ``path``.
+
+    An empty file, and a saved run without evaluations, may be overwritten.
+    """
+    file = Path(path)
+    if not file.is_file() or not file.stat().st_size:
+        return
+    try:
+        header, _ = read_arrays(file, "run")
+    except (ValueError, OSError):
+        header = {}
+    if header.get("program") != PROGRAM or "door" not in header:
+        raise ValueError(
+            f"checkpoint is {path}, a file that exists and is no saved run; give another path, or remove it"
+        )
+    if count := header["n_evaluations"]:
+        raise ValueError(
+            f"checkpoint is {path}, which exists, with {count} evaluations of a run of bqvi.{header['door']}: "
+            "give that path as resume too, and the run goes on from there; or remove the file"
+        )
+
+
 def resumed(
     resume: object, door: str, classes: Mapping[str, type], same: Mapping[str, Any] | None = None
 ) -> Checkpoint:

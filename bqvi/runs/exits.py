@@ -18,6 +18,8 @@ from typing import Any
 
 from bqvi.calls.errors import message_of
 from bqvi.runs.checkpoint import Checkpoint
+from bqvi.runs.engine import RunStatus
+from bqvi.runs.verified import OtherFunctionError
 
 
 class Ended:
@@ -79,28 +81,45 @@ class RunStopped(Ended, BaseException):
 
 
 def exit_of(
-    error: BaseException, checkpoint: Checkpoint, place: str, result: Callable[[], Any] | None
+    error: BaseException,
+    checkpoint: Checkpoint,
+    status: RunStatus,
+    result: Callable[[], Any] | None,
+    written: str | Path | None = None,
 ) -> RunError | RunInterrupted | RunExit | RunStopped:
     """The exception that replaces ``error`` and holds ``checkpoint``.
 
     Parameters
     ----------
-    place : the place in the run, as "after 12 evaluations".
-    result : a function that returns the result from the evaluations so far.
+    status : that of the run when it ended. result : a function that returns the result from the evaluations
+        so far.
+    written : the path of the file that has the state, if there is one.
     """
-    keeps = "this exception has what was reached: pass it as resume to go on, or save it"
+    place, keeps = status.place, _kept(error, checkpoint, status, written)
     ended: RunError | RunInterrupted | RunExit | RunStopped
     if isinstance(error, Exception):
-        ended = RunError(f"failed {place}: {type(error).__name__}: {message_of(error)}; {keeps}")
+        ended = RunError(f"failed {place}: {type(error).__name__}: {message_of(error)}{keeps}")
     elif isinstance(error, KeyboardInterrupt):
-        ended = RunInterrupted(f"interrupted {place}; {keeps}")
+        ended = RunInterrupted(f"interrupted {place}{keeps}")
     elif isinstance(error, SystemExit):
         ended = RunExit(error.code)
     else:
-        ended = RunStopped(f"stopped {place} by {type(error).__name__}: {message_of(error)}; {keeps}")
+        ended = RunStopped(f"stopped {place} by {type(error).__name__}: {message_of(error)}{keeps}")
     ended.checkpoint = checkpoint
     ended._result = result
     return ended
+
+
+def _kept(error: BaseException, checkpoint: Checkpoint, status: RunStatus, written: str | Path | None) -> str:
+    """The end of a message: how the run is resumed; "" where there is nothing to resume."""
+    if isinstance(error, OtherFunctionError) or not (checkpoint.n_evaluations or status.done):
+        return ""
+    if written is not None:
+        return f"; what was reached is in {written}: resume={str(written)!r} goes on from there"
+    return (
+        "; this exception has what was reached: pass it as resume to go on, or write it to a file with its "
+        "save(path), for resume=path"
+    )
 
 
 def _remade(kind: type, arguments: tuple[Any, ...], checkpoint: Checkpoint) -> Any:

@@ -28,6 +28,7 @@ import numpy as np
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_boolean, require_integer
 from bqvi.files import unwritable
+from bqvi.runs.checkpoint import require_unused
 from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
 from bqvi.runs.pending import matched
@@ -53,7 +54,8 @@ class Watch:
     ----------
     callback : called with the state after each step.
     progress : whether a line on standard error shows how far the run has come.
-    checkpoint : path of a file that is written as evaluations return, for ``resume``.
+    checkpoint : path of a file that is written as evaluations return, for ``resume``. A run that is not
+        resumed does not overwrite another's.
 
     Raises
     ------
@@ -124,7 +126,8 @@ class Run(Generic[S, R]):
     Raises
     ------
     ValueError, TypeError
-        When it is made: ``verify`` for a run that is not resumed, or keeps no evaluations.
+        When it is made: ``verify`` for a run that is not resumed, keeps no evaluations or has no budget for
+        any; or a checkpoint over the file of another run.
     RunError, RunInterrupted, RunExit, RunStopped
         From a step: the function or the run failed, Ctrl-C, SystemExit, another BaseException. Each has the
         state with every evaluation that returned.
@@ -138,6 +141,8 @@ class Run(Generic[S, R]):
         workers: Workers | None = None,
         verify: int = 0,
     ) -> None:
+        if state is None and watch.checkpoint is not None:
+            require_unused(watch.checkpoint)
         self._verify = require_verifiable(verify, engine, state)
         self._engine, self._workers = engine, workers
         self._asked: Counter[bytes] = Counter()
@@ -195,6 +200,7 @@ class Run(Generic[S, R]):
 
     def __next__(self) -> S:
         with self._exits():
+            self._compare()
             reason = self._engine.finished(self.state)
             if reason is None:
                 self._step()
@@ -207,6 +213,7 @@ class Run(Generic[S, R]):
     def finish(self) -> R:
         """Step to the end, and return the result."""
         with self._exits():
+            self._compare()
             while (reason := self._engine.finished(self.state)) is None:
                 self._step()
             result = self._engine.result(self.state, reason)
@@ -217,7 +224,6 @@ class Run(Generic[S, R]):
         engine: Any = self._engine
         if self._line is None:
             self._line = ProgressLine(self._watch.progress, engine.status(self.state))
-        self._compare()
         before = self.state
         if self._workers is None or self._alone():
             reached = engine.step(self.state)
@@ -412,9 +418,11 @@ class Run(Generic[S, R]):
         if self._line is not None:
             self._line.end(self._engine.status(reached), type(error).__name__)
             self._line = None
+        written = None
         with suppress(OSError):  # the exception that is raised holds the state, even if it cannot be written
             self._autosave(reached)
+            written = self._watch.checkpoint
         checkpoint = self._engine.checkpoint(reached)
         why = FAILED if isinstance(error, Exception) else INTERRUPTED
         result = partial(self._engine.result, reached, why)
-        return exit_of(error, checkpoint, self._engine.status(reached).place, result)
+        return exit_of(error, checkpoint, self._engine.status(reached), result, written)

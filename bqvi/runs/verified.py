@@ -40,13 +40,20 @@ def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
     Raises
     ------
     TypeError, ValueError
-        ``verify`` is no integer of at least 0, the run is not resumed, or it keeps no evaluations to compare.
+        ``verify`` is no integer of at least 0, the run is not resumed, it keeps no evaluations to compare, or
+        its budget has no room for any.
     """
     count = require_integer("verify", verify, 0)
     if count and (state is None or not hasattr(engine, "again") or engine.kept(state) is None):
         raise ValueError(
             f"verify is {count}; it is for a run that is resumed, of one start and by a method that keeps "
             "evaluations whose noise, if any, is known, and has a budget for more ('bq', 'wsabi', vbmc)"
+        )
+    if count and not engine.budget_of(state).room(count):
+        made = engine.checkpoint(state).n_evaluations
+        raise ValueError(
+            f"verify is {count}, and budget leaves no evaluation for it, of which {made} have been made: raise "
+            "budget, or leave verify out, and nothing is compared"
         )
     return count
 

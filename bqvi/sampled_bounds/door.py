@@ -105,7 +105,8 @@ def evidence_bounds(
         ``n_jobs`` processes of joblib.
     progress : whether to show evaluations and the phase on a line.
     callback : a function that is called with each state.
-    checkpoint : path of a file that is written as log_joint returns, for ``resume``.
+    checkpoint : path of a file that is written as log_joint returns, for ``resume``. One that has evaluations
+        has to be given as ``resume`` too.
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same arguments. The budget may be larger, which has no effect once the pilot run has

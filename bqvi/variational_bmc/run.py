@@ -48,7 +48,7 @@ def vbmc(
     noise_sd: float | str | Callable[[Array], float] | None = None,
     budget: int | None = None,
     *,
-    periodic: Sequence[int] | Sequence[bool] | np.ndarray = (),
+    periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
     names: Sequence[str] | None = None,
     batch: int | None = None,
     executor: Executor | None = None,
@@ -78,8 +78,8 @@ def vbmc(
         arrays, which is kept with the evaluation in ``result.evaluations.by_products`` and in saved runs. Or
         a `TargetModel` of `bqvi.adapters`, which has a gradient, names, a start and a plausible box of its
         own; start and box may also be given here, in the model's unconstrained parameters.
-    lower, upper : bounds of the parameters, (P,) or a number; infinite or None: no bound. lower == upper
-        fixes a parameter.
+    lower, upper : bounds of the parameters, (P,) or a number; infinite or None: no bound, as an entry
+        too. lower == upper fixes a parameter.
     plausible_lower, plausible_upper : (P,), corners of a box that is likely to contain most of the posterior.
         Where no bounds at all are given, the box is 2 to either side of ``start``. The run begins with a
         search for a better box (with gradients a climb to the mode and the curvature there), and leaves the
@@ -91,7 +91,7 @@ def vbmc(
         evaluated again, very slightly displaced; if its value differs, a noise is fitted and the result has
         a warning.
     budget : the number of evaluations in all; by default 50 (D + 2).
-    periodic : indices or booleans of periodic parameters, whose period is upper - lower.
+    periodic : names, indices or booleans of periodic parameters, whose period is upper - lower.
     names : names of the parameters, P of them.
     batch : evaluations in each step, chosen together; by default 5 (3 with gradients), and 2 (1) in the first
         steps.
@@ -124,7 +124,8 @@ def vbmc(
     progress : whether to show evaluations, ELBO and sd.
     callback : a function that is called with each state.
     seed : an integer or a generator; the same seed gives the same result.
-    checkpoint : path of a file that is written each time that log_joint returns, for ``resume``.
+    checkpoint : path of a file that is written each time that log_joint returns, for ``resume``. One that
+        has evaluations has to be given as ``resume`` too.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same bounds; ``start``, ``initial`` and ``evaluations`` are then not used.
     verify : with ``resume``: the number of its evaluations that are repeated before the first step, within

@@ -180,6 +180,10 @@ def test_far_points_stay_inside():
             "needs a finite lower",
         ),
         ({"lower": [0.0], "upper": [1.0], "periodic": [3]}, "periodic is"),
+        (
+            {"lower": [0.0], "upper": [1.0], "names": ["phi"], "periodic": ["psi"]},
+            r"periodic is .*'psi'.*names of parameters \(phi\)",
+        ),
         ({"lower": [0.0, 0.0], "upper": [1.0, 1.0], "names": ["a", "a"]}, "names must differ"),
         ({"lower": [0.0], "upper": [1.0], "names": ["a", "b"]}, "lengths disagree"),
         ({"lower": [[0.0]], "upper": [1.0]}, "lower has shape"),
@@ -188,6 +192,19 @@ def test_far_points_stay_inside():
 def test_bad_bounds(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_coordinates(**arguments)
+
+
+def test_an_entry_of_none_is_no_bound():
+    none = make_coordinates([0.0, None, None, -1.0], [None, 5.0, None, 4.0], [1, 1, 1, None], [2, 2, 2, None])
+    plain = make_coordinates([0.0, -INF, -INF, -1.0], [INF, 5.0, INF, 4.0], [1, 1, 1, -0.5], [2, 2, 2, 3.5])
+    none.require_like(plain)
+
+
+def test_periodic_parameters_by_name_are_those_by_index():
+    given = {"lower": [0.0, 0.0, 0.0], "upper": [6.0, 1.0, 2.0], "names": ["phi", "r", "psi"]}
+    made = make_coordinates(**given, periodic=["psi", "phi"])
+    made.require_like(make_coordinates(**given, periodic=[0, 2]))
+    assert made.periodic.tolist() == [True, False, True]
 
 
 def test_not_numbers():

@@ -264,6 +264,41 @@ def test_checkpoints_are_written_as_evaluations_return(name, tmp_path):
     assert not list(tmp_path.glob("*.part"))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_a_new_run_does_not_overwrite_the_evaluations_of_another(name, tmp_path):
+    case, path = CASES[name], tmp_path / "run.npz"
+    path.write_bytes(b"")
+    case.run(case.function, checkpoint=path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=f"checkpoint is .* with {case.budget} evaluations of a run of bqvi"):
+        case.run(never, checkpoint=path)
+    assert path.read_bytes() == before
+    found = case.run(never, checkpoint=path, resume=path)
+    assert found.n_evaluations == case.budget
+    path.write_text("x, y")
+    with pytest.raises(ValueError, match="a file that exists and is no saved run"):
+        case.run(never, checkpoint=path)
+    assert path.read_text() == "x, y"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_message_of_an_exception_says_how_to_resume(name, tmp_path):
+    case, path = CASES[name], tmp_path / "run.npz"
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(bqvi.RunInterrupted, match="save") as caught:
+        case.run(Calls(case.function, 9, interrupt))
+    assert "pass it as resume" in str(caught.value)
+    with pytest.raises(bqvi.RunInterrupted) as caught:
+        case.run(Calls(case.function, 9, interrupt), checkpoint=path)
+    assert f"resume={str(path)!r} goes on" in str(caught.value)
+    with pytest.raises(bqvi.RunInterrupted) as caught:
+        case.run(Calls(case.function, 1, interrupt))
+    assert "resume" not in str(caught.value)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, NameError, None])
 @pytest.mark.parametrize("name", CASES)
 def test_a_checkpoint_that_cannot_be_written_loses_nothing(name, error, whole, tmp_path):

@@ -41,6 +41,47 @@ def test_no_more_is_verified_than_the_budget_has_room_for(name, tmp_path):
     assert calls.count == 1
 
 
+@pytest.mark.parametrize("name", KEEPING)
+def test_without_room_in_the_budget_verify_is_refused_before_any_call(name, tmp_path):
+    case = CASES[name]
+    path = tmp_path / "run.npz"
+    case.run(case.function).save(path)
+    other = Calls(lambda x: 2.0 * case.function(x))
+    with pytest.raises(
+        ValueError, match=f"verify is 3, and budget leaves no .* {case.budget} have been made"
+    ):
+        case.run(other, resume=path, verify=3)
+    assert other.count == 0
+
+
+def _log_density(theta):
+    return -0.5 * float(theta @ theta)
+
+
+BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+ENDED = {
+    "vbmc": lambda f, budget, **more: bqvi.vbmc(f, **BOX, budget=budget, seed=0, **more),
+    "integrate": lambda f, budget, **more: bqvi.integrate(
+        lambda x: np.exp([f(one) for one in x]), MEASURE, budget=budget, seed=0, tolerance=0.01, **more
+    ),
+}
+
+
+@pytest.mark.parametrize("door", ENDED)
+def test_a_run_that_has_ended_is_compared_too(door):
+    run = ENDED[door]
+    ended = run(_log_density, 60)
+    assert ended.stopped not in ("budget", None)
+    n = ended.n_evaluations
+    with pytest.raises(bqvi.RunError, match=r"not that of the run to resume: \d of 3 evaluations") as caught:
+        run(lambda theta: 2.0 * _log_density(theta), 80, resume=ended, verify=3)
+    # the right advice is in the message; to resume the exception is not
+    assert "pass it as resume" not in str(caught.value)
+    again = run(_log_density, 80, resume=ended, verify=3)
+    assert again.n_evaluations == n + 3
+    assert again.stopped == ended.stopped
+
+
 @pytest.mark.parametrize("name", [*KEEPING, *OTHERS])
 def test_verify_is_for_runs_that_are_resumed_and_keep_evaluations(name):
     case = CASES[name]
