@@ -99,8 +99,8 @@ def turning_of(periodic: object, names: Sequence[str]) -> np.ndarray:
     whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
     if not whole or given.min() < 0 or given.max() >= count:
         raise ValueError(
-            f"periodic is {shown(periodic)}; it must be names of parameters ({', '.join(names)}), indices below "
-            f"{count}, or {count} booleans"
+            f"periodic is {shown(periodic)}; it must be names of parameters ({', '.join(names)}), indices "
+            f"below {count}, or {count} booleans"
         )
     return np.isin(np.arange(count), given)
 

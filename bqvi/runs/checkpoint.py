@@ -101,8 +101,8 @@ def require_unused(path: str | Path) -> None:
         )
     if count := header["n_evaluations"]:
         raise ValueError(
-            f"checkpoint is {path}, which exists, with {count} evaluations of a run of bqvi.{header['door']}: "
-            "give that path as resume too, and the run goes on from there; or remove the file"
+            f"checkpoint is {path}, which exists, with {count} evaluations of a run of bqvi.{header['door']}"
+            ": give that path as resume too, and the run goes on from there; or remove the file"
         )
 
 

@@ -52,8 +52,8 @@ def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
     if count and not engine.budget_of(state).room(count):
         made = engine.checkpoint(state).n_evaluations
         raise ValueError(
-            f"verify is {count}, and budget leaves no evaluation for it, of which {made} have been made: raise "
-            "budget, or leave verify out, and nothing is compared"
+            f"verify is {count}, and budget leaves no evaluation for it, of which {made} have been made: "
+            "raise budget, or leave verify out, and nothing is compared"
         )
     return count
 
