@@ -65,6 +65,7 @@ class Balanced(Featured):
     replacement: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.renew is not None and (isinstance(self.renew, bool) or self.renew < 1):
             raise ValueError(f"renew is {self.renew!r}; it must be None or a number of epochs, at least 1")
         if self.replacement and self.renew is not None:

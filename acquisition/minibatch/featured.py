@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acquisition.minibatch.features import Features
+from acquisition.minibatch.features import Features, require_features
 from acquisition.minibatch.strategy import Unlearning, require_rows, require_size
 
 __all__ = ["Featured"]
@@ -13,6 +13,9 @@ class Featured(Unlearning):
 
     size: int
     features: Features
+
+    def __post_init__(self) -> None:
+        require_features(self.features)
 
     @property
     def setup_seconds(self) -> float:

@@ -34,6 +34,7 @@ import scipy.linalg
 from scipy.spatial.distance import pdist
 
 from acquisition.minibatch.settings import FEATURES
+from gp.arrays import shown
 from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
 
 __all__ = [
@@ -225,6 +226,17 @@ def _accepted(
         grown[-1, -1] = np.sqrt(max(left, np.finfo(float).tiny))
         accepted, factor = [*accepted, i], grown
     return accepted, factor
+
+
+def require_features(features: object) -> None:
+    """Raise TypeError where ``features`` are none: an array, or rows with a kernel."""
+    if isinstance(features, Features):
+        return
+    made = "Features.of(*rows_and_kernel)" if isinstance(features, tuple) else "Features.of(rows)"
+    raise TypeError(
+        f"features is {shown(features)}; it must be acquisition.minibatch.Features, made from the data by "
+        f"minibatch.{made}"
+    )
 
 
 def with_labels(x: np.ndarray, y: np.ndarray) -> np.ndarray:

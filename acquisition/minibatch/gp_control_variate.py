@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from acquisition.minibatch.features import Features
+from acquisition.minibatch.features import Features, require_features
 from acquisition.minibatch.regression import Coefficients, design, mean_design
 from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import (
@@ -66,6 +66,7 @@ class GPControlVariate(Correcting):
 
     def __post_init__(self) -> None:
         require_base(self.base)
+        require_features(self.features)
         require_between("noise", self.noise, np.finfo(float).tiny, np.inf)
         require_between("drift", self.drift, 0.0, 1.0)
 

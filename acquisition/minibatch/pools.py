@@ -55,6 +55,7 @@ class Greedy(Featured):
     pool: float = 10.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_between("pool", self.pool, 1.0, np.inf)
 
     def start(self, n: int, rng: np.random.Generator) -> UniformState:

@@ -46,6 +46,7 @@ class QuadratureWeighted(Featured):
     signed = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.weights not in RULES:
             raise ValueError(f"weights is {self.weights!r}; it must be one of {', '.join(map(repr, RULES))}")
         require_between("noise", self.noise, 0.0, np.inf)

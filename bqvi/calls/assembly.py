@@ -12,7 +12,7 @@ from bqvi.calls.call import CallResult
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.faults import advice, advice_on_points, described, stops
+from bqvi.calls.faults import advice, advice_on_points, described, may_be_meant, stops
 from bqvi.calls.function import Function
 from bqvi.calls.ledger import Ledger
 from bqvi.calls.logarithm import warn_of_densities
@@ -142,18 +142,21 @@ class CallBatch:
         message = f"{who} {described(error)}, at {self.function.places(points)}"
         message += self._advice(error)
         if self.function.errors is None:
-            message += (
-                ". This is an error of its code or of the system, not of a point: correct it, or give "
-                'errors="infeasible" to go on without such points'
-            )
+            message += ". This is an error of its code or of the system, not of a point: correct it"
+            if may_be_meant(error) and self._has_returned:
+                message += ', or give errors="infeasible" to go on without such points'
         point = points[0] if len(points) == 1 else None
         raise EvaluationError(message, point, self.rows()) from error
+
+    @property
+    def _has_returned(self) -> bool:
+        """Whether the function has returned a value, in this batch or an earlier one."""
+        return self._outputs is not None
 
     def _advice(self, error: Exception) -> str:
         """Advice on an error of the user's function; "" where there is none."""
         found = advice(error, self.function.gradient)
-        returned = self._values is not None or (self.ledger is not None and self.ledger.outputs is not None)
-        if found or returned or not self.function.vectorised or self.function.model is not None:
+        if found or self._has_returned or not self.function.vectorised or self.function.model is not None:
             return found
         return advice_on_points(error)
 

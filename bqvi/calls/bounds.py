@@ -66,7 +66,8 @@ def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray
         if given.dtype.kind not in "fiubO":
             raise TypeError(given.dtype)
         if given.dtype.kind == "O":
-            given = np.where(np.equal(given, None), missing, given)
+            entries = [missing if entry is None else entry for entry in given.flat]
+            given = np.array(entries, object).reshape(given.shape)
         vector = given.astype(float)
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} is {shown(value)}; it must be a number or an array ({count},)") from None

@@ -1,7 +1,8 @@
 """How exceptions of the user's function are treated, the same in all engines.
 
     an error of the code or of the system     NameError, TypeError, AttributeError, ImportError, KeyError,
-                                              MemoryError, OSError, ...: the run stops at the first
+                                              MemoryError, OSError, ..., and a ValueError or RuntimeError
+                                              about shapes of arrays: the run stops at the first
     a numerical one                           ArithmeticError, LinAlgError, ValueError, RuntimeError,
                                               TimeoutError, an exception class of a simulator: an infeasible
                                               point, with its reason; at every point of a first batch, the
@@ -15,6 +16,8 @@ value of the wrong shape or type stops the run in any case.
 """
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 
@@ -38,6 +41,7 @@ _OF_THE_CODE = (
     StopAsyncIteration,
     Warning,
 )
+_PLAIN_BUGS = (NameError, AttributeError, TypeError, SyntaxError, UnicodeError, RecursionError)
 _OF_THE_SYSTEM = (ImportError, MemoryError, OSError, EOFError, SystemError)
 _NAMED = (
     "OutOfMemoryError",
@@ -47,6 +51,15 @@ _NAMED = (
     "TerminatedWorkerError",
 )
 """Names of RuntimeErrors that are errors of the system, from packages that need not be installed."""
+_MISMATCHED = re.compile(
+    "could not (be )?broadcast|mismatch in its core dimension|not aligned: |shapes cannot be multiplied"
+    "|must match the size of tensor|Sizes of tensors must match|is invalid for input of size"
+    "|cannot reshape array of size|all the input array dimensions|array element with a sequence"
+    "|does not have enough dimensions|truth value of an array|(too many|not enough) values to unpack"
+    "|size mismatch, got|inconsistent tensor size|cannot be broadcast|Boolean value of Tensor with more"
+)
+"""Messages of a ValueError or RuntimeError of NumPy, torch (version 2) and Python about numbers of entries,
+which the code determines and not the point."""
 _OF_SHAPES = (IndexError, TypeError, ValueError)
 """The exceptions of a function of one point that is called with several."""
 _WITHOUT_TORCH = "Can't call numpy() on Tensor that requires grad"
@@ -63,6 +76,8 @@ def is_numerical(error: Exception) -> bool:
         return True
     if isinstance(error, _OF_THE_CODE + _OF_THE_SYSTEM) or type(error).__name__ in _NAMED:
         return False
+    if isinstance(error, ValueError | RuntimeError) and _MISMATCHED.search(message_of(error)):
+        return False
     return not any(phrase in message_of(error) for phrase in (_WITHOUT_TORCH, _WITHOUT_GRAPH))
 
 
@@ -73,11 +88,30 @@ def stops(error: Exception, errors: str | None) -> bool:
     return errors == "raise"
 
 
+def may_be_meant(error: Exception) -> bool:
+    """Whether an author may raise ``error`` where the function has no value, so that a run may go on."""
+    return not isinstance(error, _PLAIN_BUGS)
+
+
+def raised(reason: str) -> bool:
+    """Whether the ``reason`` of a failed row is an exception, as `described`, and no value."""
+    return "raised " in reason or reason.startswith("has no result")
+
+
 def described(error: Exception) -> str:
     """The reason of a failed row."""
     if isinstance(error, LostError):
         return f"has no result ({error})"
     return f"raised {type(error).__name__}: {message_of(error)}"
+
+
+def exceptions_said(count: int, n: int, first: str) -> str:
+    """A warning that ``count`` of ``n`` evaluations raised, the ``first`` with its reason and its place."""
+    return (
+        f"{count} of {n} evaluations have no value because of an exception, and count as a density of zero; "
+        f"the first {first}. If this is an error of the code, correct it and begin anew: "
+        'errors="raise" stops a run at the first.'
+    )
 
 
 def advice(error: Exception, gradient: object) -> str:

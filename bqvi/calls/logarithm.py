@@ -33,7 +33,8 @@ def not_logarithms(values: np.ndarray) -> str:
     )
     return (
         f"The log joint {seen}: return the logarithm of prior times likelihood, summed term "
-        "by term, as the exponential of such a sum underflows."
+        "by term, as the exponential of such a sum underflows. If it is a logarithm already, its sign may be "
+        "wrong: the log density is wanted, and not its negative."
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations
 from bqvi.calls.by_products import Products, joined
+from bqvi.calls.faults import raised
 from bqvi.gradients.settings import FEASIBILITY
 from bqvi.gradients.whitened import WhitenedFrame
 
@@ -62,6 +63,12 @@ class Memory:
     """m at the last fit of hyperparameters; 0 before the first."""
     faults: int = 0
     """Evaluations that raised or were not finite."""
+    raised: int = 0
+    """How many of these raised an exception."""
+    first_raised: str = ""
+    """The reason of the first of them; "" for none."""
+    first_raised_at: int = 0
+    """Its row in ``failed``."""
     failed_rounds: int = 0
     """The number of latest rounds in a row without a successful evaluation."""
     by_products: Products = ()
@@ -126,6 +133,11 @@ class Memory:
 
     def _extended(self, found: Evaluations, failed_rounds: int) -> Memory:
         good = found if found.good.all() else found[found.good]
+        exceptions = [i for i, reason in enumerate(found.reasons) if raised(reason)]
+        first, at = self.first_raised, self.first_raised_at
+        if exceptions and not first:
+            i = exceptions[0]
+            first, at = found.reasons[i], len(self.failed) + int((~found.good[:i]).sum())
         slopes = np.empty((len(good), 0)) if good.gradients is None else good.gradients
         return replace(
             self,
@@ -134,6 +146,9 @@ class Memory:
             gradients=np.concatenate([self.gradients, slopes]),
             noise=np.concatenate([self.noise, _noise_of(good, slopes)]),
             faults=self.faults + len(found) - len(good),
+            raised=self.raised + len(exceptions),
+            first_raised=first,
+            first_raised_at=at,
             failed_rounds=failed_rounds,
             by_products=joined(self.by_products, len(self), good.by_products, len(good)),
             failed=self.failed if good is found else np.concatenate([self.failed, found.points[~found.good]]),

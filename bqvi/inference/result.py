@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bqvi import notebook
 from bqvi.calls import Evaluations
+from bqvi.calls.faults import exceptions_said
 from bqvi.calls.gradient_check import said
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.families.family import Distribution
@@ -73,7 +74,7 @@ class Fit:
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
             return () if self.converged else _diverges(self.q, self.state.finite_latest)
-        found = self._of_failures(memory)
+        found = self._of_exceptions(memory) + self._of_failures(memory)
         exact = not memory.noise.any()  # with noise, differences of values do not check the gradient
         if exact and callable(getattr(function, "gradient", None)):
             found += said(memory.points, memory.values, memory.gradients)
@@ -81,6 +82,16 @@ class Fit:
             gradients = memory.gradients if function is None or function.gradient is not None else None
             found = flat.said(self.q, memory.points, memory.values, gradients)
         return tuple(self._of_unknown(memory) + found)
+
+    def _of_exceptions(self, memory: Memory) -> list[str]:
+        """Whether the log joint raised, which may be an error of its code."""
+        if not memory.raised:
+            return []
+        theta = memory.failed[[memory.first_raised_at]]
+        coordinates = getattr(self.problem.model, "coordinates", None)
+        theta = theta if coordinates is None else coordinates.to_user(theta)
+        first = f"{memory.first_raised}, at theta = {theta[0].tolist()}"
+        return [exceptions_said(memory.raised, self.n_evaluations, first)]
 
     def _of_failures(self, memory: Memory) -> list[str]:
         """Whether q has mass where the log joint cannot be evaluated."""
@@ -193,9 +204,15 @@ class Fit:
     def __repr__(self) -> str:
         return (
             f"Fit(elbo={self.elbo:.6g}, {type(self.q).__name__}, {self.state.iteration} steps, "
-            f"{self.n_evaluations} evaluations, stopped: {self.stopped}"
+            f"{self._counted}, stopped: {self.stopped}"
             f"{f', warnings: {len(self.warnings)}' if self.warnings else ''})"
         )
+
+    @property
+    def _counted(self) -> str:
+        """The number of evaluations, and of those that failed if any are known to."""
+        failed = getattr(getattr(self.state.memory, "known", self.state.memory), "faults", 0)
+        return f"{self.n_evaluations} evaluations" + (f" ({failed} failed)" if failed else "")
 
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
@@ -203,7 +220,7 @@ class Fit:
             "ELBO": f"{self.elbo:.6g}",
             "q": type(self.q).__name__,
             "steps": str(self.state.iteration),
-            "evaluations": str(self.n_evaluations),
+            "evaluations": self._counted.replace(" evaluations", ""),
             "stopped": self.stopped,
         }
         return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))

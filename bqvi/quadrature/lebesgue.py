@@ -63,7 +63,8 @@ def _box(bounds: dict[str, Any]) -> Uniform:
             ends = np.asarray(to_numpy(value), dtype=float)
         except (TypeError, ValueError):
             raise TypeError(f"{name} is {shown(value)}; it must be a number or an array (D,)") from None
-        absent = np.isinf(ends) | np.equal(np.asarray(value, dtype=object), None)
+        entries = np.asarray(value, dtype=object)
+        absent = np.isinf(ends) | np.reshape([entry is None for entry in entries.flat], ends.shape)
         if absent.any():
             where = np.flatnonzero(np.atleast_1d(absent)).tolist()
             raise ValueError(f"{name} is infinite or None in coordinates {where}; {_ELSEWHERE}")

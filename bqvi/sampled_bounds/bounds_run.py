@@ -112,6 +112,8 @@ class BoundsRun:
             reached,
             n_evaluations=state.n_evaluations + target.n_evaluations,
             n_failed=state.n_failed + target.n_failed,
+            n_raised=state.n_raised + target.n_raised,
+            first_raised=state.first_raised or target.first_raised,
             noisy=state.noisy or target.noisy,
             separately=target.separately,
             unfinished=None,

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Budget, Caller, Evaluations, Ledger, Unfinished
+from bqvi.calls.faults import raised
 from bqvi.sampled_bounds.proposal import Proposals
 
 __all__ = ["AnnealedTarget", "Particles", "with_numbers"]
@@ -138,6 +139,7 @@ class AnnealedTarget:
         self._unfinished = None if unfinished is None else Unfinished(unfinished)
         self._made = 0
         self.noisy, self.n_failed = False, 0
+        self.n_raised, self.first_raised = 0, ""
 
     @property
     def n_evaluations(self) -> int:
@@ -153,6 +155,15 @@ class AnnealedTarget:
     def gradient(self) -> bool:
         """Whether the log joint has a gradient."""
         return self._caller.has_gradient
+
+    def _note_exceptions(self, made: Evaluations) -> None:
+        """Count the evaluations that raised, and keep the reason and the place of the first."""
+        rows = [i for i, reason in enumerate(made.reasons) if raised(reason)]
+        if rows and not self.n_raised:
+            theta = self._caller.to_user(made.points[rows[:1]])[0]
+            place = self._caller.function.place(theta)
+            self.first_raised = f"{made.reasons[rows[0]]}, at {place}"
+        self.n_raised += len(rows)
 
     def at(
         self,
@@ -186,6 +197,8 @@ class AnnealedTarget:
         made = self._evaluated(with_numbers(points, asked, len(self.proposals)), first)
         log_joint[asked] = made.values
         self.n_failed += int(made.failed.sum())
+        if made.failed.any():
+            self._note_exceptions(made)
         if made.noise_variance is not None:
             if self.gradient:
                 raise ValueError(

@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 from bqvi import notebook
 from bqvi.arrays import Seed, generator, logsumexp
 from bqvi.calls import Coordinates
+from bqvi.calls.faults import exceptions_said
 from bqvi.checks import require_integer
 from bqvi.importance import normalised
 from bqvi.pareto import PARETO, pareto_shape
@@ -133,7 +134,8 @@ class EvidenceBounds:
         return bracket(self, ax, truth)
 
     def __repr__(self) -> str:
-        remark = "" if self.credible else ", not credible"
+        remark = f" ({self.n_failed} failed)" if self.n_failed else ""
+        remark += "" if self.credible else ", not credible"
         return (
             f"EvidenceBounds({_in_words(self)}, {self.method}, {len(self.ess)} temperatures, "
             f"{self.n_evaluations} evaluations{remark})"
@@ -190,6 +192,8 @@ def bounds_of(
             f" {state.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as "
             "zero: the bounds are those of the evidence of the rest."
         )
+    if state.n_raised:
+        reason += " " + exceptions_said(state.n_raised, state.n_evaluations, state.first_raised)
     shaped = _first if systems.problems == 1 else _as_it_is
     return EvidenceBounds(
         lower=shaped(lower),

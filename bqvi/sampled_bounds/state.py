@@ -85,6 +85,7 @@ class BoundsState:
     to_go : the number of temperatures that the chains backwards have yet to pass.
     acceptance : the mean rates of acceptance (t,) of the moves forwards.
     n_failed : the number of failed evaluations in completed steps, at which the density counts as zero.
+    n_raised, first_raised : how many of these raised an exception; the first one and its place, in words.
     noisy : whether the log joint has returned noisy values.
     separately : whether it has raised at a batch, and is called at one point at a time.
     unfinished : evaluations of the next step, made before it was cut short.
@@ -99,6 +100,8 @@ class BoundsState:
     forwards: Pass | None = None
     acceptance: tuple[float, ...] = ()
     n_failed: int = 0
+    n_raised: int = 0
+    first_raised: str = ""
     noisy: bool = False
     separately: bool = False
     unfinished: Evaluations | None = None

@@ -25,6 +25,7 @@ import numpy as np
 
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
+from bqvi.calls.faults import exceptions_said, raised
 from bqvi.calls.gradient_check import said
 from bqvi.calls.logarithm import not_logarithms
 from bqvi.checks import require_integer
@@ -251,6 +252,7 @@ def advice(
     """
     return (
         *_about_weights(shape),
+        *_about_exceptions(evaluations, posterior.coordinates),
         *_about_failures(evaluations),
         *_about_gradients(evaluations, exact),
         *(_about_bounds(posterior) if located else ()),
@@ -297,6 +299,16 @@ def _about_weights(shape: float | None) -> list[str]:
         f"The mixture does not cover the surrogate's mass (Pareto k = {shape:.2f}, above {PARETO.unusable}): "
         "continue the run with a larger budget."
     ]
+
+
+def _about_exceptions(evaluations: Evaluations, coordinates: Coordinates) -> list[str]:
+    """A warning where the log joint raised, which may be an error of its code."""
+    rows = [i for i in np.flatnonzero(evaluations.failed).tolist() if raised(evaluations.reasons[i])]
+    if not rows:
+        return []
+    theta = coordinates.to_user(evaluations.points[rows[:1]])[0]
+    at = ", ".join(f"{name} = {x:.6g}" for name, x in zip(coordinates.names, theta, strict=True))
+    return [exceptions_said(len(rows), len(evaluations), f"{evaluations.reasons[rows[0]]}, at {at}")]
 
 
 def _about_failures(evaluations: Evaluations) -> list[str]:

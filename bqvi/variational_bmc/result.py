@@ -68,16 +68,22 @@ class VBMCResult:
     def __repr__(self) -> str:
         return (
             f"VBMCResult(log_evidence={self.log_evidence:.4f} +- {self.log_evidence_sd:.4f}, "
-            f"elbo={self.elbo:.4f}, {self.n_evaluations} evaluations, "
+            f"elbo={self.elbo:.4f}, {self._counted}, "
             f"{'converged' if self.converged else 'not converged'})"
         )
+
+    @property
+    def _counted(self) -> str:
+        """The number of evaluations, and of those that failed if there are any."""
+        failed = int(self.evaluations.failed.sum())
+        return f"{self.n_evaluations} evaluations" + (f" ({failed} failed)" if failed else "")
 
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
         rows = {
             "log evidence": f"{self.log_evidence:.4f} ± {self.log_evidence_sd:.4f}",
             "ELBO": f"{self.elbo:.4f} ± {self.elbo_sd:.4f}",
-            "evaluations": str(self.n_evaluations),
+            "evaluations": self._counted.replace(" evaluations", ""),
             "converged": notebook.yes_or_no(self.converged, "; ".join(self.reasons)),
         }
         return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))

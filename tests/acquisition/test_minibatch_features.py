@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gp
+from acquisition import minibatch
 from acquisition.minibatch import (
     Features,
     affine_in_labels,
@@ -218,3 +219,24 @@ def test_gradients_affine_in_labels_are_linear_in_the_features_of_the_affine_ker
 def test_an_affine_kernel_needs_labels_of_the_same_rows():
     with pytest.raises(ValueError, match="one row of each"):
         affine_in_labels(X, X[:-1])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda features: minibatch.Balanced(5, features),
+        lambda features: minibatch.Stratified(5, features),
+        lambda features: minibatch.DPP(5, features),
+        lambda features: minibatch.QuadratureWeighted(5, features),
+        lambda features: minibatch.Herding(5, features),
+        lambda features: minibatch.SequentialBQ(5, features),
+        lambda features: minibatch.GPControlVariate(minibatch.Uniform(5), features),
+    ],
+)
+def test_rows_that_are_no_features_are_refused(made):
+    rows = np.random.default_rng(0).standard_normal((20, 2))
+    made(Features.of(rows))
+    with pytest.raises(TypeError, match=r"features is .*made from the data by minibatch.Features.of\(rows\)"):
+        made(rows)
+    with pytest.raises(TypeError, match=r"Features.of\(\*rows_and_kernel\)"):
+        made((rows, None))

@@ -35,10 +35,10 @@ def test_errors_of_the_code_stop_at_the_first(error):
             raise error("undefined_name")
         return -float(x @ x)
 
-    with pytest.raises(
-        EvaluationError, match=rf"raised {error.__name__}.*undefined_name.*infeasible"
-    ) as caught:
+    with pytest.raises(EvaluationError, match=rf"raised {error.__name__}.*undefined_name") as caught:
         Caller(Function(function)).evaluate(POINTS)
+    plain = error in (NameError, AttributeError, TypeError)  # no author raises these for a point
+    assert ("infeasible" in str(caught.value)) != plain
     assert isinstance(caught.value.__cause__, error)
     assert len(calls) == 3
     np.testing.assert_array_equal(caught.value.point, POINTS[2])
@@ -74,7 +74,7 @@ def test_a_first_batch_that_always_raises_is_the_last():
 
         def function(x, calls=calls):
             calls.append(len(np.atleast_2d(x)))
-            raise ValueError("operands could not be broadcast together")
+            raise ValueError("no root in the interval")
 
         with pytest.raises(EvaluationError, match="at each of the 5 first points") as caught:
             Caller(Function(function, vectorised=vectorised)).evaluate(POINTS, first=True)
@@ -188,6 +188,67 @@ def test_a_name_error_in_a_branch_ends_vbmc_with_its_evaluations():
     assert len(caught.value.state.evaluations) == len(calls) - 1
     goes_on = bqvi.vbmc(branch, **BOX, budget=12, errors="infeasible")
     assert goes_on.evaluations.failed.sum() > 0
+
+
+def _mismatched(x, of_torch):
+    values = torch.tensor(x) if of_torch else x
+    wide = torch.ones(5, dtype=torch.float64) if of_torch else np.ones(5)
+    return values, wide
+
+
+@pytest.mark.parametrize("of_torch", [False, True])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x, wide: x + wide,
+        lambda x, wide: x @ wide,
+        lambda x, wide: wide.reshape(2, 2),
+        lambda x, wide: float("nan") if (wide > 0) else 0.0,
+    ],
+)
+def test_arrays_of_another_length_are_errors_of_the_code(of_torch, wrong):
+    """The messages are those of the NumPy and the torch that are installed."""
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        wrong(*_mismatched(np.ones(2), of_torch))
+    assert not is_numerical(caught.value)
+    assert is_numerical(ValueError("math domain error"))
+
+    def in_part(theta):
+        if theta[0] > 1.0:
+            wrong(*_mismatched(theta, of_torch))
+        return -0.5 * float(theta @ theta)
+
+    with pytest.raises(bqvi.RunError, match="error of its code"):
+        bqvi.vbmc(in_part, **BOX, budget=30)
+
+
+def _part(theta):
+    if theta[0] > 1.0:
+        raise ArithmeticError("the solver did not converge")
+    return -0.5 * float(theta @ theta)
+
+
+def test_exceptions_at_some_points_are_said_in_the_result_of_each_door():
+    vbmc = bqvi.vbmc(_part, **BOX, budget=30)
+    failed = vbmc.evaluations.failed
+    first = vbmc.theta[failed][0]
+    said = next(one for one in vbmc.warnings if "of an exception" in one)
+    assert said.startswith(f"{failed.sum()} of 30 evaluations")
+    assert f"ArithmeticError: the solver did not converge, at x0 = {first[0]:.6g}" in said
+    assert f"30 evaluations ({failed.sum()} failed)" in repr(vbmc)
+    fit = bqvi.fit(LogJoint(_part, 2, gradient=None, vectorised=False), method="bq", budget=40, **BOX)
+    raised = fit.state.memory.raised
+    assert raised > 0
+    assert any(f"{raised} of 40 evaluations" in one and "solver" in one for one in fit.warnings)
+    assert f"({raised} failed)" in repr(fit)
+    bounds = bqvi.evidence_bounds(
+        _part, Gaussian(np.zeros(2), np.eye(2)), 400, vectorised=False, replicates=2
+    )
+    assert f"{bounds.n_failed} of {bounds.n_evaluations} evaluations have no value" in bounds.reason
+    assert "the solver did not converge, at" in bounds.reason
+    # a density that is zero is no exception
+    zero = bqvi.vbmc(lambda t: -0.5 * float(t @ t) if t[0] < 1.0 else -np.inf, **BOX, budget=30)
+    assert not any("exception" in one for one in zero.warnings)
 
 
 def test_memory_errors_and_code_errors_are_not_numerical():
