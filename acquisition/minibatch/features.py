@@ -43,6 +43,7 @@ __all__ = [
     "median_distance",
     "pivoted_cholesky",
     "principal",
+    "require_features",
     "signed",
     "standardised",
     "with_labels",
