@@ -259,7 +259,9 @@ class GradientScalingSettings:
     refined: int = 6
     """The number of refinements of the best rate, each with a fifth of the step before."""
     compared: int = 3
-    """The number of refinements where sets of coordinates are compared: rates are then known to .003."""
+    """The number of refinements where sets of coordinates are compared: rates are then known to .003. With 3
+    and with 6 the same maps, or none, were found from the points of 27 steps on six posteriors (a funnel, the
+    centred schools, three Gaussians in D = 4, Rosenbrock 4, cigar 4, logistic 5)."""
     least_rate: float = 0.2
     """The least change of the logarithm of a scale over a standard deviation of the points: at tiny rates the
     difference of the regression's two terms is bilinear in x_j and x_k, like the gradient of Rosenbrock 4."""
