@@ -88,6 +88,7 @@ class Frame:
             weights, means, covariances = _cut(weights, means, covariances, k)
             turn = self.scaling.jacobian(means)
             means, covariances = self.scaling.out(means), turn @ covariances @ turn.mT
+            np.einsum("kii->ki", covariances)[:] *= 1.0 + FRAMES.ridge
         covariances = 0.5 * (covariances + covariances.mT)
         return GaussianMixture(weights, means, covariances)
 

@@ -7,8 +7,11 @@ import pytest
 
 import bqvi
 from bqvi.calls import Evaluations
+from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.gradient_scaling import scaling_from_gradients
+from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import GRADIENT_SCALINGS
+from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems import hard_posteriors, known_posteriors
 from gp.linalg import ridge_regressions
 
@@ -144,3 +147,22 @@ def test_no_map_is_accepted_with_the_least_gain():
     for dimension in range(2, 41):
         for count in range(1, dimension):
             assert not GRADIENT_SCALINGS.accepts(dimension, count, least, np.inf)
+
+
+def test_components_have_a_density_after_a_steep_map():
+    """In floating point the covariance of each component is singular without a ridge."""
+    slopes = np.zeros((4, 4))
+    slopes[2:, :2] = [[-1.9, -0.29], [0.13, 0.065]]
+    scaling = Scaling(
+        1, 0.03, np.array([0.0, 0.0, -27.0, -19.0]), np.array([0.0, 0.0, 1.4, 0.2]), slopes,
+        np.array([0.0, 0.0, 8.6e5, 5.2e4]), np.array([0.0, 0.0, 6.4e5, 1.3e4]), True,
+    )  # fmt: skip
+    q = DiagonalMixture(np.full(2, 0.5), np.array([[0.2] * 4, [-0.2] * 4]), np.full((2, 4), 0.7))
+    for further in np.linspace(0.5, 3.0, 26):
+        frame = Frame(
+            np.array([0.3, 0.28, 7400.0 * further, -785.0 * further]),
+            np.diag([3.6, 3.2, 2e5, 1.2e4]),
+            scaling,
+        )
+        found = frame.measure(q)
+        assert np.isfinite(found.log_density(found.means)).all()
