@@ -136,7 +136,10 @@ class Function:
             require_one_of("errors", self.errors, ERRORS)
         if isinstance(self.noise_sd, str):
             if self.noise_sd != UNKNOWN:
-                raise ValueError(f'noise_sd is {self.noise_sd!r}; it must be None, a number or "unknown"')
+                raise ValueError(
+                    f'noise_sd is {self.noise_sd!r}; it must be None, a number, "unknown" or a function of '
+                    "the points"
+                )
         elif self.noise_sd is not None and not callable(self.noise_sd):
             require_noise(self.noise_sd)
             object.__setattr__(self, "noise_sd", float(self.noise_sd))

@@ -27,7 +27,7 @@ from bqvi.checks import require_finite, require_positive, require_shape
 from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.gaussian import Gaussian
 from gp import measures
-from gp.arrays import Array, to_numpy
+from gp.arrays import Array, shown, to_numpy
 from gp.measures.mixture_density import MixtureDensity
 
 
@@ -42,6 +42,8 @@ class GaussianMixture:
 
     Raises
     ------
+    TypeError
+        An argument is no array.
     ValueError
         Shapes do not agree, entries are not finite, weights are not positive or do not sum to one, or a
         covariance is not positive definite.
@@ -50,6 +52,10 @@ class GaussianMixture:
     leaf_names = ("weights", "components", "components")
 
     def __init__(self, weights: Array, means: Array, covariances: Array) -> None:
+        given = {"weights": weights, "means": means, "covariances": covariances}
+        for name, array in given.items():
+            if not hasattr(array, "ndim"):
+                raise TypeError(f"{name} is {shown(array)}; it must be an array of NumPy or torch")
         require_finite("means", means)
         if means.ndim != 2:
             raise ValueError(f"means has shape {tuple(means.shape)}; it must be (K, D)")

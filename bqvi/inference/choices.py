@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Uniform
-from bqvi.checks import require_above, require_integer, require_one_of
+from bqvi.checks import require_above, require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
 from bqvi.gradients.refined import RefinableModel
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
@@ -110,7 +110,11 @@ def problem_of(
     _check_steps(estimator, geometry, schedule)
     _check_minibatch(model, estimator, minibatch)
     if isinstance(minibatch, str):
-        require_one_of("minibatch", minibatch, ("balanced",))
+        if minibatch != "balanced":
+            raise ValueError(
+                f"minibatch is {minibatch!r}; it must be 'balanced', the number of data in a mini-batch (an "
+                "integer), or a strategy of acquisition.minibatch"
+            )
         minibatch = _balanced(model, data, choices.batch)
     strategy = _strategy(minibatch, choices.batch, n_rows(data), method)
     problem = LoopProblem(model, data, estimator, geometry, schedule, strategy)

@@ -69,10 +69,11 @@ class PosteriorCheck:
     def __str__(self) -> str:
         message = f"Pareto k = {self.shape:.2f}, {self.effective_sample_size:.0f} effective draws of "
         message += f"{len(self.evaluations)}, total variation {self.total_variation:.2f}: "
+        evidence = f"By the weights, `log_evidence` is {self.log_evidence:.4g} +- {self.log_evidence_sd:.2g}."
         if self.shape < PARETO.good and self.total_variation < DIAGNOSTICS.near_mmtv:
-            return message + "the posterior is good."
+            return message + f"the posterior is good. {evidence}"
         if self.usable:
-            return message + "use the one corrected by these weights, `posterior`."
+            return message + "use the one corrected by these weights, `posterior` of this check. " + evidence
         return (
             message
             + "the posterior misses mass of the target: continue the run, or widen the plausible bounds."
@@ -252,8 +253,8 @@ def advice(
     """
     return (
         *_about_weights(shape),
-        *_about_exceptions(evaluations, posterior.coordinates),
         *_about_failures(evaluations),
+        *_about_exceptions(evaluations, posterior.coordinates),
         *_about_gradients(evaluations, exact),
         *(_about_bounds(posterior) if located else ()),
         *(_about_box(posterior) if located else ()),

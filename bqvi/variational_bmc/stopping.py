@@ -79,7 +79,10 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     if not spread < allowed:
         reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {steady} steps)")
     if not sds[-1] < tolerance:
-        reasons.append(f"its sd is {sds[-1]:.2g}, not below the tolerance {tolerance:.2g}")
+        reasons.append(
+            f"its sd is {sds[-1]:.2g} by the surrogate, without what unseen modes may add, and not below "
+            f"tolerance={tolerance:.2g}"
+        )
     reasons += _about_coverage(now)
     if not (now.prediction_error < asked.prediction_error or now.missed < asked.missed):
         reasons.append(

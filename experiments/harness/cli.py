@@ -207,7 +207,9 @@ def report(
     names = [name for name in registry.EXPERIMENTS if store.read_manifest(results, name)]
     if not names:
         raise typer.BadParameter(
-            f"there are no results in {results}; first: bqvi run all", param_hint="--results"
+            f"there are no results of known experiments in {results}; first: bqvi run all. For those of a "
+            "module of your own, name it: --module MODULE",
+            param_hint="--results",
         )
     options = [f"--results {results}"] * (results != Path("results"))
     command = " ".join(["bqvi report", *options, *(f"--module {own[name]}" for name in own)])

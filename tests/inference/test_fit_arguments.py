@@ -247,6 +247,7 @@ BAD_CHOICES = [
     ),
     ({"minibatch": 41, "method": "sngd"}, ValueError, "minibatch has size 41; .* between 1 and N = 40"),
     ({"minibatch": 0, "method": "sngd"}, ValueError, "minibatch has size 0; .* between 1 and N = 40"),
+    ({"minibatch": "50", "method": "sngd"}, ValueError, "'balanced', the number of data in a mini-batch"),
     ({"minibatch": 2.5, "method": "sngd"}, TypeError, "minibatch is 2.5; it must be a strategy or a size"),
     ({"minibatch": True, "method": "sngd"}, TypeError, "minibatch is True; it must be a strategy"),
     ({"minibatch": 5}, ValueError, "minibatch is 5, but method 'cavi' uses all the data"),

@@ -99,6 +99,7 @@ def test_check_of_good_and_narrow_posteriors():
     off = check(target, gaussian(2, 0.4), 400)
     assert off.total_variation > 0.5
     assert "use the one corrected" in str(off)
+    assert f"`log_evidence` is {off.log_evidence:.4g}" in str(off)
     narrow = check(target, gaussian(2, 0.1), 400)
     assert not narrow.usable
     assert "misses mass" in str(narrow)
