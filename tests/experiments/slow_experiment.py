@@ -1,4 +1,4 @@
-"""A slow experiment, to be interrupted."""
+"""A slow toy, to be interrupted."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A small experiment for tests: an error that is halved, with a figure, an animation and a table."""
+"""A toy: halving an error, with a figure, an animation and a table."""
 
 import time
 from functools import partial
