@@ -215,7 +215,7 @@ def _strategy(
     if batch == "all" and minibatch is not None:
         raise ValueError(
             f"minibatch is {shown(minibatch)}, but method {method!r} uses all the data at each step; use "
-            "'sngd' or 'sgd', or leave minibatch out"
+            "'sngd', 'sgd' or 'memoised', or leave minibatch out"
         )
     if minibatch is None:
         return Reshuffled(min(DEFAULTS.minibatch, n)) if batch == "mini-batch" else None

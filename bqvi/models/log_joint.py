@@ -184,6 +184,8 @@ class LogJoint:
             values = self._values(theta)
         except Exception as error:
             message = advice(error, self.function.gradient)
+            if isinstance(error, IndexError):
+                message = f"; theta has {theta.shape[-1]} entries a point, as dimension={self.dimension}"
             if not message:
                 raise
             raise EvaluationError(f"the log joint {described(error)}{message}") from error

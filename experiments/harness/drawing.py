@@ -300,4 +300,6 @@ def band_caption(results: pd.DataFrame, by: str = "case") -> str:
     counts = results.groupby(by)["seed"].nunique()
     least, most = int(counts.min()), int(counts.max())
     number = f"{least}" if least == most else f"{least} to {most}"
-    return f"Line: median; band: interquartile range; over {number} seed{'s' * (most > 1)}."
+    if most == 1:
+        return "Line: the result of 1 seed."
+    return f"Line: median; band: interquartile range; over {number} seeds."

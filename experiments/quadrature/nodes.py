@@ -241,7 +241,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         Drawing(
             "line",
             line,
-            "Two bumps against N(0, 1), zero-mean process with the same kernel for all. Red: integrand; "
+            "Two bumps against N(0, 1), zero-mean process with the same kernel for all. Orange: integrand; "
             "grey: measure; blue: posterior mean and two standard deviations after all nodes. Below: the "
             f"nodes from the first (top) to the last; the first {START}, grey, are the same for all.",
         ),
@@ -249,7 +249,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             "plane",
             plane,
             "The banana exp(-2 (y - x^2)^2) against N(0, I) (dashed: one, two and three standard "
-            "deviations). Red: contours of the integrand times the density of the measure, whose integral "
+            "deviations). Orange: contours of the integrand times the density of the measure, whose integral "
             "is estimated; blue: posterior mean after all nodes. Numbers: nodes in order; "
             f"the first {START}, grey, are the same for all.",
         ),
@@ -276,11 +276,11 @@ def _parts(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _on_the_line(ax: Axes, rows: pd.DataFrame) -> None:
-    blue, red = drawing.COLOURS[:2]
+    blue, orange = drawing.COLOURS[:2]
     nodes, grid = _parts(rows)
     ax.fill_between(grid["x1"], 0, grid["density"], color="0.85", lw=0)
     ax.fill_between(grid["x1"], grid["low"], grid["high"], color=blue, alpha=0.2, lw=0)
-    ax.plot(grid["x1"], grid["f"], color=red, ls="--", lw=1.2)
+    ax.plot(grid["x1"], grid["f"], color=orange, ls="--", lw=1.2)
     ax.plot(grid["x1"], grid["mean"], color=blue, lw=1.2)
     ax.plot(nodes["x1"], nodes["f"], "o", color="black", ms=3.5, zorder=4)
     top, bottom = -0.35, -1.5

@@ -628,3 +628,9 @@ def test_steps_that_make_q_a_point_are_reported_without_a_warning_of_arithmetic(
             geometry=Euclidean(),
             seed=91,
         )
+
+
+def test_an_index_beyond_the_dimension_names_it():
+    model = bqvi.models.LogJoint(lambda theta: -(theta[:, 2] ** 2), dimension=2)
+    with pytest.raises(bqvi.RunError, match=r"IndexError.*2 entries a point, as dimension=2"):
+        bqvi.fit(model, method="pathwise", steps=2, elbo_samples=2)

@@ -150,7 +150,7 @@ def test_the_caption_counts_the_seeds():
     one = table([([1], [1])])
     three = table([([1], [1])] * 3, "b")
     assert drawing.band_caption(three).endswith("over 3 seeds.")
-    assert drawing.band_caption(one).endswith("over 1 seed.")
+    assert drawing.band_caption(one) == "Line: the result of 1 seed."
     assert drawing.band_caption(pd.concat([one, three])).endswith("over 1 to 3 seeds.")
 
 
