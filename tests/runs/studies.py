@@ -51,7 +51,7 @@ def kills(doors: Sequence[str], times: int, rng: np.random.Generator, folder: Pa
     whole = {}
     for door in doors:
         began = time.monotonic()
-        _run(door, folder / "first.npz", folder / "first.txt")
+        _run(door, folder / f"first {door}.npz", folder / "first.txt")
         whole[door] = time.monotonic() - began
     for i in range(times):
         door, path, log = doors[i % len(doors)], folder / f"{i}.npz", folder / f"{i}.txt"
