@@ -371,5 +371,5 @@ def test_the_default_by_name_where_it_has_no_place():
         bqvi.fit(MIXTURE, X, minibatch="balanced")
     with pytest.raises(ValueError, match="minibatch is 'balanced', but a Relaxed has parameters"):
         bqvi.fit(Relaxed(MIXTURE), X, "pathwise", minibatch="balanced")
-    with pytest.raises(ValueError, match="minibatch is 'balnced'; it must be one of balanced"):
+    with pytest.raises(ValueError, match="minibatch is 'balnced'; it must be 'balanced', the number"):
         bqvi.fit(MIXTURE, X, "sngd", minibatch="balnced")
