@@ -811,7 +811,8 @@ class FirstClimbSettings:
     same: float = 0.05
     """The singular value of the directions of all steps below which a direction counts as without a step. On
     a funnel in D = 5, three Gaussians in D = 4 and the centred schools (layouts 2032 and 2033 of
-    `experiments.vbmc.hard`) runs were the same with a half; larger values were not compared."""
+    `experiments.vbmc.hard`) six runs were the same with a half, and five with twice: the sixth had an error
+    of -.003 in the place of .005."""
     longest: float = 0.5
     """The largest step in a new direction, in half widths of the plausible box; not studied."""
 
