@@ -10,9 +10,9 @@ that they reach into its tails. With g_i the log joint less its prediction there
 
 estimates the integral of |p - p_s| over that of p + p_s, with p and p_s not normalised: the share of mass in
 which the densities of the log joint and of the surrogate differ. It lies between 0 and 1, and the log
-evidences differ by at most log((1 + d) / (1 - d)), about 2 d. Of several modes each has draws of its own. The
-draws are evaluated as the batch of a step, so that the surrogate is then fitted to them. Noisy values are not
-compared.
+evidences differ by at most log((1 + d) / (1 - d)), about 2 d. Of several modes each has draws of its own, and
+a smaller d is required. The draws are evaluated as the batch of a step, so that the surrogate is then fitted
+to them. Noisy values are not compared.
 """
 
 from __future__ import annotations

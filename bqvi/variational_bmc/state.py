@@ -74,6 +74,8 @@ class Row:
     """The nats that unseen modes are expected to add to the log evidence."""
     total_variation: float = nan
     """The total variation distance of surrogate and log joint, estimated at draws (:mod:`comparison`)."""
+    compared: int = 0
+    """The number of these draws."""
     covered: bool = True
     """Whether no evaluation shows mass that q lacks; only a thorough estimate checks this."""
     beyond: float = 0.0

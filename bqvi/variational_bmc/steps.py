@@ -158,6 +158,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         explored=state.explored.complete,
         unseen=state.explored.unseen,
         total_variation=wrong,
+        compared=state.compared,
         covered=found.covered,
         beyond=beyond,
         missed=missed(state),

@@ -90,7 +90,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
         )
     if isnan(now.total_variation):
         reasons.append(UNCOMPARED)
-    elif not now.total_variation < max(tolerance, COMPARISON.total_variation):
+    elif not now.total_variation < max(tolerance, COMPARISON.allowed(now.compared)):
         reasons.append(f"{DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
     if not now.explored:
         reasons.append(UNEXPLORED)

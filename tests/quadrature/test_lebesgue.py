@@ -69,8 +69,8 @@ def test_a_run_is_resumed_over_the_same_box(tmp_path):
     ("given", "match"),
     [
         ({"lower": LOWER}, "upper is None"),
-        ({"lower": -np.inf, "upper": 1.0}, "lower is infinite in coordinates .0.*density"),
-        ({"lower": LOWER, "upper": [1.0, np.inf]}, "upper is infinite in coordinates .1.*density"),
+        ({"lower": -np.inf, "upper": 1.0}, "lower is infinite or None in coordinates .0.*density"),
+        ({"lower": LOWER, "upper": [1.0, np.inf]}, "upper is infinite or None in coordinates .1.*density"),
         ({"lower": np.nan, "upper": 1.0}, "lower has 1 entries that are NaN"),
         ({"lower": UPPER, "upper": LOWER}, "lower >= upper in coordinates"),
         ({"lower": LOWER, "upper": np.ones(3)}, "upper"),

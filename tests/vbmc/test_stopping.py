@@ -92,6 +92,12 @@ ALONE = [
         {"total_variation": COMPARISON.total_variation + E, "log_evidence_sd": 0.0},
         "the densities of surrogate and log joint differ",
     ),
+    (
+        "mass at draws of several modes",
+        {"total_variation": max(COMPARISON.of_modes, TOLERANCE) - E, "compared": 6, "log_evidence_sd": 0.0},
+        {"total_variation": max(COMPARISON.of_modes, TOLERANCE) + E, "compared": 6, "log_evidence_sd": 0.0},
+        "the densities of surrogate and log joint differ",
+    ),
     ("comparison", {}, {"total_variation": math.nan}, "has not been compared"),
     ("exploration", {}, {"explored": False}, "has not been explored"),
     (
