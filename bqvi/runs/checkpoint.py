@@ -83,10 +83,13 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
     return Checkpoint(door, header["settings"], state, header["n_evaluations"])
 
 
-def require_unused(path: str | Path) -> None:
-    """Raise ValueError where a new run would overwrite evaluations, or another file, at ``path``.
+def require_unused(path: str | Path, made: int) -> None:
+    """Raise ValueError where a run would overwrite more evaluations than its own, or another file.
 
-    An empty file, and a saved run without evaluations, may be overwritten.
+    Parameters
+    ----------
+    path : the file that the run is to write. An empty one may be overwritten.
+    made : the number of evaluations of the run, if it is resumed, or 0.
     """
     file = Path(path)
     if not file.is_file() or not file.stat().st_size:
@@ -99,10 +102,12 @@ def require_unused(path: str | Path) -> None:
         raise ValueError(
             f"checkpoint is {path}, a file that exists and is no saved run; give another path, or remove it"
         )
-    if count := header["n_evaluations"]:
+    count = header["n_evaluations"]
+    if count > made:
+        more = f", more than the {made} of the run that is resumed" if made else ""
         raise ValueError(
             f"checkpoint is {path}, which exists, with {count} evaluations of a run of bqvi.{header['door']}"
-            ": give that path as resume too, and the run goes on from there; or remove the file"
+            f"{more}: give that path as resume too, and the run goes on from there; or remove the file"
         )
 
 

@@ -54,8 +54,8 @@ class Watch:
     ----------
     callback : called with the state after each step.
     progress : whether a line on standard error shows how far the run has come.
-    checkpoint : path of a file that is written as evaluations return, for ``resume``. A run that is not
-        resumed does not overwrite another's.
+    checkpoint : path of a file that is written as evaluations return, for ``resume``. A run does not
+        overwrite one with more evaluations.
 
     Raises
     ------
@@ -141,8 +141,9 @@ class Run(Generic[S, R]):
         workers: Workers | None = None,
         verify: int = 0,
     ) -> None:
-        if state is None and watch.checkpoint is not None:
-            require_unused(watch.checkpoint)
+        if watch.checkpoint is not None:
+            made = 0 if state is None else engine.checkpoint(state).n_evaluations
+            require_unused(watch.checkpoint, made)
         self._verify = require_verifiable(verify, engine, state)
         self._engine, self._workers = engine, workers
         self._asked: Counter[bytes] = Counter()

@@ -275,6 +275,16 @@ def test_a_new_run_does_not_overwrite_the_evaluations_of_another(name, tmp_path)
     assert path.read_bytes() == before
     found = case.run(never, checkpoint=path, resume=path)
     assert found.n_evaluations == case.budget
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    before = path.read_bytes()
+    with pytest.raises(bqvi.RunInterrupted) as stopped:
+        case.run(Calls(case.function, 9, interrupt))
+    with pytest.raises(ValueError, match=r"more than the .* of the run that is resumed"):
+        case.run(never, checkpoint=path, resume=stopped.value)
+    assert path.read_bytes() == before
     path.write_text("x, y")
     with pytest.raises(ValueError, match="a file that exists and is no saved run"):
         case.run(never, checkpoint=path)
