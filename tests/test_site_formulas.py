@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-for package in ("sphinx", "docutils"):
+for package in ("sphinx.application", "docutils"):
     pytest.importorskip(package, reason="needs the extra docs")
 DOCS = Path(__file__).parents[1] / "docs"
 
