@@ -162,14 +162,14 @@ class VBMCRun:
         return replace(reached, seconds=self.clock.ends())
 
     def learn(self, state: State, final: bool = False) -> tuple[State, Estimate]:
-        """The inference of a step, with a fitted noise where two values of one point differ."""
+        """The inference of a step, with a fitted noise where two values at nearly the same point differ."""
         settings = self.settings_at(state)
         if settings.noise_unknown and not self.settings.noise_unknown:
             state = replace(state, psi=None)  # that of an exact surrogate may have no noise
         return learn(state, settings, self.seed_at(state), final)
 
     def settings_at(self, state: State) -> Settings:
-        """The settings, with a noise that is not known where two values of one point differ."""
+        """The settings, with a noise that is not known where two values at nearly the same point differ."""
         found = self.settings.noise_unknown or differing(state.evaluations) is not None
         return replace(self.settings, noise_unknown=found)
 

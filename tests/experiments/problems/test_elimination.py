@@ -22,13 +22,6 @@ def test_concentrations_solve_the_differential_equation():
         np.testing.assert_allclose(found, path.y[0], atol=1e-7, rtol=1e-7)
 
 
-def test_gradients_are_differences():
-    problem = e.elimination()
-    at, h = problem.sample(5, 0), 1e-5
-    slopes = [(problem.log_density(at + s) - problem.log_density(at - s)) / (2.0 * h) for s in h * np.eye(3)]
-    np.testing.assert_allclose(problem.log_density_gradient(at), np.stack(slopes, 1), rtol=1e-5, atol=1e-5)
-
-
 def test_the_evidence_is_that_of_draws_of_the_prior():
     """Likelihoods of 400,000 draws; 4 sds, with a false-alarm rate of 6e-5."""
     rng, logs = np.random.default_rng(1), []

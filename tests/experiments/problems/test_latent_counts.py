@@ -40,11 +40,3 @@ def test_the_prior_of_hyperparameters_is_that_of_the_distributions():
         + r
     )
     np.testing.assert_allclose(lc.log_hyperprior(torch.tensor(a), torch.tensor(r)), expected)
-
-
-def test_gradients_are_differences():
-    problem = lc.latent_counts()
-    at, h = problem.mean + 0.05, 1e-5
-    steps = h * np.eye(problem.dimension)
-    slopes = (problem.log_density(at + steps) - problem.log_density(at - steps)) / (2.0 * h)
-    np.testing.assert_allclose(problem.gradient(at), slopes, rtol=1e-5, atol=1e-4)

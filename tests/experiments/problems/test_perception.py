@@ -80,12 +80,3 @@ def test_the_evidence_of_the_timing_model_is_that_of_independent_draws():
     assert sd < 0.1
     estimate = np.log(weights.mean()) + logs.max()
     assert estimate == pytest.approx(perception.timing().log_evidence, abs=4.0 * sd)
-
-
-@pytest.mark.parametrize("problem", [perception.timing, perception.multisensory])
-def test_gradients_are_differences(problem):
-    problem = problem()
-    at, h = problem.mean + 0.05, 1e-5
-    steps = h * np.eye(problem.dimension)
-    slopes = (problem.log_density(at + steps) - problem.log_density(at - steps)) / (2.0 * h)
-    np.testing.assert_allclose(problem.gradient(at), slopes, rtol=1e-5, atol=1e-4)
