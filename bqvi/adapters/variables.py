@@ -22,11 +22,6 @@ class VectorLayout:
     shapes: Mapping[str, tuple[int, ...]]
 
     @property
-    def size(self) -> int:
-        """The number P of entries."""
-        return sum(int(np.prod(shape)) for shape in self.shapes.values())
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The titles of the entries: "mu" for a number, "z[0]", "z[1]", ... for an array."""
         return tuple(title for name, shape in self.shapes.items() for title in entries(name, shape))

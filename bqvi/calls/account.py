@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls.budget import Budget
-from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.evaluations import Evaluations, matched
 from bqvi.calls.ledger import Ledger
 
 
@@ -27,9 +27,7 @@ class Unfinished:
 
     def __init__(self, rows: Evaluations, cost: int = 1) -> None:
         self._rows, self._cost = rows, cost
-        self._waiting: dict[bytes, list[int]] = {}
-        for i, point in enumerate(rows.points):
-            self._waiting.setdefault(point.tobytes(), []).append(i)
+        self._unused = np.arange(len(rows))
         self._counted = 0
 
     def completed(self, points: np.ndarray, evaluate: Callable[[np.ndarray], Evaluations]) -> Evaluations:
@@ -38,12 +36,14 @@ class Unfinished:
         Where all of them are stored, the step was not ended by a call: then those that failed are
         evaluated again, since the function may have been mended.
         """
-        found = np.array([self._next(point) for point in points], dtype=int)
-        if (found < 0).all():
-            return evaluate(points)
-        paid = self._cost * int((found >= 0).sum())
-        self._counted += paid
+        found, unused = matched(self._rows.points[self._unused], points)
         missing = found < 0
+        if missing.all():
+            return evaluate(points)
+        found = np.where(missing, -1, self._unused[found])
+        self._unused = self._unused[unused]
+        paid = self._cost * int((~missing).sum())
+        self._counted += paid
         if not missing.any():
             missing = ~self._rows.good[found]
         made = evaluate(points[missing]) if missing.any() else Evaluations.none(points.shape[1])
@@ -57,12 +57,7 @@ class Unfinished:
 
     def left(self) -> Evaluations:
         """The evaluations that the repeated step did not use, with the number spent and not yet counted."""
-        rows = self._rows[sorted(i for waiting in self._waiting.values() for i in waiting)]
-        return replace(rows, n_evaluations=self._rows.n_evaluations - self._counted)
-
-    def _next(self, point: np.ndarray) -> int:
-        waiting = self._waiting.get(point.tobytes())
-        return waiting.pop(0) if waiting else -1
+        return replace(self._rows[self._unused], n_evaluations=self._rows.n_evaluations - self._counted)
 
 
 class StepEvaluations:

@@ -7,11 +7,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from bqvi.calls.by_products import Products, chosen
 from bqvi.calls.call import CallResult
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.errors import EvaluationError
-from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.evaluations import Evaluations, Products
 from bqvi.calls.faults import advice, advice_on_points, described, may_be_meant, stops
 from bqvi.calls.function import Function
 from bqvi.calls.ledger import Ledger
@@ -264,7 +263,7 @@ class CallBatch:
     def _products_of_rows(self, kept: np.ndarray | slice) -> Products:
         if all(products is None for products in self._by_products):
             return ()
-        return chosen(tuple(self._by_products), np.arange(len(self.points))[kept].tolist())
+        return tuple(self._by_products[i] for i in np.arange(len(self.points))[kept])
 
     def _gradient_noise(self, kept: np.ndarray | slice) -> np.ndarray | None:
         """The noise variance of the rows' gradients, (n, D): each coordinate depends on one parameter."""

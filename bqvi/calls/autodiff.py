@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bqvi.calls.user_code import run_user_code
+from bqvi.calls.function import run_user_code
 from gp.arrays import Array, is_torch, to_numpy
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls.by_products import Products
 from bqvi.calls.errors import EvaluationError, message_of
+from bqvi.calls.evaluations import Products
 from bqvi.calls.faults import described
-from bqvi.calls.function import AUTODIFF, LARGEST, Function, GradientWithValue
+from bqvi.calls.function import AUTODIFF, LARGEST, Function, GradientWithValue, run_user_code
 from bqvi.calls.returned import gradients_of, log_weights_of, parted, reasons_of, refused, sds_of, values_of
-from bqvi.calls.user_code import run_user_code
 
 
 @dataclass(frozen=True, eq=False)

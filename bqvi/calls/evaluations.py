@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from bqvi.calls.by_products import Products, chosen, joined
+Products = tuple[Mapping[str, Any] | None, ...]
+"""The by-products of each row, which are numbers, text and arrays that the log joint returned after its
+value; None where a row has none, and () where no row has any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,48 +80,25 @@ class Evaluations:
             _rows(self.noise_variance, index),
             self.failed[index],
             tuple(self.reasons[i] for i in index),
-            by_products=chosen(self.by_products, index.tolist()),
+            by_products=tuple(self.by_products[i] for i in index) if self.by_products else (),
             gradient_noise_variance=_rows(self.gradient_noise_variance, index),
         )
 
     def joined(self, more: Evaluations) -> Evaluations:
         """These rows followed by those of ``more``, with NaN for a gradient or noise that one lacks."""
-        first = self._like(more)
-        second = more._like(first)
+        if not (len(self) and len(more)):  # an empty record has no shapes to be kept
+            found = self if len(self) else more
+            return replace(found, n_evaluations=self.n_evaluations + more.n_evaluations)
         return Evaluations(
             np.concatenate([self.points, more.points]),
-            np.concatenate([first.values, second.values]),
-            _joined(first.gradients, second.gradients),
-            _joined(first.noise_variance, second.noise_variance),
+            np.concatenate([self.values, more.values]),
+            _joined(self.gradients, len(self), more.gradients, len(more)),
+            _joined(self.noise_variance, len(self), more.noise_variance, len(more)),
             np.concatenate([self.failed, more.failed]),
             self.reasons + more.reasons,
             self.n_evaluations + more.n_evaluations,
-            joined(self.by_products, len(self), more.by_products, len(more)),
-            _joined(first.gradient_noise_variance, second.gradient_noise_variance),
-        )
-
-    def _like(self, other: Evaluations) -> Evaluations:
-        """These rows with all arrays that ``other`` has; an empty record takes its shapes."""
-        n = len(self)
-        values = self.values if n else np.zeros((0, *other.values.shape[1:]))
-        gradients, noise = self.gradients, self.noise_variance
-        if (gradients is None or not n) and other.gradients is not None:
-            gradients = np.full((n, *other.gradients.shape[1:]), np.nan)
-        if noise is None and other.noise_variance is not None:
-            noise = np.full(n, np.nan)
-        slopes_noise = self.gradient_noise_variance
-        if slopes_noise is None and other.gradient_noise_variance is not None:
-            slopes_noise = np.full(self.points.shape, np.nan)
-        if not len(other):
-            gradients, noise, slopes_noise = self.gradients, self.noise_variance, self.gradient_noise_variance
-        return Evaluations(
-            self.points,
-            values,
-            gradients,
-            noise,
-            self.failed,
-            self.reasons,
-            gradient_noise_variance=slopes_noise,
+            joined_products(self.by_products, len(self), more.by_products, len(more)),
+            _joined(self.gradient_noise_variance, len(self), more.gradient_noise_variance, len(more)),
         )
 
 
@@ -126,7 +106,31 @@ def _rows(array: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
     return None if array is None else array[index]
 
 
-def _joined(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return np.concatenate([a, b])
+def _joined(a: np.ndarray | None, n: int, b: np.ndarray | None, m: int) -> np.ndarray | None:
+    """The n rows of ``a`` followed by the m rows of ``b``, NaN for those of the one that is None."""
+    if a is None:
+        return None if b is None else np.concatenate([np.full((n, *b.shape[1:]), np.nan), b])
+    return np.concatenate([a, np.full((m, *a.shape[1:]), np.nan) if b is None else b])
+
+
+def joined_products(first: Products, n: int, second: Products, m: int) -> Products:
+    """The by-products of n rows, followed by those of m rows."""
+    if not first and not second:
+        return ()
+    return (first or (None,) * n) + (second or (None,) * m)
+
+
+def matched(pending: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each of the points (n, D) its row in ``pending`` (m, D), and which rows remain, (m,).
+
+    Points are compared to the last digit; of equal rows each is matched once. A point that is not pending
+    has the row -1.
+    """
+    waiting: dict[bytes, list[int]] = {}
+    for i, row in enumerate(pending):
+        waiting.setdefault(row.tobytes(), []).append(i)
+    found = [waiting.get(point.tobytes()) for point in points]
+    rows = np.array([equal.pop(0) if equal else -1 for equal in found], dtype=int)
+    left = np.ones(len(pending), dtype=bool)
+    left[rows[rows >= 0]] = False
+    return rows, left

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations
-from bqvi.calls.by_products import Products, joined
+from bqvi.calls.evaluations import Products, joined_products
 from bqvi.calls.faults import raised
 from bqvi.gradients.settings import FEASIBILITY
 from bqvi.gradients.whitened import WhitenedFrame
@@ -150,7 +150,7 @@ class Memory:
             first_raised=first,
             first_raised_at=at,
             failed_rounds=failed_rounds,
-            by_products=joined(self.by_products, len(self), good.by_products, len(good)),
+            by_products=joined_products(self.by_products, len(self), good.by_products, len(good)),
             failed=self.failed if good is found else np.concatenate([self.failed, found.points[~found.good]]),
         )
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from bqvi.arrays import like
 from bqvi.calls import Account, Budget, Caller, Evaluations, Ledger, StepEvaluations, Unfinished
+from bqvi.calls.evaluations import matched
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, evaluate
@@ -33,7 +34,6 @@ from bqvi.models.kinds import is_conjugate
 from bqvi.models.log_joint import LogJoint
 from bqvi.records import classes_in, named
 from bqvi.runs import Checkpoint, RunStatus, Trace
-from bqvi.runs.pending import matched
 
 DOOR = "fit"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from bqvi.calls.function import run_user_code
 from bqvi.calls.returned import numbers_in
-from bqvi.calls.user_code import run_user_code
 from gp.arrays import Array, shown, to_numpy
 
 

@@ -27,6 +27,7 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.calls import Budget, Evaluations, Ledger
+from bqvi.calls.evaluations import matched
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import (
     EarlierEstimate,
@@ -45,7 +46,6 @@ from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import underflowed
-from bqvi.runs.pending import matched
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised

@@ -10,6 +10,7 @@ import numpy as np
 
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
+from bqvi.calls.evaluations import matched
 from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import EstimateRow, Integral, log_moments
 from bqvi.quadrature.monte_carlo import (
@@ -25,7 +26,6 @@ from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
 from bqvi.quadrature.tails import NOTHING_SEEN, missed_peak, underflowed, verdict
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus, Trace
-from bqvi.runs.pending import matched
 from gp.arrays import as_like, is_torch
 from gp.measures import Measure
 

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-from bqvi.runs.keywords import require_known
 from bqvi.runs.run import Run
 
 P = ParamSpec("P")
 S = TypeVar("S")
 R = TypeVar("R")
-S_co = TypeVar("S_co", covariant=True)
-R_co = TypeVar("R_co", covariant=True)
+
+_ELSEWHERE = {
+    "bounds": ("lower", "upper"),
+    "plausible_bounds": ("plausible_lower", "plausible_upper"),
+    "grad": ("gradient",),
+    "jac": ("gradient",),
+    "max_evaluations": ("budget",),
+    "max_fun_evals": ("budget",),
+    "max_iter": ("steps", "budget"),
+    "n_evaluations": ("budget",),
+    "n_steps": ("steps", "budget"),
+    "noise": ("noise_sd",),
+    "sigma": ("noise_sd",),
+    "n_samples": ("samples", "budget"),
+    "random_state": ("seed",),
+    "rng": ("seed",),
+    "verbose": ("progress",),
+    "x0": ("start", "start_from"),
+}
+"""Arguments of other packages and the arguments here; the error suggests those that the door has."""
 
 
 class Door(Protocol[P, S, R]):
@@ -39,7 +57,7 @@ def door(result: type[R]) -> Callable[[Callable[P, Run[S, R]]], Door[P, S, R]]:
 
         @functools.wraps(begin)
         def steps(*args: P.args, **kwargs: P.kwargs) -> Run[S, R]:
-            require_known(begin.__name__, kwargs, known)
+            _require_known(begin.__name__, kwargs, known)
             return begin(*args, **kwargs)
 
         @functools.wraps(begin)
@@ -53,3 +71,16 @@ def door(result: type[R]) -> Callable[[Callable[P, Run[S, R]]], Door[P, S, R]]:
         return cast(Door[P, S, R], found)
 
     return made
+
+
+def _require_known(door: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """TypeError where a keyword is no argument of the door; it suggests one, or lists all."""
+    for name in given:
+        if name in known:
+            continue
+        meant = [other for other in _ELSEWHERE.get(name, ()) if other in known]
+        meant = meant or difflib.get_close_matches(name, known, n=1)
+        raise TypeError(
+            f"{name} is no argument of {door}; "
+            + (f"it takes {' and '.join(meant)}" if meant else f"its arguments are {', '.join(known)}")
+        )

@@ -15,7 +15,6 @@ from bqvi.runs.checkpoint import Checkpoint
 
 S = TypeVar("S")
 R_co = TypeVar("R_co", covariant=True)
-E = TypeVar("E")
 
 
 @dataclass(frozen=True)
