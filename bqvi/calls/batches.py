@@ -5,14 +5,14 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from bqvi.calls.call import CallResult, no_values
 from bqvi.calls.errors import EvaluationError
-from bqvi.calls.executors import future_result, require_future, returned
+from bqvi.calls.executors import future_result, returned
 from bqvi.calls.faults import LostError
 
 Enter = Callable[[int, CallResult], None]
@@ -34,30 +34,32 @@ def collect(
         for i, row in enumerate(rows):
             enter(i, call(row))
         return
-    try:
+    if callable(getattr(executor, "submit", None)):
+        _submitted(call, rows, executor, enter)
+        return
+    with executor_failures():
         if executor is None:
             _mapped(_of_joblib(call, rows, n_jobs), rows, enter)
-        elif callable(getattr(executor, "submit", None)):
-            _submitted(call, rows, executor, enter)
         else:
             # multiprocessing pools return from `map` only when all rows are done
             several = getattr(executor, "imap", None)
             _mapped((several if callable(several) else executor.map)(call, rows), rows, enter)
+
+
+@contextlib.contextmanager
+def executor_failures() -> Iterator[None]:
+    """Turn exceptions, which are the executor's, into EvaluationErrors: those of functions are in results."""
+    try:
+        yield
     except EvaluationError:
         raise
-    # This is an error of the pool: exceptions of the user's function are returned in its results.
     except Exception as failure:
-        raise executor_failed(failure) from failure
-
-
-def executor_failed(failure: Exception) -> EvaluationError:
-    """The error for a ``failure`` of the executor."""
-    message = f"evaluating in parallel failed ({type(failure).__name__}: {failure})"
-    if isinstance(failure, concurrent.futures.BrokenExecutor):
-        return EvaluationError(f"{message}: a worker died, and the executor with it; resume with a new one")
-    if isinstance(failure, pickle.PicklingError | AttributeError | TypeError):
-        message += "; processes need functions that can be pickled, defined at the top of a module"
-    return EvaluationError(message)
+        message = f"evaluating in parallel failed ({type(failure).__name__}: {failure})"
+        if isinstance(failure, concurrent.futures.BrokenExecutor):
+            message += ": a worker died, and the executor with it; resume with a new one"
+        elif isinstance(failure, pickle.PicklingError | AttributeError | TypeError):
+            message += "; processes need functions that can be pickled, defined at the top of a module"
+        raise EvaluationError(message) from failure
 
 
 def _of_joblib(call: Callable[..., CallResult], rows: Sequence[np.ndarray], n_jobs: int) -> Any:
@@ -72,8 +74,8 @@ def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
     count, n = 0, len(rows)
     for result in results:
         if count < n:
-            future = not isinstance(result, CallResult) and callable(getattr(result, "result", None))
-            enter(count, call_result(result, rows[count]) if future else _checked(result))
+            is_future = not isinstance(result, CallResult) and callable(getattr(result, "result", None))
+            enter(count, _result(result, rows[count]) if is_future else _checked(result))
         count += 1
     if count != n:
         raise EvaluationError(
@@ -81,12 +83,13 @@ def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
         )
 
 
-def call_result(future: object, row: np.ndarray) -> CallResult:
+def _result(future: Any, row: np.ndarray) -> CallResult:
     """The result of the call at the point ``row`` (P,), which ``future`` returns."""
-    try:
-        return _checked(future_result(future))
-    except LostError as lost:
-        return no_values(row[None], lost)
+    with executor_failures():
+        try:
+            return _checked(future_result(future))
+        except LostError as lost:
+            return no_values(row[None], lost)
 
 
 def _checked(result: object) -> CallResult:
@@ -97,43 +100,70 @@ def _checked(result: object) -> CallResult:
     return result
 
 
+class CallsUnderWay:
+    """Calls through the ``submit`` of an executor, each with a key; results are entered as they return.
+
+    Parameters
+    ----------
+    executor : the executor.
+    """
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+        self._under_way: dict[int, tuple[Any, Any, np.ndarray]] = {}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def begin(self, call: Callable[..., CallResult], key: object, row: np.ndarray) -> None:
+        """Begin the ``call`` at the point ``row`` (P,)."""
+        with executor_failures():
+            future = self._executor.submit(call, row)
+        if not callable(getattr(future, "result", None)):
+            raise EvaluationError(
+                f"the executor's submit returned {future!r:.80}; it must return a future, which has result()"
+            )
+        if id(future) in self._under_way:
+            raise EvaluationError(
+                f"the executor's submit returned the same future for two points, the second {row.tolist()}; "
+                "it must return another one for each"
+            )
+        self._under_way[id(future)] = future, key, row
+
+    def take(self, enter: Callable[[Any, CallResult], None]) -> None:
+        """Call ``enter`` with the key and the result of calls that have returned; waits until one has."""
+        for future in returned([future for future, _, _ in self._under_way.values()]):
+            _, key, row = self._under_way.pop(id(future))
+            enter(key, _result(future, row))
+
+    def end(self, enter: Callable[[Any, CallResult], None], wait: bool) -> None:
+        """Enter the results that have returned and, with ``wait``, those of the calls under way.
+
+        Calls that have not begun are cancelled where the futures allow it, as those of concurrent.futures do.
+        """
+        under_way, self._under_way = self._under_way, {}
+        begun = [
+            (future, key, row)
+            for future, key, row in under_way.values()
+            if not (isinstance(future, concurrent.futures.Future) and future.cancel())
+        ]
+        for future, key, row in begun:
+            done = getattr(future, "done", None)
+            if wait or (callable(done) and done()):
+                with contextlib.suppress(Exception):  # the first failure is the one that is reported
+                    enter(key, _result(future, row))
+
+
 def _submitted(
     call: Callable[..., CallResult], rows: Sequence[np.ndarray], executor: Any, enter: Enter
 ) -> None:
     """Enter results as they return. After a failure, calls under way are awaited and no others are begun."""
-    futures: dict[Any, int] = {}
+    calls = CallsUnderWay(executor)
     try:
         for i, row in enumerate(rows):
-            futures[require_future(executor.submit(call, row))] = i
-        if len(futures) != len(rows):
-            raise EvaluationError(
-                f"the executor's submit returned {len(futures)} futures for {len(rows)} points; it must "
-                "return another one for each"
-            )
-        while futures:
-            for future in returned(list(futures)):
-                i = futures.pop(future)
-                enter(i, call_result(future, rows[i]))
-    except Exception:
-        _swept(futures, rows, enter, wait=True)
+            calls.begin(call, i, row)
+        while len(calls):
+            calls.take(enter)
+    except BaseException as error:
+        calls.end(enter, wait=isinstance(error, Exception))
         raise
-    except BaseException:
-        _swept(futures, rows, enter, wait=False)
-        raise
-
-
-def _swept(futures: dict[Any, int], rows: Sequence[np.ndarray], enter: Enter, wait: bool) -> None:
-    """Enter the results that have returned and, with ``wait``, those of the calls under way.
-
-    Calls that have not begun are cancelled where the futures allow it, as those of concurrent.futures do.
-    """
-    begun = [
-        future
-        for future in futures
-        if not (isinstance(future, concurrent.futures.Future) and future.cancel())
-    ]
-    for future in begun:
-        done = getattr(future, "done", None)
-        if wait or (callable(done) and done()):
-            with contextlib.suppress(Exception):  # the first failure is the one that is reported
-                enter(futures[future], call_result(future, rows[futures[future]]))

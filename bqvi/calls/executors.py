@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from bqvi.calls.errors import EvaluationError
 from bqvi.calls.faults import LostError
 from bqvi.checks import require_integer
 from gp.arrays import shown
@@ -111,15 +110,6 @@ def require_workers(executor: Any, n_jobs: int) -> Any:
             message = f"n_jobs is {n_jobs}, which needs joblib: pip install joblib, or give executor"
             raise ValueError(message) from None
     return executor
-
-
-def require_future(future: object) -> Any:
-    """The result of an executor's ``submit`` if it is a future; EvaluationError otherwise."""
-    if not callable(getattr(future, "result", None)):
-        raise EvaluationError(
-            f"the executor's submit returned {future!r:.80}; it must return a future, which has result()"
-        )
-    return future
 
 
 def returned(futures: Sequence[Any]) -> list[Any]:

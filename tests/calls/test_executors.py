@@ -209,7 +209,7 @@ class Same:
 
 @pytest.mark.parametrize(
     ("what", "message"),
-    [(1.0, "submit returned 1.0; it must return a future"), (Future(), "1 futures for 6")],
+    [(1.0, "submit returned 1.0; it must return a future"), (Future(), "same future for two points")],
 )
 def test_an_executor_that_gives_no_future_for_each_point_is_named(what, message):
     if isinstance(what, Future):
