@@ -72,44 +72,35 @@ class Particles:
     def where(self, chosen: np.ndarray, others: Particles) -> Particles:
         """These particles where ``chosen`` (G, L) is True, and ``others`` elsewhere."""
 
-        def mixed(mine: Any, theirs: Any) -> Any:
-            if mine is None:
-                return None
+        def mixed(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
             return np.where(chosen[..., None] if mine.ndim == 3 else chosen, mine, theirs)
 
-        return Particles(*(mixed(a, b) for a, b in zip(self.parts(), others.parts(), strict=True)))
+        return self.each(mixed, others)
 
     def taken(self, parents: np.ndarray) -> Particles:
         """The particles with indices ``parents`` (G, L) in each system."""
         rows = np.arange(len(parents))[:, None]
         return self.each(lambda part: part[rows, parents])
 
-    def each(self, change: Callable[[np.ndarray], np.ndarray]) -> Particles:
-        """The particles with ``change`` applied to each array."""
-        parts: list[Any] = [None if part is None else change(part) for part in self.parts()]
+    def each(self, change: Callable[..., np.ndarray], *others: Particles) -> Particles:
+        """The particles with ``change`` applied to each array, and to that of ``others``."""
+        together = zip(self.parts(), *(other.parts() for other in others), strict=True)
+        parts: list[Any] = [None if arrays[0] is None else change(*arrays) for arrays in together]
         return Particles(*parts)
 
-    def with_retained(self, systems: np.ndarray, retained: Particles) -> Particles:
-        """The particles with particle 0 of the ``systems`` (R,) replaced by those in ``retained`` (R, 1)."""
-        if not len(systems):
-            return self
-        parts = []
-        for mine, theirs in zip(self.parts(), retained.parts(), strict=True):
-            if mine is not None:
-                mine = mine.copy()
-                mine[systems, 0] = theirs[:, 0]
-            parts.append(mine)
-        return Particles(*parts)
+    def written(self, systems: np.ndarray | slice, index: int, places: Particles) -> Particles:
+        """The particles with those of this ``index`` in ``systems`` (R,) replaced by ``places`` (R, 1)."""
+
+        def change(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+            mine = mine.copy()
+            mine[systems, index] = theirs[:, 0]
+            return mine
+
+        return self.each(change, places)
 
     def parts(self) -> tuple[Any, ...]:
         """The arrays of the particles, in order."""
-        return (
-            self.points,
-            self.log_joint,
-            self.log_proposal,
-            self.joint_slopes,
-            self.proposal_slopes,
-        )
+        return self.points, self.log_joint, self.log_proposal, self.joint_slopes, self.proposal_slopes
 
 
 class AnnealedTarget:

@@ -77,7 +77,7 @@ def begun_backwards(target: AnnealedTarget, draws: np.ndarray, count: int) -> Pa
             f"{at.log_joint[row, 0]}; draws of the posterior have a positive density"
         )
     empty = at.each(lambda part: np.full((len(draws), count, *part.shape[2:]), np.nan))
-    return _written(empty, count - 1, at)
+    return empty.written(slice(None), count - 1, at)
 
 
 def stepped_backwards(
@@ -93,7 +93,7 @@ def stepped_backwards(
     units = plan.units[to_go - 1]
     movable = np.ones(here.log_joint.shape, bool)
     here, _ = transition(here, float(plan.temperatures[to_go]), units, target, rng, movable)
-    return _written(chains, to_go - 1, here)
+    return chains.written(slice(None), to_go - 1, here)
 
 
 def begun(
@@ -103,7 +103,7 @@ def begun(
     points = target.proposals.sample(systems.each, count, rng)
     particles = target.at(points, ~systems.kept(count), first=chains is None)
     if chains is not None:
-        particles = particles.with_retained(systems.with_retained, _at(chains, 0))
+        particles = particles.written(systems.with_retained, 0, _at(chains, 0))
     zeros = np.zeros(len(points))
     return Pass(particles, np.zeros(points.shape[:2]), zeros, np.zeros((len(points), 0)))
 
@@ -145,7 +145,7 @@ def stepped(
     temperature, units = float(plan.temperatures[t]), plan.units[t - 1]
     particles, rates = transition(particles, temperature, units, target, rng, movable)
     if chains is not None:
-        particles = particles.with_retained(systems.with_retained, _at(chains, t))
+        particles = particles.written(systems.with_retained, 0, _at(chains, t))
     rate = float(rates[movable].mean()) if movable.any() else 0.0
     return Pass(particles, log_weights, log_estimates, ess), rate
 
@@ -168,13 +168,3 @@ def _parents(
 def _at(chains: Particles, t: int) -> Particles:
     """The points (R', 1, .) of the chains at t."""
     return chains.each(lambda part: part[:, t : t + 1])
-
-
-def _written(chains: Particles, t: int, places: Particles) -> Particles:
-    parts = []
-    for mine, new in zip(chains.parts(), places.parts(), strict=True):
-        if mine is not None:
-            mine = mine.copy()
-            mine[:, t] = new[:, 0]
-        parts.append(mine)
-    return Particles(*parts)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bqvi.canvas import shown_figure
 from gp.arrays import Array
-from gp.extras import needing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,11 +27,7 @@ def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Array = None) 
     found : the bounds. ax : the axes to draw in; None for new ones.
     truth : the true ln Z, which is drawn as a line; None if it is not known.
     """
-    with needing("plot"):
-        import matplotlib.pyplot as plt
-
-    if ax is None:
-        ax = plt.figure(figsize=(6.0, 3.2), layout="constrained").add_subplot()
+    ax = shown_figure(6.0, 3.2).add_subplot() if ax is None else ax
     if np.ndim(found.lower):
         _problems(found, ax, truth)
     else:

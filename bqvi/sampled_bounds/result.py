@@ -104,13 +104,10 @@ class EvidenceBounds:
         """
         require_integer("n", n, 1)
         rng = generator(seed)
-        draws, logs = (self.draws, self.log_weights) if self.draws.ndim == 3 else (
-            self.draws[None], self.log_weights[None]
-        )  # fmt: skip
-        drawn = np.stack(
-            [rows[rng.choice(len(rows), n, p=normalised(w))] for rows, w in zip(draws, logs, strict=True)]
-        )
-        return drawn if self.draws.ndim == 3 else drawn[0]
+        draws = self.draws.reshape(-1, *self.draws.shape[-2:])
+        weights = normalised(self.log_weights).reshape(len(draws), -1)
+        drawn = [rows[rng.choice(len(rows), n, p=p)] for rows, p in zip(draws, weights, strict=True)]
+        return np.reshape(drawn, (*self.draws.shape[:-2], n, -1))
 
     def plot(self, ax: Axes | None = None, *, truth: Array = None) -> Axes:
         """Draw the log estimates of each replicate and the interval; of several problems, the intervals.
@@ -180,8 +177,12 @@ def bounds_of(
     logs = estimates(way).reshape(systems.problems, systems.each)
     free, conditional = logs[:, : systems.free], logs[:, systems.free :]
     lower, lower_se = _mean(free)
-    upper, upper_se = (None, None) if not systems.conditional else _mean(conditional)
-    interval = _interval(choices.confidence, free, conditional)
+    below = lower - _quantile(choices.confidence, systems.free) * lower_se
+    upper, upper_se, above = None, None, np.full(len(lower), np.inf)
+    if systems.conditional:
+        upper, upper_se = _mean(conditional)
+        above = upper + _quantile(choices.confidence, systems.conditional) * upper_se
+    interval = np.stack([below, above], axis=-1)
     pooled, pooled_sd = _pooled(free)
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
     draws, log_weights = _draws(way, rows, free, coordinates)
@@ -229,17 +230,6 @@ def _first(values: Any) -> Any:
 def _as_it_is(values: object) -> Any:
     """The entries of all problems, unchanged."""
     return values
-
-
-def _interval(confidence: float, free: np.ndarray, conditional: np.ndarray) -> np.ndarray:
-    """Ends (M, 2) of the interval, of R free (M, R) and R' conditional log estimates (M, R')."""
-    lower, lower_se = _mean(free)
-    below = lower - _quantile(confidence, free.shape[1]) * lower_se
-    above = np.full(len(below), np.inf)
-    if conditional.shape[1]:
-        upper, upper_se = _mean(conditional)
-        above = upper + _quantile(confidence, conditional.shape[1]) * upper_se
-    return np.stack([below, above], axis=-1)
 
 
 def _mean(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

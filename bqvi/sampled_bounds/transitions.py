@@ -46,17 +46,11 @@ class MoveUnits:
 
 
 class Transition(Protocol):
-    """One move of every particle.
-
-    Attributes
-    ----------
-    cost : the number of evaluations of one move of one particle.
-    acceptance : the rate of acceptance to which step sizes are adapted.
-    """
+    """One move of every particle."""
 
     @property
     def cost(self) -> int:
-        """The number of evaluations of the log joint in a move."""
+        """The number of evaluations of the log joint in a move of one particle."""
 
     @property
     def acceptance(self) -> float:
