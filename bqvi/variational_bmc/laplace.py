@@ -53,9 +53,9 @@ class _Mean:
             values, vectors = spectrum(_curvature(self.surrogate, psi), RESTARTS.flattest)
             return (vectors * values) @ vectors.T
 
-        return Expansion(self.value(psi), lambda: self.surrogate.mean_gradient(psi[None])[0], bowl)
+        return Expansion(self.value(psi), lambda: self.surrogate.function.gradient(psi[None])[0], bowl)
 
 
 def _curvature(surrogate: Surrogate, u: np.ndarray) -> np.ndarray:
     """Minus the Hessian of the posterior mean at u (D,), (D, D)."""
-    return curvature(surrogate.mean_gradient, u, RESTARTS.difference)
+    return curvature(surrogate.function.gradient, u, RESTARTS.difference)

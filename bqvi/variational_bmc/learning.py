@@ -227,7 +227,7 @@ def _learn(
         if repeat and more is q:
             break  # q covers the surrogate and its ELBO has been maximised
         samples = max(COMPONENTS.samples, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
-        q = climb(surrogate, more, box, seed % 7919, samples, settings.climbs * (1 + final)).q
+        q = climb(surrogate, more, box, seed % 7919, samples, settings.climbs * (1 + final))
         q = pruned(q, COMPONENTS.dropped)
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     if final:

@@ -63,7 +63,7 @@ def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Pr
 def _factor(surrogate: Surrogate, at: np.ndarray, height: float) -> np.ndarray:
     """The lower Cholesky factor (D, D) of the covariance of the Gaussian at a point (D,)."""
     dimension = len(at)
-    _, axes = spectrum(curvature(surrogate.mean_gradient, at, RESTARTS.difference), -np.inf)
+    _, axes = spectrum(curvature(surrogate.function.gradient, at, RESTARTS.difference), -np.inf)
     places = at + _LENGTHS[:, None, None] * np.concatenate([axes.T, -axes.T])
     mean, variance = surrogate.moments(places.reshape(-1, dimension))
     falls = (height - mean + np.maximum(variance - 1.0, 0.0)).reshape(len(_LENGTHS), 2 * dimension)

@@ -144,10 +144,10 @@ def _local(
     The draws are chosen by the integrand of the interquantile range (:mod:`next_points`).
     """
     parts = q.widened(REACH.wider).log_parts(draws.u)
-    log_g = np.logaddexp(plain.log_density(draws.u), logsumexp(parts, axis=1))
+    log_g = np.logaddexp(plain.log_density(draws.u), logsumexp(parts, axis=0))
     spread = np.minimum(np.sqrt(draws.variance), NODES.most)
     mean = bounded(draws.mean, draws.variance, top)
     log_share = REACH.temper * (mean - top) - log_g + np.log(np.sinh(spread))
     chosen = np.unique(resampled(np.exp(log_share - log_share.max()), REACH.places, seed))
     weights = np.full(len(chosen), 1.0 / len(chosen))
-    return DiagonalMixture(weights, draws.u[chosen], q.scales[parts[chosen].argmax(1)])
+    return DiagonalMixture(weights, draws.u[chosen], q.scales[parts[:, chosen].argmax(0)])

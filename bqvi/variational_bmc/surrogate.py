@@ -32,7 +32,7 @@ import numpy as np
 from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
 from gp.conditioning import Conditioned, ObservedKernel
 from gp.evidence import LogPosterior
-from gp.expectation import AnovaSum, AnovaSums, DiagonalIntegrals, Quadratic
+from gp.expectation import AnovaSum, AnovaSums, Quadratic
 from gp.fixed_points import Changes, Gram, gram_of
 from gp.kernels import Anova, Constant, Multiple, QuadraticTrend, Sum
 from gp.observations import Gradients, Observations, Values
@@ -334,14 +334,9 @@ def _scale(data: Data, weights: np.ndarray) -> float:
     return 1.0 + CHEAP.scale_sd**2 * float(np.vdot(weights, data.by_point(data.cheap_rows)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """Noise of known variances (n B,) as `gp.conditioning` requires it, which can be pickled."""
-
-    variances: np.ndarray
-
-    def __call__(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        return self.variances
+def _no_further_noise(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Zeros (n,): all noise is of known variances."""
+    return np.zeros(len(points))
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +358,8 @@ class Surrogate:
                 places = kernel.at(data.points)
                 noise = noise + more * np.einsum("ii->i", kernel.covariance(places, places))
             try:
-                return cls(data, psi, Conditioned.of(kernel, data.points, targets, _Known(noise)))
+                given = Conditioned.of(kernel, data.points, targets, _no_further_noise, noise)
+                return cls(data, psi, given)
             except np.linalg.LinAlgError:
                 continue
         raise np.linalg.LinAlgError("no small jitter makes the covariance positive definite")
@@ -400,7 +396,7 @@ class Surrogate:
 
     @cached_property
     def function(self) -> AnovaSums:
-        """The posterior mean of the log joint, as a function."""
+        """The posterior mean of the log joint as a function, with its gradient and its expectations."""
         return _function(self.data, self.kernel, self.given.weights)
 
     def mean(self, u: np.ndarray) -> np.ndarray:
@@ -430,14 +426,6 @@ class Surrogate:
         """The posterior covariance of f at u (m, D) and v (p, D), (m, p), given W k of both."""
         return self.kernel(u, v) - whitened_u.T @ whitened_v
 
-    def mean_gradient(self, u: np.ndarray) -> np.ndarray:
-        """The gradient of the mean at u (m, D), (m, D)."""
-        return self.function.gradient(u)
-
     def _prior_mean(self, u: np.ndarray) -> np.ndarray:
         result: np.ndarray = self.data.top - 0.5 * np.einsum("md,md->m", u, u)
         return result if self.data.cheap is None else result + self.data.cheap(u)
-
-    def integrals(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
-        """The expectations of the mean under N(means_k, diag variances_k), (K, D) each."""
-        return self.function.integrate(means, variances)

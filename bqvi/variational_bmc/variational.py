@@ -2,7 +2,7 @@
 
     ELBO(q) = E_q[surrogate mean]  +  H[q],     q = sum_k w_k N(m_k, diag s_k^2)
 
-The first term and its gradients have closed forms (`surrogate.Surrogate.integrals`). The second is an average
+The first term and its gradients have closed forms (`surrogate.Surrogate.function`). The second is an average
 over fixed base points e_ks, a scrambled Sobol set mapped to antithetic normal points, x_ks = m_k + s_k e_ks,
 
     H = -sum_k w_k / S sum_s log q(x_ks),
@@ -45,18 +45,19 @@ class DiagonalMixture:
 
     def log_density(self, u: np.ndarray) -> np.ndarray:
         """The log density ln q at points u (m, D), (m,)."""
-        logs = _log_parts(u, *self.parts())
+        logs = self.log_parts(u)
         top = logs.max(0)
         found: np.ndarray = top + np.log(np.exp(logs - top).sum(0))
         return found
 
     def log_parts(self, u: np.ndarray) -> np.ndarray:
-        """The terms ln w_k N(u; m_k, s_k) at points u (m, D), (m, K)."""
-        return _log_parts(u, *self.parts()).T
-
-    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The log weights, the means and the scales."""
-        return np.log(np.maximum(self.weights, 1e-300)), self.means, self.scales
+        """The terms ln w_k N(u; m_k, s_k) at points u (m, D), (K, m): sums over few components are fast."""
+        precision = self.scales**-2.0
+        scaled = self.means * precision
+        constant = np.log(np.maximum(self.weights, 1e-300)) - np.log(self.scales).sum(1)
+        constant = constant - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
+        constant = constant - 0.5 * np.einsum("kd,kd->k", scaled, self.means)
+        return (-0.5 * precision) @ (u * u).T + scaled @ u.T + constant[:, None]
 
     def widened(self, factor: float) -> DiagonalMixture:
         """The mixture with scales ``factor`` times as large."""
@@ -82,15 +83,6 @@ class DiagonalMixture:
         return np.diag(self.weights @ self.scales**2) + (centred.T * self.weights) @ centred
 
 
-def _log_parts(u: np.ndarray, log_weights: np.ndarray, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """The terms log w_k N(u; m_k, s_k) at points u (m, D), (K, m): sums over few components are fast."""
-    precision = scales**-2.0
-    scaled = means * precision
-    constant = log_weights - np.log(scales).sum(1) - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
-    constant = constant - 0.5 * np.einsum("kd,kd->k", scaled, means)
-    return (-0.5 * precision) @ (u * u).T + scaled @ u.T + constant[:, None]
-
-
 @dataclass(frozen=True, eq=False)
 class Entropy:
     """The entropy H with its gradients in unconstrained weights (K,), means (K, D), log scales (K, D)."""
@@ -107,7 +99,7 @@ def entropy(q: DiagonalMixture, base: np.ndarray) -> Entropy:
     x = (q.means[:, None, :] + q.scales[:, None, :] * base).reshape(-1, dimension)
     precision = q.scales**-2.0
     scaled = q.means * precision
-    logs = _log_parts(x, *q.parts())
+    logs = q.log_parts(x)
     top = logs.max(0)
     logs -= top
     responsibilities = np.exp(logs, out=logs)  # (K, K S)
@@ -145,16 +137,6 @@ def base_points(count: int, samples: int, dimension: int, seed: int) -> np.ndarr
 
 
 @dataclass(frozen=True, eq=False)
-class Climbed:
-    """A mixture, its ELBO, and the ELBO's two terms."""
-
-    q: DiagonalMixture
-    elbo: float
-    expected: float
-    entropy: float
-
-
-@dataclass(frozen=True, eq=False)
 class Box:
     """The bounds of the means of components, (D,) each."""
 
@@ -164,7 +146,7 @@ class Box:
 
 def elbo(surrogate: Surrogate, q: DiagonalMixture, base: np.ndarray) -> tuple[float, float, np.ndarray]:
     """E_q of the surrogate, H[q], and the gradient of their sum in (logits, means, log scales), flat."""
-    parts = surrogate.integrals(q.means, q.scales**2)
+    parts = surrogate.function.integrate(q.means, q.scales**2)
     h = entropy(q, base)
     of_weights = parts.values + h.weights
     of_logits = q.weights * (of_weights - q.weights @ of_weights)
@@ -176,7 +158,7 @@ def elbo(surrogate: Surrogate, q: DiagonalMixture, base: np.ndarray) -> tuple[fl
 
 def climb(
     surrogate: Surrogate, q: DiagonalMixture, box: Box, seed: int, samples: int, iterations: int
-) -> Climbed:
+) -> DiagonalMixture:
     """The mixture at the end of L-BFGS from ``q``."""
     count, dimension = q.means.shape
     base = base_points(count, samples, dimension, seed)
@@ -203,9 +185,7 @@ def climb(
         options={"maxiter": iterations, "ftol": COMPONENTS.gain, "maxcor": COMPONENTS.pairs,
                  "maxfun": 2 * iterations},
     )  # fmt: skip
-    best = mixture(found.x)
-    expected, h, _ = elbo(surrogate, best, base)
-    return Climbed(best, expected + h, expected, h)
+    return mixture(found.x)
 
 
 def pruned(q: DiagonalMixture, least: float) -> DiagonalMixture:
@@ -228,7 +208,7 @@ def grown(
     parts = q.log_parts(u)
     order = np.argsort(-log_ratio, kind="stable")
     for index in order[: COMPONENTS.compared * count]:
-        own = q.scales[int(np.argmax(parts[index]))] * COMPONENTS.narrower
+        own = q.scales[int(np.argmax(parts[:, index]))] * COMPONENTS.narrower
         apart = all(
             np.sum(((u[index] - at) / np.maximum(own, sd)) ** 2) > len(own)
             for at, sd in zip(added, scales, strict=True)

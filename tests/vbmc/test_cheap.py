@@ -52,12 +52,12 @@ def test_the_scale_is_that_of_generalised_least_squares(with_slopes):
     np.testing.assert_allclose(made.function(u), made.moments(u)[0], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(posterior_mean(data, psi)(u), made.mean(u), rtol=1e-6, atol=1e-6)
     numeric = [(made.mean(u + e) - made.mean(u - e)) / 2e-4 for e in 1e-4 * np.eye(3)]
-    np.testing.assert_allclose(made.mean_gradient(u), np.stack(numeric, 1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(made.function.gradient(u), np.stack(numeric, 1), rtol=1e-5, atol=1e-5)
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
     cube = np.stack(np.meshgrid(*[nodes] * 3, indexing="ij"), -1).reshape(-1, 3)
     w = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * 3, indexing="ij"), -1), -1).ravel()
     mean, variances = np.array([[0.2, -0.1, 0.3]]), np.array([[0.3, 0.5, 0.2]])
-    found = made.integrals(mean, variances)
+    found = made.function.integrate(mean, variances)
     assert found.values[0] == pytest.approx(float(w @ made.mean(mean + np.sqrt(variances) * cube)), rel=1e-6)
 
 

@@ -117,7 +117,7 @@ def test_with_all_interactions_it_is_the_process_of_gp():
     # The expectation under a diagonal Gaussian, against the general embedding.
     m, v = np.array([[0.3, -0.2]]), np.array([[0.5, 1.5]])
     general = process.integral(gp.measures.Gaussian(m[0], np.diag(v[0]))).mean
-    assert mine.integrals(m, v).values[0] == pytest.approx(general, rel=1e-6)
+    assert mine.function.integrate(m, v).values[0] == pytest.approx(general, rel=1e-6)
 
 
 @pytest.mark.parametrize("gradients", [False, True])
@@ -143,16 +143,22 @@ def test_integrals_are_quadrature_and_their_gradients_differences(gradients):
     grid = np.stack([g.ravel() for g in np.meshgrid(nodes, nodes, nodes, indexing="ij")], axis=1)
     mass = np.prod(np.stack(np.meshgrid(weights, weights, weights, indexing="ij")), axis=0).ravel()
     mass = mass / mass.sum()
-    found = made.integrals(means, variances)
+    found = made.function.integrate(means, variances)
     for k in range(2):
         assert found.values[k] == pytest.approx(
             mass @ made.mean(means[k] + grid * np.sqrt(variances[k])), rel=1e-7
         )
     step = 1e-5
     for e in step * np.eye(3):
-        up, down = made.integrals(means + e, variances).values, made.integrals(means - e, variances).values
+        up, down = (
+            made.function.integrate(means + e, variances).values,
+            made.function.integrate(means - e, variances).values,
+        )
         np.testing.assert_allclose(found.means @ e / step, (up - down) / (2 * step), rtol=1e-5, atol=1e-6)
-        up, down = made.integrals(means, variances + e).values, made.integrals(means, variances - e).values
+        up, down = (
+            made.function.integrate(means, variances + e).values,
+            made.function.integrate(means, variances - e).values,
+        )
         np.testing.assert_allclose(found.variances @ e / step, (up - down) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
@@ -165,7 +171,7 @@ def test_it_interpolates_and_knows_its_slopes(gradients):
     u, e = OTHERS, 1e-5 * np.eye(3)
     np.testing.assert_allclose(posterior_mean(made.data, made.psi)(u), made.mean(u), rtol=1e-6, atol=1e-6)
     numeric = np.stack([(made.mean(u + d) - made.mean(u - d)) / 2e-5 for d in e], axis=1)
-    np.testing.assert_allclose(made.mean_gradient(u), numeric, rtol=1e-4, atol=2e-4)
+    np.testing.assert_allclose(made.function.gradient(u), numeric, rtol=1e-4, atol=2e-4)
 
 
 def test_depths_beyond_reach_grow_with_their_logarithm_and_are_vague():
@@ -190,5 +196,5 @@ def test_laplace_of_a_thin_quadratic_is_exact():
     assert found is not None
     np.testing.assert_allclose(found[0], mode, atol=0.02)
     np.testing.assert_allclose(found[1], covariance, atol=0.02)
-    found = curvature(made.mean_gradient, mode, 1e-3)
+    found = curvature(made.function.gradient, mode, 1e-3)
     np.testing.assert_allclose(found, precision, rtol=0.05, atol=0.5)
