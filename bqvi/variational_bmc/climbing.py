@@ -4,7 +4,14 @@ A surrogate whose first data are far from the posterior needs many evaluations u
 posterior, in particular along a curved path; a quasi-Newton method needs few. Its evaluations are the first
 data of the surrogate. The first step has half the length of the plausible box.
 
-The climb is followed by one point in each direction in which it made no step (:mod:`new_directions`).
+A climb in many dimensions ends before it has made steps in all directions. In a direction without differences
+between evaluations the curvature of the surrogate is not determined, and where it is positive the density
+grows without bound. After the climb one further gradient is therefore evaluated for each direction e in which
+no evaluation so far differs from the best point x, at
+
+    x + s e,      s^-2 the median curvature along the steps that were made, s at most half the plausible box.
+
+The D + 1 gradients determine a quadratic log joint.
 """
 
 from __future__ import annotations
@@ -13,8 +20,8 @@ import numpy as np
 
 from bqvi.calls import Evaluations
 from bqvi.calls.climb import Asking, AsksError, Ends, climb
-from bqvi.variational_bmc.new_directions import in_a_new_direction
 from bqvi.variational_bmc.settings import CLIMBING
+from gp.linalg import complement
 
 
 def next_step(made: Evaluations, most: int) -> np.ndarray | None:
@@ -31,4 +38,27 @@ def next_step(made: Evaluations, most: int) -> np.ndarray | None:
         climb(Asking(made), made.points[0], Ends(most, CLIMBING.gain))
     except AsksError as asks:
         return asks.points[0]
-    return in_a_new_direction(made)
+    return _in_a_new_direction(made)
+
+
+def _in_a_new_direction(made: Evaluations) -> np.ndarray | None:
+    """A point (D,) that differs from the best one in a new direction; None if there is no such direction."""
+    best = int(np.argmax(made.values))
+    steps = np.delete(made.points - made.points[best], best, axis=0)
+    sizes = np.linalg.norm(steps, axis=1)
+    new = complement(steps[sizes > 0.0] / sizes[sizes > 0.0, None], CLIMBING.same)
+    if not len(new):
+        return None
+    away = new[0] * (-1.0 if new[0] @ made.points[best] > 0.0 else 1.0)  # towards the middle of the box
+    return made.points[best] + _length(made, best, steps, sizes) * away
+
+
+def _length(made: Evaluations, best: int, steps: np.ndarray, sizes: np.ndarray) -> float:
+    """The inverse square root of the median curvature along the ``steps`` (m, D) from the best point."""
+    assert made.gradients is not None
+    slopes = np.delete(made.gradients[best] - made.gradients, best, axis=0)
+    curvatures = np.einsum("nd,nd->n", slopes, steps) / np.maximum(sizes, 1e-300) ** 2
+    curvatures = curvatures[np.isfinite(curvatures) & (curvatures > 0.0)]
+    if not len(curvatures):
+        return CLIMBING.longest
+    return float(min(np.median(curvatures) ** -0.5, CLIMBING.longest))

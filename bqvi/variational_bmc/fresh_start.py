@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bqvi.calls.climb import rows_of
 from bqvi.variational_bmc.settings import FRESH_START
 from bqvi.variational_bmc.state import State, begun, missed, prediction_error, settled
 
@@ -51,8 +52,7 @@ def restarted_from_values(state: State, points: np.ndarray) -> State:
     Where exploration has evaluated all of them, nothing is pending. The next step must not go back to the
     state before the last record, which took the gradients.
     """
-    made = {point.tobytes() for point in state.evaluations.points}
-    fresh = np.array([point for point in points if point.tobytes() not in made]).reshape(-1, points.shape[1])
+    fresh = points[rows_of(state.evaluations.points, points) < 0]
     first = begun(fresh, state.evaluations)
     return replace(
         first, rows=state.rows, before=state.before if len(fresh) else None, seconds=state.seconds,

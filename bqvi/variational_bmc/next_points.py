@@ -21,27 +21,15 @@ candidates alone (each was better in four runs), and the ascent took 5 to 10 ms 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from acquisition.conditioned import ConditionedPool
 from acquisition.pointwise.quantile_range import InterquantileRange
+from acquisition.pool import PoolMoments
 from bqvi.importance import resampled
 from bqvi.variational_bmc.reach import PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
-
-
-@dataclass(frozen=True, eq=False)
-class SieveMoments:
-    """The moments of f at candidates, for the criteria."""
-
-    mean: np.ndarray
-    log_density: np.ndarray
-    variance: np.ndarray
-    predictive_variance: np.ndarray
-    signals: np.ndarray | None
 
 
 def next_points(
@@ -105,7 +93,7 @@ def next_points(
     leads = first is not None and not (ahead and state.variance[sieve] < NODES.known)
     chosen: list[int] = []
     for _ in range(count):
-        moments = SieveMoments(mean, log_q, state.variance, state.predictive_variance, state.signals)
+        moments = PoolMoments(mean, state.variance, state.predictive_variance, state.signals, log_q)
         scores = InterquantileRange(None, left, base).score(moments)
         scores[[*ahead, *chosen]] = -np.inf
         best = sieve if leads and not chosen else int(np.argmax(scores))

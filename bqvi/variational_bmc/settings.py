@@ -13,12 +13,6 @@ from math import inf
 
 from gp.search import Search
 
-__all__ = [
-    "CHEAP", "CLIMBING", "CLOCK", "COMPARISON", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "EXPLORATION",
-    "FEASIBILITY", "FITTING", "FRAMES", "FRESH_START", "GRADIENT_SCALINGS", "MODES", "NODES", "PREDICTIONS",
-    "REACH", "RESTARTS", "RESULT", "SCALINGS", "SHAPING", "WEIGHTS",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class ShapingSettings:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
+from bqvi.calls.climb import Evaluating
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.records import named
@@ -148,7 +149,9 @@ class VBMCRun:
         fitted, estimate = self.learn(before)
         row = record(before, fitted, estimate)
         if self.explores(before, row):
-            before = self._explored(state, before, fitted, estimate)
+            exploring = _Exploring(self, state, before)
+            found = self.explored(exploring, fitted, estimate)
+            before = replace(exploring.reached, explored=found)
             fitted, estimate = self.learn(before)
             row = record(before, fitted, estimate)
         reached = replace(fitted, rows=(*before.rows, row), before=before.known)
@@ -274,25 +277,24 @@ class VBMCRun:
         """The tolerance of the log evidence, nats, by which convergence is judged."""
         return RESULT.tolerance if self.limits.tolerance is None else self.limits.tolerance
 
-    def _explored(self, state: State, before: State, fitted: State, estimate: Estimate) -> State:
-        """The state with the evaluations of an exploration; ``explored`` where it was complete.
+    def explored(self, source: Evaluating, fitted: State, estimate: Estimate) -> Explored:
+        """The result of an exploration.
 
         Parameters
         ----------
-        state : the state before the step. before : the state with the step's evaluations.
-        fitted, estimate : the state and the estimate from these evaluations.
+        source : the source of evaluations.
+        fitted, estimate : the state and the estimate from the evaluations before it.
         """
-        dimension, volume = self.target.dimension, fitted.frame.log_volume
-        modes = Modes.of(estimate.surrogate, estimate.q, fitted.frame, estimate.found.log_evidence + volume)
-        run = _Exploring(self, state, before)
-        most = EXPLORATION.most(dimension, len(modes), self.limits.budget - before.n_evaluations)
+        dimension, frame = self.target.dimension, fitted.frame
+        log_evidence = estimate.found.log_evidence + frame.log_volume
+        modes = Modes.of(estimate.surrogate, estimate.q, frame, log_evidence)
+        most = EXPLORATION.most(dimension, len(modes), self.limits.budget - fitted.n_evaluations)
         sequence = design(dimension, most, self.seed)
-        found = explore(run, modes, sequence, math.sqrt(observation_noise(before, estimate)))
-        return replace(run.reached, explored=found)
+        return explore(source, modes, sequence, math.sqrt(observation_noise(fitted, estimate)))
 
-    def seed_at(self, state: State) -> int:
-        """The seed of the step that fits to the evaluations of ``state``."""
-        return int(np.random.SeedSequence([self.seed, len(state)]).generate_state(1)[0] >> 1)
+    def seed_at(self, state: State, *more: int) -> int:
+        """The seed of the step that fits to the evaluations of ``state``; of another choice by ``more``."""
+        return int(np.random.SeedSequence([self.seed, len(state), *more]).generate_state(1)[0] >> 1)
 
     def finished(self, state: State) -> str | None:
         """The reason 'converged' (by the thorough estimate, too), 'budget' or 'seconds'; or None."""

@@ -12,21 +12,18 @@ seed and by the order in which values return between proposals.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bqvi.calls import require_good
-from bqvi.calls.climb import Asking, AsksError
+from bqvi.calls.climb import Asking, AsksError, rows_of
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.comparison import with_draws
-from bqvi.variational_bmc.exploration import explore
-from bqvi.variational_bmc.modes import Modes
-from bqvi.variational_bmc.settings import EXPLORATION, RESULT
+from bqvi.variational_bmc.settings import RESULT
 from bqvi.variational_bmc.state import Estimate, State
-from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next, with_pending
+from bqvi.variational_bmc.steps import batch_size, design, record, with_next, with_pending
 
 if TYPE_CHECKING:
     from bqvi.variational_bmc.vbmc_run import VBMCRun
@@ -81,9 +78,7 @@ def _climbing(run: VBMCRun, state: State) -> np.ndarray:
 
 def _not_pending(state: State, points: np.ndarray) -> np.ndarray:
     """The points among (m, D) that are not pending."""
-    pending = {point.tobytes() for point in state.pending}
-    kept = [i for i, point in enumerate(points) if point.tobytes() not in pending]
-    return points[kept]
+    return points[rows_of(state.pending, points) < 0]
 
 
 def _due(run: VBMCRun, state: State) -> bool:
@@ -106,18 +101,11 @@ def _learned(run: VBMCRun, state: State) -> State:
 
 def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
     """The state with the points that exploration proposes; ``explored`` where it proposes none."""
-    dimension, frame = run.target.dimension, state.frame
-    modes = Modes.of(estimate.surrogate, estimate.q, frame, estimate.found.log_evidence + frame.log_volume)
-    most = EXPLORATION.most(dimension, len(modes), run.limits.budget - state.n_evaluations)
-    sequence = design(dimension, most, run.seed)
     try:
-        found = explore(
-            Asking(state.evaluations), modes, sequence, math.sqrt(observation_noise(state, estimate))
-        )
+        return replace(state, explored=run.explored(Asking(state.evaluations), state, estimate))
     except AsksError as asks:
         room = run.budget_of(state).room(len(state.pending) + len(asks.points)) - len(state.pending)
         return with_pending(state, _not_pending(state, asks.points)[: max(room, 0)])
-    return replace(state, explored=found)
 
 
 def _chosen(run: VBMCRun, state: State, count: int) -> State:
@@ -138,7 +126,7 @@ def _chosen(run: VBMCRun, state: State, count: int) -> State:
         if count <= 0:
             return reached
     begun, each = len(reached) + len(reached.pending), batch_size(reached, run.settings)
-    seed = int(np.random.SeedSequence([run.seed, len(state), begun]).generate_state(1)[0] >> 1)
+    seed = run.seed_at(state, begun)
     waiting = np.concatenate([reached.evaluations.points[learned:], reached.pending])
     leading = -begun % each < count
     return with_next(reached, estimate, count, seed, run.settings.variational, waiting, leading)
