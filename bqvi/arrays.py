@@ -7,6 +7,7 @@ in the loops.
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -59,6 +60,18 @@ def subtract(a: Values, b: Values) -> Values:
 def scale(a: Values, factor: float) -> Values:
     """``factor * a``, array by array."""
     return tuple(factor * x for x in a)
+
+
+def flat(a: Values) -> np.ndarray:
+    """All entries in one vector, (P,), for NumPy arrays."""
+    return np.concatenate([np.ravel(x) for x in a])
+
+
+def unflat(vector: np.ndarray, like: Values) -> tuple[np.ndarray, ...]:
+    """The entries (P,) as arrays of the shapes of ``like``."""
+    shapes = [np.shape(x) for x in like]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    return tuple(x.reshape(shape) for x, shape in zip(np.split(vector, ends[:-1]), shapes, strict=True))
 
 
 def inner(a: Values, b: Values) -> Array:

@@ -161,7 +161,7 @@ def local_gradient(
     weights = None if batch.weights is None else rows.new_tensor(to_numpy(batch.weights))
     objective = _weighed(terms.objective, weights) + rest
     if batch.combination is None:
-        values = _slopes(posterior, objective)
+        values: Values = posterior.slopes(objective)
     else:
         values = _by_strategy(posterior, terms.objective, rest, batch)
     if terms.bound is terms.objective:
@@ -214,17 +214,10 @@ def _weighed(terms: Tensor, weights: Tensor | None) -> Tensor:
     return terms.sum() if weights is None else terms @ weights
 
 
-def _slopes(posterior: TorchPosterior, objective: Tensor) -> Values:
-    found = torch.autograd.grad(objective, posterior.leaves, allow_unused=True)
-    return tuple(
-        torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, posterior.leaves, strict=True)
-    )
-
-
 def _by_strategy(posterior: TorchPosterior, terms: Tensor, rest: Tensor, batch: Batch) -> Values:
     """Per-datum gradients of terms (S,), which the strategy sums, and that of the rest."""
     summed = combined(posterior, terms, batch)
     if rest.requires_grad:
-        own = _slopes(posterior, rest)
+        own = posterior.slopes(rest)
         return tuple(like(g, leaf) + r for g, leaf, r in zip(summed, posterior.leaves, own, strict=True))
     return tuple(like(g, leaf.detach()) for g, leaf in zip(summed, posterior.leaves, strict=True))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bqvi.arrays import Values, add, inner
+from bqvi.arrays import Values, add, inner, unflat
 from bqvi.arrays import like as to_torch
 from bqvi.calls import StepEvaluations
 from bqvi.families.family import Distribution
@@ -48,13 +48,16 @@ class TorchPosterior:
         """q with its parameters held fixed: gradients pass through theta only."""
         return self.q.from_unconstrained(tuple(leaf.detach() for leaf in self.leaves))
 
-    def gradient(self, objective: torch.Tensor) -> Values:
-        """d objective / du as NumPy arrays; zeros for leaves on which it does not depend."""
+    def slopes(self, objective: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """d objective / du as tensors; zeros for leaves on which it does not depend."""
         found = torch.autograd.grad(objective, self.leaves, allow_unused=True)
         return tuple(
-            np.zeros(tuple(leaf.shape)) if g is None else to_numpy(g).astype(float, copy=False)
-            for g, leaf in zip(found, self.leaves, strict=True)
+            torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, self.leaves, strict=True)
         )
+
+    def gradient(self, objective: torch.Tensor) -> Values:
+        """`slopes` as NumPy arrays."""
+        return tuple(to_numpy(g).astype(float, copy=False) for g in self.slopes(objective))
 
     def each(self, objectives: torch.Tensor) -> Values:
         """d objectives_l / du for L objectives, arrays (L, ...); the graph is kept."""
@@ -186,9 +189,7 @@ def combined(posterior: TorchPosterior, terms: torch.Tensor, batch: Batch) -> Va
     """The gradients in u of terms (S,), one for each datum, summed by the batch's strategy."""
     assert batch.combination is not None
     rows = [part.reshape(len(terms), -1) for part in posterior.each(terms)]
-    total = batch.combination(np.concatenate(rows, axis=1))
-    parts = np.split(total, np.cumsum([part.shape[1] for part in rows])[:-1])
-    return tuple(p.reshape(leaf.shape) for p, leaf in zip(parts, posterior.leaves, strict=True))
+    return unflat(batch.combination(np.concatenate(rows, axis=1)), posterior.leaves)
 
 
 def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch.Tensor) -> LogJointFunction:

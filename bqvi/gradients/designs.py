@@ -197,7 +197,7 @@ class _FromPool:
 
     def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
         """The candidates (C, D) with their covariances with the functionals of interest."""
-        raise NotImplementedError
+        return process.candidates(pool)
 
 
 class MomentVarianceReduction(_FromPool):
@@ -213,9 +213,6 @@ class MomentVarianceReduction(_FromPool):
     candidates : the number of candidates that are drawn
     spread : their standard deviation, in units of q's
     """
-
-    def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
-        return process.candidates(pool)
 
 
 class GradientUncertainty(_FromPool):

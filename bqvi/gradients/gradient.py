@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.arrays import Values
-from bqvi.calls import Account, Evaluations
+from bqvi.calls import Account
 from bqvi.gradients.per_datum import Combination
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data
@@ -94,19 +94,15 @@ class Estimator(Protocol):
         """The gradient at q."""
 
 
-class Extendable(Protocol):
-    """A memory to which the evaluations of a failed step can be added."""
-
-    def with_evaluations(self, found: Evaluations) -> Any:
-        """Return the memory with the evaluations ``found`` of the failed step."""
-
-
 @runtime_checkable
 class RememberingEstimator(Estimator, Protocol):
     """An estimator that keeps its evaluations from step to step."""
 
     def start(self, model: Any, q: Any) -> Any:
-        """The memory before a run of ``model`` from ``q``: a `Extendable` record of arrays, or None."""
+        """The memory before a run of ``model`` from ``q``: a record of arrays, or None.
+
+        Where evaluations of a failed step are to be kept, it has a method ``with_evaluations(found)``.
+        """
 
     def __call__(
         self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Any = None

@@ -22,7 +22,6 @@ import torch
 
 from bqvi.arrays import Values
 from bqvi.checks import require_integer
-from bqvi.families.family import Distribution
 from bqvi.gradients.amortised import (
     Local,
     LocalBound,
@@ -70,7 +69,9 @@ class _ImportanceWeighted:
             return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         denominator = posterior.q if self._power == 1 else posterior.stopped
-        log_weights = _log_weights(posterior, denominator, model, q, batch, rng, self.samples)
+        theta = posterior.q.rsample(self.samples, rng)
+        log_joint = differentiable(log_joint_function(model, q, batch)(theta))
+        log_weights = log_joint - denominator.log_prob(theta)
         bound = objective = torch.logsumexp(log_weights, 0) - np.log(self.samples)
         errors = _errors(posterior, log_weights, self._power) if self.errors else None
         if self._power == 2:
@@ -117,21 +118,6 @@ class DReG(_ImportanceWeighted):
     """
 
     _power, _terms = 2, staticmethod(dreg_terms)
-
-
-def _log_weights(
-    posterior: TorchPosterior,
-    denominator: Any,
-    model: LogJointModel,
-    q: Distribution,
-    batch: Batch,
-    rng: np.random.Generator,
-    samples: int,
-) -> torch.Tensor:
-    """ln w of reparameterised draws, with ``denominator`` for q, (L,)."""
-    theta = posterior.q.rsample(samples, rng)
-    log_joint = differentiable(log_joint_function(model, q, batch)(theta))
-    return log_joint - denominator.log_prob(theta)
 
 
 def _errors(posterior: TorchPosterior, log_weights: torch.Tensor, power: int) -> Values:

@@ -37,7 +37,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.arrays import Values, add, inner, subtract
+from bqvi.arrays import Values, add, flat, inner, subtract, unflat
 from bqvi.checks import require_integer
 from bqvi.families.family import FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
@@ -47,7 +47,6 @@ from bqvi.gradients.memoised_moves import (
     losses,
     merged_memory,
     require_movable,
-    unpacked,
 )
 from bqvi.gradients.settings import MEMOISED, STOCHASTIC
 from bqvi.models.conjugate import LocalStep, update_target
@@ -90,8 +89,10 @@ class MemoisedMemory:
 
     def with_losses(self, b: int, losses: np.ndarray) -> MemoisedMemory:
         """The memory with the changes of H_b by merges, (M,), for batch ``b``."""
-        kept = self.losses if self.losses.size else np.zeros((len(self.entropies), len(self.pairs)))
-        return replace(self, losses=_with_row(kept, b, losses))
+        shape = (len(self.entropies), len(self.pairs))
+        kept = self.losses.copy() if self.losses.size else np.zeros(shape)
+        kept[b] = losses
+        return replace(self, losses=kept)
 
     def moved(self, statistics: np.ndarray, entropies: np.ndarray, pairs: np.ndarray) -> MemoisedMemory:
         """The memory with other statistics and entropies of all batches, and other pairs to prepare."""
@@ -194,7 +195,7 @@ class Memoised:
         if complete and self.moves is not None:
             kept, further = self._moved(model, q, batch.rows, b, kept, rng)
             visited += further
-            moved = unpacked(kept.statistics.sum(axis=0), q.natural)
+            moved = unflat(kept.statistics.sum(axis=0), q.natural)
             target = LocalStep(add(moved, nothing.statistics), everything.bound)
         return Gradient(
             subtract(update_target(model, target), q.natural),
@@ -219,7 +220,7 @@ class Memoised:
         ----------
         nothing : of no data, on which a batch's was. expected : statistics under q.
         """
-        total = unpacked(kept.statistics.sum(axis=0), q.natural)
+        total = unflat(kept.statistics.sum(axis=0), q.natural)
         if not self.visited_all(kept, n):
             seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
             total = _completed(total, kept.running, seen / n)
@@ -266,9 +267,9 @@ def _stochastic(
 ) -> Gradient:
     """A step of W towards the statistics ``found`` of a batch, scaled to all data; ``rows`` of both."""
     rho = (known.visits + STOCHASTIC.delay) ** -STOCHASTIC.power
-    before = known.running if known.running.size else _row(subtract(q.natural, model.prior.natural))
-    running = (1.0 - rho) * before + rho * (rows[1] / rows[0]) * _row(found)
-    total = unpacked(running, q.natural)
+    before = known.running if known.running.size else flat(subtract(q.natural, model.prior.natural))
+    running = (1.0 - rho) * before + rho * (rows[1] / rows[0]) * flat(found)
+    total = unflat(running, q.natural)
     if isinstance(model, Sharing):
         nothing = model.shared_step(q, total)
     target = update_target(model, LocalStep(add(total, nothing.statistics), 0.0))
@@ -284,12 +285,7 @@ def _completed(total: Values, running: np.ndarray, share: float) -> Values:
     """Statistics of all data, from the ``total`` of a ``share`` of them, and W where there is one."""
     if not running.size:
         return tuple(part / share for part in total)
-    return add(total, unpacked((1.0 - share) * running, total))
-
-
-def _row(values: Values) -> np.ndarray:
-    """(P,)."""
-    return np.concatenate([np.ravel(part) for part in values])
+    return add(total, unflat((1.0 - share) * running, total))
 
 
 def _held(prior: Values, total: Values, expected: Values) -> Values:
@@ -303,24 +299,18 @@ def _held(prior: Values, total: Values, expected: Values) -> Values:
     )
 
 
-def _with_row(table: np.ndarray, b: int, row: np.ndarray | float) -> np.ndarray:
-    out = table.copy()
-    out[b] = row
-    return out
-
-
 def _replaced(
     known: MemoisedMemory, b: int, found: Values, entropy: float, expected: Values, prior: Values
 ) -> MemoisedMemory:
     """The memory with the new statistics of batch ``b``, unless its old ones have the higher bound."""
-    row = _row(found)
+    row = flat(found)
     if b == len(known.statistics):  # the first visit of this batch
         statistics = np.concatenate([known.statistics, row[None]])
         entropies = np.append(known.entropies, entropy)
         return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
-    weights = _row(expected)
+    weights = flat(expected)
     statistics, entropies = known.statistics.copy(), known.entropies.copy()
-    old = _row(_held(prior, unpacked(statistics[b], prior), expected))
+    old = flat(_held(prior, unflat(statistics[b], prior), expected))
     if row @ weights + entropy >= old @ weights + entropies[b]:
         statistics[b], entropies[b] = row, entropy
     return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import xlogy
 
-from bqvi.arrays import Values, add, inner, subtract
+from bqvi.arrays import Values, add, flat, inner, subtract, unflat
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.births import divided
 from bqvi.models.component_mixture import Mixture
@@ -132,7 +132,7 @@ def divided_memory(
     parted = divided(model, rows, r, parent, taken, rng) if len(taken) else None
     if parted is None:
         return None
-    row = _flat((*_of_counts(model, q, parted.sum(0)), *statistics_of(model.components, rows, parted[:, :k])))
+    row = flat((*_of_counts(model, q, parted.sum(0)), *statistics_of(model.components, rows, parted[:, :k])))
     suggested = _settled(model, q, _spread(model, q, total, row, [parent, *taken]))
     found = [
         (row, -float(xlogy(parted, parted).sum())) if i == b else local_memory(model, suggested, batches(i))
@@ -152,10 +152,10 @@ def _spread(
     counts, own = _counts(total, q).copy(), _counts(row, q)
     times = counts[members[0]] / own[members].sum()
     counts[members] = times * own[members]
-    parts = [part.copy() for part in unpacked(total, q.natural)[1:]]
-    for part, of_batch in zip(parts, unpacked(row, q.natural)[1:], strict=True):
+    parts = [part.copy() for part in unflat(total, q.natural)[1:]]
+    for part, of_batch in zip(parts, unflat(row, q.natural)[1:], strict=True):
         part[members] = times * of_batch[members]
-    return _flat((*_of_counts(model, q, counts), *parts))
+    return flat((*_of_counts(model, q, counts), *parts))
 
 
 def local_memory(model: Mixture, q: Any, rows: Data) -> tuple[np.ndarray, float]:
@@ -165,21 +165,7 @@ def local_memory(model: Mixture, q: Any, rows: Data) -> tuple[np.ndarray, float]
     count = len(weights)
     found = (*subtract(local.statistics[:count], weights), *local.statistics[count:])
     bound = local.bound - model.mixing.bound(q[model.mixing.name])
-    return _flat(found), bound - float(inner(found, q.expected_statistics))
-
-
-def _flat(values: Values) -> np.ndarray:
-    return np.concatenate([np.ravel(part) for part in values])
-
-
-def unpacked(row: np.ndarray, like: Values) -> tuple[np.ndarray, ...]:
-    """The parts of a row of statistics, as arrays of the shapes of ``like``."""
-    parts, start = [], 0
-    for part in like:
-        stop = start + int(np.size(part))
-        parts.append(row[start:stop].reshape(np.shape(part)))
-        start = stop
-    return tuple(parts)
+    return flat(found), bound - float(inner(found, q.expected_statistics))
 
 
 def _of_counts(model: Mixture, q: Any, counts: np.ndarray) -> Values:
@@ -190,7 +176,7 @@ def _of_counts(model: Mixture, q: Any, counts: np.ndarray) -> Values:
 
 def _counts(row: np.ndarray, q: FamilyOrPoint) -> np.ndarray:
     """N_k of statistics, (K,), or (K + 1,) with a tied tail."""
-    weights = unpacked(row, q.natural)[0]
+    weights = unflat(row, q.natural)[0]
     return weights if weights.ndim == 1 else np.append(weights[:, 0], weights[-1:, 1])
 
 
@@ -199,24 +185,24 @@ def _joined(model: Mixture, q: FamilyOrPoint, row: np.ndarray, j: int, k: int) -
     counts = _counts(row, q).copy()
     counts[j] += counts[k]
     counts[k] = 0.0
-    parts = [part.copy() for part in unpacked(row, q.natural)[1:]]
+    parts = [part.copy() for part in unflat(row, q.natural)[1:]]
     for part in parts:
         part[j] += part[k]
         part[k] = 0.0
-    return _flat((*_of_counts(model, q, counts), *parts))
+    return flat((*_of_counts(model, q, counts), *parts))
 
 
 def _permuted(model: Mixture, q: FamilyOrPoint, row: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Statistics with the components in another order; a tied tail stays behind them."""
     counts = _counts(row, q)
     counts = np.concatenate([counts[order], counts[len(order) :]])
-    return _flat((*_of_counts(model, q, counts), *(part[order] for part in unpacked(row, q.natural)[1:])))
+    return flat((*_of_counts(model, q, counts), *(part[order] for part in unflat(row, q.natural)[1:])))
 
 
 def _settled(model: Mixture, q: Any, row: np.ndarray) -> Any:
     """q(theta) at eta_0 + S."""
     weights = model.mixing.statistics(q[model.mixing.name], np.zeros(model.n_components + model.mixing.tied))
-    parts = unpacked(row.copy(), q.natural)
+    parts = unflat(row.copy(), q.natural)
     for part, more in zip(parts, weights, strict=False):
         part += more
     return q.from_natural(add(model.prior.natural, parts))
@@ -225,7 +211,7 @@ def _settled(model: Mixture, q: Any, row: np.ndarray) -> Any:
 def _bound(model: Mixture, q: FamilyOrPoint, row: np.ndarray, entropy: float) -> float:
     """F(S, H), less ln h of data; ``q`` gives the structure, and the concentration where it is learnt."""
     best = _settled(model, q, row)
-    statistics = unpacked(row, q.natural)
+    statistics = unflat(row, q.natural)
     level = model.mixing.bound(best[model.mixing.name]) + float(inner(statistics, best.expected_statistics))
     return level + entropy - float(best.kl(model.prior))
 

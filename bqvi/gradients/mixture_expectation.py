@@ -16,31 +16,13 @@ The Gaussian of the units is the one with the mixture's moments (`moment_matched
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from bqvi.families import Gaussian
+from bqvi.families import Gaussian, GaussianMixture
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.whitened import WhitenedFrame
-from gp.arrays import Array
 from gp.measures import MixtureParameters
-
-
-class MixtureLike(Protocol):
-    """The attributes of a mixture that are used."""
-
-    @property
-    def weights(self) -> Array:
-        """(K,)."""
-
-    @property
-    def means(self) -> Array:
-        """(K, D)."""
-
-    @property
-    def covariances(self) -> Array:
-        """(K, D, D)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +34,7 @@ class MixtureExpectation:
     """Gradients in weights (K,), means (K, D), covariances (K, D, D); weights are free."""
 
 
-def moment_matched(q: MixtureLike) -> Gaussian:
+def moment_matched(q: GaussianMixture) -> Gaussian:
     """The Gaussian with q's mean and covariance."""
     weights, means = np.asarray(q.weights), np.asarray(q.means)
     mean = weights @ means
@@ -61,7 +43,7 @@ def moment_matched(q: MixtureLike) -> Gaussian:
     return Gaussian(mean, within + (weights[:, None] * apart).T @ apart)
 
 
-def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: MixtureLike) -> MixtureExpectation:
+def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: GaussianMixture) -> MixtureExpectation:
     """E_q[phi] and its gradients, without checks."""
     inverse, within = _in_frame(frame, q)
     value, gradient = process.process.posterior_mean.integrate_mixture(within)
@@ -69,7 +51,7 @@ def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: MixtureLike) -> 
     return MixtureExpectation(value, MixtureParameters(gradient.weights, gradient.means @ inverse, bends))
 
 
-def less_square(found: MixtureExpectation, frame: WhitenedFrame, q: MixtureLike) -> MixtureExpectation:
+def less_square(found: MixtureExpectation, frame: WhitenedFrame, q: GaussianMixture) -> MixtureExpectation:
     """The expectation ``found`` less E_q[|u|^2] / 2."""
     inverse, (weights, means, covariances) = _in_frame(frame, q)
     squares = 0.5 * (np.square(means).sum(1) + np.einsum("kii->k", covariances))
@@ -81,7 +63,7 @@ def less_square(found: MixtureExpectation, frame: WhitenedFrame, q: MixtureLike)
     )
 
 
-def _in_frame(frame: WhitenedFrame, q: MixtureLike) -> tuple[np.ndarray, MixtureParameters]:
+def _in_frame(frame: WhitenedFrame, q: GaussianMixture) -> tuple[np.ndarray, MixtureParameters]:
     """L^-1, and q in the frame's units."""
     inverse = frame.inverse
     covariances = inverse @ np.asarray(q.covariances) @ inverse.T

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bqvi.arrays import Values
+from bqvi.arrays import Values, unflat
 from bqvi.gradients.whitened import WhitenedFrame
 
 
@@ -77,9 +77,7 @@ def of_gradient(frame: WhitenedFrame, covariance: np.ndarray) -> np.ndarray:
 
 def standard_errors(covariance: np.ndarray, values: Values) -> Values:
     """Square roots of the diagonal of (P, P), in the shapes of ``values``."""
-    sd = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    parts = np.split(sd, np.cumsum([v.size for v in values])[:-1])
-    return tuple(part.reshape(v.shape) for part, v in zip(parts, values, strict=True))
+    return unflat(np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), values)
 
 
 def _gradient_map(frame: WhitenedFrame) -> np.ndarray:

@@ -18,7 +18,7 @@ optimised too). The treatments of the entropy are those of `pathwise`, with
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,36 +26,18 @@ import torch
 from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
 from bqvi.gradients.black_box import TorchPosterior, cost, differentiable, log_joint_function
-from bqvi.gradients.designs import Design
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import MIXTURE
 from bqvi.models.kinds import is_moving
 from bqvi.models.log_joint import LogJointModel
 
-
-class PathwiseChoices(Protocol):
-    """The settings of a `pathwise.Pathwise` that are used."""
-
-    @property
-    def samples(self) -> int:
-        """L, draws in each component."""
-
-    @property
-    def entropy(self) -> str:
-        """'sampled', 'analytic' or 'sticking-the-landing'."""
-
-    @property
-    def noise(self) -> Design | None:
-        """The design of the noise; each component has its own."""
-
-    @property
-    def errors(self) -> bool:
-        """Whether standard errors are wanted."""
+if TYPE_CHECKING:
+    from bqvi.gradients.pathwise import Pathwise
 
 
 def stratified_gradient(
-    settings: PathwiseChoices,
+    settings: Pathwise,
     model: LogJointModel,
     posterior: TorchPosterior,
     batch: Batch,
@@ -134,7 +116,7 @@ def require_still(model: LogJointModel) -> None:
         )
 
 
-def _noise(settings: PathwiseChoices, q: GaussianMixture, rng: np.random.Generator) -> np.ndarray:
+def _noise(settings: Pathwise, q: GaussianMixture, rng: np.random.Generator) -> np.ndarray:
     if settings.noise is None:
         return rng.standard_normal((settings.samples, *q.means.shape))
     each = [settings.noise.nodes(settings.samples, q.dimension, rng) for _ in range(q.n_components)]
