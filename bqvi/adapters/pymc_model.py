@@ -80,14 +80,15 @@ def from_pymc(
     off = excess(model)
     if off:
         warnings.warn(_LKJ.format(pymc.__version__, off), UserWarning, stacklevel=2)
+    called = _Density(density, off)
     first = model.initial_point(seed)
     layout = VectorLayout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})
     variables = _PyMCVariables(model, layout)
     prior = _prior_box(model, layout, seed)
     return TargetModel(
-        log_joint=_Value(density, off),
+        log_joint=called.value,
         names=layout.names,
-        log_joint_and_gradient=_ValueAndGradient(density, off),
+        log_joint_and_gradient=called.value_and_gradient,
         start=_start(model, layout, first, prior) if start is None else start,
         plausible_lower=plausible_lower,
         plausible_upper=plausible_upper,
@@ -189,25 +190,20 @@ def _start(
     return layout.joined(values)
 
 
-class _ValueAndGradient:
-    """The compiled density, less the constant ``off``, with its gradient at theta (P,)."""
+class _Density:
+    """The compiled density, less the constant ``off``; PyMC computes the gradient with each value."""
 
     def __init__(self, density: Any, off: float) -> None:
         self.density, self.off = density, off
 
-    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """The log joint and its gradient (P,) at theta (P,)."""
         value, gradient = self.density(theta)
         return float(value) - self.off, np.asarray(gradient)
 
-
-class _Value:
-    """The value alone, although PyMC computes both."""
-
-    def __init__(self, density: Any, off: float) -> None:
-        self.both = _ValueAndGradient(density, off)
-
-    def __call__(self, theta: np.ndarray) -> float:
-        return self.both(theta)[0]
+    def value(self, theta: np.ndarray) -> float:
+        """The log joint at theta (P,)."""
+        return self.value_and_gradient(theta)[0]
 
 
 class _PyMCVariables:

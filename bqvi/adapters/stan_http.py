@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import importlib.util
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -108,41 +108,32 @@ def _plain(x: np.ndarray) -> Any:
 
 def _built(code: str) -> Any:
     """The program's module, built if necessary; ValueError with the compiler's message."""
-    from httpstan.models import calculate_model_name, import_services_extension_module
+    from httpstan.compile import compile as translate
+    from httpstan.models import (
+        build_services_extension_module,
+        calculate_model_name,
+        import_services_extension_module,
+    )
 
     name = calculate_model_name(code)
     try:
         return import_services_extension_module(name)
     except KeyError:
-        _translated(code)
-        with concurrent.futures.ThreadPoolExecutor(
-            1
-        ) as pool:  # a separate thread, as a notebook already runs an event loop in this one
-            pool.submit(_build, code).result()
+        try:
+            _repeated(lambda: translate(code, "model"))
+        except ValueError as error:
+            raise ValueError(f"the Stan program does not compile:\n{error}") from None
+        # in a separate thread, as a notebook already runs an event loop in this one
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(_repeated, lambda: asyncio.run(build_services_extension_module(code))).result()
         return import_services_extension_module(name)
 
 
-def _translated(code: str) -> None:
-    """Translate the program; ValueError with the translator's message where it is not valid Stan."""
-    from httpstan.compile import compile as translate
-
+def _repeated(call: Callable[[], object]) -> None:
+    """Call until it ends within httpstan's time limit."""
     for attempt in range(_ATTEMPTS):
         try:
-            translate(code, "model")
-            return
-        except ValueError as error:
-            raise ValueError(f"the Stan program does not compile:\n{error}") from None
-        except subprocess.TimeoutExpired:
-            if attempt == _ATTEMPTS - 1:
-                raise
-
-
-def _build(code: str) -> None:
-    from httpstan.models import build_services_extension_module
-
-    for attempt in range(_ATTEMPTS):
-        try:
-            asyncio.run(build_services_extension_module(code))
+            call()
             return
         except subprocess.TimeoutExpired:
             if attempt == _ATTEMPTS - 1:

@@ -12,34 +12,19 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from bqvi.adapters.stan_arrays import TitledColumns
 from bqvi.calls.target_model import TargetModel
 
+if TYPE_CHECKING:
+    from bqvi.adapters.stan_bridge import BridgeProgram
+    from bqvi.adapters.stan_http import HttpProgram
+
+    _Program: TypeAlias = BridgeProgram | HttpProgram
+
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"", re.DOTALL)
-
-
-class _Program(Protocol):
-    """A compiled program with its data, as functions of the unconstrained parameters theta (P,)."""
-
-    package: str
-    names: tuple[str, ...]
-    columns: TitledColumns
-
-    def value(self, theta: np.ndarray) -> float:
-        """The log density at theta (P,), with the Jacobians."""
-
-    def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """The log density with its gradient (P,)."""
-
-    def constrained(self, theta: np.ndarray) -> np.ndarray:
-        """The parameters and transformed parameters in one vector, in Stan's order."""
-
-    def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
-        """The unconstrained theta (P,) of the parameters by name."""
 
 
 def from_stan(
