@@ -110,7 +110,7 @@ def effective_size(weights: np.ndarray) -> np.ndarray:
     return np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0.0)
 
 
-def resampled(weights: np.ndarray, count: int, seed: int) -> np.ndarray:
+def resampled(weights: np.ndarray, count: int, seed: int | np.random.Generator) -> np.ndarray:
     """Indices (count,) of draws with weights (M,), by systematic resampling."""
     start = np.random.default_rng(seed).random()
     edges = np.cumsum(weights) / weights.sum()

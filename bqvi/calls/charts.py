@@ -22,7 +22,7 @@ class Chart:
     forward: Callable[[Array, Array, Array], Array]
     inverse: Callable[[Array, Array, Array], Array]
     log_slope: Callable[[Array, Array, Array], Array]
-    log_slope_gradient: Callable[[Array], Array]
+    log_slope_gradient: Callable[[Array, Array, Array], Array]
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by name: a chart holds functions without a name, which cannot be pickled."""
@@ -50,28 +50,28 @@ CHARTS = (
         lambda t, a, b: t,
         lambda x, a, b: x,
         lambda t, a, b: np.zeros_like(t),
-        np.zeros_like,
+        lambda t, a, b: np.zeros_like(t),
     ),
     Chart(
         "above",
         lambda t, a, b: a + bounded_exp(t),
         lambda x, a, b: np.log(x - a),
         lambda t, a, b: t,
-        np.ones_like,
+        lambda t, a, b: np.ones_like(t),
     ),
     Chart(
         "below",
         lambda t, a, b: b - bounded_exp(-t),
         lambda x, a, b: -np.log(b - x),
         lambda t, a, b: -t,
-        lambda t: -np.ones_like(t),
+        lambda t, a, b: -np.ones_like(t),
     ),
     Chart(
         "between",
         _between,
         _between_inverse,
         lambda t, a, b: np.log(b - a) - 0.5 * t * t - 0.5 * math.log(2.0 * math.pi),
-        lambda t: -t,
+        lambda t, a, b: -t,
     ),
 )
 

@@ -114,11 +114,11 @@ class Coordinates:
         return self._standard[1]
 
     def _apply(self, method: str, x: np.ndarray) -> np.ndarray:
-        """Apply ``method`` of each chart to its columns of x (n, D)."""
+        """Apply ``method`` of each chart to its columns of x (..., D)."""
         a, b = self._window
         out = np.empty(x.shape)
         for chart, where in self._columns:
-            out[:, where] = getattr(chart, method)(x[:, where], a[where], b[where])
+            out[..., where] = getattr(chart, method)(x[..., where], a[where], b[where])
         return out
 
     def _raw(self, points: np.ndarray) -> np.ndarray:
@@ -202,11 +202,7 @@ class Coordinates:
         """The gradient of `log_jacobian` with respect to v at the points, (n, D)."""
         t = self._raw(self._require("points", points, self.dimension))
         _, half = self._standard
-        slopes = np.empty(t.shape)
-        for chart, where in self._columns:
-            slopes[:, where] = chart.log_slope_gradient(t[:, where])
-        slopes *= half
-        return slopes
+        return self._apply("log_slope_gradient", t) * half
 
     def pull_gradients(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """The gradients in v (n, D), at the points, of a function with ``gradients`` in theta (n, P)."""
@@ -222,16 +218,9 @@ class Coordinates:
         centre, half = self._standard
         return AffineMap(centre, np.diag(half))
 
-    def chart_values(self, t: np.ndarray, only: int | None = None) -> np.ndarray:
-        """The free parameters at t (..., D), not wrapped; with ``only``, that parameter at t of any shape."""
-        a, b = self._window
-        out = np.empty(t.shape)
-        for chart, where in self._columns:
-            if only is None:
-                out[..., where] = chart.forward(t[..., where], a[where], b[where])
-            elif only in where:
-                out = chart.forward(t, a[only], b[only])
-        return out
+    def chart_values(self, t: np.ndarray) -> np.ndarray:
+        """The free parameters at t (..., D), not wrapped."""
+        return self._apply("forward", t)
 
     def axis(self, position: int) -> Coordinates:
         """The coordinates of the free parameter at ``position`` alone."""

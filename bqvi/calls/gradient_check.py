@@ -110,15 +110,11 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ):
         return ""
     between = both[-1]
-    why, multiple = "check its sign, and that it has every term", _multiple(points, values, gradients)
-    if multiple is not None:
-        of_sign = "change its sign" if abs(multiple + 1) < CHECK.sign else "look for a sign or a factor"
-        why = f"it is {multiple:.3g} times that of the values; {of_sign}"
     return (
         f"the gradient is not that of the values: of {len(between)} differences between neighbouring "
-        f"evaluations {int(between.sum())} lie between the slopes at both ends, where nearly all should. For "
-        f"the gradient: {why}. If it is right, the values are noisy: give noise_sd; or do without, by "
-        "gradient=None"
+        f"evaluations {int(between.sum())} lie between the slopes at both ends, where nearly all should: "
+        f"{_advice(points, values, gradients)}. If it is right, the values are noisy: give noise_sd; or do "
+        "without, by gradient=None"
     )
 
 
@@ -139,20 +135,18 @@ def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[
     found = disagreement(points, values, gradients)
     if found < CHECK.disagrees:
         return []
-    multiple = _multiple(points, values, gradients)
-    why = "check the gradient, its sign, and that it has every term of the log joint."
-    if multiple is not None:
-        of_sign = "change its sign" if abs(multiple + 1) < CHECK.sign else "look for a sign or a factor"
-        why = f"the gradient is {multiple:.3g} times that of the values; {of_sign}."
     return [
         "The gradients disagree with differences of the values between neighbouring evaluations (by "
-        f"{found:.0%}): {why}"
+        f"{found:.0%}): {_advice(points, values, gradients)}."
     ]
 
 
-def _multiple(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float | None:
-    """The factor between given gradients and those of the values; None where they are no multiple."""
+def _advice(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> str:
+    """What may be wrong: the factor between the gradients and those of the values where there is one."""
     a, b = _differences(points, values, gradients)[:2]
     ratios = b[np.abs(a) > 0] / a[np.abs(a) > 0]
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75)) if len(ratios) else (0.0, 0.0, 0.0)
-    return float(middle) if high - low < CHECK.one_multiple * abs(middle) else None
+    if not high - low < CHECK.one_multiple * abs(middle):
+        return "check the sign of the gradient, and that it has every term of the function"
+    found = "change its sign" if abs(middle + 1) < CHECK.sign else "look for a sign or a factor"
+    return f"the gradient is {middle:.3g} times that of the values; {found}"

@@ -169,7 +169,7 @@ class PlausibleBoxSearch:
             found = (slopes[mode] - slopes[row]) / (towards * step)
             return found, float(found[i])
 
-        return self._measured(curvature, np.zeros(len(self._start)))
+        return self._measured(curvature)
 
     def _along(self, mode: int, i: int) -> np.ndarray:
         """Row i of the negative Hessian, zero off the diagonal, from values on both sides of the mode."""
@@ -181,16 +181,14 @@ class PlausibleBoxSearch:
             found = float((self.made.values[mode] - self.made.values[rows]).sum()) / step**2
             return found * np.eye(len(self._start))[i], found
 
-        return self._measured(curvature, np.zeros(len(self._start)))
+        return self._measured(curvature)
 
     def _stepped(self, mode: int, i: int, steps: tuple[float, ...]) -> np.ndarray:
         return np.asarray(self.made.points[mode] + np.outer(steps, np.eye(len(self._start))[i]))
 
-    def _measured(
-        self, curvature: Callable[[float], tuple[np.ndarray, float] | None], found: np.ndarray
-    ) -> np.ndarray:
+    def _measured(self, curvature: Callable[[float], tuple[np.ndarray, float] | None]) -> np.ndarray:
         """The result of ``curvature`` for a step over which the log joint falls by about half a nat."""
-        step, settings = self._settings.first_step, self._settings
+        step, settings, found = self._settings.first_step, self._settings, np.zeros(len(self._start))
         for _ in range(settings.tries):
             measured = curvature(step)
             if measured is None:

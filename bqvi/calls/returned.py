@@ -69,13 +69,8 @@ def values_of(
 
 def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarray:
     """The standard deviations (m,) of the noise at points (m, P)."""
-    n = len(points)
-    try:
-        array = to_numpy(returned)
-        fine = array.dtype.kind in "fiu" and array.size in (1, n)
-    except (TypeError, ValueError):
-        fine = False
-    if not (fine and np.isfinite(array).all() and (array > 0.0).all()):
+    n, array = len(points), numbers_in(returned)
+    if array is None or array.size not in (1, n) or not ((array > 0.0) & (array < np.inf)).all():
         raise EvaluationError(
             f"the {function.range.title} has the sd {returned!r:.80} at {function.places(points)}; it must "
             "be one positive number for each point",

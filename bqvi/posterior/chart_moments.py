@@ -37,7 +37,7 @@ def moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray,
             left = np.sqrt(np.maximum(raw.covariances[:, j, j] - slope**2, 0.0))
             t = raw.means[:, j, None, None] + slope[:, None, None] * _NODES[:, None]
             t = t + left[:, None, None] * _NODES
-            other = coordinates.chart_values(t, j) - mean[j]
+            other = coordinates.axis(j).chart_values(t[..., None])[..., 0] - mean[j]
             product = np.einsum("m,n,km,kmn->k", _WEIGHTS, _WEIGHTS, at[:, :, i] - mean[i], other)
             covariance[i, j] = covariance[j, i] = raw.weights @ product
     return mean, covariance

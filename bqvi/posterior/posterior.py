@@ -32,6 +32,7 @@ from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.target_model import TargetModel
 from bqvi.checks import require_integer, require_seed
 from bqvi.files import read_arrays
+from bqvi.importance import resampled
 from bqvi.posterior.chart_moments import mixture_quantiles, moments
 from bqvi.posterior.weighted_draws import WeightedDraws, weighted_quantiles
 from bqvi.records import named, record_of, write_record
@@ -156,11 +157,10 @@ class Posterior:
         rng = np.random.default_rng(seed)
         if self.draws is None:
             return self.coordinates.to_user(self.q.sample(n, rng)), np.zeros(n)
-        edges = np.cumsum(self.draws.weights)
-        index = np.searchsorted(edges / edges[-1], (np.arange(n) + rng.random()) / n, side="right")
-        index = rng.permutation(np.minimum(index, len(edges) - 1))
+        weights = self.draws.weights
+        index = rng.permutation(resampled(weights, n, rng))
         with np.errstate(divide="ignore"):
-            logs = np.log(self.draws.weights[index] * len(edges))
+            logs = np.log(weights[index] * len(weights))
         return self.coordinates.to_user(self.draws.points[index]), logs
 
     def variables(self, n: int, seed: int | np.random.Generator) -> dict[str, np.ndarray]:
@@ -346,13 +346,10 @@ class Posterior:
         from bqvi.canvas import shown_figure
         from bqvi.posterior.plots import corner
 
-        count = (
-            len(self.coordinates.free)
-            if parameters is None or isinstance(parameters, str)
-            else len(parameters)
-        )
-        size = 2.1 * max(1 if isinstance(parameters, str) else count, 1)
-        figure = shown_figure(size, size) if figure is None else figure
+        if figure is None:
+            names = self.coordinates.free_names if parameters is None else parameters
+            size = 2.1 * (1 if isinstance(names, str) else max(len(names), 1))
+            figure = shown_figure(size, size)
         return corner(self, figure, parameters=parameters, truth=truth, n=n, seed=seed)
 
     def __str__(self) -> str:

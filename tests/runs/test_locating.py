@@ -204,7 +204,7 @@ def test_quadrature_whose_measure_or_draws_were_chosen_searches_nothing():
 @pytest.mark.parametrize("multiple", [0.5, -1, 3])
 def test_a_wrong_gradient_ends_a_run_that_began_with_a_search(multiple):
     model = from_function(gaussian, 2, gradient=lambda theta: multiple * slope(theta))
-    with pytest.raises(RunError, match=f"it is {multiple} times that of the values"):
+    with pytest.raises(RunError, match=f"the gradient is {multiple} times that of the values"):
         bqvi.fit(model, method="bq", budget=60)
 
 
