@@ -93,19 +93,11 @@ class CallBatch:
                     self.theta[at.start],
                     self.rows(),
                 )
-            if self._values is None:
-                self._values = np.full((n, outputs), np.nan)
             if self.ledger is not None:
                 self.ledger.outputs = outputs
-            self._values[at] = result.values
-            if result.gradients is not None:
-                if self._gradients is None:
-                    self._gradients = np.full((n, *result.gradients.shape[1:]), np.nan)
-                self._gradients[at] = result.gradients
-            if result.sds is not None:
-                if self._sds is None:
-                    self._sds = np.full(n, np.nan)
-                self._sds[at] = result.sds
+            self._values = _with_part(self._values, n, at, result.values)
+            self._gradients = _with_part(self._gradients, n, at, result.gradients)
+            self._sds = _with_part(self._sds, n, at, result.sds)
         for i, products in enumerate(result.by_products, at.start):
             self._by_products[i] = products
         self._failed[at], self._raised[at] = result.failed, result.raised
@@ -142,22 +134,16 @@ class CallBatch:
         message += self._advice(error)
         if self.function.errors is None:
             message += ". This is an error of its code or of the system, not of a point: correct it"
-            if may_be_meant(error) and self._has_returned:
+            if may_be_meant(error) and self._outputs is not None:
                 message += ', or give errors="infeasible" to go on without such points'
         point = points[0] if len(points) == 1 else None
         raise EvaluationError(message, point, self.rows()) from error
 
-    @property
-    def _has_returned(self) -> bool:
-        """Whether the function has returned a value, in this batch or an earlier one."""
-        return self._outputs is not None
-
     def _advice(self, error: Exception) -> str:
         """Advice on an error of the user's function; "" where there is none."""
         found = advice(error, self.function.gradient)
-        if found or self._has_returned or not self.function.vectorised or self.function.model is not None:
-            return found
-        return advice_on_points(error)
+        of_points = self.function.vectorised and self.function.model is None and self._outputs is None
+        return found or (advice_on_points(error) if of_points else "")
 
     def _who(self, result: CallResult) -> str:
         """The name of the function whose exception left no value."""
@@ -279,3 +265,11 @@ class CallBatch:
         if isinstance(known, float):
             sds = np.full(len(self.points), known) if sds is None else np.where(np.isnan(sds), known, sds)
         return None if sds is None else np.where(failed, np.nan, sds[kept] ** 2)
+
+
+def _with_part(array: np.ndarray | None, n: int, at: slice, part: np.ndarray | None) -> np.ndarray | None:
+    """The ``array`` of n rows, NaN at first, with ``part`` written at some of them; None for neither."""
+    if part is not None:
+        array = np.full((n, *part.shape[1:]), np.nan) if array is None else array
+        array[at] = part
+    return array

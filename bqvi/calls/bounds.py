@@ -157,20 +157,22 @@ def plausible_box(
             out_low[i] = out_high[i] = a
             continue
         p, q = _filled(name, a, b, float(given_low[i]), float(given_high[i]))
+        found = f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}"
         if max(abs(p), abs(q)) >= _LARGE:
-            raise ValueError(
-                f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}; they must be below "
-                f"{_LARGE:g} in size: change the units"
-            )
+            raise ValueError(f"{found}; they must be below {_LARGE:g} in size: change the units")
         if not p < q:
-            raise ValueError(
-                f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}; "
-                "plausible_lower must be below plausible_upper"
-            )
+            raise ValueError(f"{found}; plausible_lower must be below plausible_upper")
         if turning[i]:
-            out_low[i], out_high[i] = _within_period(name, a, b, p, q)
+            if min(q, b) < max(p, a):
+                raise ValueError(f"{found}, outside of its period, from lower = {a:.6g} to upper = {b:.6g}")
+            middle, half = 0.5 * (p + q), min(0.5 * (q - p), (0.5 - INTERVALS.margin) * (b - a))
+            out_low[i], out_high[i] = middle - half, middle + half
         else:
-            _require_within(name, a, b, p, q)
+            if p < a or q > b:
+                raise ValueError(
+                    f"{found}, outside of its bounds, lower = {a:.6g} and upper = {b:.6g}; the plausible "
+                    "bounds must lie inside of the bounds"
+                )
             out_low[i], out_high[i] = _off_the_bounds(a, b, p, q)
     return out_low, out_high
 
@@ -187,24 +189,6 @@ def _filled(name: str, a: float, b: float, p: float, q: float) -> tuple[float, f
     p = a + INTERVALS.inner * (b - a) if math.isnan(p) else p
     q = b - INTERVALS.inner * (b - a) if math.isnan(q) else q
     return p, q
-
-
-def _within_period(name: str, a: float, b: float, p: float, q: float) -> tuple[float, float]:
-    if min(q, b) < max(p, a):
-        raise ValueError(
-            f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}, outside of its period, "
-            f"from lower = {a:.6g} to upper = {b:.6g}"
-        )
-    middle, half = 0.5 * (p + q), min(0.5 * (q - p), (0.5 - INTERVALS.margin) * (b - a))
-    return middle - half, middle + half
-
-
-def _require_within(name: str, a: float, b: float, p: float, q: float) -> None:
-    if p < a or q > b:
-        raise ValueError(
-            f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}, outside of its bounds, "
-            f"lower = {a:.6g} and upper = {b:.6g}; the plausible bounds must lie inside of the bounds"
-        )
 
 
 def _off_the_bounds(a: float, b: float, p: float, q: float) -> tuple[float, float]:

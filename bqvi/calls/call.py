@@ -65,8 +65,6 @@ class Call:
         points = np.atleast_2d(points)
         try:
             result = _call_result(self.function, points)
-        except _BesideError as beside:
-            result = no_values(points, beside.error, who=beside.who)
         except EvaluationError as error:
             result = no_values(points, error, kept=False)
         except Exception as error:
@@ -74,14 +72,6 @@ class Call:
         if self.elsewhere and result.error is not None:
             result = replace(result, error=_picklable(result.error))
         return result
-
-
-class _BesideError(Exception):
-    """The noise or the factor of the value, named by ``who``, raised ``error``."""
-
-    def __init__(self, who: str, error: Exception) -> None:
-        super().__init__(who, error)
-        self.who, self.error = who, error
 
 
 def no_values(points: np.ndarray, error: Exception, kept: bool = True, who: str = "") -> CallResult:
@@ -118,7 +108,7 @@ def _call_result(function: Function, points: np.ndarray) -> CallResult:
         try:
             returned = run_user_code(function.noise_sd, _as_given(function, points))
         except Exception as error:
-            raise _BesideError("noise_sd", error) from error
+            return no_values(points, error, who="noise_sd")
         result = replace(result, sds=sds_of(function, returned, points))
     reasons = reasons_of(function, values)
     result = replace(result, reasons=reasons, failed=np.array([bool(reason) for reason in reasons]))
@@ -178,7 +168,7 @@ def _weighted(function: Function, result: CallResult, points: np.ndarray) -> Cal
     except EvaluationError:
         raise
     except Exception as error:
-        raise _BesideError("log_density", error) from error
+        return no_values(points, error, who="log_density")
 
 
 def weighted(function: Function, values: np.ndarray, points: np.ndarray) -> np.ndarray:

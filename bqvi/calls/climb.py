@@ -128,6 +128,7 @@ def climb(
     """
     under_way = _Climb(run, ends, within)
     options = {} if under_way.gradients else {"initial_tr_radius": CLIMB.first_radius}
+    ended = "gain"
     try:
         scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
             under_way.objective,
@@ -138,8 +139,8 @@ def climb(
             options=options,
         )
     except _EndedError as end:
-        return ClimbResult(tuple(under_way.rows), under_way.new, str(end))
-    return ClimbResult(tuple(under_way.rows), under_way.new, "gain")
+        ended = str(end)
+    return ClimbResult(tuple(under_way.rows), under_way.new, ended)
 
 
 class _EndedError(Exception):

@@ -288,15 +288,14 @@ def make_coordinates(
         "plausible_upper": plausible_upper,
     }
     count = count_of(bounds, names, dimension)
-    low = vector_of("lower", lower, count, -np.inf)
-    high = vector_of("upper", upper, count, np.inf)
+    missing = (-np.inf, np.inf, np.nan, np.nan)
+    low, high, *given = (
+        vector_of(name, bound, count, fill)
+        for (name, bound), fill in zip(bounds.items(), missing, strict=True)
+    )
     titles = names_of(names, count)
     turning = turning_of(periodic, titles)
     require_order(titles, low, high, turning)
-    given = (
-        vector_of("plausible_lower", plausible_lower, count, np.nan),
-        vector_of("plausible_upper", plausible_upper, count, np.nan),
-    )
     box = plausible_box(titles, low, high, turning, *given)
     free = int((low < high).sum())
     if free == 0:

@@ -49,7 +49,8 @@ def selected(
     """
     density = made.values if log_density is None else log_density
     rows = np.arange(len(made))
-    most = min(SELECTION.rows, SELECTION.numbers // _width(made))
+    width = 1 if made.gradients is None else 1 + made.points.shape[1]
+    most = min(SELECTION.rows, SELECTION.numbers // width)
     if len(made) > most:
         rows = _chosen(made, _distinct(made, noisy), density, most)
     if budget is not None and len(rows) > budget:
@@ -85,11 +86,6 @@ def _distinct(made: Evaluations, noisy: bool) -> np.ndarray:
     if noisy or made.noise_variance is not None:
         return np.arange(len(made))
     return np.sort(np.unique(made.points, axis=0, return_index=True)[1])
-
-
-def _width(made: Evaluations) -> int:
-    """The number of values and derivatives in a row."""
-    return 1 if made.gradients is None else 1 + made.points.shape[1]
 
 
 def _chosen(made: Evaluations, rows: np.ndarray, density: np.ndarray, most: int) -> np.ndarray:

@@ -34,7 +34,7 @@ from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.starts_run import Starts, StartsRun
-from bqvi.inference.state import LoopProblem, LoopState, Model
+from bqvi.inference.state import LoopState, Model
 from bqvi.inference.trace import Metrics, Recorder, require_metrics
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
@@ -221,13 +221,18 @@ def fit(
     _check_budget(records, starts)
     if starts > 1:
         _require_drawn(starts, start_from, evaluations, workers)
-    first = _first_states(problem, start_from, family, starts, generator(seed))
+    rng = generator(seed)
+    generators = rng.spawn(starts) if starts > 1 else [rng]
+    first = [start(problem, starting.starting_q(problem, start_from, family, one), one) for one in generators]
     if evaluations is not None and resume is None:
         first = [with_known(problem.model, state, evaluations, budget) for state in first]
     settings = identity(problem, family)
     runs = tuple(FitRun(problem, records, settings, state) for state in first)
     engine: Any = StartsRun(runs) if starts > 1 else runs[0]
-    busy = None if workers is None else _busy(runs[0], workers)
+    busy = None
+    if workers is not None:
+        require_asked(problem, records.monitor)
+        busy = Workers(runs[0].caller, workers)
     before = None if resume is None else _before(resume, first[0], starts, settings)
     return Run(engine, None if before is None else engine.resumed(before), watch, busy, verify)
 
@@ -248,12 +253,6 @@ def _require_drawn(starts: int, start_from: object, evaluations: object, workers
         raise ValueError(f"starts is {starts}, and workers is {workers}: workers are kept busy by one start")
     if not isinstance(start_from, str):
         raise ValueError(f"starts is {starts}; several starts cannot be given")
-
-
-def _busy(run: FitRun, count: int) -> Workers:
-    """The workers for a fit whose points can be evaluated outside of it."""
-    require_asked(run.problem, run.records.monitor)
-    return Workers(run.caller, count)
 
 
 def _located(model: TargetModel, said: Mapping[str, Any], choice: Method | None) -> Run[Any, Fit] | None:
@@ -280,11 +279,3 @@ def _check_budget(records: Records, starts: int) -> None:
             f"budget is {budget}{shared}, and elbo_samples is {monitor.samples}: the last record alone takes "
             f"{monitor.cost} evaluations; raise the budget, or leave elbo_samples out"
         )
-
-
-def _first_states(
-    problem: LoopProblem, start_from: str | Distribution, family: str, starts: int, rng: np.random.Generator
-) -> list[LoopState]:
-    """The state before the first step of each start, with a generator of its own where there are several."""
-    generators = rng.spawn(starts) if starts > 1 else [rng]
-    return [start(problem, starting.starting_q(problem, start_from, family, one), one) for one in generators]

@@ -315,13 +315,8 @@ def _with_estimate(state: LoopState, gradient: Gradient) -> LoopState:
     return replace(state, estimates=latest)
 
 
-def all_finite(values: Values) -> bool:
-    """Whether no entry is NaN or infinite."""
-    # the sum of squares is the fastest pass; if it overflows, the entries are checked one by one
-    return all(map(_finite, values))
-
-
 def _finite(x: Array) -> bool:
+    # the sum of squares is the fastest pass; if it overflows, the entries are checked one by one
     if is_torch(x):
         flat = x.flatten()
         return math.isfinite(flat.dot(flat)) or bool(x.isfinite().all())
@@ -329,7 +324,7 @@ def _finite(x: Array) -> bool:
 
 
 def _require_finite(state: LoopState, step: Values) -> None:
-    if all_finite(step):
+    if all(map(_finite, step)):
         return
     names = [
         name or type(state.q).__name__

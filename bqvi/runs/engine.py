@@ -98,15 +98,8 @@ class VerifiableEngine(Engine[S, R_co], Protocol[S, R_co]):
         """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""
 
 
-class Asked(Engine[S, R_co], Protocol[S, R_co]):
+class Asked(VerifiableEngine[S, R_co], Protocol[S, R_co]):
     """An engine that can be asked for points while others are being evaluated."""
-
-    @property
-    def caller(self) -> Caller:
-        """What evaluates the user's function."""
-
-    def budget_of(self, state: S) -> Budget:
-        """What may be spent from ``state`` on."""
 
     def pending(self, state: S) -> np.ndarray:
         """Points (m, D) that were chosen and have no values yet.

@@ -34,13 +34,10 @@ class Trace(Sequence[Any]):
     def _repr_html_(self) -> str:
         """The last record as a table, for notebooks."""
         rows = {"records": str(len(self.rows))}
-        return notebook.table(rows | {column: f"{float(self[column][-1]):.4g}" for column in self._numbers()})
-
-    def _numbers(self) -> list[str]:
-        """Names of the columns with one number in each record."""
-        return [
-            column for column in self.columns if self[column].ndim == 1 and self[column].dtype.kind in "fiub"
-        ]
+        for column, x in self.as_dict().items():
+            if x.ndim == 1 and x.dtype.kind in "fiub":
+                rows[column] = f"{float(x[-1]):.4g}"
+        return notebook.table(rows)
 
     def __getitem__(self, key: Any) -> Any:
         """A row, rows, or a column (R, ...) by name; KeyError if there is none of that name."""
