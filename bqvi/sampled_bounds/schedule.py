@@ -43,7 +43,8 @@ def next_temperature(log_ratios: np.ndarray, temperature: float, wanted: float) 
     for _ in range(SETTINGS.bisections):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if least(middle) >= wanted else (low, middle)
-    step = min(max(low, SETTINGS.least_rise), longest)
+    # where the proposal is poor, there would be no limit to the number of temperatures without a least step
+    step = max(low, longest * 0.5**SETTINGS.bisections)
     return temperature + step, least(step)
 
 

@@ -20,6 +20,7 @@ import torch
 from scipy.special import logsumexp
 
 import bqvi
+from bqvi.sampled_bounds.settings import SETTINGS
 from experiments.harness import drawing
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from gp.measures import Gaussian
@@ -122,7 +123,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     found = bqvi.evidence_bounds(
         problem.log_joint,
         problem.proposal,
-        int(1.3 * systems * size * (1 + 3 * ((count if annealed else 1) - 1))) + 4000,
+        int(1.3 * systems * size * (1 + SETTINGS.leapfrog * ((count if annealed else 1) - 1))) + 4000,
         settings["method"],
         posterior=problem.draws,
         gradient="autodiff",

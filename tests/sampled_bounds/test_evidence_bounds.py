@@ -9,6 +9,7 @@ from scipy.special import betaln, gammaln, logsumexp
 import bqvi
 from bqvi.calls import make_coordinates
 from bqvi.sampled_bounds.resampling import systematic
+from bqvi.sampled_bounds.schedule import next_temperature
 from gp.measures import Gaussian, GaussianMixture
 
 ALARM = 4.5
@@ -379,6 +380,13 @@ def test_noisy_values_are_not_verified(model, tmp_path):
     run.save(tmp_path / "run.npz")
     with pytest.raises(ValueError, match="whose noise, if any, is known"):
         bqvi.evidence_bounds(model, model.proposal, 3000, noise_sd=0.1, resume=tmp_path / "run.npz", verify=2)
+
+
+def test_temperatures_rise_where_the_proposal_is_poor():
+    """At any temperature that numbers can tell from the present one, one of two particles has no weight."""
+    temperature, ess = next_temperature(np.array([[0.0, -1e30]]), 0.5, 0.9)
+    assert 0.5 < temperature < 0.5 + 1e-9
+    assert ess == pytest.approx(0.5)
 
 
 def test_systematic_resampling_in_expectation():
