@@ -130,7 +130,7 @@ def _learn(state: _State, gained: np.ndarray, step: np.ndarray, change: np.ndarr
     has not risen, the matrix is kept.
     """
     curvature, square = _dot(step, change), _dot(change, change)
-    learnt = gained & (curvature > ASCENT.curved * np.sqrt(square * _dot(step, step)))
+    learnt = gained & (curvature > 0)
     if not learnt.any():
         return
     if not learnt.all():
