@@ -154,7 +154,6 @@ def _record(skeleton: Mapping[str, Any], arrays: Sequence[np.ndarray], classes: 
 
 
 def _generator(state: Any) -> np.random.Generator:
-    """A generator of the saved kind, in the saved state."""
     kinds = {kind.__name__: kind for kind in np.random.BitGenerator.__subclasses__()}
     if not isinstance(state, dict) or state.get("bit_generator") not in kinds:
         raise RecordError("there is no such kind of generator")

@@ -116,7 +116,6 @@ def _require_ready(model: Any) -> None:
 
 
 def _observed(sites: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Observed values by name."""
     samples = {name: site for name, site in sites.items() if site["type"] == "sample"}
     found = {
         name: np.asarray(site["value"])

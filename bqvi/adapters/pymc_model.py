@@ -148,7 +148,6 @@ def _unused(model: Any) -> list[str]:
 
 
 def _observed(model: Any) -> dict[str, np.ndarray]:
-    """Observed values by name, where they are constants or data containers."""
     found = {}
     for variable in model.observed_RVs:
         value = model.rvs_to_values[variable]

@@ -113,7 +113,6 @@ def _code(code_or_file: str | Path) -> tuple[str, Path | None]:
 
 
 def _data(data: Any) -> dict[str, Any]:
-    """The data by name, numbers or arrays."""
     if data is None:
         return {}
     if isinstance(data, str | Path):

@@ -110,7 +110,6 @@ class CallBatch:
         return not result.raised or isinstance(error, EvaluationError) or not self._stops(error)
 
     def _stops(self, error: Exception | None) -> bool:
-        """Whether the run stops at ``error``."""
         return isinstance(error, EvaluationError) or (
             error is not None and stops(error, self.function.errors)
         )

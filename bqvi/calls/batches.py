@@ -84,7 +84,6 @@ def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
 
 
 def _result(future: Any, row: np.ndarray) -> CallResult:
-    """The result of the call at the point ``row`` (P,), which ``future`` returns."""
     with executor_failures():
         try:
             return _checked(future_result(future))

@@ -148,8 +148,6 @@ class _EndedError(Exception):
 
 
 class _Climb:
-    """The objective and the callback of the optimiser."""
-
     def __init__(self, run: Evaluating, ends: Ends, within: Callable[[np.ndarray], bool] | None) -> None:
         self._run, self._ends, self._within = run, ends, within
         self.gradients = run.made.gradients is not None

@@ -207,7 +207,6 @@ def _place() -> tuple[int, int]:
 
 
 def _share(n: int) -> slice:
-    """The rows of this process among n."""
     rank, world = _place()
     return slice(n * rank // world, n * (rank + 1) // world)
 

@@ -231,7 +231,6 @@ class FitRun:
         return None if most is None else most - self._paid(state) - self._reserve
 
     def _can_record(self, state: LoopState) -> bool:
-        """Whether the next step and a record fit in the budget."""
         left = self._left(state)
         if left is None or self.records.monitor.cost == 0:
             return True
@@ -245,7 +244,6 @@ class FitRun:
         return most is None or self._paid(state) + self.records.monitor.cost <= most
 
     def _reason(self, state: LoopState) -> str | None:
-        """The reason why the loop ends, or None."""
         stop = self.records.stop
         reason = stop.reached(state)
         if reason is not None:
@@ -315,7 +313,6 @@ def classes(state: LoopState) -> dict[str, type]:
 
 
 def _require_shapes(found: Any, needed: Any) -> None:
-    """Raise ValueError unless the arrays have the shapes of those needed."""
     for array, template in zip(found, needed, strict=True):
         if np.shape(array) != np.shape(template):
             raise ValueError(

@@ -84,7 +84,6 @@ class Fit:
         return tuple(self._of_unknown(memory) + found)
 
     def _of_exceptions(self, memory: Memory) -> list[str]:
-        """Whether the log joint raised, which may be an error of its code."""
         if not memory.raised:
             return []
         theta = memory.failed[[memory.first_raised_at]]
@@ -94,7 +93,6 @@ class Fit:
         return [exceptions_said(memory.raised, self.n_evaluations, first)]
 
     def _of_failures(self, memory: Memory) -> list[str]:
-        """Whether q has mass where the log joint cannot be evaluated."""
         failed = len(memory.failed)
         if not failed or self._evidence is None or self._evidence.infeasible < EVIDENCE.infeasible:
             return []
@@ -105,7 +103,6 @@ class Fit:
         ]
 
     def _of_unknown(self, memory: Memory) -> list[str]:
-        """Why the ELBO is not known."""
         if not math.isnan(self.elbo):
             return []
         if not len(memory.points):

@@ -73,7 +73,6 @@ def torch_distribution(posterior: Posterior) -> Distribution:
 
 
 def _transform(name: str, low: float, high: float) -> Transform:
-    """The chart as a transform of torch."""
     if name == "above":
         return ComposeTransform([ExpTransform(), AffineTransform(low, 1.0)])
     if name == "below":

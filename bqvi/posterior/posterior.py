@@ -282,7 +282,6 @@ class Posterior:
         return density
 
     def _index(self, parameter: int | str) -> int:
-        """The index of a free parameter."""
         names = list(self.names)
         index = names.index(parameter) if parameter in names else parameter
         if isinstance(index, str) or not 0 <= index < len(names):

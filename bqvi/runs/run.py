@@ -75,16 +75,15 @@ class Watch:
             return
         if not isinstance(self.checkpoint, str | Path):
             raise TypeError(f"checkpoint is {shown(self.checkpoint)}; it must be the path of a file to write")
-        if not Path(self.checkpoint).absolute().parent.is_dir():
-            raise ValueError(f"checkpoint is {self.checkpoint}, in a folder that does not exist")
-        if Path(self.checkpoint).is_dir():
+        path = Path(self.checkpoint)
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"checkpoint is {path}, in a folder that does not exist")
+        if path.is_dir():
+            raise ValueError(f"checkpoint is {path}, a folder; it must be the path of a file to write")
+        if why := unwritable(path.absolute().parent):
             raise ValueError(
-                f"checkpoint is {self.checkpoint}, a folder; it must be the path of a file to write"
-            )
-        if why := unwritable(Path(self.checkpoint).absolute().parent):
-            raise ValueError(
-                f"checkpoint is {self.checkpoint}, in a folder that cannot be written ({why}); it must be "
-                "in one that can"
+                f"checkpoint is {path}, in a folder that cannot be written ({why}); it must be in one that "
+                "can"
             )
 
 

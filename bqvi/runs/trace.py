@@ -63,7 +63,6 @@ class Trace(Sequence[Any]):
 
 
 def _value(row: Any, column: str) -> Any:
-    """A field of a record, or an entry of one of its mappings."""
     if hasattr(row, column):
         return getattr(row, column)
     return next(

@@ -66,11 +66,9 @@ class TwoPhases(Generic[A, B]):
         self.init = first.init
 
     def _begun(self, state: A | B) -> bool:
-        """Whether the second phase has begun."""
         return not isinstance(state, self._states)
 
     def _of(self, state: A | B) -> VerifiableEngine[A | B, Any]:
-        """The engine of a state."""
         return cast(VerifiableEngine[A | B, Any], self._first.second if self._begun(state) else self._first)
 
     @property

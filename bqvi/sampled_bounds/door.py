@@ -7,7 +7,7 @@ All arguments are checked here, before the first evaluation. The engine is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -149,8 +149,7 @@ def evidence_bounds(
     >>> print(bounds.interval[0] < np.log(2 * np.pi) < bounds.interval[1])
     True
     """
-    _check(log_joint, method, confidence, seed)
-    _check_noise(noise_sd, transitions)
+    _check(log_joint, method, confidence, seed, noise_sd, transitions)
     budget = require_integer("budget", budget, 1)
     particles = None if particles is None else require_integer("particles", particles, 1)
     temperatures = None if temperatures is None else require_integer("temperatures", temperatures, 1)
@@ -172,11 +171,14 @@ def evidence_bounds(
         method, name, systems, particles, temperatures, budget, float(confidence), number, draws, exact
     )
     _require_room(choices, transition)
+    if len(proposals) > 1:
+        log_joint = _Numbered(log_joint)
+        gradient = _NumberedGradient(gradient) if callable(gradient) else gradient
+        noise_sd = _Numbered(noise_sd) if callable(noise_sd) else noise_sd
     function = Function(
         log_joint, gradient, noise_sd=noise_sd, vectorised=vectorised, like=like, errors=errors,
         names=() if coordinates is None else coordinates.names,
     )  # fmt: skip
-    function = _numbered(function) if len(proposals) > 1 else function
     caller = Caller(function, coordinates, executor, n_jobs)
     engine = BoundsRun(caller, proposals, coordinates, transition, choices)
     if resume is None:
@@ -185,27 +187,9 @@ def evidence_bounds(
     return Run(engine, engine.resumed(before), watch, verify=verify)
 
 
-def _check_noise(noise_sd: object, transitions: str | None) -> None:
-    if isinstance(noise_sd, str):
-        raise ValueError(f"noise_sd is {noise_sd!r}; it must be a number or a function of theta")
-    if noise_sd is not None and isinstance(transitions, str) and transitions == "hmc":
-        raise ValueError(
-            'noise_sd was given with transitions="hmc", which takes exact values; use "random-walk"'
-        )
-
-
-def _numbered(function: Function) -> Function:
-    """A function of points and problem numbers, as one of points with the number in the last column."""
-    gradient, noise_sd = function.gradient, function.noise_sd
-    return replace(
-        function,
-        value=_Numbered(function.value),
-        gradient=_NumberedGradient(gradient) if callable(gradient) else gradient,
-        noise_sd=_Numbered(noise_sd) if callable(noise_sd) else noise_sd,
-    )
-
-
-def _check(log_joint: object, method: str, confidence: float, seed: object) -> None:
+def _check(
+    log_joint: object, method: str, confidence: float, seed: object, noise_sd: object, transitions: object
+) -> None:
     if not (callable(log_joint) or isinstance(log_joint, TargetModel)):
         raise TypeError(
             f"log_joint is {shown(log_joint)}; it must be a function of points (n, P) or a TargetModel"
@@ -215,6 +199,12 @@ def _check(log_joint: object, method: str, confidence: float, seed: object) -> N
     if confidence >= 1.0:
         raise ValueError(f"confidence is {confidence}; it must be between 0 and 1")
     require_seed("seed", seed)
+    if isinstance(noise_sd, str):
+        raise ValueError(f"noise_sd is {noise_sd!r}; it must be a number or a function of theta")
+    if noise_sd is not None and isinstance(transitions, str) and transitions == "hmc":
+        raise ValueError(
+            'noise_sd was given with transitions="hmc", which takes exact values; use "random-walk"'
+        )
 
 
 def _require_of_model(model: TargetModel, proposals: Proposals) -> None:

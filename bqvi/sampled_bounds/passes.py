@@ -166,5 +166,4 @@ def _parents(
 
 
 def _at(chains: Particles, t: int) -> Particles:
-    """The points (R', 1, .) of the chains at t."""
     return chains.each(lambda part: part[:, t : t + 1])

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.importance import effective_size, normalised
-from bqvi.sampled_bounds.particles import AnnealedTarget
+from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
 from bqvi.sampled_bounds.resampling import systematic
 from bqvi.sampled_bounds.schedule import next_temperature, spread
 from bqvi.sampled_bounds.settings import SETTINGS
@@ -56,12 +56,7 @@ def one_further(
         particles, rate = transition(particles, temperature, units, target, rng, movable)
         off = rate.mean(axis=1) - transition.acceptance
         units = replace(units, steps=units.steps * np.exp(2.0 * off / np.sqrt(1.0 + moves)))
-    return Pilot(
-        particles,
-        np.append(pilot.temperatures, temperature),
-        np.append(pilot.ess, ess),
-        (*pilot.units, units),
-    )
+    return _extended(pilot, particles, temperature, ess, units)
 
 
 def curtailed(pilot: Pilot, transition: Transition, target: AnnealedTarget) -> Pilot:
@@ -73,12 +68,12 @@ def curtailed(pilot: Pilot, transition: Transition, target: AnnealedTarget) -> P
     else:
         count, dimension = len(target.proposals), target.proposals.dimension
         units = MoveUnits(target.proposals.factors, np.full(count, transition.first_step(dimension)))
-    return Pilot(
-        pilot.particles,
-        np.append(pilot.temperatures, 1.0),
-        np.append(pilot.ess, ess),
-        (*pilot.units, units),
-    )
+    return _extended(pilot, pilot.particles, 1.0, ess, units)
+
+
+def _extended(pilot: Pilot, particles: Particles, temperature: float, ess: float, units: MoveUnits) -> Pilot:
+    temperatures = np.append(pilot.temperatures, temperature)
+    return Pilot(particles, temperatures, np.append(pilot.ess, ess), (*pilot.units, units))
 
 
 def planned(pilot: Pilot, count: int, particles: int) -> AnnealingPlan:

@@ -38,7 +38,6 @@ def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Array = None) 
 
 
 def _title(found: EvidenceBounds) -> str:
-    """The text of the bounds, or of the number of problems."""
     if np.ndim(found.lower):
         return f"ln Z of {len(found.lower)} problems"
     above = "" if found.upper is None else rf" $\leq$ {found.upper:.6g}"

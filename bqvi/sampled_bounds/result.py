@@ -154,7 +154,6 @@ class EvidenceBounds:
 
 
 def _in_words(found: EvidenceBounds) -> str:
-    """The bounds in words."""
     if np.ndim(found.lower):
         below = f"mean lower {np.mean(found.lower):.4f}"
         above = "" if found.upper is None else f", mean upper {np.mean(found.upper):.4f}"
@@ -228,12 +227,10 @@ def _first(values: Any) -> Any:
 
 
 def _as_it_is(values: object) -> Any:
-    """The entries of all problems, unchanged."""
     return values
 
 
 def _mean(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means (M,) of (M, R) and their standard errors."""
     count = logs.shape[1]
     with np.errstate(invalid="ignore"):
         errors = logs.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(logs), np.inf)
