@@ -277,11 +277,11 @@ def _along_slopes(measure: Measure, source: CandidateProcess) -> list[CandidateP
     gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
     values, directions = spectrum(gram, 0.0)
     largest = max(float(values.max()), 1e-300)
-    ratios = np.sqrt(largest / np.maximum(values, SEARCH.least_slope * largest))
+    ratios = np.sqrt(largest / np.maximum(values, largest / SEARCH.longest_turned**2))
     lengths, noise = source.psi[:-1], source.psi[-1]
     chart = rotated(measure, source.chart.rotation @ directions)
     equal = np.full(measure.dimension, float(np.median(lengths)))
-    unequal = float(lengths.min()) + np.log(np.clip(ratios, 1.0, SEARCH.longest_turned))
+    unequal = float(lengths.min()) + np.log(ratios)
     first = surrogate(TURNED, chart, SMOOTH, source.data, np.append(equal, noise))
     return [first, first.at(np.append(unequal, noise))]
 

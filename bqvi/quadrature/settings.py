@@ -118,8 +118,6 @@ class CandidateSettings:
     Laplace's approximation is too narrow. Not compared, like the next two."""
     longest_turned: float = 10.0
     """The largest ratio of two lengthscales on rotated axes at the start of a fit."""
-    least_slope: float = 1e-12
-    """The smallest mean squared slope along an axis, over that along the steepest axis."""
 
 
 @dataclass(frozen=True)

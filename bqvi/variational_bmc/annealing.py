@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from bqvi.importance import effective_size
 from bqvi.variational_bmc.correction import variance_penalised
 from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.settings import RESTARTS
+from bqvi.variational_bmc.settings import FRAMES, RESTARTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.linear_maps import correlation_root
 from gp.low_discrepancy import normal_sobol
@@ -33,7 +33,7 @@ def annealed(
     least = max(share * RESTARTS.draws, min(each * dimension, most * RESTARTS.draws))
     for step in range(RESTARTS.rounds):
         z = normal_sobol(dimension, RESTARTS.draws, seed + step)
-        factor = RESTARTS.widening * correlation_root(covariance, RESTARTS.least_correlation)
+        factor = RESTARTS.widening * correlation_root(covariance, FRAMES.least_correlation)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)
         log_ratio = (

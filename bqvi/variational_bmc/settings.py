@@ -483,10 +483,9 @@ class ComponentSettings:
     """The excess, in nats, beyond which all such points are treated alike."""
     beyond_mass: float = 0.02
     """The least share of the evidence at these points for which q is given components there."""
-    lightest: float = 1e-9
-    """The least weight at the start of an ascent of q; not compared, like the constants that follow."""
     gain: float = 1e-8
-    """The relative change of the ELBO at which such an ascent ends."""
+    """The relative change of the ELBO at which an ascent of q ends; not compared, like the constants that
+    follow."""
     pairs: int = 20
     """The number of pairs of steps and gradients that L-BFGS keeps."""
     compared: int = 40
@@ -592,8 +591,6 @@ class RestartSettings:
     required_draws: tuple[float, float, float] = (0.2, 4.0, 0.5)
     """The effective draws that are required: this share of all, or this number for each dimension up to the
     last share."""
-    least_correlation: float = 1e-8
-    """The least eigenvalue of the correlations of the adapted Gaussian."""
     rounder: float = 1e-3
     """The share of its mean variance that is added in every direction."""
 

@@ -177,8 +177,8 @@ def climb(
     upper = np.concatenate([np.full(count, 0.0), np.tile(box.upper, count)])
     lower = np.append(lower, np.full(count * dimension, np.log(COMPONENTS.smallest)))
     upper = np.append(upper, np.full(count * dimension, np.log(COMPONENTS.largest)))
-    logits = np.log(np.maximum(q.weights, COMPONENTS.lightest))
-    start = np.concatenate([logits - logits.max(), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
+    weights = np.maximum(q.weights / q.weights.max(), np.exp(COMPONENTS.lowest_logit))
+    start = np.concatenate([np.log(weights), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
     start = np.clip(start, lower, upper)
     found = scipy.optimize.minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=list(zip(lower, upper, strict=True)),
@@ -195,9 +195,7 @@ def pruned(q: DiagonalMixture, least: float) -> DiagonalMixture:
     return DiagonalMixture(weights / weights.sum(), q.means[kept], q.scales[kept])
 
 
-def grown(
-    q: DiagonalMixture, u: np.ndarray, log_ratio: np.ndarray, count: int, share: float = COMPONENTS.share
-) -> DiagonalMixture:
+def grown(q: DiagonalMixture, u: np.ndarray, log_ratio: np.ndarray, count: int) -> DiagonalMixture:
     """With ``count`` more components, where p / q is largest among draws u (m, D) of q.
 
     Each takes a point of large ratio and weight, apart from those before it, and the scales of the components
@@ -218,6 +216,6 @@ def grown(
             scales.append(own)
         if len(added) == count:
             break
-    fresh = np.full(len(added), share / (q.count + len(added)))
+    fresh = np.full(len(added), COMPONENTS.share / (q.count + len(added)))
     weights = np.concatenate([q.weights * (1.0 - fresh.sum()), fresh])
     return DiagonalMixture(weights, np.concatenate([q.means, added]), np.concatenate([q.scales, scales]))
