@@ -25,7 +25,7 @@ from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.mixture_draws import log_density
 from bqvi.gradients.settings import MIXTURE, SEARCH
-from bqvi.gradients.surrogates import OnFunction
+from bqvi.gradients.surrogates import Observed, OnFunction
 from bqvi.gradients.whitened import WhitenedFrame, near_q
 
 
@@ -50,10 +50,10 @@ class Used:
 
     def process(self, kind: OnFunction, mean: GaussianMixture | None, logs: np.ndarray) -> FunctionSurrogate:
         """The process given these evaluations; ``mean`` None is the Gaussian."""
-        return kind.process(*self.targets(kind, mean), logs)
+        return kind.process(self.observed(kind, mean), logs)
 
-    def targets(self, kind: OnFunction, mean: GaussianMixture | None) -> tuple[np.ndarray, np.ndarray]:
-        """Points u and targets."""
+    def observed(self, kind: OnFunction, mean: GaussianMixture | None) -> Observed:
+        """The observations, in the units of the frame."""
         whitened, values, gradients = self.frame.whiten(self.points), self.values, self.gradients
         # this kind of process subtracts the Gaussian's ln q, which is replaced by ln q of the mixture
         if mean is not None:
@@ -61,7 +61,7 @@ class Used:
             values = values - logs - 0.5 * np.square(whitened).sum(1)
             if gradients.shape[1]:
                 gradients = gradients - slopes - whitened @ self.frame.inverse
-        return whitened, kind.targets(self.frame, whitened, values, gradients)
+        return Observed(whitened, kind.targets(self.frame, whitened, values, gradients))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +87,11 @@ def most_likely(
     short = np.log([MIXTURE.short * np.sqrt(used.points.shape[1]), SEARCH.part, SEARCH.part])
     found = list[FittedProcess]()
     for relative in (False, True):
-        given = used.targets(kind, q if relative else None)
+        given = used.observed(kind, q if relative else None)
         start = before[0] if before is not None and before[1] == relative else None
-        for logs in (kind.fit(*given, start), kind.fit(*given, short)):
+        for logs in (kind.fit(given, start), kind.fit(given, short)):
             try:
-                found.append(FittedProcess(logs, relative, kind.process(*given, logs)))
+                found.append(FittedProcess(logs, relative, kind.process(given, logs)))
             except np.linalg.LinAlgError:
                 continue
     if not found:

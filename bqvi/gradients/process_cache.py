@@ -23,7 +23,7 @@ from bqvi.calls import Evaluations
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Base, Memory
 from bqvi.gradients.settings import CACHE
-from bqvi.gradients.surrogates import Kind, Process, over_scale
+from bqvi.gradients.surrogates import Kind, Observed, Process, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, near_q
 
 _FARTHEST = 1e60
@@ -79,13 +79,13 @@ class ProcessCache:
         """A new process with new hyperparameters, of at most ``most`` points, by default ``self.most``."""
         start = memory.hyperparameters if memory.fitted_at else None
         used = self._used(frame, memory, len(memory), most)
-        hyperparameters = self.kind.fit(used.points, used.targets, start, used.noise)
+        hyperparameters = self.kind.fit(used, start)
         fitted = replace(memory, hyperparameters=hyperparameters, fitted_at=len(memory))
         return self._made(frame, fitted, used)
 
-    def _made(self, frame: WhitenedFrame, memory: Memory, used: _Used) -> tuple[Process, Memory]:
+    def _made(self, frame: WhitenedFrame, memory: Memory, used: Observed) -> tuple[Process, Memory]:
         """A new process in the units of ``frame``, which is kept if it has no more than ``most`` points."""
-        process = self.kind.process(used.points, used.targets, memory.hyperparameters, used.noise)
+        process = self.kind.process(used, memory.hyperparameters)
         kept = isinstance(process, GradientProcess) and len(process.given.points) <= self.most
         base = Base(frame.mean, frame.scale, len(memory) if kept else 0)
         return process, replace(memory, process=process if kept else None, base=base)
@@ -104,7 +104,7 @@ class ProcessCache:
         if memory.process is not None or not base.at:
             return memory
         used = self._used(base.frame, memory, base.at)
-        process = self.kind.process(used.points, used.targets, memory.hyperparameters, used.noise)
+        process = self.kind.process(used, memory.hyperparameters)
         ends = base.at + np.cumsum(base.joined)
         for start, end in zip(ends - base.joined, ends, strict=True):
             process = self._extended(process, base.frame, memory, slice(start, end))
@@ -116,12 +116,12 @@ class ProcessCache:
 
     def _observed(
         self, units: WhitenedFrame, memory: Memory, rows: slice | np.ndarray, points: np.ndarray
-    ) -> _Used:
+    ) -> Observed:
         """The observations in some rows of the memory, whose whitened points are ``points``."""
         targets = self.kind.targets(units, points, memory.values[rows], memory.gradients[rows])
-        return _Used(points, targets, self.kind.noise(units, memory.noise[rows]))
+        return Observed(points, targets, self.kind.noise(units, memory.noise[rows]))
 
-    def _used(self, units: WhitenedFrame, memory: Memory, count: int, most: int | None = None) -> _Used:
+    def _used(self, units: WhitenedFrame, memory: Memory, count: int, most: int | None = None) -> Observed:
         """The observations among the first ``count`` on which a process is conditioned."""
         points = units.whiten(memory.points[:count])
         rows = self._chosen(points, self.most if most is None else most)
@@ -137,18 +137,6 @@ class ProcessCache:
         most = most - most // CACHE.spare if full else len(points)
         first = len(points) - most
         return np.flatnonzero(near_q(points[first:])) + first
-
-
-@dataclass(frozen=True, eq=False)
-class _Used:
-    """The observations on which a process is conditioned."""
-
-    points: np.ndarray
-    """Whitened, (m, D)."""
-    targets: np.ndarray
-    """(m, B)."""
-    noise: np.ndarray | None
-    """Noise variances of the targets, if they are noisy."""
 
 
 def _standardised_error(before: Process, after: Process) -> float:

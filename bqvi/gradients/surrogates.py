@@ -36,6 +36,23 @@ from gp.search import search
 Process = GradientProcess | FunctionSurrogate
 
 
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The observations on which a process is conditioned."""
+
+    points: np.ndarray
+    """In the units of q, (m, D)."""
+    targets: np.ndarray
+    """(m, B)."""
+    noise: np.ndarray | None = None
+    """Noise variances of the targets, (m,) or (m, B); None where they are exact."""
+
+    def latest(self, most: int) -> Observed:
+        """The latest observations, at most ``most``."""
+        noise = None if self.noise is None else self.noise[-most:]
+        return Observed(self.points[-most:], self.targets[-most:], noise)
+
+
 @runtime_checkable
 class Kind(Protocol):
     """A kind of process."""
@@ -48,19 +65,11 @@ class Kind(Protocol):
     def noise(self, frame: WhitenedFrame, variances: np.ndarray) -> np.ndarray | None:
         """Noise variances of the targets, (m,) or (m, B), from those of f and grad f (m, 1 + D), or None."""
 
-    def fit(
-        self,
-        points: np.ndarray,
-        targets: np.ndarray,
-        start: np.ndarray | None,
-        noise: np.ndarray | None = None,
-    ) -> np.ndarray:
+    def fit(self, observed: Observed, start: np.ndarray | None) -> np.ndarray:
         """Logarithms of the hyperparameters; ``start`` are those of the last fit, None for a first fit."""
 
-    def process(
-        self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray, noise: np.ndarray | None = None
-    ) -> Process:
-        """Given (m, D) points and their targets."""
+    def process(self, observed: Observed, logs: np.ndarray) -> Process:
+        """The process given the observations and its hyperparameters."""
 
 
 @dataclass(frozen=True)
@@ -92,38 +101,30 @@ class OnGradients:
             return None
         return variances[:, 1:] @ np.square(frame.scale).mean(1)
 
-    def fit(
-        self,
-        points: np.ndarray,
-        targets: np.ndarray,
-        start: np.ndarray | None,
-        noise: np.ndarray | None = None,
-    ) -> np.ndarray:
+    def fit(self, observed: Observed, start: np.ndarray | None) -> np.ndarray:
         """ln (l, b0, b1, b2), around l = 2 sqrt(D), b0 = b1 = 1 / 10, b2 = 1 / (10 D); of noisy y ln s^2."""
-        most = SEARCH.points if noise is None else SEARCH.noisy_points
-        u = points[-most:]
-        y = targets[-most:] - self.prior_slope * u
-        kept = None if noise is None else noise[-len(u) :]
-        directions = Directions.of(u, y, kept)
+        kept = observed.latest(SEARCH.points if observed.noise is None else SEARCH.noisy_points)
+        u, noise = kept.points, kept.noise
+        y = kept.targets - self.prior_slope * u
+        directions = Directions.of(u, y, noise)
         bent = directions.scaled(u)
         inner = bent @ bent.T
         gram = components_gram(bent, (np.ones_like(inner), u @ u.T, 0.5 * inner * inner))
         shaped = ObservationNoise.of(u, y, directions, self.jitter)(u, y)
         prior = _prior(u.shape[1], 4)
-        if kept is None:
+        if noise is None:
             return _fitted(LogPosterior(gram, shaped, y, prior), start, 4)
         prior = _with_scale(prior, u, np.square(y).mean(1))
-        known = LogPosterior(scaled(gram, shaped), kept, y, prior, convention="known")
+        known = LogPosterior(scaled(gram, shaped), noise, y, prior, convention="known")
         return _fitted(known, start, 4)
 
-    def process(
-        self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray, noise: np.ndarray | None = None
-    ) -> GradientProcess:
+    def process(self, observed: Observed, logs: np.ndarray) -> GradientProcess:
         """The process given (m, D) points and y."""
-        directions = Directions.of(points, targets - self.prior_slope * points, noise)
+        points, targets = observed.points, observed.targets
+        directions = Directions.of(points, targets - self.prior_slope * points, observed.noise)
         lengthscale, constant, linear, quadratic = (float(x) for x in np.exp(logs[:4]))
         kernel = SeparableKernel(lengthscale, constant, linear, quadratic, directions)
-        measured = over_scale(noise, logs)
+        measured = over_scale(observed.noise, logs)
         return GradientProcess.of(points, targets, kernel, self.jitter, self.prior_slope, measured)
 
 
@@ -164,35 +165,30 @@ class OnFunction:
         found = np.concatenate(parts, 1)
         return found if found.any() else None
 
-    def fit(
-        self,
-        points: np.ndarray,
-        targets: np.ndarray,
-        start: np.ndarray | None,
-        noise: np.ndarray | None = None,
-    ) -> np.ndarray:
+    def fit(self, observed: Observed, start: np.ndarray | None) -> np.ndarray:
         """ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10, and of noisy targets ln s^2."""
-        alone = SEARCH.points if noise is None else SEARCH.noisy_points
-        most = max(2, SEARCH.rows // targets.shape[1]) if self.gradients else alone
-        u, y = points[-most:], targets[-most:]
+        alone = SEARCH.points if observed.noise is None else SEARCH.noisy_points
+        most = max(2, SEARCH.rows // observed.targets.shape[1]) if self.gradients else alone
+        kept = observed.latest(most)
+        u = kept.points
         blocks = [value_rows(u)] if self.values else []
         if self.gradients:
             blocks.append(slope_rows(u))
-        measured = None if noise is None else self._by_kind(noise[-most:])
-        return fitted_rows(np.concatenate(blocks), self._by_kind(y), start, measured, self.gradients)
+        measured = None if kept.noise is None else self._by_kind(kept.noise)
+        targets = self._by_kind(kept.targets)
+        return fitted_rows(np.concatenate(blocks), targets, start, measured, self.gradients)
 
     def _by_kind(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers of (m, B) points as rows: all values, then all gradients."""
         first = int(self.values)
         return np.concatenate([numbers[:, :first].reshape(-1), numbers[:, first:].reshape(-1)])
 
-    def process(
-        self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray, noise: np.ndarray | None = None
-    ) -> FunctionSurrogate:
-        """Given (m, D) points and their targets."""
+    def process(self, observed: Observed, logs: np.ndarray) -> FunctionSurrogate:
+        """The process given (m, D) points and their targets."""
         lengthscale, linear, quadratic = (float(x) for x in np.exp(logs[:3]))
         kernel = FunctionKernel(lengthscale, linear, quadratic, self._shown())
-        return FunctionSurrogate.of(kernel, points, targets, over_scale(noise, logs))
+        measured = over_scale(observed.noise, logs)
+        return FunctionSurrogate.of(kernel, observed.points, observed.targets, measured)
 
 
 def fitted_rows(

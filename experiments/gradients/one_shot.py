@@ -52,7 +52,7 @@ from bqvi.gradients.designs import (
 )
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.surrogates import OnGradients
+from bqvi.gradients.surrogates import Observed, OnGradients
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
 from experiments.gradients.references import (
@@ -218,8 +218,8 @@ def _of_all(found: Gradient, q: Gaussian) -> Gradient:
     frame, kept, kind = WhitenedFrame.of(q), found.memory, OnGradients()
     assert isinstance(kept, Memory)
     points = frame.whiten(kept.points)
-    targets = kind.targets(frame, points, kept.values, kept.gradients)
-    process = kind.process(points, targets, kind.fit(points, targets, None))
+    observed = Observed(points, kind.targets(frame, points, kept.values, kept.gradients))
+    process = kind.process(observed, kind.fit(observed, None))
     return replace(found, values=frame.natural_gradient(process.at_q), surrogate=process)
 
 

@@ -9,7 +9,7 @@ from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, DReG, ImportanceQuadrature
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.mixture_expectation import less_square, moment_matched, of_phi
-from bqvi.gradients.surrogates import OnFunction
+from bqvi.gradients.surrogates import Observed, OnFunction
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
 from gp.measures import GaussianMixture
@@ -49,7 +49,7 @@ def test_mixtures_on_a_quadratic_are_exact(kind):
     nodes = rng.standard_normal((30, D))  # six coefficients; what is more averages the jitter
     theta = frame.points(nodes)
     targets = kind.targets(frame, nodes, quadratic(theta), -(theta - CENTRE) @ PRECISION)
-    process = kind.process(nodes, targets, np.log([2.8, 10.0, 10.0]))
+    process = kind.process(Observed(nodes, targets), np.log([2.8, 10.0, 10.0]))
     found = mixture_expectation(process, frame, Q)
     leaves = [torch.tensor(np.asarray(x), requires_grad=True) for x in Q.parameters()]
     value = expected_quadratic(*leaves)
@@ -69,7 +69,7 @@ def test_mixture_gradients_are_those_of_the_value(kind):
     nodes = rng.standard_normal((9, D))
     theta = frame.points(nodes)
     targets = kind.targets(frame, nodes, np.sin(theta).sum(1), np.cos(theta))
-    process = kind.process(nodes, targets, np.log([1.5, 0.1, 0.1]))
+    process = kind.process(Observed(nodes, targets), np.log([1.5, 0.1, 0.1]))
     found = mixture_expectation(process, frame, Q)
     parameters = [np.asarray(x).copy() for x in Q.parameters()]
     for part in range(3):

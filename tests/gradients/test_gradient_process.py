@@ -158,7 +158,8 @@ def test_an_integral_ignores_an_exponential_off_the_line(seed):
     y = 0.5 * points
     y[:, 0] += np.exp(6.0 * (points[:, 0] - 4.0))
     kind = surrogates.OnGradients()
-    moments = kind.process(points, y, kind.fit(points, y, None)).moments(np.zeros(10), np.eye(10))
+    seen = surrogates.Observed(points, y)
+    moments = kind.process(seen, kind.fit(seen, None)).moments(np.zeros(10), np.eye(10))
     assert_allclose(moments.mean[0], np.exp(-6.0), atol=0.01)
     assert_allclose(moments.jacobian[0, 0], 0.5 + 6.0 * np.exp(-6.0), atol=0.03)
 
@@ -172,7 +173,8 @@ def test_an_integral_ignores_what_is_large_where_q_has_no_mass():
 
     def mean(u):
         y = np.column_stack([np.exp(3.0 * u[:, 0]) - np.exp(4.5), np.zeros(len(u))])
-        return kind.process(u, y, kind.fit(u, y, None)).moments(np.zeros(2), np.eye(2)).mean[0]
+        seen = surrogates.Observed(u, y)
+        return kind.process(seen, kind.fit(seen, None)).moments(np.zeros(2), np.eye(2)).mean[0]
 
     assert abs(mean(np.concatenate([points, outlier])) - mean(points)) < 0.05 * np.exp(4.5)
 

@@ -103,7 +103,7 @@ def used(kind, m=24):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_log_density_of_a_mixture_less_itself_is_constant(kind):
     of = used(kind)
-    targets = of.targets(kind, OTHER)[1]
+    targets = of.observed(kind, OTHER).targets
     level = [1.5] * kind.values + [0.0, 0.0] * kind.gradients
     np.testing.assert_allclose(targets, np.tile(level, (24, 1)), atol=1e-12)
 
@@ -115,8 +115,8 @@ def test_the_evidence_chooses_the_prior_mean(kind):
     fitted = most_likely(of, kind, OTHER, None)
     assert fitted.relative
     for mean in (None, OTHER):
-        targets = of.targets(kind, mean)
-        process = kind.process(*targets, kind.fit(*targets, None))
+        seen = of.observed(kind, mean)
+        process = kind.process(seen, kind.fit(seen, None))
         assert fitted.process.given.log_evidence >= process.given.log_evidence
 
 
@@ -131,9 +131,9 @@ def test_the_search_finds_the_waves_between_two_modes(kind, m):
     f = MODEL.log_prior(theta)
     gradients = torch.autograd.grad(f.sum(), theta)[0].numpy()[:, : 2 if kind.gradients else 0]
     of = Used(frame, points, f.detach().numpy(), gradients)
-    targets = of.targets(kind, None)
+    seen = of.observed(kind, None)
     grid = [np.log([length, b, b]) for length in (0.25, 0.5, 1.0, 2.8) for b in (1e-3, 0.1)]
-    found = [kind.process(*targets, kind.fit(*targets, logs)).given.log_evidence for logs in grid]
+    found = [kind.process(seen, kind.fit(seen, logs)).given.log_evidence for logs in grid]
     assert most_likely(of, kind, q, None).process.given.log_evidence > max(found) - 1.0
 
 
@@ -173,11 +173,9 @@ def test_either_prior_mean_brings_the_exact_gradient():
     first = estimator(model, OTHER, FULL, rng, estimator.start(model, OTHER)).memory
     of = Used.of(first.known, first.known.base.frame, 100)
     for relative in (False, True):
-        targets = of.targets(OnFunction(), OTHER if relative else None)
-        logs = OnFunction().fit(*targets, np.log([MIXTURE.short, 0.1, 0.1]))
-        kept = type(first)(
-            first.known, first.q_before, 0, relative, OnFunction().process(*targets, logs), OTHER
-        )
+        seen = of.observed(OnFunction(), OTHER if relative else None)
+        logs = OnFunction().fit(seen, np.log([MIXTURE.short, 0.1, 0.1]))
+        kept = type(first)(first.known, first.q_before, 0, relative, OnFunction().process(seen, logs), OTHER)
         found = estimator._gradient(model, OTHER, rng, kept)
         np.testing.assert_allclose(flat(found.values), expected, atol=0.02)
 

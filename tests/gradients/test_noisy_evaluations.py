@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 import bqvi
 from bqvi.families import Gaussian
-from bqvi.gradients.surrogates import OnFunction, OnGradients
+from bqvi.gradients.surrogates import Observed, OnFunction, OnGradients
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
 from gp.evidence import LogPosterior
@@ -36,19 +36,20 @@ def test_a_function_with_known_noise_is_that_of_a_dense_regression(values, gradi
     kind = OnFunction(values, gradients)
     y = Y[:, 0 if values else 1 : None if gradients else 1]
     noise = RNG.uniform(0.1, 0.5, y.shape)
-    process = kind.process(U, y, LOGS, noise)
+    process = kind.process(Observed(U, y, noise), LOGS)
     jitter = SCALE * process.given.noise(U, y).repeat(y.shape[1])
     basis = process.given.basis
     expected = dense(process.process.kernel, y.reshape(-1), noise.reshape(-1) + jitter, basis)
     assert_allclose(process.given.weights.reshape(-1), expected, rtol=1e-8)
-    first = kind.process(U[:8], y[:8], LOGS, noise[:8])
+    first = kind.process(Observed(U[:8], y[:8], noise[:8]), LOGS)
     extended = first.extended(U[8:], y[8:], noise[8:] / SCALE)
     assert_allclose(extended.given.weights, process.given.weights, rtol=1e-8)
 
 
 def test_gradients_with_known_noise_are_those_of_a_dense_regression():
     kind, noise = OnGradients(), RNG.uniform(0.1, 0.5, len(U))
-    process = kind.process(U, Y[:, 1:], np.append(np.log([1.5, 0.2, 0.1, 0.05]), LOGS[-1]), noise)
+    logs = np.append(np.log([1.5, 0.2, 0.1, 0.05]), LOGS[-1])
+    process = kind.process(Observed(U, Y[:, 1:], noise), logs)
     jitter = SCALE * process.given.noise(U, Y[:, 1:])
     assert_allclose(process.given.weights, dense(process.kernel, Y[:, 1:], noise + jitter), rtol=1e-8)
 
@@ -78,7 +79,7 @@ def test_hyperparameters_are_a_mode_of_the_evidence_with_the_scale(monkeypatch):
     monkeypatch.setattr(surrogates, "search", searched)
     u = RNG.standard_normal((30, 2))
     y = np.sin(u) + 0.3 * RNG.standard_normal((30, 2))
-    psi = OnGradients().fit(u, y, None, np.full(30, 0.09))
+    psi = OnGradients().fit(Observed(u, y, np.full(30, 0.09)), None)
     assert psi.shape == (5,)
     assert isinstance(seen[0], LogPosterior)
     slopes = [(seen[0].value(psi + h) - seen[0].value(psi - h)) / 2e-4 for h in 1e-4 * np.eye(5)]

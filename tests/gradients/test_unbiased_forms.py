@@ -21,7 +21,7 @@ from bqvi.gradients.designs import (
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.surrogates import OnFunction, OnGradients
+from bqvi.gradients.surrogates import Observed, OnFunction, OnGradients
 from bqvi.models import LogJoint
 
 Q = Gaussian(np.array([0.3, -0.4]), np.array([[0.6, 0.2], [0.2, 0.5]]))
@@ -102,7 +102,7 @@ def test_chosen_nodes_lower_the_variance_of_other_processes_too(kind, width):
     rng = np.random.default_rng(1)
     seen = rng.standard_normal((8, 3))
     logs = np.log([2.5, 0.1, 0.1])
-    known = kind.process(seen, rng.standard_normal((8, width)), logs)
+    known = kind.process(Observed(seen, rng.standard_normal((8, width))), logs)
 
     def left(nodes):
         both = known.extended(nodes, np.zeros((len(nodes), width)))
@@ -138,7 +138,7 @@ def test_intervals_of_the_optimised_design_hold_an_odd_gradient(seed):
     def missed(design):
         u = design.nodes(2 * d, d, rng)
         y = -3.0 * np.tanh(2.0 * u)
-        process = kind.process(u, y, kind.fit(u, y, None))
+        process = kind.process(Observed(u, y), kind.fit(Observed(u, y), None))
         error = np.diagonal(process.moments(np.zeros(d), np.eye(d)).jacobian) - slope
         return np.abs(error) / np.diagonal(process.standard_deviations().jacobian)
 
