@@ -21,7 +21,7 @@ import numpy as np
 from acquisition.minibatch.pools import Greedy, greedy_rows, require_weighting, weighted
 from acquisition.minibatch.regression import Coefficients, design
 from acquisition.minibatch.settings import LEARNING
-from acquisition.minibatch.strategy import Selection, require_between
+from acquisition.minibatch.strategy import Selection, Summing, require_between
 
 __all__ = ["ConfidenceState", "UpperConfidence"]
 
@@ -37,7 +37,7 @@ class ConfidenceState:
 
 
 @dataclass(frozen=True)
-class UpperConfidence(Greedy):
+class UpperConfidence(Summing, Greedy):
     """Expected gradient norm plus ``beta`` standard deviations.
 
     Parameters
@@ -81,10 +81,6 @@ class UpperConfidence(Greedy):
             bonus = design(self.features, pool) @ state.norms.table[0] / state.average
         chosen = pool[greedy_rows(self.features, pool, self.size, self.noise, bonus=bonus, factor=self.beta)]
         return weighted(self.features, chosen, self.weights, self.noise), state
-
-    def estimate(self, state: ConfidenceState, selection: Selection, gradients: np.ndarray) -> np.ndarray:
-        """sum_i w_i g_i."""
-        return np.asarray(selection.weights @ gradients)
 
     def observe(self, state: ConfidenceState, selection: Selection, gradients: np.ndarray) -> ConfidenceState:
         """One step of the filter on the norms."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from acquisition.minibatch.balanced import with_others
-from acquisition.minibatch.strategy import Selection, equally, require_size
+from acquisition.minibatch.strategy import Selection, Summing, equally, require_size
 
 __all__ = ["Grab", "GrabState"]
 
@@ -40,7 +40,7 @@ class GrabState:
 
 
 @dataclass(frozen=True)
-class Grab:
+class Grab(Summing):
     """Gradient balancing of the order of the data.
 
     Parameters
@@ -62,10 +62,6 @@ class Grab:
             state = self._next_epoch(state, rng)
         indices = state.order[state.position : state.position + self.size]
         return equally(indices, n), replace(state, position=state.position + self.size)
-
-    def estimate(self, state: GrabState, selection: Selection, gradients: np.ndarray) -> np.ndarray:
-        """sum_i w_i g_i."""
-        return np.asarray(selection.weights @ gradients)
 
     def observe(self, state: GrabState, selection: Selection, gradients: np.ndarray) -> GrabState:
         """Give each datum of the mini-batch its sign."""

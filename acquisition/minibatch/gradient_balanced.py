@@ -20,7 +20,7 @@ from acquisition.minibatch.balanced import with_others, with_rest
 from acquisition.minibatch.features import principal
 from acquisition.minibatch.partition import by_assignment
 from acquisition.minibatch.settings import FEATURES
-from acquisition.minibatch.strategy import Selection, equally, require_size
+from acquisition.minibatch.strategy import Selection, Summing, equally, require_size
 from acquisition.minibatch.table import GradientTable, distinct
 
 __all__ = ["GradientBalanced", "GradientBalancedState"]
@@ -44,7 +44,7 @@ class GradientBalancedState:
 
 
 @dataclass(frozen=True)
-class GradientBalanced:
+class GradientBalanced(Summing):
     """Partitions balanced in the gradients last seen.
 
     Parameters
@@ -72,12 +72,6 @@ class GradientBalanced:
         first = int(state.order[state.position]) * self.size
         selection = equally(state.rows[first : first + self.size], len(state.rows))
         return selection, replace(state, position=state.position + 1)
-
-    def estimate(
-        self, state: GradientBalancedState, selection: Selection, gradients: np.ndarray
-    ) -> np.ndarray:
-        """sum_i w_i g_i."""
-        return np.asarray(selection.weights @ gradients)
 
     def observe(
         self, state: GradientBalancedState, selection: Selection, gradients: np.ndarray

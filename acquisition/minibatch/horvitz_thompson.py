@@ -21,6 +21,7 @@ import numpy as np
 
 from acquisition.minibatch.strategy import (
     Selection,
+    Summing,
     Unlearning,
     require_between,
     require_rows,
@@ -124,7 +125,7 @@ class NormsState:
 
 
 @dataclass(frozen=True)
-class GradientNorms:
+class GradientNorms(Summing):
     """Probabilities proportional to a running average of gradient norms.
 
     Parameters
@@ -157,10 +158,6 @@ class GradientNorms:
         if state.steps >= self.refresh:
             state = self._refreshed(state, rng)
         return state.current.draw(self.size, rng), replace(state, steps=state.steps + 1)
-
-    def estimate(self, state: NormsState, selection: Selection, gradients: np.ndarray) -> np.ndarray:
-        """sum_i w_i g_i."""
-        return np.asarray(selection.weights @ gradients)
 
     def observe(self, state: NormsState, selection: Selection, gradients: np.ndarray) -> NormsState:
         """Update the running averages by the norms."""

@@ -36,6 +36,7 @@ __all__ = [
     "Learning",
     "Selection",
     "Strategy",
+    "Summing",
     "Unlearning",
     "equally",
     "require_base",
@@ -97,6 +98,14 @@ class Unlearning:
     def observe(self, state: Any, selection: Selection, gradients: np.ndarray) -> Any:
         """Return the state unchanged."""
         return state
+
+
+class Summing:
+    """Strategies that learn from gradients and whose estimate is their weighted sum."""
+
+    def estimate(self, state: Any, selection: Selection, gradients: np.ndarray) -> np.ndarray:
+        """sum_i w_i g_i, of ``gradients`` (S, P)."""
+        return np.asarray(selection.weights @ gradients)
 
 
 class Correcting:

@@ -8,6 +8,7 @@ from gp.arrays import Array, as_like, namespace
 from gp.embeddings.autodiff import gradient_in_points
 from gp.linear_maps import lower_inverse
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
+from gp.measures.mixture_density import MixtureDensity
 
 __all__ = ["log_density_gradient"]
 
@@ -26,23 +27,8 @@ def _gaussian(measure: Gaussian, x: Array) -> Array:
 
 @log_density_gradient.register
 def _mixture(measure: GaussianMixture, x: Array) -> Array:
-    """Return the components' gradients, weighted by their responsibilities for the point."""
-    xp = namespace(x)
-    whitening = lower_inverse(as_like(measure.factors, x))  # (K, D, D)
-    centred = x - as_like(measure.means, x)[:, None, :]  # (K, m, D)
-    u = centred @ xp.matrix_transpose(whitening)
-    logs = as_like(_log_masses(measure), x)[:, None] - 0.5 * xp.sum(u**2, axis=-1)
-    logs = logs - xp.max(logs, axis=0)
-    responsibilities = xp.exp(logs) / xp.sum(xp.exp(logs), axis=0)
-    return -xp.sum(responsibilities[:, :, None] * (u @ whitening), axis=0)
-
-
-def _log_masses(measure: GaussianMixture) -> Array:
-    """Log weight of each component minus its log determinant, (K,); very low for a weight of 0."""
-    xp = namespace(measure.weights)
-    tiny = float(xp.finfo(measure.weights.dtype).tiny)
-    weights = xp.clip(measure.weights, tiny, None)
-    return xp.log(weights) - xp.sum(xp.log(xp.linalg.diagonal(measure.factors)), axis=-1)
+    parts = (as_like(part, x) for part in (measure.weights, measure.means, measure.factors))
+    return MixtureDensity.of(*parts).with_gradient(x)[1]
 
 
 @log_density_gradient.register
