@@ -40,7 +40,7 @@ from bqvi.quadrature.credibility import (
 )
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import EstimateRow
-from bqvi.quadrature.monte_carlo import as_wide, in_range, shifted_back, unlogged, with_zeros
+from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
@@ -93,7 +93,7 @@ def step(problem: IntegrationProblem, state: IntegrationState, ledger: Ledger) -
         made = problem.integrand.evaluate(state.pending, ledger, budget, first=len(state) == 0)
         state = with_evaluations(problem, state, made)
     require_nodes(state)
-    return _with_estimate(problem, state, began)
+    return with_estimate(problem, state, began)
 
 
 def require_nodes(state: IntegrationState) -> None:
@@ -104,11 +104,6 @@ def require_nodes(state: IntegrationState) -> None:
             f"{DESIGN.least}: raise the budget, or give vectorised=False where f fails at some points of a "
             "batch"
         )
-
-
-def with_estimate(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
-    """Return the state with a record of all its nodes."""
-    return _with_estimate(problem, state, time.perf_counter())
 
 
 def with_next(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
@@ -198,15 +193,10 @@ def finished(problem: IntegrationProblem, state: IntegrationState) -> str | None
     """The reason why a run ends, or ``None``, also while the latest nodes have no estimate."""
     if not state.estimated:
         return None
-    if isinstance(problem.measure, Empirical) and _exhausted(problem, state):
+    measure = problem.measure
+    if isinstance(measure, Empirical) and len(state) >= len(np.unique(measure.points, axis=0)):
         return "exhausted"
     return "budget" if state.n_evaluations >= problem.budget else None
-
-
-def _exhausted(problem: IntegrationProblem, state: IntegrationState) -> bool:
-    """Whether all points of a finite measure have been evaluated."""
-    assert isinstance(problem.measure, Empirical)  # called for finite measures only
-    return len(state) >= len(np.unique(problem.measure.points, axis=0))
 
 
 def final(
@@ -255,16 +245,14 @@ def _estimate(
     return units.centre + units.unit * mean, covariance, units, judgement
 
 
-def _with_estimate(problem: IntegrationProblem, state: IntegrationState, began: float) -> IntegrationState:
-    data = data_of(problem, state)
-    due = (
-        state.fits is None
-        or len(state) >= DESIGN.growth * state.fitted_at
-        or state.n_evaluations >= problem.budget
-    )
-    if due or state.fits is None:
-        effort = PRECISE if state.n_evaluations >= problem.budget else ROUGHLY
-        found = ensembles.fit(problem.standard.measure, data, state.fits, effort)
+def with_estimate(
+    problem: IntegrationProblem, state: IntegrationState, began: float | None = None
+) -> IntegrationState:
+    """Return the state with a record of all its nodes; ``began`` is the time at which the step began."""
+    began = time.perf_counter() if began is None else began
+    data, last = data_of(problem, state), state.n_evaluations >= problem.budget
+    if state.fits is None or last or len(state) >= DESIGN.growth * state.fitted_at:
+        found = ensembles.fit(problem.standard.measure, data, state.fits, PRECISE if last else ROUGHLY)
         state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
     else:
         found = ensembles.condition(problem.standard.measure, data, state.fits)
@@ -291,21 +279,15 @@ def number(values: np.ndarray) -> float | np.ndarray:
     return float(values[0]) if len(values) == 1 else values
 
 
-def _unlogged(problem: IntegrationProblem, state: IntegrationState) -> tuple[np.ndarray, float]:
-    if problem.integrand.function.logarithmic:
-        return unlogged(state.values)
-    return in_range(state.values)
-
-
 def _units(problem: IntegrationProblem, state: IntegrationState) -> tuple[np.ndarray, IntegrandUnits]:
-    values, shift = _unlogged(problem, state)
+    values, shift = in_units(problem.integrand.function, state.values)
     _, centre, unit = problem.model.data(problem, state, values, shift)
     return values, IntegrandUnits(shift, centre, unit)
 
 
 def data_of(problem: IntegrationProblem, state: IntegrationState) -> StandardData:
     """Return the data to which the surrogates are fitted."""
-    return problem.model.data(problem, state, *_unlogged(problem, state))[0]
+    return problem.model.data(problem, state, *in_units(problem.integrand.function, state.values))[0]
 
 
 def _batch(problem: IntegrationProblem, state: IntegrationState) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bqvi.calls import Budget, Caller, Evaluations, Ledger
+from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.quadrature import bayesian
@@ -20,7 +20,7 @@ from bqvi.quadrature.integral import EstimateRow, Integral, log_moments
 from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import (
     effective_sample_size,
-    in_range,
+    in_units,
     shifted_back,
     unlogged,
     with_zeros,
@@ -33,7 +33,7 @@ from gp.arrays import as_like, is_torch
 from gp.linear_maps import lower_inverse
 from gp.measures import Empirical
 
-__all__ = ["DOOR", "RECORDS", "BayesianRun", "IntegrationStop", "scaled"]
+__all__ = ["DOOR", "RECORDS", "BayesianRun", "scaled"]
 
 
 DOOR = "integrate"
@@ -41,29 +41,22 @@ RECORDS = named(IntegrationState, Fits, EarlierEstimate, EstimateRow)
 """What a saved run is made of."""
 
 
-@dataclass(frozen=True)
-class IntegrationStop:
-    """Conditions on which a run ends before its budget is spent; ``None`` for no condition."""
-
-    tolerance: float | None = None
-    seconds: float | None = None
-
-    def __call__(self, state: IntegrationState) -> str | None:
-        """The reason why ``state`` is the last, or ``None``."""
-        if self.tolerance is not None and float(np.max(state.rows[-1].sd)) <= self.tolerance:
-            return "tolerance"
-        if self.seconds is not None and state.seconds >= self.seconds:
-            return "seconds"
-        return None
-
-
 class BayesianRun:
-    """The engine of a run of Bayesian quadrature (:class:`bqvi.runs.Engine`)."""
+    """The engine of a run of Bayesian quadrature (:class:`bqvi.runs.Engine`).
+
+    Parameters
+    ----------
+    problem : the problem. method : the name of the method.
+    tolerance, seconds : the standard deviation, and the time, at which the run ends; None for no such end.
+    """
 
     small = True
 
-    def __init__(self, problem: IntegrationProblem, method: str, stop: IntegrationStop) -> None:
-        self.problem, self.method, self.stop = problem, method, stop
+    def __init__(
+        self, problem: IntegrationProblem, method: str, tolerance: float | None, seconds: float | None
+    ) -> None:
+        self.problem, self.method, self.caller = problem, method, problem.integrand
+        self.tolerance, self.seconds = tolerance, seconds
         self.ledger = Ledger(problem.measure.dimension)
 
     def init(self) -> IntegrationState:
@@ -86,11 +79,6 @@ class BayesianRun:
 
     def _with_next(self, state: IntegrationState) -> IntegrationState:
         return bayesian.with_next(self.problem, state) if self.finished(state) is None else state
-
-    @property
-    def caller(self) -> Caller:
-        """The caller of the integrand."""
-        return self.problem.integrand
 
     def budget_of(self, state: IntegrationState) -> Budget:
         """The budget that remains at ``state``."""
@@ -128,7 +116,11 @@ class BayesianRun:
     def finished(self, state: IntegrationState) -> str | None:
         """'budget', 'exhausted', 'tolerance' or 'seconds'."""
         reason = bayesian.finished(self.problem, state)
-        return self.stop(state) if reason is None and state.estimated else reason
+        if reason is not None or not state.estimated:
+            return reason
+        if self.tolerance is not None and float(np.max(state.rows[-1].sd)) <= self.tolerance:
+            return "tolerance"
+        return "seconds" if self.seconds is not None and state.seconds >= self.seconds else None
 
     def result(self, state: IntegrationState, reason: str) -> Integral:
         """The integral, its hyperparameters marginalised."""
@@ -213,9 +205,7 @@ def _exact(problem: IntegrationProblem, state: IntegrationState, checkpoint: Che
     """The weighted sum over all points of a finite measure."""
     measure = problem.standard.measure
     assert isinstance(measure, Empirical)  # only finite measures are exhausted
-    values, shift = (
-        unlogged(state.values) if problem.integrand.function.logarithmic else in_range(state.values)
-    )
+    values, shift = in_units(problem.integrand.function, state.values)
     place = {tuple(row): i for i, row in enumerate(state.u)}
     rows = [place[tuple(point)] for point in measure.points]
     mean = measure.weights @ values[rows]

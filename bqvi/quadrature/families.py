@@ -69,10 +69,8 @@ class Family:
     def gram(self, observed: Functional) -> Gram:
         """Return the covariance of observations at fixed points, as a function of lengthscales."""
         width = observed.x.shape[1]
-        of_kernel, chosen = (
-            gram_of(self.kernel(np.ones(width)), observed),
-            slice(self.first, self.first + width),
-        )
+        of_kernel = gram_of(self.kernel(np.ones(width)), observed)
+        chosen = slice(self.first, self.first + width)
 
         def gram(lengthscales: np.ndarray) -> tuple[np.ndarray, Pullback]:
             matrix, pullback = of_kernel(self.kernel(lengthscales))
@@ -81,11 +79,6 @@ class Family:
             )
 
         return gram
-
-
-def _interaction(dimension: int) -> float:
-    """Return w = 0.3 / D: functions of two coordinates have about .15 of the variance of those of one."""
-    return 2 * SEARCH.pairs / dimension
 
 
 def _squared_exponential(lengthscales: np.ndarray) -> SquaredExponential:
@@ -102,7 +95,7 @@ def _broken(lengthscales: np.ndarray) -> ByColumn:
 
 def _sparse(lengthscales: np.ndarray) -> Sum:
     dimension = len(lengthscales)
-    w = _interaction(dimension)
+    w = 2 * SEARCH.pairs / dimension  # functions of two coordinates have `pairs` times the variance
     constant = float((1 + w) ** -dimension)
     return Sum((Constant(constant), Anova(lengthscales, w, 1 - constant)))
 

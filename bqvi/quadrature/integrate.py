@@ -6,6 +6,7 @@ All arguments are checked here, before any work. The engines are :mod:`bayesian_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,6 @@ from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import Caller, Executor, Function, Range, TargetModel
 from bqvi.calls.faults import ERRORS
-from bqvi.calls.function import require_noise
 from bqvi.calls.given import evaluation_arrays
 from bqvi.calls.settings import AT_THE_MODE
 from bqvi.calls.target_model import require_alone
@@ -23,12 +23,12 @@ from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import standardised
-from bqvi.quadrature.bayesian_run import DOOR, BayesianRun, IntegrationStop
+from bqvi.quadrature.bayesian_run import DOOR, BayesianRun
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integral import Integral
 from bqvi.quadrature.known_nodes import with_known
 from bqvi.quadrature.lebesgue import integrated_against
-from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES
+from bqvi.quadrature.monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.state import IntegrationProblem
@@ -187,25 +187,29 @@ def integrate(
         require_alone(f, gradient=gradient, log_density=log_density)
         if (run := _located(f, said)) is not None:
             return run
-        measure = _proposal(f) if measure is None else measure
+        measure = _within(*f.box(None, None)) if measure is None else measure
         log_density = None if isinstance(measure, str) else _lebesgue
         called = f.function()
         f, log, vectorised = called.value, True, called.vectorised
-    _require_measure(measure, log_density)
+    if isinstance(measure, str) and log_density is not None:
+        raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
     budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds, seed=seed)
     measure, log_volume = integrated_against(measure, lower, upper)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
     watch, inside = Watch(callback, progress, checkpoint), in_kind_of(measure, np.zeros(1))
     function = Function(
-        f, gradient, vectorised, noise_sd if callable(noise_sd) else None,
+        f, gradient, vectorised, noise_sd,
         log_weight=None if log_density is None else _log_ratio(log_density, measure),
         like=measure.parameters()[0], range=_range(method, log), errors=errors,
     )  # fmt: skip
+    if not callable(noise_sd):  # the process has the noise then, not each value
+        function = replace(function, noise_sd=None)
     integrand = Caller(function, executor=executor, n_jobs=n_jobs)
     busy = None if workers is None else Workers(integrand, workers)
     number, known = whole_seed(seed), evaluation_arrays(evaluations)
     if method in SAMPLING:
-        _require_none(known, method)
+        if known is not None:
+            raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
         replicates = require_integer("replicates", replicates, LEAST_REPLICATES)
         sampled = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
         last = None if resume is None else _last(resume, sampled.checkpoint(sampled.init()).settings)
@@ -217,7 +221,7 @@ def integrate(
     )  # fmt: skip
     # raises an error where there is no embedding
     embed(SquaredExponential(), problem.standard.measure).double()
-    engine = BayesianRun(problem, method, IntegrationStop(tolerance, max_seconds))
+    engine = BayesianRun(problem, method, tolerance, max_seconds)
     state = None if known is None else with_known(problem, known)
     if resume is not None:
         state = engine.resumed(_last(resume, {"method": method, "log_volume": log_volume}))
@@ -234,17 +238,6 @@ def _range(method: str, log: bool) -> Range:
 def _last(resume: object, settings: Mapping[str, Any]) -> Any:
     """The state at which an earlier run with the same ``settings`` ended."""
     return resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS, settings).state
-
-
-def _require_measure(measure: object, log_density: object) -> None:
-    """An error where a density is given beside Lebesgue's measure."""
-    if isinstance(measure, str) and log_density is not None:
-        raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
-
-
-def _proposal(model: TargetModel) -> Gaussian:
-    """The Gaussian whose two standard deviations to either side are the plausible box of the model."""
-    return _within(*model.box(None, None))
 
 
 def _within(low: np.ndarray, high: np.ndarray) -> Gaussian:
@@ -296,11 +289,6 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
     return initial
 
 
-def _require_none(known: object, method: str) -> None:
-    if known is not None:
-        raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
-
-
 def _check(
     f: object, budget: int, method: str, *, tolerance: float | None, max_seconds: float | None, seed: Seed
 ) -> int:
@@ -337,13 +325,6 @@ def _check_choices(
             raise ValueError(f"{name} is given, and method is {method!r}: only 'bq' uses it")
     if gradient is not None and (log or log_density is not None):
         raise ValueError("gradient is given with log or log_density: those of f itself are needed, without")
-    autodiff = isinstance(gradient, str) and gradient == "autodiff"
-    if gradient is not None and not callable(gradient) and not autodiff:
-        raise ValueError(f"gradient is {shown(gradient)}; it must be a function, 'autodiff' or None")
-    if isinstance(noise_sd, str):
-        require_one_of("noise_sd", noise_sd, ("unknown",))
-    elif noise_sd is not None and not callable(noise_sd):
-        require_noise(noise_sd)
     if noise_sd is not None and log:
         raise ValueError("noise_sd is given with log: the noise of ln f is not that of f")
     if acquisition is not None and not isinstance(acquisition, Criterion):

@@ -1,4 +1,4 @@
-"""Simple Monte Carlo and importance sampling (thesis Eqs 7.10, 7.11, 7.19 and 7.20).
+"""Simple Monte Carlo, importance sampling, and quasi-Monte Carlo (thesis Eqs 7.10, 7.11, 7.19 and 7.20).
 
     Z = (1/n) sum_i f(x_i),   x_i ~ p          sd(Z)^2 = Var(f) / n,
     Z = (1/n) sum_i w_i f(x_i),   x_i ~ q,   w = p/q,
@@ -6,6 +6,15 @@
 with Var(f) = sum_i (f(x_i) - Z)^2 / (n - 1) (7.19 with the square that its print lacks). The second is
 the first for the integrand f p/q, and is computed as such. The effective sample size (sum w)^2 / sum w^2
 (Kong 1992) is approximately the number of draws from p itself with the same variance.
+
+Quasi-Monte Carlo averages over scrambled Sobol points. Owen's scrambling makes every point uniform and keeps
+the net, so the average of f is unbiased; the spread of the averages over R independent scramblings measures
+its error (Owen 1997):
+
+    Z = (1/R) sum_r Z_r,   sd(Z)^2 = sum_r (Z_r - Z)^2 / (R (R - 1)).
+
+This estimate has R - 1 degrees of freedom: with few replicates the variance is multiplied by
+that of Student's t, (R - 1)/(R - 3), so that two standard deviations are about a 95 % interval.
 """
 
 from __future__ import annotations
@@ -16,19 +25,27 @@ import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations, Function
 from bqvi.importance import effective_size, normalised
+from gp.low_discrepancy import scrambled_sobol
+from gp.measures import Measure
 
 __all__ = [
+    "LEAST_REPLICATES",
     "SampleMean",
     "as_wide",
     "average",
     "effective_sample_size",
     "in_range",
+    "in_units",
+    "over_replicates",
+    "replicated",
     "shifted_back",
     "unlogged",
     "with_zeros",
 ]
 
 
+LEAST_REPLICATES = 4
+"""The smallest number of replicates, as fewer do not estimate their spread."""
 _SMALLEST = 1e-120
 """Values between this and its reciprocal have squares whose sums are floating-point numbers."""
 _EXPONENT = 300.0
@@ -52,6 +69,22 @@ def average(values: np.ndarray) -> SampleMean:
     return SampleMean(mean, centred.T @ centred / (n - 1) / n)
 
 
+def replicated(measure: Measure, budget: int, replicates: int, seed: int) -> list[np.ndarray]:
+    """Return R arrays of nodes of the measure, as even in size as ``budget`` allows."""
+    sizes = [len(part) for part in np.array_split(np.arange(budget), replicates)]
+    rng = np.random.default_rng(seed)
+    return [measure.from_unit_cube(scrambled_sobol(measure.dimension, size, rng)) for size in sizes]
+
+
+def over_replicates(averages: np.ndarray) -> SampleMean:
+    """Return the mean of R replicates' averages (R, o), and its covariance."""
+    count = len(averages)
+    mean = averages.mean(axis=0)
+    centred = averages - mean
+    degrees = count - 1
+    return SampleMean(mean, centred.T @ centred / (count * (degrees - 2)))
+
+
 def unlogged(logs: np.ndarray) -> tuple[np.ndarray, float]:
     """Return exp(logs - shift), (n, o), and the shift that makes the largest value 1."""
     shift = float(np.max(logs, initial=-np.inf))
@@ -65,6 +98,11 @@ def in_range(values: np.ndarray) -> tuple[np.ndarray, float]:
     if largest == 0 or _SMALLEST < largest < 1 / _SMALLEST:
         return values, 0.0
     return values / largest, float(np.log(largest))
+
+
+def in_units(function: Function, returned: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return values f e^-shift (n, o) and the shift, from the values that the function returned."""
+    return unlogged(returned) if function.logarithmic else in_range(returned)
 
 
 def shifted_back(values: np.ndarray, shift: float) -> np.ndarray:

@@ -18,11 +18,11 @@ from bqvi.quadrature.monte_carlo import (
     as_wide,
     average,
     effective_sample_size,
-    in_range,
-    unlogged,
+    in_units,
+    over_replicates,
+    replicated,
     with_zeros,
 )
-from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
 from bqvi.quadrature.tails import NOTHING_SEEN, missed_peak, underflowed, verdict
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus, Trace
@@ -80,7 +80,7 @@ class SamplingRun:
         seed: int,
         log_volume: float = 0.0,
     ) -> None:
-        self.integrand, self.measure, self.budget, self.method = integrand, measure, budget, method
+        self.caller, self.measure, self.budget, self.method = integrand, measure, budget, method
         self.replicates, self.seed, self.log_volume = min(replicates, budget // 2), seed, log_volume
         self.ledger = Ledger(measure.dimension)
 
@@ -96,14 +96,9 @@ class SamplingRun:
         """Evaluate the nodes that have not been evaluated."""
         began = time.perf_counter()
         budget, first = self.budget_of(state), not state.known.any()
-        made = self.integrand.evaluate(self.pending(state), self.ledger, budget, first=first)
+        made = self.caller.evaluate(self.pending(state), self.ledger, budget, first=first)
         reached = self.with_evaluations(state, made)
         return replace(reached, seconds=state.seconds + time.perf_counter() - began)
-
-    @property
-    def caller(self) -> Caller:
-        """The caller of the integrand."""
-        return self.integrand
 
     def budget_of(self, state: Sampled) -> Budget:
         """The budget that remains at ``state``."""
@@ -123,7 +118,7 @@ class SamplingRun:
 
     def with_evaluations(self, state: Sampled, evaluations: Evaluations) -> Sampled:
         """The state with some of its nodes evaluated."""
-        evaluations = with_zeros(self.integrand.function, evaluations)
+        evaluations = with_zeros(self.caller.function, evaluations)
         at = np.flatnonzero(~state.known)[matched(state.nodes[~state.known], evaluations.points)[0]]
         before, new = as_wide(state.values[state.known], evaluations.values)
         values = np.full((len(state.nodes), new.shape[1]), np.nan)
@@ -153,8 +148,8 @@ class SamplingRun:
                 "vectorised=False where f fails at some points of a batch, whose call is then lost"
             )
         raw, x = state.values[state.known], state.nodes[state.known]
-        function = self.integrand.function
-        values, shift = unlogged(raw) if function.logarithmic else in_range(raw)
+        function = self.caller.function
+        values, shift = in_units(function, raw)
         weights = None if function.log_weight is None else log_weights(function, x)
         shape, credible, why = verdict(values, weights)
         missed = 0.0 if credible else self._missed(x, values)
@@ -194,7 +189,7 @@ class SamplingRun:
         sd = np.sqrt(np.diag(estimate.covariance))
         numbers = scaled(estimate.mean, sd, estimate.covariance, shift)
         logs: tuple[float | None, float | None] = (None, None)
-        if self.integrand.function.logarithmic:
+        if self.caller.function.logarithmic:
             logs = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
         return {**numbers, "log_mean": logs[0], "log_sd": logs[1]}
 

@@ -21,8 +21,7 @@ from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, Ensemble, condition, fit
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.monte_carlo import average
-from bqvi.quadrature.nodes import by_variance, pool
-from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
+from bqvi.quadrature.nodes import by_variance, pool, shifted_sobol
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import StandardData, surrogate
 from bqvi.quadrature.warped import Warped
