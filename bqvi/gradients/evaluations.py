@@ -18,7 +18,6 @@ from bqvi.gradients.gradient import Batch
 from bqvi.models.data import Data
 from bqvi.models.kinds import is_conjugate, is_moving
 from bqvi.models.log_joint import LogJoint, LogJointModel
-from gp.arrays import Array
 
 _AS_RETURNED = Range("log joint", logarithmic=True)
 
@@ -68,19 +67,6 @@ def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points:
     if coordinates is None:
         return found
     return replace(found, values=found.values + coordinates.log_jacobian(found.points))
-
-
-def given(
-    model: LogJoint, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None
-) -> Evaluations:
-    """Evaluations that were made before, in the user's units: see :meth:`bqvi.calls.Caller.given`.
-
-    Parameters
-    ----------
-    model : the model of the log joint. theta : (n, P). values : (n,). gradients : (n, P) or None.
-    noise_sd : (n,), a number or None.
-    """
-    return caller_of(model).given(theta, values, gradients, noise_sd)
 
 
 def caller_of(model: LogJoint) -> Caller:

@@ -155,7 +155,7 @@ def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: i
     TypeError, ValueError
         ``evaluations`` are not arrays of these shapes, lack gradients, or exceed the budget.
     """
-    from bqvi.gradients.evaluations import given
+    from bqvi.gradients.evaluations import caller_of
 
     arrays = evaluation_arrays(evaluations)
     assert arrays is not None  # called only where evaluations were given
@@ -174,7 +174,7 @@ def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: i
             f"evaluations has theta of shape {shape}; it must be (n, {model.dimension}), of the "
             "parameters of the log joint"
         )
-    rows = given(model, *arrays)
+    rows = caller_of(model).given(*arrays)
     rows = selected(rows if model.differentiable else replace(rows, gradients=None), budget)
     spent = state.evaluations + len(rows)
     return replace(state, memory=state.memory.with_evaluations(rows), evaluations=spent)

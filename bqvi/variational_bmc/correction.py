@@ -135,13 +135,6 @@ def correct(
     return replace(found, sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
 
 
-def weighed(
-    surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
-) -> Correction:
-    """Weight ``count`` draws of q by the surrogate, as `correct` does; ``sd`` is NaN."""
-    return _weighed(surrogate, q, proposal_of(q), count, seed, feasible)
-
-
 def polished(
     surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
@@ -155,7 +148,7 @@ def polished(
     whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
     wide = proposal_of(q, *WEIGHTS.renewed_wide).joined(whole, WEIGHTS.renewed_whole)
     g, few = proposal_of(q, WEIGHTS.first_wide).joined(whole, WEIGHTS.first_whole), WEIGHTS.first_draws
-    beside = _beside(surrogate, q, _weighed(surrogate, q, g, few, seed, feasible).log_evidence)
+    beside = _beside(surrogate, q, weighed(surrogate, q, few, seed, feasible, g).log_evidence)
     if beside is not None:
         g, wide = g.joined(beside, WEIGHTS.first_beside), wide.joined(beside, WEIGHTS.renewed_beside)
     local = local_proposal(surrogate, g, weighed(surrogate, q, few, seed, feasible).log_evidence)
@@ -175,7 +168,7 @@ def polished(
         if effective < WEIGHTS.least_round * u.shape[1] or effective > WEIGHTS.covered * len(u):
             break
         g = g.adapted(u, weights, logs).joined(wide, WEIGHTS.renewed)
-    found = _weighed(surrogate, q, g, count, seed, feasible)
+    found = weighed(surrogate, q, count, seed, feasible, g)
     sd = _sd(surrogate, found.u, found.whitened, found.weights, seed)
     return replace(found, sd=sd, covered=local is None or _lacking(found, without) < LOCAL.mass)
 
@@ -205,9 +198,16 @@ def _beside(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Pr
     return Proposal(np.full(len(factors), 1.0 / len(factors)), np.concatenate([u[worst]] * 2), factors)
 
 
-def _weighed(
-    surrogate: Surrogate, q: DiagonalMixture, g: Proposal, count: int, seed: int, feasible: Feasibility
+def weighed(
+    surrogate: Surrogate,
+    q: DiagonalMixture,
+    count: int,
+    seed: int,
+    feasible: Feasibility = ANYWHERE,
+    proposal: Proposal | None = None,
 ) -> Correction:
+    """Weight ``count`` draws of q's or another proposal by the surrogate; ``sd`` is NaN."""
+    g = proposal_of(q) if proposal is None else proposal
     u = g.draws(count, seed)
     log_g = g.density.log_density(u)
     whitened = surrogate.whitened(u)

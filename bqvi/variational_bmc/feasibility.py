@@ -64,11 +64,6 @@ class Feasibility:
         gap = max(float(np.median(distances)), FEASIBILITY.least)
         return cls(tree, cKDTree(bad), cKDTree(edges) if len(edges) else None, gap)
 
-    @property
-    def certain(self) -> bool:
-        """Whether nothing has failed."""
-        return self.failed is None
-
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """The probability p(feasible) at u (m, D), (m,); 1 where nothing has failed."""
         return self._phi(u, self.edges)

@@ -29,11 +29,6 @@ class Frame:
     scaling: Scaling | None = None
     """The map from the image y of the affine map to x; None if they are equal."""
 
-    @classmethod
-    def unit(cls, dimension: int) -> Frame:
-        """The identity."""
-        return cls(np.zeros(dimension), np.eye(dimension))
-
     @property
     def affine(self) -> AffineMap:
         """The affine map alone, with a general matrix T where axes are rotated."""

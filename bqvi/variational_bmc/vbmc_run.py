@@ -114,7 +114,8 @@ class VBMCRun:
         limits: Limits,
         seed: int,
     ) -> None:
-        self.target, self.coordinates, self.first = target, coordinates, first
+        self.target = self.caller = target
+        self.coordinates, self.first = coordinates, first
         self.settings, self.limits, self.seed = settings, limits, seed
         self.ledger = Ledger(target.dimension)
         self.clock = Clock(limits.seconds)
@@ -213,11 +214,6 @@ class VBMCRun:
     def budget_of(self, state: State) -> Budget:
         """The budget that remains at ``state``."""
         return Budget(self.limits.budget, state.n_evaluations)
-
-    @property
-    def caller(self) -> Caller:
-        """The caller of the log joint."""
-        return self.target
 
     def kept(self, state: State) -> Evaluations | None:
         """The evaluations that have values; None where their noise is not known."""

@@ -68,7 +68,7 @@ def test_a_mixture_behind_the_map_has_the_moments_of_its_draws():
     """100,000 draws: sds and means to a hundredth; the pieces leave a few hundredths beside it."""
     frame = Frame(np.zeros(4), np.diag([1.0, 0.8, 1.0, 0.5]), SCALING)
     q = DiagonalMixture(np.array([0.3, 0.7]), np.array([[-1.0] * 4, [0.5] * 4]), np.full((2, 4), 0.6))
-    x, measure = frame.out(Frame.unit(4).measure(q).sample(100_000, 0)), frame.measure(q)
+    x, measure = frame.out(Frame(np.zeros(4), np.eye(4)).measure(q).sample(100_000, 0)), frame.measure(q)
     assert gskl(measure.mean, measure.covariance, x.mean(0), np.cov(x.T)) < 0.01
 
 
