@@ -27,7 +27,6 @@ from bqvi.quadrature.bayesian_run import DOOR, BayesianRun
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integral import Integral
 from bqvi.quadrature.known_nodes import with_known
-from bqvi.quadrature.lebesgue import integrated_against
 from bqvi.quadrature.monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.settings import DESIGN
@@ -39,7 +38,7 @@ from gp.arrays import Array, shown, to_numpy
 from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
 from gp.kernels import SquaredExponential
-from gp.measures import Gaussian, Measure
+from gp.measures import Gaussian, Measure, Uniform
 
 __all__ = ["METHODS", "SAMPLING", "VALUES", "integrate"]
 
@@ -47,6 +46,12 @@ __all__ = ["METHODS", "SAMPLING", "VALUES", "integrate"]
 METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
 SAMPLING = ("monte-carlo", "qmc")
 _UNWARPED = (*SAMPLING, "bq")
+LEBESGUE = "lebesgue"
+"""The measure of integrals over a box, int f(x) dx: its volume times the mean under its uniform measure."""
+_ELSEWHERE = (
+    "the integral over a region without bounds is that of f / p against a measure with a density p, such as "
+    "gp.measures.Gaussian(mean, covariance): give that measure, and f / p as f"
+)
 
 
 VALUES = Range("integrand", outputs=True)
@@ -194,7 +199,7 @@ def integrate(
     if isinstance(measure, str) and log_density is not None:
         raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
     budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds, seed=seed)
-    measure, log_volume = integrated_against(measure, lower, upper)
+    measure, log_volume = _integrated_against(measure, lower, upper)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
     watch, inside = Watch(callback, progress, checkpoint), in_kind_of(measure, np.zeros(1))
     function = Function(
@@ -226,6 +231,63 @@ def integrate(
     if resume is not None:
         state = engine.resumed(_last(resume, {"method": method, "log_volume": log_volume}))
     return Run(engine, state, watch, busy, verify)
+
+
+def _integrated_against(
+    measure: object, lower: Array | float | None, upper: Array | float | None
+) -> tuple[Measure, float]:
+    """Return a probability measure, and the logarithm of the factor of integrals against it.
+
+    Parameters
+    ----------
+    measure : a measure, or 'lebesgue' for integrals over the box between ``lower`` and ``upper``.
+    lower, upper : (D,), or numbers; for 'lebesgue' only.
+
+    Raises
+    ------
+    TypeError
+        measure is neither; a bound is no array of numbers.
+    ValueError
+        Bounds are missing, infinite, NaN, out of order, or given with another measure.
+    """
+    given = {"lower": lower, "upper": upper}
+    if not isinstance(measure, str):
+        if not isinstance(measure, Measure):
+            raise TypeError(
+                f"measure is {shown(measure)}; it must be one of gp.measures, such as Gaussian(mean, "
+                f"covariance), or {LEBESGUE!r} with lower and upper"
+            )
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} is given, and measure is a {type(measure).__name__}: bounds are those of "
+                    f"measure={LEBESGUE!r}, the integral over a box"
+                )
+        return measure, 0.0
+    if measure != LEBESGUE:
+        raise ValueError(f"measure is {shown(measure)}; it must be one of gp.measures, or {LEBESGUE!r}")
+    box = _box(given)
+    return box, float(np.sum(np.log(to_numpy(box.width))))
+
+
+def _box(bounds: dict[str, Any]) -> Uniform:
+    for name, value in bounds.items():
+        if value is None:
+            raise ValueError(f"{name} is None; measure={LEBESGUE!r} needs lower and upper, the box's corners")
+        try:
+            ends = np.asarray(to_numpy(value), dtype=float)
+        except (TypeError, ValueError):
+            raise TypeError(f"{name} is {shown(value)}; it must be a number or an array (D,)") from None
+        entries = np.asarray(value, dtype=object)
+        absent = np.isinf(ends) | np.reshape([entry is None for entry in entries.flat], ends.shape)
+        if absent.any():
+            where = np.flatnonzero(np.atleast_1d(absent)).tolist()
+            raise ValueError(f"{name} is infinite or None in coordinates {where}; {_ELSEWHERE}")
+    lower, upper = bounds["lower"], bounds["upper"]
+    size = max(np.size(to_numpy(lower)), np.size(to_numpy(upper)))
+    if size > 1:  # a single number beside an array is meant for each coordinate
+        lower, upper = (np.full(size, end) if np.ndim(end) == 0 else end for end in (lower, upper))
+    return Uniform(lower, upper)
 
 
 def _range(method: str, log: bool) -> Range:

@@ -65,7 +65,7 @@ class SamplingRun:
     Parameters
     ----------
     method : 'monte-carlo' or 'qmc'. budget : n. replicates : of 'qmc'. seed : of the nodes.
-    log_volume : logarithm of the factor of integrals against the measure (:mod:`lebesgue`).
+    log_volume : logarithm of the factor of integrals against the measure (:mod:`integrate`).
     """
 
     small = True

@@ -79,7 +79,7 @@ class IntegrationProblem:
     criterion : chooses nodes; ``None`` for greedy reduction of the integral's variance from a pool.
     noise_sd : noise of the values: ``None``, "unknown", a number, or a function of points that returns (n,).
     draws : draws of hyperparameters in the final marginalisation. model : the modelled function.
-    log_volume : logarithm of the factor of integrals against the measure (:mod:`lebesgue`).
+    log_volume : logarithm of the factor of integrals against the measure (:mod:`integrate`).
     """
 
     integrand: Caller
