@@ -116,13 +116,12 @@ def _require_ready(model: Any) -> None:
 
 
 def _observed(sites: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    samples = {name: site for name, site in sites.items() if site["type"] == "sample"}
-    found = {
-        name: np.asarray(site["value"])
-        for name, site in samples.items()
-        if site["is_observed"] and site["value"] is not None
+    observed = {
+        name: site["value"]
+        for name, site in sites.items()
+        if site["type"] == "sample" and site["is_observed"] and site["value"] is not None
     }
-    return {name: x for name, x in found.items() if x.size}
+    return {name: np.asarray(x) for name, x in observed.items() if np.size(x)}
 
 
 def _check(sites: Mapping[str, Any]) -> None:

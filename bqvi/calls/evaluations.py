@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -120,7 +120,7 @@ def joined_products(first: Products, n: int, second: Products, m: int) -> Produc
     return (first or (None,) * n) + (second or (None,) * m)
 
 
-def matched(pending: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def matched(pending: np.ndarray, points: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return for each of the points (n, D) its row in ``pending`` (m, D), and which rows remain, (m,).
 
     Points are compared to the last digit; of equal rows each is matched once. A point that is not pending

@@ -123,8 +123,7 @@ def advice(error: Exception, gradient: object) -> str:
         if _WITHOUT_TORCH in message or (of_numpy and isinstance(error, TypeError | AttributeError)):
             return (
                 '; with gradient="autodiff" the function is called with torch tensors: write it in torch '
-                "throughout, or "
-                "give gradient=None (or a function) for one of NumPy arrays"
+                "throughout, or give gradient=None (or a function) for one of NumPy arrays"
             )
         return ""
     if _WITHOUT_GRAPH in message:
@@ -135,8 +134,7 @@ def advice(error: Exception, gradient: object) -> str:
     if "ndarray" in message and isinstance(error, TypeError | AttributeError):
         return (
             "; the function is called with NumPy arrays, as its gradient is not torch's: for a torch "
-            "function "
-            'give gradient="autodiff"'
+            'function give gradient="autodiff"'
         )
     return ""
 

@@ -15,7 +15,6 @@ begins with them again. `Run.ask` and `Run.tell` do the same for evaluations tha
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -145,8 +144,8 @@ class Run(Generic[S, R]):
             require_unused(watch.checkpoint, made)
         self._verify = require_verifiable(verify, engine, state)
         self._engine, self._workers = engine, workers
-        self._asked: Counter[bytes] = Counter()
-        """Pending points under evaluation, and how often each."""
+        self._asked: list[np.ndarray] = []
+        """Pending points under evaluation."""
         self._draining = False
         self._watch = watch
         self._held = (engine.init() if state is None else state, False)
@@ -284,21 +283,15 @@ class Run(Generic[S, R]):
         reached = engine.with_more(self.state, max(count - len(self._free()), 0))
         self._held = (reached, False)
         found: np.ndarray = engine.pending(reached)[self._free()[:count]]
-        self._asked.update(point.tobytes() for point in found)
+        self._asked.extend(found)
         self._autosave(reached)
         return found
 
-    def _free(self) -> list[int]:
+    def _free(self) -> np.ndarray:
         """Rows of the pending points that are not under evaluation; points with values are removed."""
-        pending = [point.tobytes() for point in self._asking().pending(self.state)]
-        self._asked &= Counter(pending)
-        out = Counter(self._asked)
-        free = []
-        for i, point in enumerate(pending):
-            out[point] -= 1
-            if out[point] < 0:
-                free.append(i)
-        return free
+        rows, left = matched(self._asking().pending(self.state), self._asked)
+        self._asked = [point for point, row in zip(self._asked, rows, strict=True) if row >= 0]
+        return np.flatnonzero(left)
 
     def ask(self, count: int = 1) -> np.ndarray:
         """Points at which to evaluate next, by the caller; `tell` takes the values.
@@ -349,8 +342,7 @@ class Run(Generic[S, R]):
         engine = self._asking()
         pending = engine.pending(self.state)
         theta = np.atleast_2d(np.asarray(theta, float))
-        known = engine.caller.to_user(pending)
-        rows = matched(known, theta)[0] if len(known) else np.full(len(theta), -1)
+        rows = matched(engine.caller.to_user(pending), theta)[0]
         if (rows < 0).any():
             i = int(np.argmax(rows < 0))
             raise ValueError(

@@ -229,13 +229,13 @@ class BoundsRun:
     @property
     def _pilot_budget(self) -> int:
         """The number of evaluations that the pilot run may make."""
-        choices = self.choices
+        choices, share = self.choices, int(SETTINGS.pilot_share * self.choices.budget)
         if choices.temperatures is None:
-            return int(SETTINGS.pilot_share * choices.budget)
+            return share
         assert self.transition is not None
         particles = choices.particles or 1
         main = choices.systems.cost(choices.temperatures, particles, self.transition.cost)
-        return min(choices.budget - main, int(SETTINGS.pilot_share * choices.budget))
+        return min(choices.budget - main, share)
 
     @property
     def _pilot_particles(self) -> int:
