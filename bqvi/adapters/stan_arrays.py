@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class TitledColumns:
-    """The variable and the index of each entry of a vector.
+def arrays_by_name(titles: Sequence[str], rows: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays (n, shape) of the ``rows`` (n, entries), by name.
 
-    Attributes
+    Parameters
     ----------
     titles : the titles of the entries in Stan's notation: "mu", "z.1", "L.2.1".
     """
-
-    titles: Sequence[str]
-
-    def parted(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """The arrays (n, shape) of the ``rows`` (n, entries), by name."""
-        found: dict[str, np.ndarray] = {}
-        for name, places in self._places().items():
-            shape = tuple(np.max([index for _, index in places], axis=0) + 1) if places[0][1] else ()
-            array = np.empty((*shape, len(rows)))
-            for column, index in places:
-                array[index] = rows[:, column]
-            found[name] = np.moveaxis(array, -1, 0)
-        return found
-
-    def _places(self) -> dict[str, list[tuple[int, tuple[int, ...]]]]:
-        """For each name the columns with their indices, counted from 0."""
-        found: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
-        for column, title in enumerate(self.titles):
-            name, *index = title.split(".")
-            found.setdefault(name, []).append((column, tuple(int(i) - 1 for i in index)))
-        return found
+    columns: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+    for column, title in enumerate(titles):
+        name, *index = title.split(".")
+        columns.setdefault(name, []).append((column, tuple(int(i) - 1 for i in index)))
+    found: dict[str, np.ndarray] = {}
+    for name, places in columns.items():
+        shape = tuple(np.max([place for _, place in places], axis=0) + 1) if places[0][1] else ()
+        array = np.empty((*shape, len(rows)))
+        for column, place in places:
+            array[place] = rows[:, column]
+        found[name] = np.moveaxis(array, -1, 0)
+    return found
 
 
 def from_zero(title: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
+from bqvi.adapters.stan_arrays import unconstrained_titles
 
 
 def is_ready() -> bool:
@@ -69,7 +69,7 @@ class BridgeProgram:
         owners = [title.split(".")[0] for title in self._model.param_unc_names()]
         parameters = self._model.param_names(include_tp=False, include_gq=False)
         self.names = unconstrained_titles(owners, parameters)
-        self.columns = TitledColumns(self._model.param_names(include_tp=True, include_gq=False))
+        self.columns = self._model.param_names(include_tp=True, include_gq=False)
 
     def value(self, theta: np.ndarray) -> float:
         """The log density at theta (P,)."""

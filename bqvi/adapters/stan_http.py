@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
+from bqvi.adapters.stan_arrays import unconstrained_titles
 
 _ATTEMPTS = 5
 """The number of attempts to run Stan's translator, as httpstan limits each to one second."""
@@ -48,7 +48,7 @@ class HttpProgram:
         zeros = [0.0] * size
         parameters = every[: len(self._constrained(zeros, False))]
         self.names = self._titles(parameters, zeros)
-        self.columns = TitledColumns(every[: len(self._constrained(zeros, True))])
+        self.columns = every[: len(self._constrained(zeros, True))]
 
     def value(self, theta: np.ndarray) -> float:
         """The log density at theta (P,)."""

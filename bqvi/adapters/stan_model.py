@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from bqvi.adapters.stan_arrays import arrays_by_name
 from bqvi.calls.target_model import TargetModel
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class _StanVariables:
 
     def __call__(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         rows = np.array([self.program.constrained(point) for point in theta])
-        return self.program.columns.parted(rows)
+        return arrays_by_name(self.program.columns, rows)
 
 
 def _code(code_or_file: str | Path) -> tuple[str, Path | None]:

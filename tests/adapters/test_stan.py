@@ -28,7 +28,7 @@ from scipy import stats
 
 import bqvi
 from bqvi.adapters import stan_bridge, stan_http, stan_model
-from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
+from bqvi.adapters.stan_arrays import arrays_by_name, unconstrained_titles
 
 
 @pytest.fixture(params=["httpstan", "BridgeStan"])
@@ -132,7 +132,7 @@ def test_what_does_not_compile_has_the_message_of_the_compiler(package):
 class Plain:
     """A program that is never built."""
 
-    package, names, columns = "Stan", ("mu",), TitledColumns(["mu"])
+    package, names, columns = "Stan", ("mu",), ["mu"]
     value = value_and_gradient = constrained = unconstrained = staticmethod(lambda theta: theta)
 
     def __init__(self, *given):
@@ -158,8 +158,8 @@ def test_constants_that_httpstan_drops_are_reported(statement, warned, monkeypat
 
 
 def test_columns_are_arrays_with_the_last_index_slowest():
-    columns = TitledColumns(["mu", "L.1.1", "L.2.1", "L.1.2", "L.2.2"])
-    found = columns.parted(np.array([[0.0, 11.0, 21.0, 12.0, 22.0]]))
+    titles = ["mu", "L.1.1", "L.2.1", "L.1.2", "L.2.2"]
+    found = arrays_by_name(titles, np.array([[0.0, 11.0, 21.0, 12.0, 22.0]]))
     np.testing.assert_array_equal(found["L"][0], [[11.0, 12.0], [21.0, 22.0]])
     assert found["mu"].shape == (1,)
 
