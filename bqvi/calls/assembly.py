@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -14,7 +15,7 @@ from bqvi.calls.evaluations import Evaluations, Products
 from bqvi.calls.faults import advice, advice_on_points, described, may_be_meant, stops
 from bqvi.calls.function import Function
 from bqvi.calls.ledger import Ledger
-from bqvi.calls.logarithm import warn_of_densities
+from bqvi.calls.logarithm import not_logarithms
 
 _NO_GRAPH = (
     "has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); write it in torch "
@@ -163,7 +164,9 @@ class CallBatch:
                 evaluations=made,
             ) from error
         if first and self.function.range.density and self._values is not None:
-            warn_of_densities(self._values[self._kept, 0])
+            message = not_logarithms(self._values[self._kept, 0])
+            if message:
+                warnings.warn(message, UserWarning, stacklevel=2)
         if self.ledger is not None:
             self.ledger.end(made)
         return made

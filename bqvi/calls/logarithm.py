@@ -6,8 +6,6 @@ is nowhere negative, varies by orders of magnitude over that design, and underfl
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from bqvi.calls.settings import DENSITY
@@ -36,10 +34,3 @@ def not_logarithms(values: np.ndarray) -> str:
         "by term, as the exponential of such a sum underflows. If it is a logarithm already, its sign may be "
         "wrong: the log density is wanted, and not its negative."
     )
-
-
-def warn_of_densities(values: np.ndarray) -> None:
-    """Warn where the first values (n,) of a log joint look like those of a density."""
-    message = not_logarithms(values)
-    if message:
-        warnings.warn(message, UserWarning, stacklevel=2)

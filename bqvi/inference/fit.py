@@ -29,7 +29,7 @@ from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.given_calls import with_calls, with_known, with_noise
 from bqvi.inference.loop import Records, start
-from bqvi.inference.methods import Method, defaults_for, method_named
+from bqvi.inference.methods import METHODS, Method, defaults_for
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
@@ -202,7 +202,10 @@ def fit(
         require_integer("elbo_samples", elbo_samples, 2)
     require_seed("seed", seed)
     require_metrics({} if metrics is None else metrics)
-    choice = method_named(method) if isinstance(method, str) else None
+    choice = None
+    if isinstance(method, str):
+        require_one_of("method", method, METHODS)
+        choice = METHODS[method]
     if isinstance(model, TargetModel) and (run := _located(model, said, choice)) is not None:
         return run
     log_joint: Any = LogJoint.of(model) if isinstance(model, TargetModel) else model

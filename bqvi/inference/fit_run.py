@@ -188,7 +188,9 @@ class FitRun:
     def with_more(self, state: LoopState, count: int) -> LoopState:
         """The state with ``count`` further pending points, after a step with the new values if one is due."""
         # on a fork, so that the state keeps its random numbers if the step fails
-        state = self._waited(state.fork())
+        state = state.fork()
+        if self._asked_at is not None:
+            state = replace(state, seconds=state.seconds + time.perf_counter() - self._asked_at)
         if self._reason(state) is None and due(self.problem, state):
             account = account_of(state)
             state = self._stepped(self.problem, replace(state, unfinished=None), self.records, account)
@@ -198,12 +200,6 @@ class FitRun:
         if len(state.pending) or self.finished(state) is not None:
             return state
         return self.step(state)  # this step makes the closing record
-
-    def _waited(self, state: LoopState) -> LoopState:
-        """The state with the seconds since points were last asked for added."""
-        if self._asked_at is None:
-            return state
-        return replace(state, seconds=state.seconds + time.perf_counter() - self._asked_at)
 
     def _budget(self, state: LoopState, reserve: int = 0) -> Budget:
         most = self.records.stop.budget

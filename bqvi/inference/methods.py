@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bqvi.checks import require_integer, require_one_of
+from bqvi.checks import require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RememberingEstimator
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
@@ -94,12 +94,6 @@ METHODS: dict[str, Method] = {
 }
 
 EXACT = tuple(name for name, method in METHODS.items() if method.estimator in (_exact, _memoised))
-
-
-def method_named(name: str) -> Method:
-    """The method ``name``; the error for an unknown name lists similar ones."""
-    require_one_of("method", name, METHODS)
-    return METHODS[name]
 
 
 def for_networks(choices: Method) -> Method:

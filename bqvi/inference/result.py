@@ -141,7 +141,9 @@ class Fit:
         Gaussian q and takes no evaluation; the first call takes some seconds where D is 10 or more. See
         `bqvi.gradients.remembered_evidence`.
         """
-        return math.nan if self._evidence is None else self._evidence.value + self._base
+        if self._evidence is None:
+            return math.nan
+        return self._evidence.value + log_base_measure(self.problem.model, self.problem.data)
 
     @property
     def log_evidence_sd(self) -> float:
@@ -161,10 +163,6 @@ class Fit:
             return None
         with single_threaded():
             return remembered_evidence(self.q, self.state.memory)
-
-    @property
-    def _base(self) -> float:
-        return log_base_measure(self.problem.model, self.problem.data)
 
     @property
     def plot_corner(self) -> Callable[..., Figure]:

@@ -55,7 +55,8 @@ def starting_q(
     _check_flat(model, q, family)
     if family == "point":
         _check_score(problem, "family is 'point'")
-        _check_mode(problem)
+        if isinstance(model, ConjugateModel):
+            in_family(model.prior, "point")  # raises ValueError where a concentration is below 1: no mode
         if getattr(getattr(model, "mixing", None), "tied", False):
             raise ValueError("family is 'point' with a tied tail, which is not a point; use tail='truncated'")
     elif _has_point(q):
@@ -134,12 +135,6 @@ def _check_score(problem: LoopProblem, what: str) -> None:
     """Raise ValueError for the score function with a point mass, which has no score."""
     if type(problem.estimator).__name__ == "Score":  # by its name, as importing the class would import torch
         raise ValueError(f"{what}, which has no score function; use method 'pathwise'")
-
-
-def _check_mode(problem: LoopProblem) -> None:
-    """Raise ValueError unless the prior's concentrations are at least 1, as otherwise there is no mode."""
-    if isinstance(problem.model, ConjugateModel):
-        in_family(problem.model.prior, "point")
 
 
 def _has_point(q: Distribution) -> bool:

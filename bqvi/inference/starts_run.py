@@ -72,12 +72,6 @@ class StartsRun:
         """Whether linear algebra is on small matrices, as for each start."""
         return self._runs[0].small
 
-    @property
-    def _errors(self) -> str | None:
-        """The user's choice for exceptions of the log joint."""
-        function = getattr(self._runs[0].problem.model, "function", None)
-        return getattr(function, "errors", None)
-
     def init(self) -> Starts:
         """The starts, each before its first step."""
         return Starts(tuple(run.init() for run in self._runs))
@@ -116,7 +110,8 @@ class StartsRun:
         except Exception as error:
             of_function = isinstance(error, EvaluationError)
             cause = error.__cause__ if of_function else error
-            if isinstance(cause, Exception) and stops(cause, self._errors if of_function else None):
+            errors = getattr(getattr(run.problem.model, "function", None), "errors", None)
+            if isinstance(cause, Exception) and stops(cause, errors if of_function else None):
                 raise
             if isinstance(error, EvaluationError) and cause is None and error.point is not None:
                 raise  # the function returned no log density, which no other start would mend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,7 +195,7 @@ def bounds_of(
         )
     if state.n_raised:
         reason += " " + exceptions_said(state.n_raised, state.n_evaluations, state.first_raised)
-    shaped = _first if systems.problems == 1 else _as_it_is
+    shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
         lower=shaped(lower),
         upper=shaped(upper),
@@ -224,10 +225,6 @@ def bounds_of(
 def _first(values: Any) -> Any:
     """The entry of the only problem: from (1,) a number."""
     return None if values is None else float(values[0]) if values.ndim == 1 else values[0]
-
-
-def _as_it_is(values: object) -> Any:
-    return values
 
 
 def _mean(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
