@@ -45,9 +45,8 @@ def from_numpyro(
         (``numpyro.infer.init_to_median``).
     plausible_lower, plausible_upper : the ends of the plausible box, (P,) or a number, unconstrained; by
         default the central 95 % of draws from the prior, or 2 to either side of ``start`` where the prior
-        cannot be drawn from. Where they are not
-        given, `bqvi.vbmc` begins 2 to either side of ``start``, and `bqvi.fit` with 'bq' and `bqvi.integrate`
-        search for a box.
+        cannot be drawn from. Where they are not given, `bqvi.vbmc` begins 2 to either side of ``start``, and
+        `bqvi.fit` with 'bq' and `bqvi.integrate` search for a box.
     coords : dimension -> labels, which NumPyro does not have. dims : variable -> names of its dimensions; by
         default the plates that contain it.
     seed : the seed of the draws from the prior.

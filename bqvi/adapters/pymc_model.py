@@ -46,9 +46,8 @@ def from_pymc(
         Where the prior cannot be drawn from (``Flat``), the default is PyMC's initial point.
     plausible_lower, plausible_upper : the ends of the plausible box, (P,) or a number, unconstrained; by
         default the central 95 % of draws from the prior, or 2 to either side of ``start`` where the prior
-        cannot be drawn from. Where they are not
-        given, `bqvi.vbmc` begins 2 to either side of ``start``, and `bqvi.fit` with 'bq' and `bqvi.integrate`
-        search for a box.
+        cannot be drawn from. Where they are not given, `bqvi.vbmc` begins 2 to either side of ``start``, and
+        `bqvi.fit` with 'bq' and `bqvi.integrate` search for a box.
     seed : the seed of the draws from the prior.
 
     Returns

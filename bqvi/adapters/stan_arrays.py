@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -52,11 +51,9 @@ def unconstrained_titles(owners: Sequence[str], constrained: Sequence[str]) -> t
     for title in constrained:
         own.setdefault(title.split(".")[0], []).append(title)
     named = {
-        name: iter(map(from_zero, own[name]) if owners.count(name) == len(own[name]) else _counted(name))
+        name: map(from_zero, own[name])
+        if owners.count(name) == len(own[name])
+        else iter([f"{name}__[{i}]" for i in range(owners.count(name))])
         for name in set(owners)
     }
     return tuple(next(named[name]) for name in owners)
-
-
-def _counted(name: str) -> Iterator[str]:
-    return (f"{name}__[{i}]" for i in count())

@@ -80,7 +80,9 @@ def require_consistent(function: Function, before: int, made: Evaluations | None
     if made is None or made.gradients is None or function.gradient in (None, AUTODIFF):
         return
     n = len(made)
-    if before // CHECK.every == n // CHECK.every or before >= CHECK.last or _noisy(made):
+    if before // CHECK.every == n // CHECK.every or before >= CHECK.last:
+        return
+    if made.noise_variance is not None and np.any(np.nan_to_num(made.noise_variance)):
         return
     good = made[made.good]
     if not len(good):
@@ -91,10 +93,6 @@ def require_consistent(function: Function, before: int, made: Evaluations | None
         message = _contradiction(good.points, values[:, column], gradients[:, column], function.range.density)
         if message:
             raise EvaluationError(message)
-
-
-def _noisy(made: Evaluations) -> bool:
-    return made.noise_variance is not None and bool(np.any(np.nan_to_num(made.noise_variance)))
 
 
 def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray, nats: bool) -> str:

@@ -116,15 +116,11 @@ def no_gradients_message(problem: LoopProblem) -> str:
 def gradient_at(problem: LoopProblem, state: LoopState, account: Account = _FREE) -> tuple[Gradient, Drawn]:
     """The gradient of the next mini-batch, and the record for `advance`; ``account`` is the step's."""
     drawn = _next_batch(problem, state, account)
-    return _estimated(problem, state, drawn.batch), drawn
-
-
-def _estimated(problem: LoopProblem, state: LoopState, batch: Batch) -> Gradient:
     if state.memory is None:
-        return problem.estimator(problem.model, state.q, batch, state.rng)
+        return problem.estimator(problem.model, state.q, drawn.batch, state.rng), drawn
     # known from the memory: a protocol's check at each step takes as long as a small gradient
     remembering = cast(RememberingEstimator, problem.estimator)
-    return remembering(problem.model, state.q, batch, state.rng, state.memory)
+    return remembering(problem.model, state.q, drawn.batch, state.rng, state.memory), drawn
 
 
 def _next_batch(problem: LoopProblem, state: LoopState, account: Account) -> Drawn:
