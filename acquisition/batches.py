@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acquisition.carried import require_count
 from acquisition.pointwise.acquisition import Acquisition
 from acquisition.search import ContinuousSearch, Seed
 from gp.arrays import Array, namespace
+from gp.measures.checks import require_count
 
 __all__ = ["PointBatch", "sequential_batch"]
 
@@ -73,7 +73,7 @@ def sequential_batch(
     >>> bool(batch.x[0, 0] * batch.x[1, 0] < 0)
     True
     """
-    require_count("q", q)
+    require_count(q, "q")
     search = ContinuousSearch() if search is None else search
     rng = np.random.default_rng(seed)
     points, scores = [], []

@@ -18,15 +18,15 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from acquisition.carried import carried_sobol, require_count
 from acquisition.joint import refine_jointly
 from acquisition.pointwise.acquisition import bind
 from acquisition.pointwise.variance_reduction import IntegralVarianceReduction
 from acquisition.pool import Pool
-from acquisition.search import Seed
+from acquisition.search import Seed, carried_sobol
 from gp.arrays import Array, as_like
 from gp.kernels import Kernel
 from gp.measures import Measure
+from gp.measures.checks import require_count
 from gp.process import GaussianProcess
 
 __all__ = [
@@ -55,7 +55,7 @@ def antithetic_orthogonal(measure: Measure, n: int, seed: Seed) -> Array:
     (Yu et al. 2016, "Orthogonal random features"). Each pair integrates odd functions of those coordinates
     exactly; for an odd n the last point has no mirror image.
     """
-    require_count("n", n)
+    require_count(n)
     cube = ndtr(normal_frames(n, measure.dimension, np.random.default_rng(seed)))
     return measure.from_unit_cube(as_like(cube, measure.mean))
 
@@ -93,7 +93,7 @@ def minimum_variance(
     candidates : the number of Sobol points among which the first nodes are chosen; at least n.
     max_iterations : the most iterations of the joint descent; 0 keeps the greedy nodes.
     """
-    require_count("n", n)
+    require_count(n)
     if candidates < n:
         raise ValueError(f"candidates = {candidates}, n = {n}: give at least n")
     points = sobol(measure, candidates, seed)

@@ -21,17 +21,17 @@ import numpy as np
 from scipy.optimize import Bounds, minimize
 
 from acquisition.batches import PointBatch
-from acquisition.carried import carried_sobol, require_count
 from acquisition.pointwise.acquisition import Acquisition, checked_points
 from acquisition.pointwise.criterion import Informative
 from acquisition.pointwise.predictor import Predictor
 from acquisition.pointwise.targets import PosteriorTargets
 from acquisition.pool import Pool
-from acquisition.search import Seed, domain_of
+from acquisition.search import Seed, carried_sobol, domain_of
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.contraction import contracted_gradient
 from gp.kernels.stationary import diagonal_matrix
 from gp.linalg import NotPositiveDefiniteError, cholesky
+from gp.measures.checks import require_count
 
 __all__ = ["plan", "refine_jointly"]
 
@@ -65,7 +65,7 @@ def plan(
         If the criterion has no targets.
     """
     _require_targets(acquisition)
-    require_count("n", n)
+    require_count(n)
     nodes = _starting_nodes(acquisition, n, seed, starts)
     moved = refine_jointly(acquisition, nodes, radius=radius, max_iterations=max_iterations)
     chosen = Pool.of(acquisition, moved).choose(n)

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh, svd
 
-from acquisition.carried import carried_sobol
-from acquisition.search import Seed
+from acquisition.search import Seed, carried_sobol
 from gp.arrays import Array, as_like, to_numpy
 from gp.checks import as_points
 from gp.measures import Empirical, Measure

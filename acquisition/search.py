@@ -23,10 +23,11 @@ from acquisition.ascent import ascend
 from acquisition.pointwise.acquisition import Acquisition
 from acquisition.settings import DOMAIN
 from gp.arrays import Array, as_like, to_numpy
-from gp.low_discrepancy import sobol
+from gp.low_discrepancy import scrambled_sobol, sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
+from gp.measures.checks import require_count
 
-__all__ = ["THOROUGH", "ContinuousSearch", "Domain", "SearchResult", "Seed", "domain_of"]
+__all__ = ["THOROUGH", "ContinuousSearch", "Domain", "SearchResult", "Seed", "carried_sobol", "domain_of"]
 
 Seed: TypeAlias = int | np.random.Generator
 
@@ -75,6 +76,13 @@ class Domain:
     def inside(self, u: np.ndarray) -> np.ndarray:
         """Return standard coordinates u (m, D), moved into the box."""
         return np.minimum(np.maximum(u, self.lower), self.upper)
+
+
+def carried_sobol(measure: Measure, n: int, seed: Seed) -> Array:
+    """Return the first n points of a scrambled Sobol set, mapped to the measure, (n, D)."""
+    require_count(n)
+    cube = scrambled_sobol(measure.dimension, n, seed)
+    return measure.from_unit_cube(as_like(cube, measure.mean))
 
 
 def domain_of(measure: Measure, radius: float = DOMAIN.radius) -> Domain:

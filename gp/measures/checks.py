@@ -124,10 +124,10 @@ def require_cube(u: Array, dimension: int) -> None:
         raise ValueError(f"u has entries in [{host.min():.3g}, {host.max():.3g}]: give [0, 1]")
 
 
-def require_count(n: int) -> None:
+def require_count(n: int, name: str = "n") -> None:
     """Raise ValueError unless n is a number of points."""
-    if not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"n = {n!r}: give a positive number of points")
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"{name} = {n!r}: give a number of points of at least 1")
 
 
 def open_interval(u: Array) -> Array:
