@@ -30,8 +30,7 @@ from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
-from bqvi.gradients.prediction_check import predicted_divergence
-from bqvi.gradients.process_cache import ProcessCache
+from bqvi.gradients.process_cache import ProcessCache, predicted_divergence
 from bqvi.gradients.settings import DESIGN, FEASIBILITY, PROCESS
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame

@@ -39,11 +39,6 @@ class Directions:
     """r, (D,)."""
 
     @classmethod
-    def isotropic(cls, dimension: int) -> Directions:
-        """M = I."""
-        return cls(np.eye(dimension), np.ones(dimension))
-
-    @classmethod
     def of(cls, points: np.ndarray, targets: np.ndarray, noise: np.ndarray | None = None) -> Directions:
         """The directions from (m, D) points and y there, with the variances of its noise, (m,)."""
         d = points.shape[1]
@@ -56,7 +51,7 @@ class Directions:
             np.einsum("ii->i", spread)[:] -= of_noise
             size -= of_noise
         if not size > _LEAST * (float(np.vdot(targets, targets)) + 1.0):
-            return cls.isotropic(d)
+            return cls(np.eye(d), np.ones(d))  # isotropic
         total = float(weights.sum())
         values, vectors = symmetric_eigen(spread / size)
         squares = np.sqrt(np.maximum(values, 0.0) + d / total * (whole / size) ** 2)

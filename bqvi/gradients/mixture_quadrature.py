@@ -127,10 +127,7 @@ class MixtureQuadrature:
     def start(self, model: LogJointModel, q: Any) -> MixtureMemory | None:
         """An empty memory for a run of ``model`` from ``q``, or None where nothing is to be kept."""
         _require_mixture(model, q)
-        q_before = tuple(np.asarray(u, dtype=float) for u in q.unconstrained)
-        return (
-            MixtureMemory(Memory.empty(q.dimension, differentiable(model)), q_before) if self.memory else None
-        )
+        return _fresh(model, q) if self.memory else None
 
     def __call__(
         self,
@@ -150,8 +147,7 @@ class MixtureQuadrature:
             The log joint has had no finite value for several rounds, or is constant.
         """
         _require_mixture(model, q)
-        fresh = MixtureMemory(Memory.empty(q.dimension, differentiable(model)), q.unconstrained)
-        kept = memory or fresh
+        kept = memory or _fresh(model, q)
         spent = asked = 0
         if self._due(q, kept):
             nodes = self._nodes(model, q, rng, kept)
@@ -260,6 +256,12 @@ def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
     each = [normal_frames(-(-n // k), q.dimension, rng) for _ in range(k)]
     points = np.asarray(q.strata(np.stack(each, 1))).reshape(-1, q.dimension)
     return points[:n]
+
+
+def _fresh(model: LogJointModel, q: GaussianMixture) -> MixtureMemory:
+    """An empty memory before a round at q."""
+    q_before = tuple(np.asarray(u, dtype=float) for u in q.unconstrained)
+    return MixtureMemory(Memory.empty(q.dimension, differentiable(model)), q_before)
 
 
 def _before(q: GaussianMixture, kept: MixtureMemory) -> GaussianMixture:

@@ -143,7 +143,7 @@ class CacheSettings:
     and twice: no run differs."""
     missed: float = 0.01
     """The largest squared error of predictions, as a share of the squares of new evaluations
-    (`prediction_check`). With .1 one run in ten on non-centred schools, begun with q ten times too narrow,
+    (`process_cache`). With .1 one run in ten on non-centred schools, begun with q ten times too narrow,
     moves to where the log joint is steep, and has a gap of 1e3 at 300 evaluations; with .01 none does."""
 
 

@@ -12,7 +12,7 @@ process, whose outputs share K, the mean of the diagonal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -111,10 +111,9 @@ class OnGradients:
         inner = bent @ bent.T
         gram = components_gram(bent, (np.ones_like(inner), u @ u.T, 0.5 * inner * inner))
         shaped = ObservationNoise.of(u, y, directions, self.jitter)(u, y)
-        prior = _prior(u.shape[1], 4)
         if noise is None:
-            return _fitted(LogPosterior(gram, shaped, y, prior), start, 4)
-        prior = _with_scale(prior, u, np.square(y).mean(1))
+            return _fitted(LogPosterior(gram, shaped, y, _prior(u, 4)), start, 4)
+        prior = _prior(u, 4, _typical(u, np.square(y).mean(1)))
         known = LogPosterior(scaled(gram, shaped), noise, y, prior, convention="known")
         return _fitted(known, start, 4)
 
@@ -206,16 +205,16 @@ def fitted_rows(
     start : the hyperparameters of the last fit; None for a first. slopes : whether there are derivatives.
     """
     u = rows[:, : rows.shape[1] // 2]
-    gram, shaped, prior = directional_gram(rows, slopes), distance_noise(u, targets), _prior(u.shape[1], 3)
+    gram, shaped = directional_gram(rows, slopes), distance_noise(u, targets)
     basis = DirectionalKernel(1.0, 0.0, 0.0, slopes).constant(rows)
     means = basis[:, None] if basis.any() else None
     if measured is None:
-        return _fitted(LogPosterior(gram, shaped, targets[:, None], prior, means), start, 3)
+        return _fitted(LogPosterior(gram, shaped, targets[:, None], _prior(u, 3), means), start, 3)
     # from the noise of slopes where there are any, as s^2 is
     steep = basis == 0.0 if slopes else slice(None)
     sizes = np.square(targets[steep] - (0.0 if slopes else np.median(targets)))
-    scaling = _with_scale(prior, u[steep], sizes)
-    posterior = LogPosterior(scaled(gram, shaped), measured, targets[:, None], scaling, means, "known")
+    prior = _prior(u, 3, _typical(u[steep], sizes))
+    posterior = LogPosterior(scaled(gram, shaped), measured, targets[:, None], prior, means, "known")
     return _fitted(posterior, start, 3)
 
 
@@ -224,20 +223,20 @@ def over_scale(noise: np.ndarray | None, logs: np.ndarray) -> np.ndarray | None:
     return None if noise is None else noise * np.exp(-logs[-1])
 
 
-def _prior(dimension: int, parameters: int) -> JointPrior:
-    """The prior of ln (l, b0, b1, b2) or of ln (l, b1, b2)."""
+def _prior(points: np.ndarray, parameters: int, scale: float | None = None) -> JointPrior:
+    """The prior of ln (l, b0, b1, b2) or of ln (l, b1, b2), and of ln s^2 if a typical ``scale`` is given."""
+    dimension = points.shape[1]
     parts = [SEARCH.part, SEARCH.part, SEARCH.part / dimension]
     centre = np.log([SEARCH.length * np.sqrt(dimension), *parts])[:parameters]
-    return JointPrior.normal(centre, np.array(SEARCH.sds[:parameters]), SEARCH.ends)
+    sds = np.array(SEARCH.sds[:parameters])
+    if scale is not None:
+        centre, sds = np.append(centre, np.log(scale)), np.append(sds, SEARCH.scale_sd)
+    return JointPrior.normal(centre, sds, SEARCH.ends)
 
 
-def _with_scale(prior: JointPrior, points: np.ndarray, squares: np.ndarray) -> JointPrior:
-    """The prior with ln s^2 added, centred at the logarithm of typical ``squares`` (m,) near q."""
-    typical = weighted_median(squares, 1.0 / jitter_multiple(points))
-    of_scale = JointPrior.normal(np.log([typical + 1e-300]), np.array([SEARCH.scale_sd]), SEARCH.ends)
-    return JointPrior(
-        *(np.append(getattr(prior, part.name), getattr(of_scale, part.name)) for part in fields(prior))
-    )
+def _typical(points: np.ndarray, squares: np.ndarray) -> float:
+    """The typical size of ``squares`` (m,) at points near q; positive."""
+    return weighted_median(squares, 1.0 / jitter_multiple(points)) + 1e-300
 
 
 def _fitted(posterior: LogPosterior, start: np.ndarray | None, parameters: int) -> np.ndarray:

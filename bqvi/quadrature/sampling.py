@@ -204,6 +204,5 @@ class SamplingRun:
     def _estimate(self, values: np.ndarray) -> SampleMean:
         if self.method != "qmc":
             return average(values)
-        sizes = [len(part) for part in np.array_split(np.arange(self.budget), self.replicates)]
-        pieces = np.split(values, np.cumsum(sizes)[:-1])
+        pieces = np.array_split(values, self.replicates)  # of the sizes of `replicated`
         return over_replicates(np.array([piece.mean(axis=0) for piece in pieces]))
