@@ -69,8 +69,7 @@ def plan(
     nodes = _starting_nodes(acquisition, n, seed, starts)
     moved = refine_jointly(acquisition, nodes, radius=radius, max_iterations=max_iterations)
     chosen = Pool.of(acquisition, moved).choose(n)
-    index = chosen.indices if isinstance(moved, np.ndarray) else chosen.indices.tolist()
-    return PointBatch(moved[index, :], chosen.scores, moved[:0, :])
+    return PointBatch(moved[chosen.indices, :], chosen.scores, moved[:0, :])
 
 
 def _starting_nodes(acquisition: Acquisition, n: int, seed: Seed, starts: Array | None) -> Array:

@@ -121,13 +121,8 @@ def kernel_recombination(
         raise ValueError(f"q = {q!r}: there are {points.shape[0]} candidates to choose from")
     features, residual = _eigenfunctions(posterior, points, q - 1, landmarks, rng)
     chosen = recombine(features, mu / mu.sum(), cost=residual)
-    at = points[_as_index(chosen.indices, points), :]
+    at = points[chosen.indices, :]
     return WeightedBatch(at, as_like(chosen.weights, points), chosen.indices)
-
-
-def _as_index(indices: np.ndarray, like: Array) -> Array:
-    """Return indices in a form that arrays of the kind of ``like`` accept."""
-    return indices if isinstance(like, np.ndarray) else indices.tolist()
 
 
 def _candidates(
@@ -153,7 +148,7 @@ def _eigenfunctions(
     size = points.shape[0]
     number = min(size, max(landmarks, count + 1))
     chosen = np.sort(rng.choice(size, number, replace=False))
-    at = points[_as_index(chosen, points), :]
+    at = points[chosen, :]
     cross = to_numpy(posterior.covariance(points, at)).astype(float)
     gram = cross[chosen]
     values, vectors = eigh((gram + gram.T) / 2, subset_by_index=[number - max(count, 1), number - 1])

@@ -23,7 +23,7 @@ from acquisition.ascent import ascend
 from acquisition.pointwise.acquisition import Acquisition
 from acquisition.settings import DOMAIN
 from gp.arrays import Array, as_like, to_numpy
-from gp.low_discrepancy import scrambled_sobol, sobol
+from gp.low_discrepancy import scrambled_sobol, shifted_sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
 from gp.measures.checks import require_count
 
@@ -193,7 +193,7 @@ class ContinuousSearch:
         measure, nodes = acquisition.measure, to_numpy(acquisition.posterior.x)
         local = round(self.near_nodes * self.candidates) if len(nodes) else 0
         spread = max(self.candidates - local, 1)
-        cube = (sobol(measure.dimension, spread) + rng.random(measure.dimension)) % 1.0
+        cube = shifted_sobol(measure.dimension, spread, rng)
         carried = to_numpy(measure.from_unit_cube(as_like(cube, measure.mean)))
         parts = [domain.coordinates(carried)]
         if local:

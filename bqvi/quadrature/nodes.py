@@ -22,11 +22,11 @@ from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube, MeasureChart
 from bqvi.quadrature.settings import DESIGN, SEARCH
 from bqvi.quadrature.surrogate import CandidateProcess
-from gp.low_discrepancy import sobol
+from gp.low_discrepancy import shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
-__all__ = ["among", "by_criterion", "by_variance", "conditioned", "pool", "shifted_sobol", "whitened_cross"]
+__all__ = ["among", "by_criterion", "by_variance", "conditioned", "pool", "whitened_cross"]
 
 
 def pool(measure: Measure, chart: MeasureChart, seed: int, taken: np.ndarray | None = None) -> np.ndarray:
@@ -43,15 +43,6 @@ def pool(measure: Measure, chart: MeasureChart, seed: int, taken: np.ndarray | N
     if not isinstance(measure, Uniform):
         u[DESIGN.pool // 2 :] *= DESIGN.stretch
     return u
-
-
-def shifted_sobol(dimension: int, n: int, seed: int) -> np.ndarray:
-    """Return the first n points of the Sobol sequence, shifted at random modulo 1, (n, D).
-
-    They fill the cube as evenly as scrambled ones, in a tenth of the time, but give no estimate of an error.
-    """
-    shift = np.random.default_rng(seed).random(dimension)
-    return (sobol(dimension, n) + shift) % 1.0
 
 
 def _left(measure: Empirical, taken: np.ndarray | None, seed: int) -> np.ndarray:

@@ -21,12 +21,12 @@ from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, Ensemble, condition, fit
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.monte_carlo import average
-from bqvi.quadrature.nodes import by_variance, pool, shifted_sobol
+from bqvi.quadrature.nodes import by_variance, pool
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import StandardData, surrogate
 from bqvi.quadrature.warped import Warped
 from experiments.problems.integrands import bump, half_space, standard
-from gp.low_discrepancy import scrambled_sobol
+from gp.low_discrepancy import scrambled_sobol, shifted_sobol
 from gp.measures import Empirical
 
 
