@@ -13,7 +13,7 @@ evaluations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,22 +21,20 @@ import numpy as np
 from acquisition.functionals import Candidates
 from bqvi.gradients.moment_covariance import mean_square
 from bqvi.gradients.whitened import JITTER, WhitenedMoments, distance_noise, typical_noise
-from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.conditioning.function_process import FunctionProcess
 from gp.conditioning.functionals import standard_observed, standard_prior
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionSurrogate:
+class FunctionSurrogate(FunctionProcess):
     """A `whitened.WhitenedSurrogate` from m points."""
 
-    process: FunctionProcess
     noise: float = JITTER
     """Noise variance over s^2 of a number in a new observation near q."""
 
     @classmethod
-    def of(
+    def of_targets(
         cls,
         kernel: FunctionKernel,
         points: np.ndarray,
@@ -47,23 +45,12 @@ class FunctionSurrogate:
 
         ``measured`` is the noise variance of these numbers over s^2, (m, B); None where they are exact.
         """
-        process = FunctionProcess.of(kernel, points, targets, distance_noise, _flat(measured))
-        return cls(process, typical_noise(measured))
-
-    def extended(
-        self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
-    ) -> FunctionSurrogate:
-        """Return the process given (l, D) more points."""
-        return FunctionSurrogate(self.process.extended(points, targets, _flat(measured)), self.noise)
-
-    @property
-    def given(self) -> Conditioned:
-        """The process of the observed numbers."""
-        return self.process.given
+        process = cls.of(kernel, points, targets, distance_noise, measured)
+        return replace(process, noise=typical_noise(measured))
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
         """Moments of y = grad phi under q' = N(mean, covariance), in q's units."""
-        found = self.process.posterior_mean.integrate(mean, covariance)
+        found = self.posterior_mean.integrate(mean, covariance)
         return WhitenedMoments(found.mean, 2.0 * found.covariance)
 
     @cached_property
@@ -74,7 +61,7 @@ class FunctionSurrogate:
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Posterior moments / s^2 of the numbers observed at (C, D) points, B each."""
-        given, kernel = self.given, self.process.kernel
+        given, kernel = self.given, self.kernel
         places = kernel.at(pool)
         cross = given.whitened_covariance(places)
         shared = standard_observed(pool, kernel) - cross.T @ self._whitened
@@ -83,7 +70,7 @@ class FunctionSurrogate:
     @cached_property
     def _whitened(self) -> np.ndarray:
         """W k of the moments, (m B, F)."""
-        return np.asarray(self.given.whitening @ standard_observed(self.given.points, self.process.kernel))
+        return np.asarray(self.given.whitening @ standard_observed(self.given.points, self.kernel))
 
     def covariance(self) -> np.ndarray:
         """Covariance of the flat moments `at_q` (`moment_covariance`), (F, F), with the jackknife's."""
@@ -99,12 +86,8 @@ class FunctionSurrogate:
         return _deviations(self._model_covariance(), self.given.points.shape[1])
 
     def _model_covariance(self) -> np.ndarray:
-        prior = standard_prior(self.given.points.shape[1], self.process.kernel)
+        prior = standard_prior(self.given.points.shape[1], self.kernel)
         return self.given.covariance(prior, self._whitened)
-
-
-def _flat(rows: np.ndarray | None) -> np.ndarray | None:
-    return None if rows is None else rows.reshape(-1)
 
 
 def _deviations(covariance: np.ndarray, dimension: int) -> WhitenedMoments:

@@ -109,7 +109,7 @@ class ImportanceQuadrature:
                 "quadrature has a separable process, which is no model of ln w; use process='derivative', or "
                 "a log joint with values only"
             )
-        process = found.surrogate.process
+        process = found.surrogate
         frame = WhitenedFrame.of(q)
         noise = rng.standard_normal((self.groups, self.samples, len(frame.mean)))
         terms = weighted_slopes(FunctionAt.of(process.posterior_mean, _flat(noise)), noise)

@@ -46,7 +46,7 @@ def moment_matched(q: GaussianMixture) -> Gaussian:
 def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: GaussianMixture) -> MixtureExpectation:
     """E_q[phi] and its gradients, without checks."""
     inverse, within = _in_frame(frame, q)
-    value, gradient = process.process.posterior_mean.integrate_mixture(within)
+    value, gradient = process.posterior_mean.integrate_mixture(within)
     bends = inverse.T @ gradient.covariances @ inverse
     return MixtureExpectation(value, MixtureParameters(gradient.weights, gradient.means @ inverse, bends))
 

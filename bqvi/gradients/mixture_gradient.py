@@ -54,7 +54,7 @@ class MixtureGradient:
         of, given = self._functionals, self.process.given
         shares = of.level * np.repeat(np.asarray(self.q.weights), len(of.level) // len(of.means))
         whitened, level = (self._whitened @ shares)[:, None], np.ones(1)
-        prior = shares @ of.prior(self.process.process.kernel) @ shares
+        prior = shares @ of.prior(self.process.kernel) @ shares
         variance = float(given.covariance(np.array([[prior]]), whitened, level)[0, 0])
         return float(np.sqrt(max(variance, 0.0) + mean_square(given.changes(whitened, level))[0, 0]))
 
@@ -62,7 +62,7 @@ class MixtureGradient:
     def model_covariance(self) -> np.ndarray:
         """Posterior covariance of dE/du, (P, P), all of u in one vector, if the model were true."""
         of, given = self._functionals, self.process.given
-        covariance = given.covariance(of.prior(self.process.process.kernel), self._whitened, of.level)
+        covariance = given.covariance(of.prior(self.process.kernel), self._whitened, of.level)
         return self._pulled(self._pulled(covariance).T)
 
     @property
@@ -80,7 +80,7 @@ class MixtureGradient:
         The functionals are in units of their component, times its weight: nats for a step of
         one standard deviation.
         """
-        given, kernel = self.process.given, self.process.process.kernel
+        given, kernel = self.process.given, self.process.kernel
         places = kernel.at(pool)
         cross = given.whitened_covariance(places)
         shared = self._functionals.observed(pool, kernel) - cross.T @ self._whitened
@@ -96,7 +96,7 @@ class MixtureGradient:
     def _whitened(self) -> np.ndarray:
         """W k of the functionals, (m B, K F)."""
         given = self.process.given
-        observed = self._functionals.observed(given.points, self.process.process.kernel)
+        observed = self._functionals.observed(given.points, self.process.kernel)
         return np.asarray(given.whitening @ observed)
 
     @property

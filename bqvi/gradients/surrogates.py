@@ -187,7 +187,7 @@ class OnFunction:
         lengthscale, linear, quadratic = (float(x) for x in np.exp(logs[:3]))
         kernel = FunctionKernel(lengthscale, linear, quadratic, self._shown())
         measured = over_scale(observed.noise, logs)
-        return FunctionSurrogate.of(kernel, observed.points, observed.targets, measured)
+        return FunctionSurrogate.of_targets(kernel, observed.points, observed.targets, measured)
 
 
 def fitted_rows(

@@ -111,7 +111,7 @@ class Conditioned:
     ) -> Conditioned:
         """The process of a ``kernel`` from (m, D) points and the ``targets`` observed there, O(n^3).
 
-        ``noise`` is N, as of the class; ``measured`` is added to the diagonal of N, (m,) or (m B,).
+        ``noise`` is N, as of the class; ``measured`` is added to the diagonal of N, (m,) or (m, B).
 
         Raises
         ------
@@ -325,7 +325,7 @@ class Conditioned:
 
 
 def _add_noise(gram: np.ndarray, noise: np.ndarray) -> None:
-    np.einsum("ii->i", gram)[:] += np.repeat(noise, len(gram) // len(noise))
+    np.einsum("ii->i", gram)[:] += np.repeat(noise, len(gram) // noise.size)
 
 
 def _right(targets: np.ndarray, basis: np.ndarray | None, level: float, numbers: int) -> np.ndarray:

@@ -9,9 +9,9 @@ observations (`functionals`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -41,10 +41,10 @@ class FunctionProcess:
         targets: np.ndarray,
         noise: Noise,
         measured: np.ndarray | None = None,
-    ) -> FunctionProcess:
+    ) -> Self:
         """The process of a ``kernel`` from (m, D) points and the ``targets`` (m, B) shown: O((m B)^3).
 
-        ``measured`` is added to the noise, (m,) or (m B,).
+        ``measured`` is added to the noise, (m,) or (m, B).
 
         Raises
         ------
@@ -53,14 +53,12 @@ class FunctionProcess:
         """
         return cls(kernel, Conditioned.of(kernel, points, targets, noise, measured))
 
-    def extended(
-        self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
-    ) -> FunctionProcess:
+    def extended(self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None) -> Self:
         """Return the process given (l, D) more points and their ``targets`` (l, B), O((m B)^2 l B).
 
         ``measured`` is as of `of`.
         """
-        return FunctionProcess(self.kernel, self.given.extended(points, targets, measured))
+        return replace(self, given=self.given.extended(points, targets, measured))
 
     @cached_property
     def posterior_mean(self) -> KernelSum:

@@ -19,7 +19,7 @@ SHOWN = {"values": Shown(True, False), "derivatives": Shown(False, True), "both"
 
 def of_function(shown, shape, points, targets):
     """A process on one function with hyperparameters (l, b1, b2)."""
-    return FunctionSurrogate.of(FunctionKernel(*shape, shown), points, targets)
+    return FunctionSurrogate.of_targets(FunctionKernel(*shape, shown), points, targets)
 
 
 def drawn_process(shown, shape, m=5, seed=6):
@@ -32,7 +32,7 @@ def drawn_process(shown, shape, m=5, seed=6):
 def without(process, kept):
     """The process on some of its points, hyperparameters kept."""
     given = process.given
-    return FunctionSurrogate.of(process.process.kernel, given.points[kept], given.targets[kept])
+    return FunctionSurrogate.of_targets(process.kernel, given.points[kept], given.targets[kept])
 
 
 def gram(process):

@@ -25,9 +25,9 @@ def test_draws_have_the_mean_and_covariance_of_the_posterior(shown):
     """
     process, rng = drawn_process(SHOWN[shown], SHAPE), np.random.default_rng(0)
     at = np.array([[0.2, -0.3], [1.0, 0.7], [-2.0, 1.5]])
-    draws = (phi for _ in range(40) for phi in drawn(process.process, at, 40, rng, IMPORTANCE.features))
+    draws = (phi for _ in range(40) for phi in drawn(process, at, 40, rng, IMPORTANCE.features))
     sample = np.array([phi.gradients.reshape(-1) for phi in draws])
-    mean = process.process.posterior_mean.gradient(at).reshape(-1)
+    mean = process.posterior_mean.gradient(at).reshape(-1)
     assert np.abs((sample.mean(0) - mean) / (sample.std(0) / np.sqrt(1600))).max() < 4.5
     # kernels between gradients at `at` and what is observed, from a process that observes everything
     every = np.concatenate([process.given.points, at])
@@ -78,7 +78,7 @@ def gradient_rows(m, n):
 @pytest.mark.parametrize("shown", SHOWN)
 def test_functions_without_a_node_are_those_of_refits(shown):
     process, at = drawn_process(SHOWN[shown], SHAPE), np.random.default_rng(1).standard_normal((4, 2))
-    for i, phi in enumerate(process.process.without_each_node()):
+    for i, phi in enumerate(process.without_each_node()):
         kept = np.delete(np.arange(5), i)
         refit = without(process, kept).process.posterior_mean
         assert_allclose(phi.gradient(at), refit.gradient(at), rtol=1e-6, atol=1e-8)

@@ -90,7 +90,7 @@ def moments(gradient):
     of, found = gradient._functionals, []
     rows, columns = np.tril_indices(2)
     for m, s in zip(of.means, of.covariances, strict=True):
-        part = gradient.process.process.posterior_mean.integrate(m, s)
+        part = gradient.process.posterior_mean.integrate(m, s)
         found += [part.value, *part.mean, *2.0 * part.covariance[rows, columns]]
     return np.array(found)
 
@@ -111,7 +111,7 @@ def test_functionals_are_what_the_gradient_is_made_of(shown, full):
 def test_the_posterior_covariance_is_the_bordered_systems(shown):
     process, frame = given(shown)
     gradient = MixtureGradient(process, frame, start())
-    whole, points, own = gram(process), process.given.points, process.process.kernel
+    whole, points, own = gram(process), process.given.points, process.kernel
     across = gradient._functionals.observed(points, own)
     if shown != "derivatives":
         basis = np.eye(1, own.shown.width(2)).repeat(len(points), 0).reshape(-1)
@@ -354,7 +354,7 @@ def test_the_deviation_of_a_mean_is_that_of_one_gaussian(shown):
     process = of_function(SHOWN[shown], SHAPE, points, rng.standard_normal((14, SHOWN[shown].width(2))))
     frame = WhitenedFrame(np.array([1.0, -2.0]), np.array([[0.5, 0.0], [0.3, 1.2]]), False)
     covariance = frame.scale @ frame.scale.T
-    expected = deviation(process.given, process.process.kernel)
+    expected = deviation(process.given, process.kernel)
     for weights in ([1.0], [0.3, 0.7]):
         k = len(weights)
         q = GaussianMixture(np.array(weights), np.tile(frame.mean, (k, 1)), np.tile(covariance, (k, 1, 1)))
