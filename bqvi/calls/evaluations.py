@@ -92,13 +92,13 @@ class Evaluations:
         return Evaluations(
             np.concatenate([self.points, more.points]),
             np.concatenate([self.values, more.values]),
-            _joined(self.gradients, len(self), more.gradients, len(more)),
-            _joined(self.noise_variance, len(self), more.noise_variance, len(more)),
+            joined_rows(self.gradients, len(self), more.gradients, len(more)),
+            joined_rows(self.noise_variance, len(self), more.noise_variance, len(more)),
             np.concatenate([self.failed, more.failed]),
             self.reasons + more.reasons,
             self.n_evaluations + more.n_evaluations,
             joined_products(self.by_products, len(self), more.by_products, len(more)),
-            _joined(self.gradient_noise_variance, len(self), more.gradient_noise_variance, len(more)),
+            joined_rows(self.gradient_noise_variance, len(self), more.gradient_noise_variance, len(more)),
         )
 
 
@@ -106,7 +106,7 @@ def _rows(array: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
     return None if array is None else array[index]
 
 
-def _joined(a: np.ndarray | None, n: int, b: np.ndarray | None, m: int) -> np.ndarray | None:
+def joined_rows(a: np.ndarray | None, n: int, b: np.ndarray | None, m: int) -> np.ndarray | None:
     """The n rows of ``a`` followed by the m rows of ``b``, NaN for those of the one that is None."""
     if a is None:
         return None if b is None else np.concatenate([np.full((n, *b.shape[1:]), np.nan), b])

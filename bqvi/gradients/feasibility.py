@@ -24,6 +24,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import expit
 
 from bqvi.gradients.settings import FEASIBILITY
 from gp.triangular import cholesky_inverse
@@ -55,10 +57,10 @@ class LogisticFeasibility:
         """Return the probabilities (C,) at points (C, D); 1 where nothing has failed."""
         if not len(self.failed):
             return np.ones(len(points))
-        probability = _logistic(_features(points) @ self._coefficients)
+        probability = expit(_features(points) @ self._coefficients)
         if not len(self.good):
             return probability
-        nearest, ours = (_nearest(points, known) for known in (self.failed, self.good))
+        nearest, ours = (cdist(points, known, "sqeuclidean").min(1) for known in (self.failed, self.good))
         return np.where(FEASIBILITY.nearest**2 * nearest < ours, 0.0, probability)
 
     @cached_property
@@ -67,7 +69,7 @@ class LogisticFeasibility:
         succeeded = np.arange(len(features)) < len(self.good)
         found = np.zeros(features.shape[1])
         for _ in range(FEASIBILITY.steps):
-            probability = _logistic(features @ found)
+            probability = expit(features @ found)
             slope = features.T @ (succeeded - probability) - found / FEASIBILITY.prior_variance
             curvature = (features.T * (probability * (1.0 - probability))) @ features
             np.einsum("ii->i", curvature)[:] += 1.0 / FEASIBILITY.prior_variance
@@ -78,14 +80,3 @@ class LogisticFeasibility:
 def _features(points: np.ndarray) -> np.ndarray:
     squares = np.square(points).sum(1, keepdims=True)
     return np.concatenate([np.ones_like(squares), points, squares / points.shape[1]], 1)
-
-
-def _logistic(x: np.ndarray) -> np.ndarray:
-    return 1.0 / (1.0 + np.exp(-np.clip(x, -40.0, 40.0)))
-
-
-def _nearest(points: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Squared distances of points (C, D) to the nearest known point, (C,)."""
-    inner = points @ known.T
-    squares = np.square(points).sum(1)[:, None] + np.square(known).sum(1) - 2.0 * inner
-    return squares.min(1)

@@ -27,7 +27,7 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.calls import Budget, Evaluations, Ledger
-from bqvi.calls.evaluations import matched
+from bqvi.calls.evaluations import joined_rows, matched
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import (
     EarlierEstimate,
@@ -171,7 +171,7 @@ def with_evaluations(
         u=np.concatenate([state.u, state.pending_u[rows]]),
         values=np.concatenate([before, values]),
         slopes=slopes if first or slopes is None else np.concatenate([state.slopes, slopes]),
-        noise_variance=_joined(state, made),
+        noise_variance=joined_rows(state.noise_variance, len(state), made.noise_variance, len(made)),
         without_node=state.without_node + spent - len(made),
         sobol=np.append(state.sobol, state.pending_sobol[rows]),
         pending=state.pending[left],
@@ -179,14 +179,6 @@ def with_evaluations(
         pending_sobol=state.pending_sobol[left],
         ensemble=None,
     )
-
-
-def _joined(before: IntegrationState, more: Evaluations) -> np.ndarray | None:
-    """Noise variances of all nodes, NaN where the function of noise failed, or None."""
-    if before.noise_variance is None and more.noise_variance is None:
-        return None
-    parts = ((before.noise_variance, len(before)), (more.noise_variance, len(more)))
-    return np.concatenate([np.full(n, np.nan) if noise is None else noise for noise, n in parts])
 
 
 def finished(problem: IntegrationProblem, state: IntegrationState) -> str | None:
