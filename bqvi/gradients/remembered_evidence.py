@@ -61,14 +61,13 @@ class EvidenceEstimate:
     ----------
     value, sd : in nats.
     pareto_k : shape of the weights' tail; above .7 the value is unreliable.
-    effective_draws : the effective number of the ``draws``, by their weights.
+    effective_draws : the effective number of the draws, by their weights.
     """
 
     value: float
     sd: float
     pareto_k: float
     effective_draws: float
-    draws: int
     infeasible: float
     """Share of the mass of q where evaluations fail."""
 
@@ -163,8 +162,8 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     logs, shrinkage = at.log_weights, at.shrinkage
     total = float(logsumexp(logs))
     weights = np.exp(logs - total)
-    effective, count = float(effective_size(weights)), len(weights)
-    value = total - float(np.log(count))
+    effective = float(effective_size(weights))
+    value = total - float(np.log(len(weights)))
     under_q = found.process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value
     elbo = under_q - 0.5 * d + float(q.entropy)
     first, shape = slice(EVIDENCE.first), float(pareto_shape(weights))
@@ -178,7 +177,7 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     )
     of_q = np.exp(at.log_ratio)
     infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
-    return EvidenceEstimate(value, float(np.linalg.norm(parts)), shape, effective, count, infeasible)
+    return EvidenceEstimate(value, float(np.linalg.norm(parts)), shape, effective, infeasible)
 
 
 def _of_draws(weights: np.ndarray) -> float:

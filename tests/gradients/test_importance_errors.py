@@ -80,7 +80,7 @@ def test_functions_without_a_node_are_those_of_refits(shown):
     process, at = drawn_process(SHOWN[shown], SHAPE), np.random.default_rng(1).standard_normal((4, 2))
     for i, phi in enumerate(process.without_each_node()):
         kept = np.delete(np.arange(5), i)
-        refit = without(process, kept).process.posterior_mean
+        refit = without(process, kept).posterior_mean
         assert_allclose(phi.gradient(at), refit.gradient(at), rtol=1e-6, atol=1e-8)
         assert_allclose(np.diff(phi(at)), np.diff(refit(at)), rtol=1e-6, atol=1e-8)  # up to a constant
 
