@@ -1,4 +1,7 @@
-"""Calls in order, or through an executor (:mod:`executors`); each result is entered as it returns."""
+"""Calls in order, or through an executor (:mod:`executors`); each result is entered as it returns.
+
+An executor that has a `map` only gives its results in order: those behind a slow point are entered after it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,8 @@ def collect(
         return
     with executor_failures():
         if executor is None:
-            _mapped(_of_joblib(call, rows, n_jobs), rows, enter)
+            for i, result in _of_joblib(call, rows, n_jobs):
+                enter(i, result)
         else:
             # multiprocessing pools return from `map` only when all rows are done
             several = getattr(executor, "imap", None)
@@ -62,11 +66,21 @@ def executor_failures() -> Iterator[None]:
         raise EvaluationError(message) from failure
 
 
-def _of_joblib(call: Callable[..., CallResult], rows: Sequence[np.ndarray], n_jobs: int) -> Any:
+def _of_joblib(
+    call: Callable[..., CallResult], rows: Sequence[np.ndarray], n_jobs: int
+) -> Iterator[tuple[int, CallResult]]:
+    """Indices and results, as they return: joblib's own batches of calls would hold results back."""
     import joblib
 
-    parallel = joblib.Parallel(n_jobs=min(n_jobs, len(rows)), return_as="generator")
-    return parallel(joblib.delayed(call)(row) for row in rows)
+    parallel = joblib.Parallel(n_jobs=min(n_jobs, len(rows)), batch_size=1, return_as="generator_unordered")
+    found: Iterator[tuple[int, CallResult]] = parallel(
+        joblib.delayed(_numbered)(call, i, row) for i, row in enumerate(rows)
+    )
+    return found
+
+
+def _numbered(call: Callable[..., CallResult], index: int, row: np.ndarray) -> tuple[int, CallResult]:
+    return index, call(row)
 
 
 def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:

@@ -17,8 +17,10 @@ What a function may return or raise, and how it is treated:
     lost the worker or the time
     Ctrl-C, SystemExit           pass through unchanged
 
-However a batch ends, the evaluations that had returned are in the ledger. A vectorised function that raises a
-numerical exception on a batch is called again point by point, so that one bad point does not fail the others.
+However a batch ends, the evaluations that had returned are in the ledger; with an executor that has a `map`
+only, which gives its results in order, those before the first point that has not returned. A vectorised
+function that raises a numerical exception on a batch is called again point by point, so that one bad point
+does not fail the others.
 """
 
 from __future__ import annotations

@@ -140,7 +140,9 @@ def fit(
     errors : for estimators that keep evaluations: how an exception of the log joint is treated, as in
         `bqvi.vbmc`; by default as the `LogJoint` states
     executor, n_jobs : for estimators that keep evaluations: those of a step are made through
-        ``executor.submit``, or else ``executor.map``; or by ``n_jobs`` processes of joblib
+        ``executor.submit``, or else ``executor.map``; or by ``n_jobs`` processes of joblib. At an interrupt
+        all results that have returned are kept, but with `map` alone only those before the first point that
+        has not returned
     workers : for 'bq', with an executor that has ``submit``: the number of evaluations that are kept under
         way. Each is used as it returns; q takes a step whenever as many have returned as a step evaluates,
         and further points are chosen given those under way. None: a step waits for its evaluations

@@ -139,7 +139,8 @@ def integrate(
     max_seconds : stop after a step that ends later than this.
     replicates : the number of randomised Sobol sets of 'qmc'.
     executor, n_jobs : nodes are evaluated through ``executor.submit``, or else ``executor.map``; or by
-        ``n_jobs`` processes of joblib.
+        ``n_jobs`` processes of joblib. At an interrupt all results that have returned are kept, but with
+        `map` alone only those before the first point that has not returned.
     workers : for an executor that has ``submit``: the number of evaluations that are kept under way. Each is
         used as it returns, and further nodes are chosen given those under way. None: a step waits for all
         evaluations of its batch.

@@ -102,7 +102,8 @@ def evidence_bounds(
     vectorised : ``False`` if log_joint takes one point (P,) at a time.
     errors : how an exception of log_joint is treated, as in `bqvi.vbmc`.
     executor, n_jobs : evaluations are made through ``executor.submit``, or else ``executor.map``; or by
-        ``n_jobs`` processes of joblib.
+        ``n_jobs`` processes of joblib. At an interrupt all results that have returned are kept, but with
+        `map` alone only those before the first point that has not returned.
     progress : whether to show evaluations and the phase on a line.
     callback : a function that is called with each state.
     checkpoint : path of a file that is written as log_joint returns, for ``resume``. One that has evaluations

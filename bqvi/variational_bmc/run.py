@@ -96,7 +96,8 @@ def vbmc(
     batch : evaluations in each step, chosen together; by default 5 (3 with gradients), and 2 (1) in the first
         steps.
     executor, n_jobs : batches are evaluated through ``executor.submit``, or else ``executor.map``; or by
-        ``n_jobs`` processes of joblib.
+        ``n_jobs`` processes of joblib. At an interrupt all results that have returned are kept, but with
+        `map` alone only those before the first point that has not returned.
     workers : for an executor that has ``submit``: the number of evaluations that are kept under way. Each is
         used as it returns, and further points are chosen given those under way. None: a step waits for all
         evaluations of its batch.

@@ -1,6 +1,7 @@
 """The user's log joint: the density of the coordinates by quadrature, faults, interrupts, batches."""
 
 import math
+import threading
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -199,6 +200,31 @@ def test_jobs_of_joblib_are_the_same():
         found = target(density, box(), gradient=density_gradient, n_jobs=2).evaluate(POINTS)
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.gradients, expected.gradients)
+
+
+def test_interrupt_with_joblib_keeps_the_results_that_returned_before_a_slow_point():
+    """The first point waits until all others are in the ledger, or for half a minute if they are not."""
+    import joblib
+
+    others_are_kept = threading.Event()
+
+    def function(theta):
+        if theta[0] == POINTS[0, 0]:
+            others_are_kept.wait(30.0)
+        return -0.5 * float(theta @ theta)
+
+    def interrupt():
+        if len(ledger.entries()) == len(POINTS) - 1:
+            others_are_kept.set()
+            raise KeyboardInterrupt
+
+    ledger = Ledger(2)
+    ledger.on_return = interrupt
+    with joblib.parallel_backend("threading"), pytest.raises(KeyboardInterrupt):
+        Caller(Function(function), n_jobs=2).evaluate(POINTS, ledger)
+    kept = ledger.take()
+    np.testing.assert_array_equal(kept.points, POINTS[1:])
+    np.testing.assert_array_equal(kept.values, [-0.5 * float(x @ x) for x in POINTS[1:]])
 
 
 def test_interrupt_of_an_executor_that_maps_keeps_what_was_done():
