@@ -149,7 +149,7 @@ class VBMCRun:
             return replace(before, seconds=self.clock.ends())
         fitted, estimate = self.learn(before)
         row = record(before, fitted, estimate)
-        if self.explores(before, row):
+        if self.explores(before, row, estimate):
             exploring = _Exploring(self, state, before)
             found = self.explored(exploring, fitted, estimate)
             before = replace(exploring.reached, explored=found)
@@ -256,12 +256,17 @@ class VBMCRun:
         with self.clock.calls(budget.room(len(points))):
             self.target.evaluate(points, self.ledger, budget, first)
 
-    def explores(self, before: State, row: Row) -> bool:
-        """Whether exploration is due: before convergence, or when half the budget is spent."""
-        late = 2 * before.n_evaluations >= self.limits.budget and settled(before)
-        return not before.explored.complete and (
-            late or judge((*before.rows, row), self.tolerance).needs_exploration
-        )
+    def explores(self, before: State, row: Row, estimate: Estimate) -> bool:
+        """Whether exploration is due: before convergence, or after half the budget if the posterior is found.
+
+        ``row`` and ``estimate`` are of the evaluations of ``before``.
+        """
+        if before.explored.complete:
+            return False
+        most = EXPLORATION.located + math.sqrt(observation_noise(before, estimate))
+        found = settled(before) and row.known_sd < most
+        late = found and 2 * before.n_evaluations >= self.limits.budget
+        return late or judge((*before.rows, row), self.tolerance).needs_exploration
 
     def compares(self, state: State, estimate: Estimate) -> bool:
         """Whether a comparison of surrogate and log joint at draws of the posterior is due."""

@@ -92,7 +92,7 @@ def _learned(run: VBMCRun, state: State) -> State:
     require_good(state.evaluations, RESULT.needed)
     fitted, estimate = run.learn(state)
     row = record(state, fitted, estimate)
-    if run.explores(state, row):
+    if run.explores(state, row, estimate):
         fitted = _explored(run, fitted, estimate)
     reached = replace(fitted, rows=(*state.rows, row), before=state.known)
     run.learned = (reached.rows, estimate)
