@@ -14,7 +14,6 @@ as likely.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from gp.screening import Screening, curvature, log_evidence, screened
 from gp.settings import FIT
 from gp.threads import single_threaded
 from gp.units import DataUnits, SearchCoordinates
+from gp.user_warnings import warn_user
 
 __all__ = ["Hyperparameters", "fit", "posterior_at"]
 
@@ -272,7 +272,7 @@ def fit(
         limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
         hyperparameters = _searched(problem, coordinates, limits)
         for warning in _warnings(hyperparameters):
-            warnings.warn(warning, RuntimeWarning, stacklevel=2)
+            warn_user(warning, RuntimeWarning)
         return posterior_at(hyperparameters, hyperparameters.psi, observed, y)
 
 

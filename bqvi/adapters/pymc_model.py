@@ -7,7 +7,6 @@ prior is the central 95 % of draws from the prior, for which the log joint is no
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from bqvi.adapters.pymc_lkj import excess
 from bqvi.adapters.variables import VectorLayout, box_of_draws, start_within
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
+from gp.user_warnings import warn_user
 
 _PRIOR_DRAWS = 200
 """The number of draws from the prior that define the plausible box; not studied."""
@@ -78,7 +78,7 @@ def from_pymc(
     density.set_extra_values({})
     off = excess(model)
     if off:
-        warnings.warn(_LKJ.format(pymc.__version__, off), UserWarning, stacklevel=2)
+        warn_user(_LKJ.format(pymc.__version__, off))
     called = _Density(density, off)
     first = model.initial_point(seed)
     layout = VectorLayout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +17,7 @@ import numpy as np
 
 from bqvi.adapters.stan_arrays import arrays_by_name
 from bqvi.calls.target_model import TargetModel
+from gp.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from bqvi.adapters.stan_bridge import BridgeProgram
@@ -139,11 +139,9 @@ def _compiled(code: str, folder: Path | None, data: Mapping[str, Any]) -> _Progr
         )
     plain = _COMMENTS.sub(" ", code)
     if "~" in plain or re.search(r"\w_lup[dm]f\b", plain):
-        warnings.warn(
+        warn_user(
             "httpstan drops the constants of `~` statements and of _lupdf, so that the log evidence is off "
             "by them; write target += normal_lpdf(y | mu, sigma) and the like, or install "
             "BridgeStan with its sources",
-            UserWarning,
-            stacklevel=3,
         )
     return stan_http.HttpProgram(code, data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -16,6 +15,7 @@ from bqvi.calls.faults import advice, advice_on_points, described, may_be_meant,
 from bqvi.calls.function import Function
 from bqvi.calls.ledger import Ledger
 from bqvi.calls.logarithm import not_logarithms
+from gp.user_warnings import warn_user
 
 _NO_GRAPH = (
     "has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); write it in torch "
@@ -166,7 +166,7 @@ class CallBatch:
         if first and self.function.range.density and self._values is not None:
             message = not_logarithms(self._values[self._kept, 0])
             if message:
-                warnings.warn(message, UserWarning, stacklevel=2)
+                warn_user(message)
         if self.ledger is not None:
             self.ledger.end(made)
         return made

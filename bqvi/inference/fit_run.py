@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -34,6 +33,7 @@ from bqvi.models.kinds import is_conjugate
 from bqvi.models.log_joint import LogJoint
 from bqvi.records import classes_in, named
 from bqvi.runs import Checkpoint, RunStatus, Trace
+from gp.user_warnings import warn_user
 
 DOOR = "fit"
 
@@ -267,7 +267,7 @@ class FitRun:
             state=found,
         )
         for message in fit.warnings:
-            warnings.warn(message, UserWarning, stacklevel=2)
+            warn_user(message)
         return fit
 
     def _elbo(self, state: LoopState) -> float:

@@ -7,7 +7,6 @@ which is `families.MatrixNormalInverseWishart` about 0, with D = 1: one variance
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -20,6 +19,7 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import as_numbers
 from bqvi.models.gaussian_components import EMPIRICAL
 from gp.arrays import shown
+from gp.user_warnings import warn_user
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class RegressionPrior:
             f"squares of the outputs; it is raised to {least:.3g}. Centre the outputs, or divide them by "
             "their standard deviations"
         )
-        warnings.warn(message, UserWarning, stacklevel=2)
+        warn_user(message)
         return replace(self, scale=least)
 
     def of(self, n_outputs: int, dimension: int) -> Any:
@@ -151,7 +151,7 @@ def visible_strength(name: str, strength: np.ndarray | float, x: np.ndarray) -> 
         f"their squares; it is raised to at most {raised.max():.3g}. Leave out columns that repeat others, "
         "or divide the columns by their standard deviations"
     )
-    warnings.warn(message, UserWarning, stacklevel=2)
+    warn_user(message)
     return raised
 
 

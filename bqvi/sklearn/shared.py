@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ from bqvi.models.conjugate import settled, update_target
 from bqvi.models.starts import STARTS
 from bqvi.models.weighted import Weighted
 from gp.linear_maps import cholesky
+from gp.user_warnings import warn_user
 
 SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
 """For scikit-learn's names of covariances those of `bqvi.models`."""
@@ -75,11 +75,10 @@ def require_enough(n_components: int, n: int) -> None:
 def warn_unsettled(converged: bool, tol: float, max_iter: int) -> None:
     """Warn where the bound was still rising when the iterations ended."""
     if not converged:
-        warnings.warn(
+        warn_user(
             f"the bound still rose by more than tol = {tol:g} nats after max_iter = {max_iter} "
             "iterations; raise either",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 
