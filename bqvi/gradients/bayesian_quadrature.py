@@ -24,7 +24,7 @@ import numpy as np
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
 from bqvi.families.family import Distribution
-from bqvi.gradients.designs import Design, Informed, MomentVarianceReduction, WithFeasibility, WithPending
+from bqvi.gradients.designs import Design, Informed, MomentVarianceReduction
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
@@ -151,8 +151,7 @@ class BayesianQuadrature:
         """
         frame = WhitenedFrame.of(q)
         _, known, kept = self._process(model, frame, memory, self.nodes)
-        expected = known if known is None or not len(waiting) else WithPending(known, frame.whiten(waiting))
-        nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, expected, kept))
+        nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, known, kept, frame.whiten(waiting)))
         return frame.points(nodes), kept
 
     def _process(
@@ -211,11 +210,13 @@ class BayesianQuadrature:
         return self.initial_nodes or max(self.nodes, DESIGN.first_nodes(dimension))
 
 
-def _informed(frame: WhitenedFrame, process: Informed | None, kept: Memory) -> Informed | None:
-    """The process with the model of failed evaluations, in the units of q."""
-    if process is None or not len(kept.failed):
-        return process
-    return WithFeasibility(process, LogisticFeasibility.near(frame, kept))
+def _informed(
+    frame: WhitenedFrame, process: Process | None, kept: Memory, waiting: np.ndarray | None = None
+) -> Informed | None:
+    """The process with points under evaluation and the model of failed ones, in the units of q."""
+    if process is None:
+        return None
+    return Informed(process, waiting, LogisticFeasibility.near(frame, kept) if len(kept.failed) else None)
 
 
 def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.optimize
@@ -32,61 +32,34 @@ from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.settings import DESIGN, FEASIBILITY, SEARCH
 from gp.low_discrepancy import normal_sobol
 
+if TYPE_CHECKING:
+    from bqvi.gradients.surrogates import Process
 
-class Informed(Protocol):
-    """A process with the covariances of candidates."""
+
+@dataclass(frozen=True, eq=False)
+class Informed:
+    """A process given earlier evaluations, with those that are under way and those that have failed.
+
+    Parameters
+    ----------
+    process : the process
+    waiting : points under evaluation, in the units of q, (k, D); variances do not depend on their values
+    feasibility : the probability that evaluations succeed, in the units of q; None where none has failed
+    """
+
+    process: Process
+    waiting: np.ndarray | None = None
+    feasibility: LogisticFeasibility | None = None
 
     @property
     def noise(self) -> float:
         """The noise variance over s^2 of a new observation."""
-
-    def candidates(self, pool: np.ndarray) -> Candidates:
-        """Posterior covariances of the numbers observed at (C, D) points."""
-
-
-@dataclass(frozen=True, eq=False)
-class WithFeasibility:
-    """A process, with the probability that evaluations succeed.
-
-    Parameters
-    ----------
-    process : the process
-    feasibility : the probability that evaluations succeed, in the units of q
-    """
-
-    process: Informed
-    feasibility: LogisticFeasibility
-
-    @property
-    def noise(self) -> float:
-        """That of the process."""
         return self.process.noise
 
     def candidates(self, pool: np.ndarray) -> Candidates:
-        """Those of the process."""
-        return self.process.candidates(pool)
-
-
-@dataclass(frozen=True, eq=False)
-class WithPending:
-    """A process whose variances are conditioned on points under evaluation.
-
-    Parameters
-    ----------
-    process : the process
-    waiting : the points, in the units of q, (k, D); variances do not depend on their values
-    """
-
-    process: Informed
-    waiting: np.ndarray
-
-    @property
-    def noise(self) -> float:
-        """That of the process."""
-        return self.process.noise
-
-    def candidates(self, pool: np.ndarray) -> Candidates:
-        """Those of the process, conditioned."""
+        """Posterior covariances of the numbers observed at (C, D) points, given those under evaluation."""
+        if self.waiting is None or not len(self.waiting):
+            return self.process.candidates(pool)
         both = self.process.candidates(np.concatenate([self.waiting, pool]))
         return both.given(len(self.waiting), self.noise)
 
@@ -190,7 +163,7 @@ class _FromPool:
             frames: np.ndarray = normal_frames(n, dimension, rng)
             return frames + DESIGN.blur * rng.standard_normal((n, dimension))
         pool: np.ndarray = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
-        if isinstance(process, WithFeasibility):
+        if process.feasibility is not None:
             probability = process.feasibility(pool)
             pool = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
         return pool[most_informative(self._known(pool, process), n, process.noise)]

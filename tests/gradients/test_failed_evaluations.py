@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import bqvi
 from bqvi.families import Gaussian
-from bqvi.gradients.designs import GradientUncertainty, MomentVarianceReduction, WithFeasibility
+from bqvi.gradients.designs import GradientUncertainty, Informed, MomentVarianceReduction
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
@@ -49,10 +49,10 @@ def test_designs_keep_to_where_evaluations_succeed(design):
     rng = np.random.default_rng(1)
     good, failed = split(m=120)
     process = GradientProcess.of(good, rng.standard_normal(good.shape), SeparableKernel(2.5, 0.1, 0.1))
-    guarded = WithFeasibility(process, LogisticFeasibility(good, failed))
+    guarded = Informed(process, feasibility=LogisticFeasibility(good, failed))
     beyond = [
         np.mean([(design.nodes(4, 3, rng, known)[:, 0] > 0.8).mean() for _ in range(20)])
-        for known in (process, guarded)
+        for known in (Informed(process), guarded)
     ]
     assert beyond[0] > 0.2
     assert beyond[1] < 0.1  # the plane is known from 120 points
