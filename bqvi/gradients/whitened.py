@@ -53,12 +53,6 @@ class WhitenedSurrogate(Protocol):
     def standard_deviations(self) -> WhitenedMoments:
         """Standard deviations of the moments `at_q`, for intervals."""
 
-    def covariance(self) -> np.ndarray:
-        """Covariance of the flat moments `at_q` (`moment_covariance`), on its diagonal the variances."""
-
-    def model_deviations(self) -> WhitenedMoments:
-        """Standard deviations of the moments `at_q`, if the model were true."""
-
 
 @dataclass(frozen=True, eq=False)
 class WhitenedFrame:
