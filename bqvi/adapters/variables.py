@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.checks import require_shape
+
 
 @dataclass(frozen=True)
 class VectorLayout:
@@ -47,8 +49,7 @@ class VectorLayout:
         """
         parts = [np.asarray(values[name], float) for name in self.shapes]
         for part, (name, shape) in zip(parts, self.shapes.items(), strict=True):
-            if part.shape != shape:
-                raise ValueError(f"{name} has shape {part.shape}; it must be {shape}")
+            require_shape(name, part, shape)
         return np.concatenate([part.reshape(-1) for part in parts])
 
 

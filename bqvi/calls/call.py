@@ -12,7 +12,16 @@ from bqvi.calls.errors import EvaluationError, message_of
 from bqvi.calls.evaluations import Products
 from bqvi.calls.faults import described
 from bqvi.calls.function import AUTODIFF, LARGEST, Function, GradientWithValue, run_user_code
-from bqvi.calls.returned import gradients_of, log_weights_of, parted, reasons_of, refused, sds_of, values_of
+from bqvi.calls.returned import (
+    gradients_of,
+    log_weights_of,
+    parted,
+    reasons_of,
+    refused,
+    sds_of,
+    values_of,
+    wrong,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +97,11 @@ def _call_result(function: Function, points: np.ndarray) -> CallResult:
         returned, products = parted(function, found.returned, points)
         values, sds = values_of(function, returned, points)
         if not found.tensor and np.isfinite(values).any():
-            raise _no_tensor(function, points)
+            must = (
+                'gradient="autodiff" needs a torch function: write it in torch throughout, or give '
+                "gradient=None to use its values only"
+            )
+            raise wrong(function, points, "does not return a torch tensor", must)
         result = CallResult(values, sds, found.gradients, graph=found.graph)
     elif isinstance(function.gradient, GradientWithValue):
         returned, slopes = run_user_code(function.gradient.both, _as_given(function, points))
@@ -197,15 +210,6 @@ def _without_refused(function: Function, result: CallResult, points: np.ndarray)
     at = points[int(np.argmax(bad))]
     error = EvaluationError(f"{what} at {function.place(at)}: {must}", at)
     return replace(result, kept=kept, error=error)
-
-
-def _no_tensor(function: Function, points: np.ndarray) -> EvaluationError:
-    return EvaluationError(
-        f"the {function.range.title} does not return a torch tensor at {function.places(points)}; "
-        'gradient="autodiff" needs a torch function: write it in torch throughout, or give gradient=None to '
-        "use its values only",
-        points[0],
-    )
 
 
 def _picklable(error: Exception) -> Exception:

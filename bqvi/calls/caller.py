@@ -4,23 +4,10 @@
                                                                   + log Jacobian, pulled back
                                                              -->  Evaluations, in the coordinates
 
-What a function may return or raise, and how it is treated:
-
-    a number                     an evaluation; (number, sd) where it is noisy
-    -inf, NaN, a numerical       a *failed* row, with its reason. It counts, and designs keep away from it
-    exception                    again; so does a log density below -1e100
-    +inf, a complex number,      `EvaluationError`, before more is spent (in a batch that runs in parallel:
-    another shape                before the next)
-    an error of its code or of   `EvaluationError`, likewise (:mod:`bqvi.calls.faults` says which these are)
-    the system
-    no result: the executor      a failed row, with its reason
-    lost the worker or the time
-    Ctrl-C, SystemExit           pass through unchanged
-
-However a batch ends, the evaluations that had returned are in the ledger; with an executor that has a `map`
-only, which gives its results in order, those before the first point that has not returned. A vectorised
-function that raises a numerical exception on a batch is called again point by point, so that one bad point
-does not fail the others.
+What a function may return or raise, and how it is treated, is in :mod:`bqvi.calls.faults`. However a batch
+ends, the evaluations that had returned are in the ledger; with an executor that has a `map` only, which gives
+its results in order, those before the first point that has not returned. A vectorised function that raises a
+numerical exception on a batch is called again point by point, so that one bad point does not fail the others.
 """
 
 from __future__ import annotations

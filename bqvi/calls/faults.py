@@ -1,18 +1,22 @@
-"""How exceptions of the user's function are treated, the same in all engines.
+"""What the user's function may return or raise, and how it is treated, the same in all engines.
 
+    a number                                  an evaluation; (number, sd) where it is noisy
+    -inf, NaN                                 an infeasible point: a failed row with its reason, which counts
+                                              as an evaluation; so is a log density below -1e100
+    +inf, a complex number, another shape     the run stops, before more is spent (in a batch that runs in
+                                              parallel: before the next)
     an error of the code or of the system     NameError, TypeError, AttributeError, ImportError, KeyError,
                                               MemoryError, OSError, ..., and a ValueError or RuntimeError
                                               about shapes of arrays: the run stops at the first
-    a numerical one                           ArithmeticError, LinAlgError, ValueError, RuntimeError,
+    a numerical exception                     ArithmeticError, LinAlgError, ValueError, RuntimeError,
                                               TimeoutError, an exception class of a simulator: an infeasible
-                                              point, with its reason; at every point of a first batch, the
-                                              run stops too
-    no result, as of a lost worker            as a numerical one
+                                              point; at every point of a first batch, the run stops too
+    no result, as of a lost worker            as a numerical exception
     Ctrl-C, SystemExit                        pass through unchanged
 
 With ``errors="raise"`` numerical exceptions and values that are not finite stop the run, too; with
-``errors="infeasible"`` every exception and every value that is not finite is an infeasible point. A returned
-value of the wrong shape or type stops the run in any case.
+``errors="infeasible"`` every exception and every value that is not finite is an infeasible point, but for
+a wrong shape or type.
 """
 
 from __future__ import annotations

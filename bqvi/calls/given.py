@@ -12,6 +12,7 @@ from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.function import LARGEST, Function
 from bqvi.calls.returned import reasons_of, refused
+from bqvi.checks import require_shape
 from gp.arrays import Array, to_numpy
 
 
@@ -83,8 +84,8 @@ def evaluations_given(
         raise ValueError(f"values is inf in row {int(np.argmax(values))}; a log density is below inf")
     points = theta if coordinates is None else coordinates.from_user(theta)
     slopes = None if gradients is None else np.asarray(gradients, float)
-    if slopes is not None and slopes.shape != theta.shape:
-        raise ValueError(f"gradients has shape {slopes.shape}; it must be {theta.shape}")
+    if slopes is not None:
+        require_shape("gradients", slopes, theta.shape)
     return _rows(function, coordinates, points, theta, values, slopes, _sds(noise_sd, len(values)))
 
 

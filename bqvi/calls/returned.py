@@ -12,6 +12,12 @@ from bqvi.calls.function import LARGEST, Function
 from gp.arrays import is_torch, to_numpy
 
 
+def wrong(function: Function, points: np.ndarray, what: str, must: str) -> EvaluationError:
+    """The error about ``what`` the function returned at points (m, P), and what it ``must`` return."""
+    place = function.places(points)
+    return EvaluationError(f"the {function.range.title} {what} at {place}; {must}", points[0])
+
+
 def parted(function: Function, returned: object, points: np.ndarray) -> tuple[Any, Mapping[str, Any] | None]:
     """Split what was returned at points (m, P) into the values and the dict of by-products at its end.
 
@@ -23,11 +29,8 @@ def parted(function: Function, returned: object, points: np.ndarray) -> tuple[An
     if not (isinstance(returned, tuple) and returned and isinstance(returned[-1], Mapping)):
         return returned, None
     if function.vectorised:
-        raise EvaluationError(
-            f"the {function.range.title} returned a dict at {function.places(points)}; only a function of "
-            "one point has by-products: give vectorised=False",
-            points[0],
-        )
+        must = "only a function of one point has by-products: give vectorised=False"
+        raise wrong(function, points, "returned a dict", must)
     products = {name: _kept(function, name, value, points) for name, value in returned[-1].items()}
     rest = returned[:-1]
     return (rest[0] if len(rest) == 1 else rest), products
@@ -43,25 +46,19 @@ def _kept(function: Function, name: object, value: object, points: np.ndarray) -
         array = np.array(value)
         if array.dtype.kind in "biufcU":
             return array.item() if array.ndim == 0 else array
-    raise EvaluationError(
-        f"the {function.range.title} returned the by-product {name!r} = {value!r:.80} at "
-        f"{function.places(points)}; by-products are numbers, text and arrays, by names",
-        points[0],
-    )
+    what = f"returned the by-product {name!r} = {value!r:.80}"
+    raise wrong(function, points, what, "by-products are numbers, text and arrays, by names")
 
 
 def values_of(
     function: Function, returned: object, points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The values (m, o) at points (m, P), and their standard deviations (m,) if they were returned."""
-    title, sds = function.range.title, None
+    sds = None
     if isinstance(returned, tuple) and not function.range.outputs:
         if len(returned) != 2:
-            raise EvaluationError(
-                f"the {title} returned a tuple of {len(returned)} at {function.places(points)}; it must "
-                "return a number or (number, sd)",
-                points[0],
-            )
+            what = f"returned a tuple of {len(returned)}"
+            raise wrong(function, points, what, "it must return a number or (number, sd)")
         sds = sds_of(function, returned[1], points)
         returned = returned[0]
     return _shaped(function, _real(function, returned, points), points), sds
@@ -71,11 +68,8 @@ def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarr
     """The standard deviations (m,) of the noise at points (m, P)."""
     n, array = len(points), numbers_in(returned)
     if array is None or array.size not in (1, n) or not ((array > 0.0) & (array < np.inf)).all():
-        raise EvaluationError(
-            f"the {function.range.title} has the sd {returned!r:.80} at {function.places(points)}; it must "
-            "be one positive number for each point",
-            points[0],
-        )
+        what = f"has the sd {returned!r:.80}"
+        raise wrong(function, points, what, "it must be one positive number for each point")
     return np.broadcast_to(array.reshape(-1).astype(float), (n,))
 
 
@@ -145,11 +139,8 @@ def _real(function: Function, returned: object, points: np.ndarray) -> np.ndarra
     array = numbers_in(returned)
     if array is None:
         kind = "torch tensor" if is_torch(returned) else type(returned).__name__
-        raise EvaluationError(
-            f"the {function.range.title} returned {returned!r:.200} (a {kind}) at {function.places(points)}; "
-            f"it must return {_wanted(function, len(points))}",
-            points[0],
-        )
+        what = f"returned {returned!r:.200} (a {kind})"
+        raise wrong(function, points, what, f"it must return {_wanted(function, len(points))}")
     return array
 
 
