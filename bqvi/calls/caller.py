@@ -25,6 +25,7 @@ from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import Executor, require_workers
 from bqvi.calls.function import UNKNOWN, Function
+from bqvi.calls.given import evaluations_given, evaluations_received
 from bqvi.calls.ledger import Ledger
 from gp.arrays import Array
 from gp.threads import users_threads
@@ -147,9 +148,7 @@ class Caller:
         ValueError
             Shapes disagree, a value is +inf, or parameters lie outside of the bounds.
         """
-        from bqvi.calls.given import evaluations_given
-
-        return evaluations_given(self.function, self.coordinates, theta, values, gradients, noise_sd)
+        return evaluations_given(self, theta, values, gradients, noise_sd)
 
     def received(
         self, points: np.ndarray, values: Array, gradients: Array = None, noise_sd: Array = None
@@ -167,6 +166,4 @@ class Caller:
         ValueError, TypeError
             Shapes disagree, a value is +inf, or gradients are missing.
         """
-        from bqvi.calls.given import evaluations_received
-
-        return evaluations_received(self.function, self.coordinates, points, values, gradients, noise_sd)
+        return evaluations_received(self, points, values, gradients, noise_sd)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bqvi.calls.assembly import CallBatch
 from bqvi.calls.call import CallResult, weighted
-from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.function import LARGEST, Function
+from bqvi.calls.function import LARGEST
 from bqvi.calls.returned import reasons_of, refused
 from bqvi.checks import require_shape
 from gp.arrays import Array, to_numpy
+
+if TYPE_CHECKING:
+    from bqvi.calls.caller import Caller
 
 
 def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
@@ -69,12 +72,7 @@ def numbers(name: str, given: object) -> np.ndarray:
 
 
 def evaluations_given(
-    function: Function,
-    coordinates: Coordinates | None,
-    theta: Array,
-    values: Array,
-    gradients: Array = None,
-    noise_sd: Array = None,
+    caller: Caller, theta: Array, values: Array, gradients: Array, noise_sd: Array
 ) -> Evaluations:
     """See `Caller.given`."""
     theta, values = np.atleast_2d(np.asarray(theta, float)), np.atleast_1d(np.asarray(values, float))
@@ -82,26 +80,21 @@ def evaluations_given(
         raise ValueError(f"values has shape {values.shape}; it must be ({len(theta)},), one for each theta")
     if (values == np.inf).any():
         raise ValueError(f"values is inf in row {int(np.argmax(values))}; a log density is below inf")
-    points = theta if coordinates is None else coordinates.from_user(theta)
+    points = theta if caller.coordinates is None else caller.coordinates.from_user(theta)
     slopes = None if gradients is None else np.asarray(gradients, float)
     if slopes is not None:
         require_shape("gradients", slopes, theta.shape)
-    return _rows(function, coordinates, points, theta, values, slopes, _sds(noise_sd, len(values)))
+    return _rows(caller, points, theta, values, slopes, _sds(noise_sd, len(values)))
 
 
 def evaluations_received(
-    function: Function,
-    coordinates: Coordinates | None,
-    points: np.ndarray,
-    values: Array,
-    gradients: Array = None,
-    noise_sd: Array = None,
+    caller: Caller, points: np.ndarray, values: Array, gradients: Array, noise_sd: Array
 ) -> Evaluations:
     """See `Caller.received`."""
-    n, values = len(points), np.atleast_1d(numbers("values", values))
+    function, n, values = caller.function, len(points), np.atleast_1d(numbers("values", values))
     if len(values) != n or values.ndim > 1 + function.range.outputs:
         raise ValueError(f"values has shape {values.shape}; it must be ({n},), one for each theta")
-    theta = points if coordinates is None else coordinates.to_user(points)
+    theta = caller.to_user(points)
     bad, what, must = refused(function, values.reshape(n, -1))
     if bad.any():
         raise ValueError(f"values, row {int(np.argmax(bad))}: {what}; {must}")
@@ -116,7 +109,7 @@ def evaluations_received(
     slopes = None if gradients is None else np.asarray(numbers("gradients", gradients))
     if slopes is not None and slopes.shape not in (theta.shape, (*values.shape, theta.shape[1])):
         raise ValueError(f"gradients has shape {slopes.shape}; it must be {(*values.shape, theta.shape[1])}")
-    made = _rows(function, coordinates, points, theta, values, slopes, _sds(noise_sd, n), "told")
+    made = _rows(caller, points, theta, values, slopes, _sds(noise_sd, n), "told")
     if function.errors == "raise" and not made.good.all():
         raise ValueError(f"values or gradients, row {int(np.argmin(made.good))}: one is not finite")
     if function.log_weight is None:
@@ -136,8 +129,7 @@ def _sds(noise_sd: Array, n: int) -> np.ndarray | None:
 
 
 def _rows(
-    function: Function,
-    coordinates: Coordinates | None,
+    caller: Caller,
     points: np.ndarray,
     theta: np.ndarray,
     values: np.ndarray,
@@ -146,13 +138,16 @@ def _rows(
     how: str = "given",
 ) -> Evaluations:
     values = values.reshape(len(values), -1)
-    reasons = np.array([one.replace("returned", f"was {how} as") for one in reasons_of(function, values)])
+    reasons = np.array(
+        [one.replace("returned", f"was {how} as") for one in reasons_of(caller.function, values)]
+    )
     failed = reasons != ""
     if slopes is not None:
         slopes = slopes.reshape(len(values), values.shape[1], theta.shape[1])
         fine = (np.abs(slopes) < LARGEST).all(axis=(1, 2))
         reasons = np.where((reasons == "") & ~fine, "the gradient is not finite", reasons)
         slopes = np.where(fine[:, None, None], slopes, np.nan)
-    batch = CallBatch(function, coordinates, points, theta, with_gradients=slopes is not None)
+    with_gradients = slopes is not None
+    batch = CallBatch(caller.function, caller.coordinates, points, theta, with_gradients=with_gradients)
     batch.enter_whole(CallResult(values, sds, slopes, failed, tuple(reasons.tolist())))
     return batch.rows()
