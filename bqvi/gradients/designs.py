@@ -58,7 +58,7 @@ class Informed:
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Posterior covariances of the numbers observed at (C, D) points, given those under evaluation."""
-        if self.waiting is None or not len(self.waiting):
+        if self.waiting is None:
             return self.process.candidates(pool)
         both = self.process.candidates(np.concatenate([self.waiting, pool]))
         return both.given(len(self.waiting), self.noise)
