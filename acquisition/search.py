@@ -144,9 +144,8 @@ class ContinuousSearch:
     first_step: float = field(default=0.2, repr=False)
 
     def __post_init__(self) -> None:
-        for name, least in (("candidates", 1), ("ascents", 1), ("max_evaluations", 1)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} = {getattr(self, name)!r}: give {least} or more")
+        for name in ("candidates", "ascents", "max_evaluations"):
+            require_count(getattr(self, name), name)
         if not 0 <= self.near_nodes <= 1:
             raise ValueError(f"near_nodes = {self.near_nodes!r}: give a share in [0, 1]")
         for name in ("tolerance", "radius", "first_step"):

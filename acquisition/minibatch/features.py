@@ -34,8 +34,10 @@ import scipy.linalg
 from scipy.spatial.distance import pdist
 
 from acquisition.minibatch.settings import FEATURES
-from gp.arrays import shown
+from gp.arrays import shown, to_numpy
+from gp.checks import as_points
 from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
+from gp.measures.checks import require_count
 
 __all__ = [
     "Features",
@@ -88,7 +90,7 @@ class Features:
             the rank is not a positive integer.
         """
         x = _checked_rows(x)
-        _require_rank(rank)
+        require_count(rank, "rank")
         began = time.perf_counter()
         rng = np.random.default_rng(seed)
         if kernel is None:
@@ -302,7 +304,7 @@ def standardised(x: np.ndarray) -> np.ndarray:
 def principal(gradients: np.ndarray, rank: int = FEATURES.rank) -> np.ndarray:
     """Per-datum gradients (N, P) as rows on at most ``rank`` principal axes of their standardised columns."""
     table = standardised(gradients)
-    _require_rank(rank)
+    require_count(rank, "rank")
     if table.shape[1] <= rank:
         return table
     _, axes = scipy.linalg.eigh(table.T @ table, subset_by_index=[table.shape[1] - rank, table.shape[1] - 1])
@@ -311,18 +313,7 @@ def principal(gradients: np.ndarray, rank: int = FEATURES.rank) -> np.ndarray:
 
 def _checked_rows(x: np.ndarray) -> np.ndarray:
     """``x`` as a table (N, D) of finite float64; TypeError or ValueError where it is none."""
-    try:
-        table = np.asarray(x, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError(f"x is a {type(x).__name__} that is no table of numbers; give (N, D)") from None
-    if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(f"x has shape {table.shape}; it must be (N, D) with N and D at least 1")
-    if not np.isfinite(table).all():
-        row = int(np.argwhere(~np.isfinite(table))[0][0])
-        raise ValueError(f"x has NaN or infinity in row {row}; every entry must be finite")
+    table = np.asarray(to_numpy(as_points("x", x)), dtype=float)
+    if not len(table):
+        raise ValueError(f"x has shape {table.shape}; it must be (N, D) with N at least 1")
     return table
-
-
-def _require_rank(rank: int) -> None:
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
-        raise ValueError(f"rank is {rank!r}; it must be an integer of at least 1")

@@ -125,9 +125,9 @@ def require_cube(u: Array, dimension: int) -> None:
 
 
 def require_count(n: int, name: str = "n") -> None:
-    """Raise ValueError unless n is a number of points."""
+    """Raise ValueError unless n is an integer of at least 1."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"{name} = {n!r}: give a number of points of at least 1")
+        raise ValueError(f"{name} = {n!r}: give an integer of at least 1")
 
 
 def open_interval(u: Array) -> Array:
