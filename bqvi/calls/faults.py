@@ -21,11 +21,15 @@ a wrong shape or type.
 
 from __future__ import annotations
 
+import builtins
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from bqvi.calls.errors import message_of
+from bqvi.calls.evaluations import Evaluations
 
 ERRORS = ("raise", "infeasible")
 
@@ -64,6 +68,7 @@ _MISMATCHED = re.compile(
 )
 """Messages of a ValueError or RuntimeError of NumPy, torch (version 2) and Python about numbers of entries,
 which the code determines and not the point."""
+_RAISED = re.compile(r"raised (\w+)")
 _OF_SHAPES = (IndexError, TypeError, ValueError)
 """The exceptions of a function of one point that is called with several."""
 _WITHOUT_TORCH = "Can't call numpy() on Tensor that requires grad"
@@ -97,6 +102,17 @@ def may_be_meant(error: Exception) -> bool:
     return not isinstance(error, _PLAIN_BUGS)
 
 
+def is_of_the_code(reason: str) -> bool:
+    """Whether the ``reason`` of a failed row is a built-in exception for which `is_numerical` is false."""
+    kind = _RAISED.search(reason)
+    if kind is None:
+        return False
+    found = getattr(builtins, kind[1], None)
+    of_the_code = isinstance(found, type) and issubclass(found, _OF_THE_CODE + _OF_THE_SYSTEM)
+    of_the_code = of_the_code and not issubclass(found, TimeoutError)  # type: ignore[arg-type]
+    return of_the_code or kind[1] in _NAMED or _MISMATCHED.search(reason) is not None
+
+
 def raised(reason: str) -> bool:
     """Whether the ``reason`` of a failed row is an exception, as `described`, and no value."""
     return "raised " in reason or reason.startswith("has no result")
@@ -109,10 +125,37 @@ def described(error: Exception) -> str:
     return f"raised {type(error).__name__}: {message_of(error)}"
 
 
-def exceptions_said(count: int, n: int, first: str) -> str:
+@dataclass(frozen=True)
+class Raised:
+    """The exceptions of a run that goes on after them.
+
+    Attributes
+    ----------
+    count : evaluations that raised an exception. of_the_code : those among them by `is_of_the_code`.
+    first : the first with its reason and its place; "" where there is none.
+    """
+
+    count: int = 0
+    of_the_code: int = 0
+    first: str = ""
+
+    def after(self, made: Evaluations, place: Callable[[np.ndarray], str]) -> Raised:
+        """The exceptions with those of further evaluations; ``place`` names one of their points."""
+        rows = [i for i, reason in enumerate(made.reasons) if raised(reason)]
+        if not rows:
+            return self
+        of_the_code = sum(is_of_the_code(made.reasons[i]) for i in rows)
+        first = self.first or f"{made.reasons[rows[0]]}, at {place(made.points[rows[0]])}"
+        return Raised(self.count + len(rows), self.of_the_code + of_the_code, first)
+
+
+NONE_RAISED = Raised()
+
+
+def exceptions_said(count: int, n: int, first: str, counts_as: str = "a density of zero") -> str:
     """A warning that ``count`` of ``n`` evaluations raised, the ``first`` with its reason and its place."""
     return (
-        f"{count} of {n} evaluations have no value because of an exception, and count as a density of zero; "
+        f"{count} of {n} evaluations have no value because of an exception, and count as {counts_as}; "
         f"the first {first}. If this is an error of the code, correct it and begin anew: "
         'errors="raise" stops a run at the first.'
     )

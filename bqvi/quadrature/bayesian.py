@@ -158,7 +158,9 @@ def with_evaluations(
     problem: IntegrationProblem, state: IntegrationState, made: Evaluations
 ) -> IntegrationState:
     """Return the state with evaluations, in the user's coordinates, of pending nodes."""
-    made, spent = with_zeros(problem.integrand.function, made), made.n_evaluations
+    function, spent = problem.integrand.function, made.n_evaluations
+    exceptions = state.raised.after(made, function.place)
+    made = with_zeros(function, made)
     if not len(made):
         return replace(state, without_node=state.without_node + spent)
     made = made[made.good]  # a value whose gradient failed is left out
@@ -173,6 +175,7 @@ def with_evaluations(
         slopes=slopes if first or slopes is None else np.concatenate([state.slopes, slopes]),
         noise_variance=joined_rows(state.noise_variance, len(state), made.noise_variance, len(made)),
         without_node=state.without_node + spent - len(made),
+        raised=exceptions,
         sobol=np.append(state.sobol, state.pending_sobol[rows]),
         pending=state.pending[left],
         pending_u=state.pending_u[left],

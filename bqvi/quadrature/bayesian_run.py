@@ -10,13 +10,14 @@ import numpy as np
 
 from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.calls.call import log_weights
+from bqvi.calls.faults import Raised
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import number
 from bqvi.quadrature.charts import AffineChart
 from bqvi.quadrature.credibility import EarlierEstimate
 from bqvi.quadrature.ensemble import Fits
-from bqvi.quadrature.integral import EstimateRow, Integral, log_moments
+from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_exceptions
 from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import (
     effective_sample_size,
@@ -37,7 +38,7 @@ __all__ = ["DOOR", "RECORDS", "BayesianRun", "scaled"]
 
 
 DOOR = "integrate"
-RECORDS = named(IntegrationState, Fits, EarlierEstimate, EstimateRow)
+RECORDS = named(IntegrationState, Fits, EarlierEstimate, EstimateRow, Raised)
 """What a saved run is made of."""
 
 
@@ -126,7 +127,8 @@ class BayesianRun:
         """The integral, its hyperparameters marginalised."""
         bayesian.require_nodes(state)
         whole = state if state.estimated else bayesian.with_estimate(self.problem, state)
-        return _integral_of(self.problem, whole, self.checkpoint(state), reason)
+        found = _integral_of(self.problem, whole, self.checkpoint(state), reason)
+        return with_exceptions(found, state.raised)
 
     def with_evaluations(self, state: IntegrationState, evaluations: Evaluations) -> IntegrationState:
         """The state with nodes that were evaluated before their step was cut short."""

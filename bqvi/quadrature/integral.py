@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bqvi import notebook
+from bqvi.calls.faults import Raised, exceptions_said
 from bqvi.runs import Checkpoint, Trace
 from gp.arrays import Array
+from gp.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from bqvi.quadrature.integrand_process import IntegrandProcess
 
-__all__ = ["EstimateRow", "Integral", "log_moments"]
+__all__ = ["EstimateRow", "Integral", "log_moments", "with_exceptions"]
 
 
 _SHOWN = 4
@@ -54,8 +56,10 @@ class Integral:
     covariance : (o, o), of the outputs; ``None`` for a number.
     credible : whether the checks passed. With a surrogate: whether mean and sd are the surrogate's own. For
         sampling methods: whether no single point has most of the sum, and the largest values have no Pareto
-        tail with a shape above .7.
-    reason : the result of the checks, a sentence.
+        tail with a shape above .7. It is False where f raised an exception of its code or of the system and
+        the run went on.
+    reason : the result of the checks, a sentence, with the warnings.
+    warnings : how many evaluations raised an exception and count as zero, with the first of these.
     effective_sample_size : effective sample size of the importance weights; ``None`` without weights.
     tail_shape : shape of the Pareto tail of |f| at draws from the measure; -inf where there is none.
     log_mean, log_sd : ln of the mean and the standard deviation of the ln, where f was given as its logarithm
@@ -75,6 +79,7 @@ class Integral:
     covariance: Array = None
     credible: bool = True
     reason: str = ""
+    warnings: tuple[str, ...] = ()
     effective_sample_size: float | None = None
     tail_shape: float = -np.inf
     log_mean: float | None = None
@@ -132,6 +137,8 @@ class Integral:
             "stopped": self.stopped,
             "credible": notebook.yes_or_no(self.credible, self.reason),
         }
+        if self.warnings:
+            rows["warnings"] = " ".join(self.warnings)
         if self.log_mean is not None:
             rows["logarithm"] = f"{self.log_mean:.6g} ± {self.log_sd:.3g}"
         return notebook.table(rows)
@@ -154,6 +161,22 @@ def _short(values: Array) -> str:
         return f"{float(values):.6g}"
     shown = ", ".join(f"{number:.6g}" for number in numbers[:_SHOWN])
     return f"[{shown}{', ...' if len(numbers) > _SHOWN else ''}]"
+
+
+def with_exceptions(found: Integral, raised: Raised) -> Integral:
+    """The result with a warning, which is also raised, where the integrand raised and counts as zero.
+
+    After an exception of the integrand's code or of the system the result is not credible.
+    """
+    if not raised.count:
+        return found
+    message = exceptions_said(raised.count, found.n_evaluations, raised.first, "zero")
+    warn_user(message)
+    found = replace(found, warnings=(message,))
+    if not raised.of_the_code:
+        return replace(found, reason=f"{found.reason} {message}".strip())
+    reason = f"The result is not credible: {message} With these zeros: {found.reason}"
+    return replace(found, credible=False, reason=reason)
 
 
 def log_moments(mean: float, sd: float, shift: float = 0.0) -> tuple[float, float]:

@@ -78,7 +78,7 @@ def integrate(
     gradient: Callable[[Array], Array] | str | None = None,
     noise_sd: float | str | Callable[[Array], Array] | None = None,
     log_density: Callable[[Array], Array] | None = None,
-    errors: Literal["raise", "infeasible"] = "raise",
+    errors: Literal["raise", "infeasible"] | None = "raise",
     initial: int | None = None,
     batch: int | None = None,
     acquisition: Criterion | None = None,
@@ -130,7 +130,10 @@ def integrate(
         then int f p, and ``measure`` only proposes points (importance re-weighting, 7.11).
     errors : how a point is treated at which f raises or returns a value that is not finite. 'raise': the
         run stops, with every evaluation that returned. 'infeasible': f counts as zero there (its logarithm
-        as -inf), as where it is outside of its domain; not with ``gradient``.
+        as -inf), as where it is outside of its domain. None: as in `bqvi.vbmc`, an error of its code or of
+        the system (NameError, TypeError, MemoryError, OSError, ...) stops the run, and f counts as zero at
+        other points. Where exceptions count as zero the result has a warning, and after one of the code or of
+        the system it is not credible. With ``gradient`` only 'raise'.
     initial : nodes of the initial design; by default 2 D + 4, and at least 8.
     batch : nodes that are added in each step; by default 30 % of the nodes so far.
     acquisition : a criterion of :mod:`acquisition.pointwise` that chooses nodes; by default the
@@ -376,12 +379,13 @@ def _check_choices(
     log_density: object,
     acquisition: object,
     log: bool,
-    errors: str,
+    errors: str | None,
 ) -> None:
     require_boolean("log", log)
-    require_one_of("errors", errors, ERRORS)
-    if errors == "infeasible" and gradient is not None:
-        raise ValueError("errors is 'infeasible' with gradient: where f counts as zero it has no derivatives")
+    if errors is not None:
+        require_one_of("errors", errors, ERRORS)
+    if errors != "raise" and gradient is not None:
+        raise ValueError(f"errors is {errors!r} with gradient: where f counts as zero it has no derivatives")
     only_bq = {"gradient": gradient, "noise_sd": noise_sd}
     for name, given in only_bq.items():
         if given is not None and method != "bq":

@@ -114,8 +114,8 @@ def shifted_back(values: np.ndarray, shift: float) -> np.ndarray:
 
 
 def with_zeros(function: Function, made: Evaluations) -> Evaluations:
-    """Return evaluations in which f counts as zero where it failed, if ``function.errors`` says so."""
-    if function.errors != "infeasible" or not made.failed.any():
+    """Return evaluations in which f counts as zero where it failed, unless ``function.errors`` is "raise"."""
+    if function.errors == "raise" or not made.failed.any():
         return made
     values = np.where(made.failed[:, None], -np.inf if function.logarithmic else 0.0, made.values)
     return replace(made, values=values, failed=np.zeros(len(made), dtype=bool))

@@ -11,8 +11,9 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.calls.evaluations import matched
+from bqvi.calls.faults import NONE_RAISED, Raised
 from bqvi.quadrature.bayesian_run import DOOR, scaled
-from bqvi.quadrature.integral import EstimateRow, Integral, log_moments
+from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_exceptions
 from bqvi.quadrature.monte_carlo import (
     SampleMean,
     as_wide,
@@ -41,6 +42,7 @@ class Sampled:
     nodes : (n, D), all nodes. values : (n, o), NaN where the integrand has not been evaluated.
     known : (n,), whether it has. seconds : time spent.
     without_node : evaluations without a node, in batches that failed and were repeated point by point.
+    raised : the exceptions of the integrand, at nodes where it counts as zero.
     """
 
     nodes: np.ndarray
@@ -48,6 +50,7 @@ class Sampled:
     known: np.ndarray
     seconds: float = 0.0
     without_node: int = 0
+    raised: Raised = NONE_RAISED
 
     @property
     def n_evaluations(self) -> int:
@@ -55,7 +58,7 @@ class Sampled:
         return int(self.known.sum()) + self.without_node
 
 
-RECORDS = named(Sampled)
+RECORDS = named(Sampled, Raised)
 """What a saved run is made of."""
 
 
@@ -118,6 +121,7 @@ class SamplingRun:
 
     def with_evaluations(self, state: Sampled, evaluations: Evaluations) -> Sampled:
         """The state with some of its nodes evaluated."""
+        exceptions = state.raised.after(evaluations, self.caller.function.place)
         evaluations = with_zeros(self.caller.function, evaluations)
         at = np.flatnonzero(~state.known)[matched(state.nodes[~state.known], evaluations.points)[0]]
         before, new = as_wide(state.values[state.known], evaluations.values)
@@ -126,7 +130,7 @@ class SamplingRun:
         known = state.known.copy()
         known[at] = True
         spent = state.without_node + evaluations.n_evaluations - len(evaluations)
-        return replace(state, values=values, known=known, without_node=spent)
+        return replace(state, values=values, known=known, without_node=spent, raised=exceptions)
 
     def checkpoint(self, state: Sampled) -> Checkpoint:
         """The state, and the choices that determine its nodes."""
@@ -160,7 +164,7 @@ class SamplingRun:
             credible, why = False, NOTHING_SEEN
         returned = raw[:, 0] if raw.shape[1] == 1 else raw
         like, torch = function.like, is_torch(function.like)
-        return Integral(
+        found = Integral(
             n_evaluations=state.n_evaluations,
             nodes=as_like(x, like) if torch else x,
             values=as_like(returned, like) if torch else returned,
@@ -174,6 +178,7 @@ class SamplingRun:
             checkpoint=self.checkpoint(state),
             **numbers,
         )
+        return with_exceptions(found, state.raised)
 
     def _numbers(self, values: np.ndarray, shift: float, missed: np.ndarray | float) -> dict[str, Any]:
         """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift.

@@ -8,7 +8,7 @@ import torch
 
 import bqvi
 from bqvi.calls import Caller, EvaluationError, Evaluations, Function
-from bqvi.calls.faults import is_numerical
+from bqvi.calls.faults import described, is_numerical, is_of_the_code
 from bqvi.calls.gradient_check import disagreement, require_consistent
 from bqvi.calls.ledger import Ledger
 from bqvi.models import LogJoint
@@ -259,6 +259,20 @@ def test_memory_errors_and_code_errors_are_not_numerical():
     assert not is_numerical(torch.cuda.OutOfMemoryError())
     assert is_numerical(RuntimeError("solver diverged"))
     assert is_numerical(torch.linalg.LinAlgError("singular"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NameError("x"), KeyError("x"), MemoryError(), FileNotFoundError("x"), ModuleNotFoundError("x"),
+        torch.cuda.OutOfMemoryError(), ValueError("operands could not be broadcast together"),
+        ValueError("math domain error"), ZeroDivisionError(), TimeoutError(), RuntimeError("diverged"),
+        np.linalg.LinAlgError("singular"), OfASimulatorError("diverged"),
+    ],
+)  # fmt: skip
+def test_a_reason_tells_an_error_of_the_code_as_the_exception_does(error):
+    assert is_of_the_code(described(error)) is not is_numerical(error)
+    assert not is_of_the_code("the value is -inf")
 
 
 @pytest.mark.parametrize(("factor", "low", "high"), [(1.0, 0.0, 1e-9), (-1.0, 0.99, 1.0), (2.0, 0.3, 0.4)])

@@ -1,5 +1,7 @@
 """`bqvi.integrate` from outside: closed forms, statistics, resumption, bad input."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -469,6 +471,52 @@ def test_errors_are_of_two_kinds():
         bqvi.integrate(lambda x: x[:, 0], unit, 20, errors="ignore")
     with pytest.raises(ValueError, match="gradient"):
         bqvi.integrate(lambda x: x[:, 0], unit, 20, errors="infeasible", gradient=np.ones_like)
+
+
+def with_a_mistake(x):
+    """1 + x_1 / 10 where x_0 <= 0, and a name that is not defined beyond."""
+    return undefined if x[0] > 0.0 else 1.0 + 0.1 * float(x[1])  # noqa: F821
+
+
+@pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo"])
+def test_exceptions_that_count_as_zero_are_reported(method, tmp_path):
+    normal, options = Gaussian(np.zeros(2), np.eye(2)), {"vectorised": False, "method": method}
+    calls = []
+
+    def counted(x):
+        calls.append(x[0] > 0.0)
+        return with_a_mistake(x)
+
+    with pytest.warns(UserWarning, match="evaluations have no value because of an exception") as told:
+        found = bqvi.integrate(counted, normal, 60, errors="infeasible", **options)
+    assert not found.credible
+    (message,) = found.warnings
+    assert message.startswith(f"{sum(calls)} of 60 evaluations")
+    assert "raised NameError" in message
+    assert "count as zero" in message
+    assert found.reason.startswith(f"The result is not credible: {message}")
+    assert message in [str(one.message) for one in told]
+    found.save(tmp_path / "run.npz")
+    with pytest.warns(UserWarning, match="no value because of an exception"):
+        again = bqvi.integrate(
+            counted, normal, 60, errors="infeasible", resume=tmp_path / "run.npz", **options
+        )
+    assert again.warnings == found.warnings
+
+
+@pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo"])
+def test_without_a_choice_errors_of_the_code_stop_and_numerical_ones_count_as_zero(method):
+    normal, options = Gaussian(np.zeros(1), np.eye(1)), {"vectorised": False, "method": method}
+    with pytest.raises(RunError, match="NameError"):
+        bqvi.integrate(lambda x: undefined, normal, 60, errors=None, **options)  # noqa: F821
+
+    def domain(x):
+        return 1.0 + math.sqrt(-x[0])
+
+    with pytest.warns(UserWarning, match="ValueError"):
+        found = bqvi.integrate(domain, normal, 60, errors=None, **options)
+    zeros = bqvi.integrate(lambda x: domain(x) if x[0] <= 0.0 else 0.0, normal, 60, **options)
+    assert (found.mean, found.sd, found.credible) == (zeros.mean, zeros.sd, zeros.credible)
 
 
 def test_descriptions_are_short():
