@@ -1,6 +1,9 @@
 """Constants of mini-batch strategies that decide results, with the measurements behind them.
 
-"Not studied" says that no other value was compared, or that no figures of a comparison were kept.
+Factors are geometric means, with standard errors, of the mean squared error of the gradient in Fisher's
+metric, over that with the values here: mini-batches of ten, averages over 15 steps from the start, from step
+40 and from step 120 of a run, on the mixture and the logistic regression of `experiments.minibatch`, seeds
+1100 to 1107, 16 runs in all.
 """
 
 from __future__ import annotations
@@ -24,24 +27,34 @@ class FeatureSettings:
     """A kernel over the data (`features`)."""
 
     rank: int = 100
-    """M, where the rank of the kernel allows it; not studied, like all but ``multiple``."""
+    """M, where the rank of the kernel allows it. With half and with twice as many the factors are 1.32 +- .08
+    and .86 +- .02 for a control variate, 1.05 +- .05 and .97 +- .04 for balanced mini-batches, 1.06 +- .06
+    and .99 +- .05 for a DPP; time and memory grow with M^2 and M."""
     multiple: float = 0.5
     """The lengthscale over the median distance. Of the lengthscales that do not change while q moves it was
     the most robust on the problems of `experiments.minibatch`; no figures were kept."""
     single: int = 10_000_000
-    """Entries of Phi above which it is held in single precision."""
+    """Entries of Phi above which it is held in single precision. With all features in single precision the
+    factors are 1.000 to 1.001."""
     block: int = 10
     """The number of pivots proposed together, which does not change the pivots drawn."""
     smooth_rank: int = 60
-    """The most features of x in the regression of labels on x."""
+    """The most features of x in the regression of labels on x. On two regressions with gradients affine in
+    labels (Gaussian and Poisson, 300 and 1,500 data, seeds 1100 to 1105, 24 runs of 300 balanced
+    mini-batches) the factor of the mean squared error of the gradient is .99 +- .04 with half and 1.00 +- .01
+    with twice."""
     rows_a_feature: int = 20
-    """The least number of rows for each feature of that regression."""
+    """The least number of rows for each feature of that regression. In the same runs 1.07 +- .04 with half
+    and .99 +- .04 with twice."""
     ridge: float = 0.01
-    """The ridge of that regression."""
+    """The ridge of that regression. In the same runs 1.02 +- .02 with half, 1.04 +- .02 with twice, 1.02 +-
+    .02 with 1e-6 and .94 +- .04 with 1."""
     exhausted: float = 1e-10
-    """Share of the trace of K below which the remaining trace is rounding."""
+    """Share of the trace of K below which the remaining trace is rounding. With 1e-12 and 1e-8 no run
+    differs; it ends the factorisation of a kernel of lower rank."""
     left: float = 1e-12
-    """Share of a row's residual before a block of pivots, below which the residual in it is rounding."""
+    """Share of a row's residual before a block of pivots, below which the residual in it is rounding. With
+    1e-14 and 1e-10 no run differs; it is for proposed rows that coincide."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +66,15 @@ class PartitionSettings:
     compared with the residual r of the features: at N = 40 000, S = 100 the squared MMD is 2.1e-4 with 100
     and 1.4e-4 with 200, while the residual contributes 1.9e-3 and a random batch has 6.3e-3 more."""
     sweeps: int = 3
-    """Passes over the strata; not studied."""
+    """Passes over the strata. With 1 the factor is 1.11 +- .04, with 2 1.04 +- .02, with 6 1.01 +- .02."""
 
 
 @dataclass(frozen=True)
 class StrataSettings:
-    """Strata by k-means (`stratified`); not studied."""
+    """Strata by k-means (`stratified`)."""
 
     sweeps: int = 20
-    """The most Lloyd iterations."""
-    settled: float = 1e-6
-    """Relative decrease of the spread below which iterations stop."""
+    """The most Lloyd iterations. With 5 the factor is .96 +- .04, with 10 .96 +- .04, with 40 .98 +- .02."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def _labels(phi: np.ndarray, strata: int, rng: np.random.Generator) -> np.ndarra
         centres /= counts[:, None]
         squares = _squares(phi, centres)
         value = float(np.bincount(labels, squares[np.arange(len(phi)), labels], minlength=strata).sum())
-        if value >= least * (1.0 - STRATA.settled):
+        if value >= least:
             break
         best, least = labels, value
         labels = _without_empty(np.argmin(squares, axis=1), squares, strata)

@@ -14,12 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.variables import VectorLayout, box_of_draws, start_within
+from bqvi.adapters.variables import PRIOR_DRAWS, VectorLayout, box_of_draws, start_within
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
-
-_PRIOR_DRAWS = 200
-"""The number of draws from the prior that define the plausible box; not studied."""
 
 
 def from_numpyro(
@@ -79,7 +76,7 @@ def from_numpyro(
     latent = [name for name in sites if name in first]
     layout = VectorLayout({name: tuple(np.shape(first[name])) for name in latent})
     site_model = _Sites(model, args, kwargs, layout, made.potential_fn, made.postprocess_fn)
-    drawn = site_model.prior(_PRIOR_DRAWS, jax.random.PRNGKey(seed + 1))
+    drawn = site_model.prior(PRIOR_DRAWS, jax.random.PRNGKey(seed + 1))
     prior = None if drawn is None else box_of_draws(drawn)
     if start is None:
         start = layout.joined(first) if prior is None else start_within(*prior)

@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from bqvi.adapters.pymc_lkj import excess
-from bqvi.adapters.variables import VectorLayout, box_of_draws, start_within
+from bqvi.adapters.variables import PRIOR_DRAWS, VectorLayout, box_of_draws, start_within
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 from gp.user_warnings import warn_user
 
-_PRIOR_DRAWS = 200
-"""The number of draws from the prior that define the plausible box; not studied."""
 _LKJ = (
     "PyMC {} has the normaliser of the LKJ distribution with the wrong sign; the log joint is PyMC's less "
     "{:.6g} nats, which corrects the evidence"
@@ -165,7 +163,7 @@ def _prior_box(model: Any, layout: VectorLayout, seed: int) -> tuple[np.ndarray,
     try:
         drawn = make_initial_point_fn(model=model, overrides=dict.fromkeys(model.free_RVs, "prior"))
         rng = np.random.default_rng(seed)
-        draws = [layout.joined(drawn(int(rng.integers(2**31)))) for _ in range(_PRIOR_DRAWS)]
+        draws = [layout.joined(drawn(int(rng.integers(2**31)))) for _ in range(PRIOR_DRAWS)]
     except NotImplementedError:  # PyMC cannot draw from a flat prior
         return None
     return box_of_draws(np.array(draws))
