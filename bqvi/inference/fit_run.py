@@ -54,6 +54,13 @@ def saved(geometry: Geometry, state: LoopState) -> Saved:
     return Saved(tuple(geometry.coordinates(state.q)), {name: getattr(state, name) for name in _PARTS})
 
 
+def told(fit: Fit) -> Fit:
+    """Raise the warnings of a fit, and return it."""
+    for message in fit.warnings:
+        warn_user(message)
+    return fit
+
+
 class FitRun:
     """The engine of a fit (:class:`bqvi.runs.Engine`).
 
@@ -256,8 +263,12 @@ class FitRun:
 
     def result(self, state: LoopState, reason: str) -> Fit:
         """The fit: q, its ELBO and the record of the run."""
+        return told(self.fit_of(state, reason))
+
+    def fit_of(self, state: LoopState, reason: str) -> Fit:
+        """The fit, whose warnings have not been raised."""
         found = state.fork()
-        fit = Fit(
+        return Fit(
             q=found.q,
             elbo=self._elbo(found),
             trace=Trace(found.rows),
@@ -266,9 +277,6 @@ class FitRun:
             problem=self.problem,
             state=found,
         )
-        for message in fit.warnings:
-            warn_user(message)
-        return fit
 
     def _elbo(self, state: LoopState) -> float:
         """Of q: as recorded, else from the evaluations kept, else that of the last record."""

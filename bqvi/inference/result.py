@@ -103,17 +103,22 @@ class Fit:
         ]
 
     def _of_unknown(self, memory: Memory) -> list[str]:
+        n = self.state.n_evaluations
         if not math.isnan(self.elbo):
             return []
-        if not len(memory.points):
+        if n and not len(memory.points):
             return [
-                f"None of {self.n_evaluations} evaluations had a finite value: q is where it began. Begin "
+                f"None of {n} evaluations had a finite value: q is where it began. Begin "
                 "where the log joint is finite, by plausible bounds or start_from."
             ]
-        if self.n_evaluations <= memory.points.shape[1] + 2:
-            return []  # no surrogate is fitted to so few
+        needed = memory.points.shape[1] + 2
+        if n < needed:
+            return [
+                f"The ELBO of q is not known from {n} evaluations: a surrogate needs D + 2 = {needed}. Raise "
+                "the budget."
+            ]
         return [
-            f"The ELBO of q is not known from {self.n_evaluations} evaluations: too few of them lie near q, "
+            f"The ELBO of q is not known from {n} evaluations: too few of them lie near q, "
             "or the log joint changes too fast there. Raise the budget, or state plausible bounds nearer "
             "to the posterior."
         ]

@@ -563,12 +563,21 @@ def test_swapped_arguments_are_named_without_the_data():
             call()
 
 
-def test_one_evaluation_is_too_few_for_an_elbo_and_no_warning(recwarn):
-    model = LogJoint(lambda t: -0.5 * (t**2).sum(-1), 2, gradient=None)
-    found = bqvi.fit(model, method="bq", budget=1)
+@pytest.mark.parametrize("gradient", ["autodiff", None])
+@pytest.mark.parametrize(("budget", "starts"), [(1, 1), (3, 1), (5, 2), (6, 2)])
+def test_too_few_evaluations_for_an_elbo_are_reported(budget, starts, gradient):
+    """In two dimensions the surrogate of a start needs 4."""
+    model = LogJoint(lambda t: -0.5 * (t**2).sum(-1), 2, gradient=gradient)
+    with pytest.warns(UserWarning, match=r"a surrogate needs D \+ 2 = 4. Raise the budget") as told:
+        found = bqvi.fit(model, method="bq", budget=budget, starts=starts)
     assert np.isnan(found.elbo)
-    assert found.n_evaluations == 1
-    assert not recwarn.list
+    assert found.n_evaluations == budget
+    assert [str(one.message) for one in told] == list(found.warnings)
+
+
+def test_a_surrogate_of_the_least_number_of_evaluations_has_an_elbo(recwarn):
+    found = bqvi.fit(LogJoint(lambda t: -0.5 * (t**2).sum(-1), 2, gradient=None), method="bq", budget=4)
+    assert np.isfinite(found.elbo)
 
 
 def test_an_interrupted_step_has_made_the_points_that_were_called():
