@@ -216,10 +216,10 @@ class _Sites:
         # Compilation removes computations that the draws do not depend on, such as simulators in the
         # likelihood.
         try:
-            draws = jax.jit(jax.vmap(one))(jax.random.split(key, n))
+            draws = _batched(one)(jax.random.split(key, n))
         except NotImplementedError:  # NumPyro cannot draw from an improper prior
             return None
-        free = jax.jit(jax.vmap(self._unconstrain))(draws)
+        free = _batched(self._unconstrain)(draws)
         return np.concatenate([np.asarray(free[name]).reshape(n, -1) for name in self.layout.shapes], axis=1)
 
     def _log_joint(self, theta: Any) -> Any:
@@ -232,21 +232,23 @@ class _Sites:
 
     @cached_property
     def _value(self) -> Any:
-        import jax
-
-        return jax.jit(jax.vmap(self._log_joint))
+        return _batched(self._log_joint)
 
     @cached_property
     def _both(self) -> Any:
         import jax
 
-        return jax.jit(jax.vmap(jax.value_and_grad(self._log_joint)))
+        return _batched(jax.value_and_grad(self._log_joint))
 
     @cached_property
     def _constrain(self) -> Any:
-        import jax
+        return _batched(lambda theta: self.postprocess(self.layout.parted(theta)))
 
-        return jax.jit(jax.vmap(lambda theta: self.postprocess(self.layout.parted(theta))))
+
+def _batched(function: Callable[..., Any]) -> Any:
+    import jax
+
+    return jax.jit(jax.vmap(function))
 
 
 def _padded(theta: np.ndarray) -> np.ndarray:

@@ -99,7 +99,9 @@ class PlausibleBoxSearch:
     def _search(self) -> None:
         self._explore()
         self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
-        self._gaussian, self._curved = self._laplace(self._modes[0])
+        along = self._along if self.made.gradients is None else self._along_gradient
+        rows = np.array([along(self._modes[0], i) for i in range(len(self._start))])
+        self._gaussian, self._curved = LaplaceGaussian.of(rows, self._settings.flat, self._settings.reach**2)
         self._newton()
         for _ in range(self._settings.climbs):
             row = self._unexplained()
@@ -136,12 +138,6 @@ class PlausibleBoxSearch:
             ends = Ends(most, gain)
         rows = climb(self, self.made.points[row], ends).rows
         return rows[int(np.argmax(self.made.values[list(rows)]))]
-
-    def _laplace(self, mode: int) -> tuple[LaplaceGaussian, bool]:
-        """Laplace's Gaussian, and whether the log joint is concave at the mode in all directions."""
-        along = self._along if self.made.gradients is None else self._along_gradient
-        rows = np.array([along(mode, i) for i in range(len(self._start))])
-        return LaplaceGaussian.of(rows, self._settings.flat, self._settings.reach**2)
 
     def _newton(self) -> None:
         """Make Newton steps with Laplace's curvature while each gains more than the criterion of a climb."""

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bqvi import notebook
-from bqvi.calls import Evaluations
 from bqvi.calls.faults import exceptions_said
 from bqvi.calls.gradient_check import said
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.families.family import Distribution
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
@@ -73,7 +71,10 @@ class Fit:
         memory = getattr(self.state.memory, "known", self.state.memory)
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
-            return () if self.converged else _diverges(self.q, self.state.finite_latest)
+            made = None if self.converged else self.state.finite_latest
+            if made is None or not isinstance(self.q, Gaussian | DiagonalGaussian):
+                return ()
+            return tuple(flat.said(self.q, made.points, made.values, None))
         found = self._of_exceptions(memory) + self._of_failures(memory)
         exact = not memory.noise.any()  # with noise, differences of values do not check the gradient
         if exact and callable(getattr(function, "gradient", None)):
@@ -224,10 +225,3 @@ class Fit:
             "stopped": self.stopped,
         }
         return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))
-
-
-def _diverges(q: Distribution, made: Evaluations | None) -> tuple[str, ...]:
-    """Warnings of a Gaussian q that diverges, by the latest evaluations where none are kept."""
-    if made is None or not isinstance(q, Gaussian | DiagonalGaussian):
-        return ()
-    return tuple(flat.said(q, made.points, made.values, None))
