@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import bqvi
+from bqvi.arrays import flat
 from bqvi.families import Product
 from bqvi.gradients import Memoised, memoised_moves
 from bqvi.gradients.memoised_moves import Moves
@@ -298,7 +299,7 @@ def test_the_bound_of_a_move_is_the_elbo_of_the_local_step():
         # statistics of a merge are those of the joined responsibilities
         found = memoised_moves._joined(model, q, row, j, k)
         counts = memoised_moves._of_counts(model, q, joined.sum(0))
-        by_hand = memoised_moves._flat((*counts, *statistics_of(model.components, X, joined)))
+        by_hand = flat((*counts, *statistics_of(model.components, X, joined)))
         np.testing.assert_allclose(found, by_hand, rtol=1e-8, atol=1e-8)
 
 
