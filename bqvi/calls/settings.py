@@ -1,7 +1,4 @@
-"""Constants of the calls that affect results: what each is, and what it was chosen on.
-
-"Not studied" says that no other value was compared, or that no figures of a comparison were kept.
-"""
+"""Constants of the calls that affect results: what each is, and what it was chosen on."""
 
 from __future__ import annotations
 
@@ -31,7 +28,9 @@ class ClimbSettings:
     """
 
     worst: float = 1e10
-    """The objective of the optimiser at a point where the log joint failed, in nats; not studied."""
+    """The objective of the optimiser at a point where the log joint failed, in nats. With 1e5, 1e8 and 1e12,
+    where the log joint fails on a third of the mass, evaluations are 1.00 to 1.02 +- .01 times those here and
+    errors .96 +- .04 to 1.00 (15 posteriors with gradients and from values, seed 1100)."""
     first_radius: float = 0.25
     """The first radius of COBYQA's trust region, an eighth of the width of the plausible box [-1, 1]^D. With
     .125 1.05 and 1.2, with .5 .99 and 1.3."""
@@ -77,8 +76,9 @@ class GradientCheckSettings:
     """The least difference, in nats, that counts towards stopping a run, as smaller ones may be errors of a
     solver. With .05 and .2 the same are stopped and reported."""
     large_share: float = 0.05
-    """As ``large``, for a function that is no log density, as a share of the range of its values;
-    not studied."""
+    """As ``large``, for a function that is no log density, as a share of the range of its values. On the
+    unseen integrands that are no jumps, 24 or 64 Sobol points, seeds 1100 and 1101, 362 of 496 wrong
+    gradients are found and 1 of 104 right ones is rejected; with half 381 and 1, with twice 315 and 1."""
     every: int = 8
     """The number of evaluations between two checks of the gradients. With 4 and 16 101 are stopped."""
     last: int = 72
@@ -120,7 +120,9 @@ class PlausibleSearch:
     beyond : the number of Sobol points besides D. boxes : the half widths of the boxes in which as many
         points more are evaluated while all have failed. Without any besides D evaluations are .8 times those
         here with gradients and .9 times from values, and errors .9 and 1.05 times; with 8 1.3 and 1.1, 1.2
-        and 1.2. They are there for other modes. ``boxes`` were not studied.
+        and 1.2. They are there for other modes. Of 562 feasible cubes of half widths .1 to 3, up to 5 half
+        widths away (D = 2 and 4, seeds 1100 to 1199), which the first points miss, ``boxes`` find 177, those
+        of half their size 138, of twice 164, and (.1, 10, 1) 99.
     visits, visits_beside : a climb with gradients visits at most 3 D + 15 points. With 2 D and with 6 D, and
         with 8 and 30 in the place of 15, no box differs.
     share, margin : a climb is begun from a point that exceeds Laplace's quadratic by more than this share of
@@ -213,9 +215,11 @@ class SelectionSettings:
     """
 
     rows: int = 500
-    """The largest number of rows; not studied, like ``numbers`` and ``held_out``."""
+    """The largest number of rows. With 250 of 10,000 errors are 1.5 +- .1 times as large, with 1,000 .55 +-
+    .16, but the choice takes 7 s in the place of 1.8 (Rosenbrock 4, logistic 5 and lumpy 4, seed 1100)."""
     numbers: int = 1500
-    """The largest number of values and derivatives together."""
+    """The largest number of values and derivatives together. No other number was tried; the time of a step
+    grows with its cube."""
     failed: float = 0.1
     """The largest share of failed rows among those chosen. With .05 .97, with .2 1.06."""
     tempering: float = 1.0
@@ -232,7 +236,8 @@ class SelectionSettings:
     jitter: float = 1e-6
     """The variance added to that of each row, and to those of standardised coordinates."""
     held_out: int = 200
-    """The largest number of rows that are held out."""
+    """The largest number of rows that are held out. A mean squared error of M normal errors has a standard
+    deviation of (2 / M)^1/2: 10 % here, 14 % with half as many and 7 % with twice."""
 
 
 @dataclass(frozen=True)

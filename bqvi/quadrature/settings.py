@@ -115,9 +115,12 @@ class CandidateSettings:
     """Precision of a hyperparameter that the data do not determine, on the log scale."""
     heaviest: float = 3.0
     """The largest logarithm of a draw's weight over that of the optimum; a larger one indicates that
-    Laplace's approximation is too narrow. Not compared, like the next two."""
+    Laplace's approximation is too narrow. On the 33 unseen integrands at n = 30, 40 and 60, seed 1100, errors
+    are 1.02 +- .03 times as large with half and .98 +- .02 with twice, and standard deviations 1.00."""
     longest_turned: float = 10.0
-    """The largest ratio of two lengthscales on rotated axes at the start of a fit."""
+    """The largest ratio of two lengthscales on rotated axes at the start of a fit. On these at n = 40 8 runs
+    differ; errors of all are 1.04 +- .04 times as large with half and .87 +- .09 with twice. On nine of them,
+    seeds 1101 and 1102, it is 1.5 +- .4 and 1.05 +- .09."""
 
 
 @dataclass(frozen=True)
@@ -215,10 +218,13 @@ class PeakSettings:
 
 @dataclass(frozen=True)
 class ProductSettings:
-    """Variances of integrals of squares (:mod:`warped`); not studied."""
+    """Variances of integrals of squares (:mod:`warped`)."""
 
     rounding: float = 1e-15
-    """The rounding of a variance over |w|^2, w the weights, where its terms cancel."""
+    """The rounding of a variance over |w|^2, w the weights, where its terms cancel. It was larger than the
+    variance in 29 of 654 of runs by WSABI-L on nine unseen integrands (n = 20 and 40, seed 1100); with a
+    tenth and ten times this 2 and 3 of 18 runs differ, with errors 1.07 +- .07 and 1.2 +- .2 times as
+    large."""
 
 
 DESIGN = NodeDesignSettings()

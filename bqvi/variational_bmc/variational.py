@@ -182,8 +182,7 @@ def climb(
     start = np.clip(start, lower, upper)
     found = scipy.optimize.minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=list(zip(lower, upper, strict=True)),
-        options={"maxiter": iterations, "ftol": COMPONENTS.gain, "maxcor": COMPONENTS.pairs,
-                 "maxfun": 2 * iterations},
+        options={"maxiter": iterations, "maxcor": COMPONENTS.pairs, "maxfun": 2 * iterations},
     )  # fmt: skip
     return mixture(found.x)
 
