@@ -32,7 +32,7 @@ from bqvi.runs.checkpoint import require_unused
 from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
 from bqvi.runs.progress import ProgressLine
-from bqvi.runs.verified import compare, require_verifiable
+from bqvi.runs.verified import OtherFunctionError, compare, require_verifiable
 from gp.arrays import Array, shown
 from gp.threads import single_threaded, users_threads
 
@@ -411,9 +411,11 @@ class Run(Generic[S, R]):
             self._line.end(self._engine.status(reached), type(error).__name__)
             self._line = None
         written = None
-        with suppress(OSError):  # the exception that is raised holds the state, even if it cannot be written
-            self._autosave(reached)
-            written = self._watch.checkpoint
+        # the file is to remain that of the function with which the run was begun
+        if not isinstance(error, OtherFunctionError):
+            with suppress(OSError):  # the exception holds the state, even if it cannot be written
+                self._autosave(reached)
+                written = self._watch.checkpoint
         checkpoint = self._engine.checkpoint(reached)
         why = FAILED if isinstance(error, Exception) else INTERRUPTED
         result = partial(self._engine.result, reached, why)

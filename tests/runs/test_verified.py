@@ -33,6 +33,17 @@ def test_the_same_function_goes_on_and_another_is_reported(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", KEEPING)
+def test_another_function_leaves_the_checkpoint_as_it_is(name, tmp_path):
+    case = CASES[name]
+    path = tmp_path / "run.npz"
+    case.run(case.function, budget=case.budget - 8, checkpoint=path)
+    before = path.read_bytes()
+    with pytest.raises(bqvi.RunError, match="not that of the run to resume"):
+        case.run(lambda x: 1.0001 * case.function(x), resume=path, checkpoint=path, verify=3)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", KEEPING)
 def test_no_more_is_verified_than_the_budget_has_room_for(name, tmp_path):
     case = CASES[name]
     first = case.run(case.function, budget=case.budget - 1)
