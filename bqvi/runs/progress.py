@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bqvi.runs.engine import RunStatus
 
@@ -26,7 +25,7 @@ def _release_lock() -> None:
 
 
 class ProgressLine:
-    """A line on standard error, or nothing where ``wanted`` is false; a context around the run.
+    """A line on standard error, or nothing where ``wanted`` is false.
 
     Where standard error can no longer be written, as after a terminal was closed, the run continues without
     it.
@@ -58,11 +57,6 @@ class ProgressLine:
             self._bar.n = status.done
             with self._write_errors_ignored():
                 self._bar.set_postfix_str(f"{status.estimate}; {why}" if status.estimate else why)
-        self._close()
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            with self._write_errors_ignored():
                 self._bar.close()
             self._bar = None
 
@@ -77,11 +71,3 @@ class ProgressLine:
             if self._bar is not None:
                 self._bar.disable = True  # tqdm would write once more when the bar is collected
             self._bar = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
