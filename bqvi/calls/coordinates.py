@@ -108,11 +108,6 @@ class Coordinates:
             high = self._apply("inverse", self.plausible_upper[self.free][None])[0]
             return 0.5 * (low + high), 0.5 * (high - low)
 
-    @property
-    def half_widths(self) -> np.ndarray:
-        """Half the width (D,) of the plausible box in the charts' coordinates t."""
-        return self._standard[1]
-
     def _apply(self, method: str, x: np.ndarray) -> np.ndarray:
         """Apply ``method`` of each chart to its columns of x (..., D)."""
         a, b = self._window
@@ -301,5 +296,5 @@ def make_coordinates(
     if free == 0:
         raise ValueError("lower equals upper for every parameter; at least one must be free")
     found = Coordinates(titles, low, high, *box, turning)
-    require_resolved(found.free_names, found.half_widths)
+    require_resolved(found.free_names, found._standard[1])
     return found

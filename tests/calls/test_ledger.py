@@ -37,6 +37,14 @@ def test_no_evaluations_joined_with_none_have_the_number_of_outputs():
     assert len(several.joined(none).joined(none)) == 0
 
 
+def test_the_gradients_of_an_empty_record_do_not_count():
+    plain, empty = rows(3), rows(2, gradients=True, noise=True)[:0]
+    for found in (empty.joined(plain), plain.joined(empty)):
+        assert len(found) == found.n_evaluations == 3
+        assert found.gradients is None
+        assert found.noise_variance is None
+
+
 def test_gradients_and_noise_that_one_record_lacks_are_nan():
     for found in (rows(2, gradients=True).joined(rows(3, 2)), rows(2).joined(rows(3, 2, gradients=True))):
         assert np.isnan(found.gradients).any(axis=1).sum() in (2, 3)
