@@ -48,12 +48,8 @@ class Used:
         near = near_q(frame.whiten(points))
         return cls(frame, points[near], known.values[-most:][near], known.gradients[-most:][near])
 
-    def process(self, kind: OnFunction, mean: GaussianMixture | None, logs: np.ndarray) -> FunctionSurrogate:
-        """The process given these evaluations; ``mean`` None is the Gaussian."""
-        return kind.process(self.observed(kind, mean), logs)
-
     def observed(self, kind: OnFunction, mean: GaussianMixture | None) -> Observed:
-        """The observations, in the units of the frame."""
+        """The observations in the units of the frame, less the prior ``mean``; None is the Gaussian."""
         whitened, values, gradients = self.frame.whiten(self.points), self.values, self.gradients
         # this kind of process subtracts the Gaussian's ln q, which is replaced by ln q of the mixture
         if mean is not None:

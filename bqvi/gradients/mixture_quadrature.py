@@ -212,8 +212,8 @@ class MixtureQuadrature:
         if kept.process is not None or not kept.known.base.at:
             return kept.process
         mean = _before(q, kept) if kept.relative else None
-        seen = self._used(kept.known, kept.known.base.frame)
-        return seen.process(self._kind(model), mean, kept.known.hyperparameters)
+        kind, used = self._kind(model), self._used(kept.known, kept.known.base.frame)
+        return kind.process(used.observed(kind, mean), kept.known.hyperparameters)
 
     def _used(self, known: Memory, frame: WhitenedFrame) -> Used:
         return Used.of(known, frame, self.memory or len(known))
