@@ -91,9 +91,9 @@ class Acquisition:
     def botorch(self) -> AcquisitionFunction:
         """Return this acquisition as a BoTorch acquisition function, for ``botorch.optim.optimize_acqf``."""
         with needing("botorch"):
-            from acquisition.pointwise.botorch import as_botorch
+            from acquisition.pointwise.botorch import PointwiseAcquisitionFunction
 
-        return as_botorch(self)
+        return PointwiseAcquisitionFunction(self)
 
 
 def bind(

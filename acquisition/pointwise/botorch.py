@@ -20,7 +20,7 @@ from acquisition.pointwise.acquisition import Acquisition
 from gp.arrays import as_like, is_torch
 from gp.interop import as_botorch_model
 
-__all__ = ["PointwiseAcquisitionFunction", "as_botorch"]
+__all__ = ["PointwiseAcquisitionFunction"]
 
 
 class PointwiseAcquisitionFunction(AcquisitionFunction):
@@ -80,8 +80,3 @@ class _ClosedForm(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Any) -> tuple[torch.Tensor, None]:
         (gradient,) = ctx.saved_tensors
         return upstream[0][:, None] * gradient, None
-
-
-def as_botorch(acquisition: Acquisition) -> PointwiseAcquisitionFunction:
-    """Return ``acquisition`` as a BoTorch acquisition function."""
-    return PointwiseAcquisitionFunction(acquisition)

@@ -73,7 +73,20 @@ class IntegralVarianceReduction(_LogReduction):
 
     def combination(self, targets: Targets) -> Array:
         """Return R with R R^T = W, (J, r); raises ValueError for weights that do not fit."""
-        return _root_of_weights(self.weights, targets)
+        count, like = len(targets), targets.like
+        if self.weights is None:
+            return namespace(like).eye(count, dtype=like.dtype, device=like.device)
+        host = to_numpy(self.weights).astype(float)
+        if not np.all(np.isfinite(host)) or not np.any(host):
+            raise ValueError(f"weights = {self.weights!r}: give finite numbers that are not all zero")
+        if host.shape == (count,) and np.all(host >= 0):
+            return as_like(np.diag(np.sqrt(host)), like)
+        if host.ndim == 2 and host.shape[0] == count:
+            return as_like(self.weights, like)
+        raise ValueError(
+            f"weights has shape {host.shape}, smallest entry {host.min():.3g}, and there are {count} "
+            f"targets: give ({count},) that are not negative, or combinations ({count}, r)"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,24 +162,6 @@ def _partials_of_log(at: Moments) -> Partials:
     return Partials(
         variance=-1 / at.predictive_variance,
         signals=2 * at.signals / _squared_signals(at)[:, None],
-    )
-
-
-def _root_of_weights(weights: Array | None, targets: Targets) -> Array:
-    count, like = len(targets), targets.like
-    xp = namespace(like)
-    if weights is None:
-        return xp.eye(count, dtype=like.dtype, device=like.device)
-    host = to_numpy(weights).astype(float)
-    if not np.all(np.isfinite(host)) or not np.any(host):
-        raise ValueError(f"weights = {weights!r}: give finite numbers that are not all zero")
-    if host.shape == (count,) and np.all(host >= 0):
-        return as_like(np.diag(np.sqrt(host)), like)
-    if host.ndim == 2 and host.shape[0] == count:
-        return as_like(weights, like)
-    raise ValueError(
-        f"weights has shape {host.shape}, smallest entry {host.min():.3g}, and there are {count} "
-        f"targets: give ({count},) that are not negative, or combinations ({count}, r)"
     )
 
 
