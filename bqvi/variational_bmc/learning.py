@@ -42,8 +42,6 @@ from bqvi.variational_bmc.state import Estimate, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, grown, pruned
 
-Vector = np.ndarray
-
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Estimate]:
     """Fit the surrogate, maximise its ELBO and weight draws; the state keeps the start of the next step.
@@ -160,7 +158,7 @@ def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[
     return replace(state, mean=mean, covariance=covariance, within=None), estimate
 
 
-def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vector]:
+def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The mean and covariance of the best evaluations or, with gradients, from `annealing`.
 
     From values alone the surrogate is poor outside a thin ellipsoid, along which the best evaluations lie.
@@ -275,7 +273,7 @@ def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> D
     return grown(q, found.u, score, min(COMPONENTS.added, most - q.count))
 
 
-def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> Vector:
+def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> np.ndarray:
     """Evaluated points (m, D) of high density where draws of q are improbable, the best first.
 
     No diagnostic of the draws shows an evaluated mode without draws of q.
@@ -320,7 +318,7 @@ def _next_frame(state: State) -> Frame:
     return fitting(state.mean, state.covariance, state.frame, state.within)
 
 
-def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, DiagonalMixture]:
+def _in_frame(state: State, frame: Frame) -> tuple[np.ndarray | None, DiagonalMixture]:
     """The hyperparameters and q in another frame."""
     dimension = len(frame.shift)
     psi = None if state.psi is None else rescaled(state.psi, state.frame, frame)
