@@ -269,8 +269,7 @@ def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> D
         return q
     log_q = np.logaddexp(found.log_q, found.log_proposal - COMPONENTS.floor)
     log_ratio = found.log_weights + found.log_proposal - log_q
-    score = np.where(found.variance < COMPONENTS.added_variance, log_ratio, -np.inf)
-    return grown(q, found.u, score, min(COMPONENTS.added, most - q.count))
+    return grown(q, found.u, log_ratio, min(COMPONENTS.added, most - q.count))
 
 
 def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> np.ndarray:
