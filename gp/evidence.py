@@ -31,7 +31,9 @@ Along directions dK_i the average of the observed and the expected information (
 It needs no product of n x n matrices and is positive semi-definite; Newton's method (`gp.search`) uses it as
 the curvature. Where s is known the second term is absent.
 
-`LogPosterior` is log p of a kernel's log hyperparameters psi, with their prior: the objective of a search.
+`log_density` is log p given |R|^2, s and log det K + J: that of `Evidence`, and of the processes, which have
+a factor of K of their own. `LogPosterior` is log p of a kernel's log hyperparameters psi, with their prior: the
+objective of a search.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from gp.arrays import Array
 from gp.fixed_points.gram import Changes
 from gp.kernels.base import Pullback
 from gp.linalg import Factor, inverse, least_squares
@@ -51,11 +54,26 @@ from gp.priors import JointPrior
 from gp.search import Expansion
 from gp.triangular import cholesky
 
-__all__ = ["Convention", "Evidence", "KnownNoise", "LogPosterior"]
+__all__ = ["Convention", "Evidence", "KnownNoise", "LogPosterior", "log_density"]
 
 Convention: TypeAlias = Literal["profiled", "marginal", "known"]
 _TINY = 1e-300
 """The smallest scale and pivot, whose logarithms have to be finite."""
+
+
+def log_density(
+    squares: Array, volume: Array, degrees: int, outputs: int = 1, scale: float = 1.0
+) -> Array:
+    """log p, of the module, as a number.
+
+    Parameters
+    ----------
+    squares : |R|^2, the sum over outputs
+    volume : log det K + J, of one output
+    degrees : nu. outputs : O. scale : s > 0.
+    """
+    counted = degrees * outputs * log(2 * pi * scale) + squares / scale
+    return -0.5 * (counted + outputs * volume)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,9 +179,8 @@ class Evidence:
     @cached_property
     def value(self) -> float:
         """log p."""
-        counted = self.degrees * self.outputs * log(2 * pi * self.scale) + self.squares / self.scale
-        determinant = 2.0 * float(np.log(self.factor.lower.diagonal()).sum())
-        return -0.5 * (counted + self.outputs * (determinant + self._volume))
+        volume = 2.0 * float(np.log(self.factor.lower.diagonal()).sum()) + self._volume
+        return float(log_density(self.squares, volume, self.degrees, self.outputs, self.scale))
 
     @property
     def _volume(self) -> float:

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import log, pi
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
 from gp.checks import as_noise, as_values
+from gp.evidence import log_density
 from gp.expectation.closed_form import kernel_sum
 from gp.expectation.kernel_sum import KernelSum
 from gp.integrals import Integral, JointIntegral, joint_integral
@@ -116,9 +116,8 @@ class Posterior:
     @property
     def log_marginal_likelihood(self) -> Array:
         """The log evidence log p(y | kernel, mean, noise), a number."""
-        n = self.y.shape[0]
         squares = namespace(self.whitened).sum(self.whitened**2)
-        return -0.5 * (squares + self.factor.log_determinant + n * log(2 * pi))
+        return log_density(squares, self.factor.log_determinant, self.y.shape[0])
 
     def mean(self, x: Array | Functional) -> Array:
         """Return the posterior mean at points x (m, D), or of other functionals: (m,)."""

@@ -53,6 +53,7 @@ from typing import Protocol
 import numpy as np
 
 from gp.conditioning.places import Places
+from gp.evidence import log_density
 from gp.triangular import cholesky, lower_product, triangular_inverse
 
 _TINY = float(np.finfo(float).tiny)
@@ -226,10 +227,11 @@ class Conditioned:
 
     @property
     def log_evidence(self) -> float:
-        """Log evidence at the profiled scale and constant, up to a constant that depends on n O only."""
-        volume = float(np.log(np.einsum("ii->i", self.whitening)).sum())
-        outputs = self.residuals_whitened.shape[1]
-        return float(outputs * volume - 0.5 * self.targets.size * np.log(self.scale + 1e-300))
+        """Log evidence at the profiled scale and constant, as of `gp.evidence`."""
+        white = self.residuals_whitened
+        volume = -2.0 * float(np.log(np.einsum("ii->i", self.whitening)).sum())
+        scale = max(self.scale, _TINY)
+        return float(log_density(scale * white.size, volume, *white.shape, scale))
 
     def whitened_covariance(self, places: Places) -> np.ndarray:
         """W k of further ``places``, (n, l B); inner products of its columns reduce their covariance."""

@@ -101,7 +101,7 @@ def _check_given(
     require_close(given.weights, weights.reshape(targets.shape), 1e-7, "weights have to be K^-1 (Y - b c)")
     require_close(given.scale, scale, 1e-7, "scale has to be (Y - b c)^T K^-1 (Y - b c) / (n O)")
     volume = 0.5 * float(np.linalg.slogdet(covariance)[1])
-    evidence = -right.shape[1] * volume - 0.5 * right.size * np.log(scale)
+    evidence = -right.shape[1] * volume - 0.5 * right.size * (np.log(2.0 * np.pi * scale) + 1.0)
     require_close(given.log_evidence, evidence, 1e-8, "log_evidence has to be that of the targets")
     # stands for integrals whose covariances with the rows are those of the first three rows
     cross = covariance[:, :3]
