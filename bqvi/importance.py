@@ -17,7 +17,15 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.measures.mixture_density import MixtureDensity
 from gp.triangular import cholesky
 
-__all__ = ["ADAPTATION", "AdaptationSettings", "Proposal", "effective_size", "normalised", "resampled"]
+__all__ = [
+    "ADAPTATION",
+    "AdaptationSettings",
+    "Proposal",
+    "effective_size",
+    "normalised",
+    "resampled",
+    "systematic",
+]
 
 
 @dataclass(frozen=True)
@@ -115,8 +123,17 @@ def effective_size(weights: np.ndarray) -> np.ndarray:
 
 
 def resampled(weights: np.ndarray, count: int, seed: int | np.random.Generator) -> np.ndarray:
-    """Indices (count,) of draws with weights (M,), by systematic resampling."""
-    start = np.random.default_rng(seed).random()
-    edges = np.cumsum(weights) / weights.sum()
-    found: np.ndarray = np.searchsorted(edges, (np.arange(count) + start) / count)
+    """Indices (count,) of draws with weights (M,), by systematic resampling with an offset by the ``seed``."""
+    return systematic(weights, count, np.random.default_rng(seed).random())
+
+
+def systematic(weights: np.ndarray, count: int, offset: float) -> np.ndarray:
+    """Indices (count,) of draws with weights (M,), of any sum, by systematic resampling.
+
+    They are those of ``count`` positions at equal distances in the cumulative weights; ``offset`` in [0, 1] is
+    the first position over the distance.
+    """
+    edges = np.cumsum(weights)
+    positions = (offset + np.arange(count)) * (edges[-1] / count)
+    found: np.ndarray = np.searchsorted(edges, positions, side="right")
     return np.minimum(found, len(weights) - 1)

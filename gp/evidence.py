@@ -61,9 +61,7 @@ _TINY = 1e-300
 """The smallest scale and pivot, whose logarithms have to be finite."""
 
 
-def log_density(
-    squares: Array, volume: Array, degrees: int, outputs: int = 1, scale: float = 1.0
-) -> Array:
+def log_density(squares: Array, volume: Array, degrees: int, outputs: int = 1, scale: float = 1.0) -> Array:
     """log p, of the module, as a number.
 
     Parameters

@@ -24,7 +24,7 @@ import numpy as np
 
 from bqvi.importance import effective_size, normalised
 from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
-from bqvi.sampled_bounds.resampling import log_mean, systematic
+from bqvi.sampled_bounds.resampling import log_mean, parents_of
 from bqvi.sampled_bounds.state import AnnealingPlan, Pass
 from bqvi.sampled_bounds.transitions import Transition
 
@@ -161,7 +161,7 @@ def _parents(
     parents = np.tile(np.arange(log_weights.shape[1]), (len(log_weights), 1))
     weights = normalised(log_weights)
     for s in np.flatnonzero(poor):
-        parents[s] = systematic(weights[s], rng, retained=bool(kept[s]))
+        parents[s] = parents_of(weights[s], rng, retained=bool(kept[s]))
     return parents
 
 

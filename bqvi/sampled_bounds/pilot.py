@@ -19,7 +19,7 @@ import numpy as np
 
 from bqvi.importance import effective_size, normalised
 from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
-from bqvi.sampled_bounds.resampling import systematic
+from bqvi.sampled_bounds.resampling import parents_of
 from bqvi.sampled_bounds.schedule import next_temperature, spread
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.state import AnnealingPlan, Pilot
@@ -49,7 +49,7 @@ def one_further(
     else:
         steps = np.full(len(target.proposals), transition.first_step(dimension))
     units = MoveUnits(_factors(pilot.particles.points, weights), steps)
-    parents = np.stack([systematic(row, rng) for row in weights])
+    parents = np.stack([parents_of(row, rng) for row in weights])
     particles = pilot.particles.taken(parents)
     for moves in range(SETTINGS.pilot_moves):
         movable = np.isfinite(particles.log_joint)

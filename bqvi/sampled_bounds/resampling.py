@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from bqvi.arrays import logsumexp
-from bqvi.importance import normalised
+from bqvi.importance import normalised, systematic
 
-__all__ = ["conditional_ess", "log_mean", "systematic"]
+__all__ = ["conditional_ess", "log_mean", "parents_of"]
 
 
 def log_mean(log_weights: np.ndarray) -> np.ndarray:
@@ -44,7 +44,7 @@ def conditional_ess(log_weights: np.ndarray, increments: np.ndarray) -> np.ndarr
     return np.divide((w * v).sum(axis=-1) ** 2, second, out=np.zeros_like(second), where=second > 0.0)
 
 
-def systematic(weights: np.ndarray, rng: np.random.Generator, retained: bool = False) -> np.ndarray:
+def parents_of(weights: np.ndarray, rng: np.random.Generator, retained: bool = False) -> np.ndarray:
     """Parents (L,) of the next particles.
 
     Parameters
@@ -60,10 +60,7 @@ def systematic(weights: np.ndarray, rng: np.random.Generator, retained: bool = F
     if retained:
         order = np.concatenate([[0], order[order != 0]])
         offset = _offset_of_a_parent(count * float(weights[0]), uniform)
-    edges = np.cumsum(weights[order])
-    positions = (offset + np.arange(count)) * (edges[-1] / count)
-    places = np.minimum(np.searchsorted(edges, positions, side="right"), count - 1)
-    parents: np.ndarray = order[places]
+    parents: np.ndarray = order[systematic(weights[order], count, offset)]
     if retained:
         parents[0] = 0  # the first position is below the first edge, except by rounding
     return parents

@@ -29,6 +29,7 @@ from bqvi.calls.faults import exceptions_said, raised
 from bqvi.calls.gradient_check import said
 from bqvi.calls.logarithm import not_logarithms
 from bqvi.checks import require_integer
+from bqvi.importance import systematic
 from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.distances import gskl, mmtv
@@ -377,10 +378,7 @@ def _wrapped(coordinates: Coordinates, i: int, value: float) -> float:
 def _plain_draws(posterior: Posterior) -> np.ndarray:
     if posterior.draws is None:
         return posterior.q.sample(DIAGNOSTICS.bound_draws, 0)
-    weights = posterior.draws.weights
-    edges = np.cumsum(weights) / weights.sum()
-    index = np.searchsorted(edges, (np.arange(DIAGNOSTICS.bound_draws) + 0.5) / DIAGNOSTICS.bound_draws)
-    return posterior.draws.points[np.minimum(index, len(edges) - 1)]
+    return posterior.draws.points[systematic(posterior.draws.weights, DIAGNOSTICS.bound_draws, 0.5)]
 
 
 def _about_box(posterior: Posterior) -> list[str]:

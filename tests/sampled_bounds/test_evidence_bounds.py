@@ -8,7 +8,7 @@ from scipy.special import betaln, gammaln, logsumexp
 
 import bqvi
 from bqvi.calls import make_coordinates
-from bqvi.sampled_bounds.resampling import systematic
+from bqvi.sampled_bounds.resampling import parents_of
 from bqvi.sampled_bounds.schedule import next_temperature
 from gp.measures import Gaussian, GaussianMixture
 
@@ -391,10 +391,10 @@ def test_temperatures_rise_where_the_proposal_is_poor():
 
 def test_systematic_resampling_in_expectation():
     rng, weights = np.random.default_rng(0), np.array([0.45, 0.05, 0.3, 0.2])
-    free = np.array([np.bincount(systematic(weights, rng), minlength=4) for _ in range(2000)])
+    free = np.array([np.bincount(parents_of(weights, rng), minlength=4) for _ in range(2000)])
     error = np.sqrt(free.var(axis=0) / len(free)) + 1e-12
     assert (np.abs(free.mean(axis=0) - 4 * weights) < ALARM * error).all()
-    kept = np.array([np.bincount(systematic(weights, rng, retained=True), minlength=4) for _ in range(2000)])
+    kept = np.array([np.bincount(parents_of(weights, rng, retained=True), minlength=4) for _ in range(2000)])
     biased = (0.2 * 1 + 0.8 * 4) / 1.8  # 1 or 2 offspring with probabilities .2 and .8, by their number
     assert abs(kept[:, 0].mean() - biased) < ALARM * kept[:, 0].std() / np.sqrt(len(kept))
     assert (kept[:, 0] >= 1).all()
