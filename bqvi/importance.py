@@ -123,15 +123,15 @@ def effective_size(weights: np.ndarray) -> np.ndarray:
 
 
 def resampled(weights: np.ndarray, count: int, seed: int | np.random.Generator) -> np.ndarray:
-    """Indices (count,) of draws with weights (M,), by systematic resampling with an offset by the ``seed``."""
+    """Indices (count,) of draws with weights (M,), by systematic resampling, by the seed."""
     return systematic(weights, count, np.random.default_rng(seed).random())
 
 
 def systematic(weights: np.ndarray, count: int, offset: float) -> np.ndarray:
     """Indices (count,) of draws with weights (M,), of any sum, by systematic resampling.
 
-    They are those of ``count`` positions at equal distances in the cumulative weights; ``offset`` in [0, 1] is
-    the first position over the distance.
+    They are those of ``count`` positions at equal distances in the cumulative weights; ``offset`` in [0, 1]
+    is the first position over the distance.
     """
     edges = np.cumsum(weights)
     positions = (offset + np.arange(count)) * (edges[-1] / count)

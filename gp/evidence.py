@@ -32,8 +32,8 @@ It needs no product of n x n matrices and is positive semi-definite; Newton's me
 the curvature. Where s is known the second term is absent.
 
 `log_density` is log p given |R|^2, s and log det K + J: that of `Evidence`, and of the processes, which have
-a factor of K of their own. `LogPosterior` is log p of a kernel's log hyperparameters psi, with their prior: the
-objective of a search.
+a factor of K of their own. `LogPosterior` is log p of a kernel's log hyperparameters psi, with their prior:
+the objective of a search.
 """
 
 from __future__ import annotations
