@@ -130,19 +130,19 @@ def _learn(state: _State, gained: np.ndarray, step: np.ndarray, change: np.ndarr
     has not risen, the matrix is kept.
     """
     curvature, square = _dot(step, change), _dot(change, change)
-    learnt = gained & (curvature > 0)
-    if not learnt.any():
+    curved = gained & (curvature > 0)
+    if not curved.any():
         return
-    if not learnt.all():
-        step, change = (np.where(learnt[:, None], part, 0.0) for part in (step, change))
-    guessed = learnt & state.fresh
+    if not curved.all():
+        step, change = (np.where(curved[:, None], part, 0.0) for part in (step, change))
+    guessed = curved & state.fresh
     if guessed.any():
         # the first scale of the inverse Hessian is the curvature along the first step, not the step's length
         scale = np.where(guessed, curvature / np.maximum(square, np.finfo(float).tiny), 1.0)
         ones = np.eye(step.shape[1]) * scale[:, None, None]
         state.hessians = np.where(guessed[:, None, None], ones, state.hessians)
         state.fresh = state.fresh & ~guessed
-    inverse = np.where(learnt, 1 / np.where(learnt, curvature, 1.0), 0.0)
+    inverse = np.where(curved, 1 / np.where(curved, curvature, 1.0), 0.0)
     mapped = (state.hessians @ change[:, :, None])[:, :, 0]
     along = inverse * (1 + inverse * _dot(change, mapped))
     outer = step[:, :, None] * (along[:, None] * step - inverse[:, None] * mapped)[:, None, :]

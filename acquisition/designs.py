@@ -22,7 +22,7 @@ from acquisition.joint import refine_jointly
 from acquisition.pointwise.acquisition import bind
 from acquisition.pointwise.variance_reduction import IntegralVarianceReduction
 from acquisition.pool import Pool
-from acquisition.search import Seed, carried_sobol
+from acquisition.search import Seed, mapped_sobol
 from gp.arrays import Array, as_like
 from gp.kernels import Kernel
 from gp.measures import Measure
@@ -44,7 +44,7 @@ def sobol(measure: Measure, n: int, seed: Seed) -> Array:
     Averages over them are unbiased for any n. Where n is a power of two the points are balanced, and the
     error is near 1/n for smooth integrands (Owen 1995). They are the first n of the next power of two.
     """
-    return carried_sobol(measure, n, seed)
+    return mapped_sobol(measure, n, seed)
 
 
 def antithetic_orthogonal(measure: Measure, n: int, seed: Seed) -> Array:

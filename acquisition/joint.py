@@ -26,7 +26,7 @@ from acquisition.pointwise.criterion import Informative
 from acquisition.pointwise.predictor import Predictor
 from acquisition.pointwise.targets import PosteriorTargets
 from acquisition.pool import Pool
-from acquisition.search import Seed, carried_sobol, domain_of
+from acquisition.search import Seed, domain_of, mapped_sobol
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.contraction import contracted_gradient
 from gp.kernels.stationary import diagonal_matrix
@@ -75,12 +75,12 @@ def plan(
 def _starting_nodes(acquisition: Acquisition, n: int, seed: Seed, starts: Array | None) -> Array:
     """The first n of ``starts``, and Sobol points where they are too few."""
     if starts is None or starts.shape[0] == 0:
-        return carried_sobol(acquisition.measure, n, seed)
+        return mapped_sobol(acquisition.measure, n, seed)
     starts = checked_points(acquisition, starts)[:n, :]
     missing = n - starts.shape[0]
     if missing == 0:
         return starts
-    fresh = carried_sobol(acquisition.measure, missing, seed)
+    fresh = mapped_sobol(acquisition.measure, missing, seed)
     return namespace(starts).concat([starts, fresh], axis=0)
 
 
@@ -128,11 +128,11 @@ def refine_jointly(
 def _gain(predictor: Predictor, targets: PosteriorTargets, x: Array) -> tuple[float, np.ndarray]:
     """The reduction of the targets' variance by observations at x (q, D), and its gradient (q, D)."""
     kernel, at = predictor.posterior.kernel, predictor.moments(x)
-    xp, half, signals = namespace(x), at.half, at.signals
+    xp, whitened, signals = namespace(x), at.whitened, at.signals
     extra = diagonal_matrix(at.extra + predictor.rounding)
-    factor = cholesky(kernel(x, x) - half.T @ half + extra, at.prior + at.extra)
+    factor = cholesky(kernel(x, x) - whitened.T @ whitened + extra, at.prior + at.extra)
     solved = factor.solve(factor.solve(signals), transposed=True)  # U, (q, r)
-    earlier = predictor.posterior.factor.solve(predictor.solved_targets - half @ solved, transposed=True)
+    earlier = predictor.posterior.factor.solve(predictor.solved_targets - whitened @ solved, transposed=True)
     slope = (
         targets.contracted_gradient(x, solved @ predictor.combination.T)
         - predictor.through_kernel(x, solved @ earlier.T)

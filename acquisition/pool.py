@@ -65,7 +65,7 @@ class Pool:
     criterion : the criterion that is maximised.
     kernel : the kernel of the process.
     points : (N, D)
-    half : (n, N), H.
+    whitened : (n, N), H.
     mean, variance : (N,), posterior moments; the variance without ``rounding``.
     signals : (N, r), covariances with the targets; ``None`` where the criterion has none.
     log_density : (N,), log p at the points, the log weights for an empirical measure; ``None``
@@ -78,7 +78,7 @@ class Pool:
     criterion: Criterion
     kernel: Kernel
     points: Array
-    half: Array
+    whitened: Array
     mean: Array
     variance: Array
     signals: Array | None
@@ -104,7 +104,7 @@ class Pool:
             criterion=acquisition.criterion,
             kernel=acquisition.posterior.kernel,
             points=points,
-            half=at.half,
+            whitened=at.whitened,
             mean=at.mean,
             variance=at.variance - predictor.rounding,
             signals=None if predictor.targets is None else at.signals,
@@ -138,7 +138,7 @@ class Pool:
             signals = _relative_to_rest(signals, before.explained(index))
         return replace(
             self,
-            half=after.rows,
+            whitened=after.rows,
             mean=self.mean if y is None else self.mean + row * ((y - self.mean[index]) / root),
             variance=after.variance,
             signals=signals,
@@ -147,12 +147,12 @@ class Pool:
 
     @property
     def _conditioned(self) -> ConditionedPool:
-        """The moments without the mean: an observation is a row of ``half`` like a choice."""
+        """The moments without the mean: an observation is a row of ``whitened`` like a choice."""
 
         def column(j: int) -> Array:
             return self.kernel(self.points[j : j + 1, :], self.points)[0, :]
 
-        return ConditionedPool(column, self.variance, self.extra + self.rounding, self.signals, self.half)
+        return ConditionedPool(column, self.variance, self.extra + self.rounding, self.signals, self.whitened)
 
     def choose(self, n: int) -> Chosen:
         """Return the best n points, one after the other, each given those before it.

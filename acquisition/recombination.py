@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh, svd
 
-from acquisition.search import Seed, carried_sobol
+from acquisition.search import Seed, mapped_sobol
 from gp.arrays import Array, as_like, to_numpy
 from gp.checks import as_points
 from gp.measures import Empirical, Measure
@@ -133,7 +133,7 @@ def _candidates(
     elif isinstance(measure, Empirical):
         points, default = measure.points, to_numpy(measure.weights).astype(float)
     else:
-        points, default = carried_sobol(measure, int(candidates), rng), None
+        points, default = mapped_sobol(measure, int(candidates), rng), None
     if weights is None:
         weights = np.full(points.shape[0], 1 / points.shape[0]) if default is None else default
     if np.shape(weights) != (points.shape[0],):

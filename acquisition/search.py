@@ -27,7 +27,7 @@ from gp.low_discrepancy import scrambled_sobol, shifted_sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
 from gp.measures.checks import require_count
 
-__all__ = ["THOROUGH", "ContinuousSearch", "Domain", "SearchResult", "Seed", "carried_sobol", "domain_of"]
+__all__ = ["THOROUGH", "ContinuousSearch", "Domain", "SearchResult", "Seed", "domain_of", "mapped_sobol"]
 
 Seed: TypeAlias = int | np.random.Generator
 
@@ -78,7 +78,7 @@ class Domain:
         return np.minimum(np.maximum(u, self.lower), self.upper)
 
 
-def carried_sobol(measure: Measure, n: int, seed: Seed) -> Array:
+def mapped_sobol(measure: Measure, n: int, seed: Seed) -> Array:
     """Return the first n points of a scrambled Sobol set, mapped to the measure, (n, D)."""
     require_count(n)
     cube = scrambled_sobol(measure.dimension, n, seed)
@@ -98,8 +98,8 @@ def domain_of(measure: Measure, radius: float = DOMAIN.radius) -> Domain:
     if isinstance(standard.measure, GaussianMixture):
         means = to_numpy(standard.measure.means)
         variances = np.diagonal(to_numpy(standard.measure.covariances), axis1=1, axis2=2)
-        reach = radius * np.sqrt(variances)
-        return Domain(to_x, (means - reach).min(axis=0), (means + reach).max(axis=0))
+        widths = radius * np.sqrt(variances)
+        return Domain(to_x, (means - widths).min(axis=0), (means + widths).max(axis=0))
     return Domain(to_x, -radius * one, radius * one)
 
 
@@ -193,13 +193,13 @@ class ContinuousSearch:
         local = round(self.near_nodes * self.candidates) if len(nodes) else 0
         spread = max(self.candidates - local, 1)
         cube = shifted_sobol(measure.dimension, spread, rng)
-        carried = to_numpy(measure.from_unit_cube(as_like(cube, measure.mean)))
-        parts = [domain.coordinates(carried)]
+        mapped = to_numpy(measure.from_unit_cube(as_like(cube, measure.mean)))
+        parts = [domain.coordinates(mapped)]
         if local:
             centres = domain.coordinates(nodes[rng.integers(len(nodes), size=local)])
             least, most = DOMAIN.around
-            reach = np.exp(rng.uniform(np.log(least), np.log(most), size=(local, 1)))
-            parts.append(centres + reach * rng.standard_normal(centres.shape))
+            sds = np.exp(rng.uniform(np.log(least), np.log(most), size=(local, 1)))
+            parts.append(centres + sds * rng.standard_normal(centres.shape))
         if starts is not None and len(starts):
             parts.append(domain.coordinates(to_numpy(starts)))
         return domain.inside(np.concatenate(parts))

@@ -46,9 +46,9 @@ class Component:
         """Return the term's mean and variance (never negative) at points x (m, D), (m,) and (m,)."""
         at = as_functional(x)
         cross = self._cross(at)
-        half = self.posterior.factor.solve(cross.T)
-        explained = (half**2).sum(0) if is_torch(half) else np.einsum("ij,ij->j", half, half)
-        variance = namespace(half).clip(at.variance(self.kernel) - explained, 0.0, None)
+        whitened = self.posterior.factor.solve(cross.T)
+        explained = (whitened**2).sum(0) if is_torch(whitened) else np.einsum("ij,ij->j", whitened, whitened)
+        variance = namespace(whitened).clip(at.variance(self.kernel) - explained, 0.0, None)
         return cross @ self.posterior.weights, variance
 
     def _cross(self, at: Functional) -> Array:

@@ -116,9 +116,9 @@ def joint_integral(posterior: Posterior, measures: Sequence[Measure]) -> JointIn
     require_space(posterior, at.measures[0])
     cross = covariance(posterior.kernel, at, posterior.observations)  # (m, n)
     prior = covariance(posterior.kernel, at, at)
-    half = posterior.factor.solve(cross.T)
+    whitened = posterior.factor.solve(cross.T)
     mean = at.apply(posterior.mean_function) + cross @ posterior.weights
-    return JointIntegral(mean, without_rounding(prior - half.T @ half, prior, posterior))
+    return JointIntegral(mean, without_rounding(prior - whitened.T @ whitened, prior, posterior))
 
 
 def require_space(posterior: Posterior, measure: Measure) -> None:

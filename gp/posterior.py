@@ -133,9 +133,11 @@ class Posterior:
         at = self._predicted(x)
         cross = self._cross(at)
         mean = at.apply(self.mean_function) + cross @ self.weights
-        half = self.factor.solve(cross.T)
-        xp = namespace(half)
-        explained = np.einsum("ij,ij->j", half, half) if not is_torch(half) else (half**2).sum(0)
+        whitened = self.factor.solve(cross.T)
+        xp = namespace(whitened)
+        explained = (
+            np.einsum("ij,ij->j", whitened, whitened) if not is_torch(whitened) else (whitened**2).sum(0)
+        )
         return mean, xp.clip(at.variance(self.kernel) - explained, 0.0, None)
 
     def covariance(self, x: Array | Functional, x2: Array | Functional | None = None) -> Array:
@@ -144,21 +146,21 @@ class Posterior:
         Without ``x2``, that of f at x with itself.
         """
         at = self._predicted(x)
-        half = self.factor.solve(self._cross(at).T)
+        whitened = self.factor.solve(self._cross(at).T)
         if x2 is None:
-            return covariance(self.kernel, at, at) - half.T @ half
+            return covariance(self.kernel, at, at) - whitened.T @ whitened
         other = self._predicted(x2)
-        other_half = self.factor.solve(self._cross(other).T)
-        return covariance(self.kernel, at, other) - half.T @ other_half
+        other_whitened = self.factor.solve(self._cross(other).T)
+        return covariance(self.kernel, at, other) - whitened.T @ other_whitened
 
     def gradient(self, x: Array) -> GradientMoments:
         """Return mean (m, D) and covariance (m, D, D) of df/dx at points x (m, D)."""
         at = Gradients(x)
         m, dimension = at.x.shape
         mean = self.mean(at).reshape((m, dimension))
-        half = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
+        whitened = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
         prior = differentiable(self.kernel).diagonal_derivatives(at.x).k_xy
-        explained = namespace(half).einsum("nmd,nme->mde", half, half)
+        explained = namespace(whitened).einsum("nmd,nme->mde", whitened, whitened)
         return GradientMoments(mean, prior - explained)
 
     def variance_gradient(self, x: Array) -> Array:
@@ -169,10 +171,10 @@ class Posterior:
         at = Gradients(x)
         m, dimension = at.x.shape
         xp = namespace(at.x)
-        half = self.factor.solve(self._cross(Values(at.x)).T)  # (n, m)
-        half_x = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
+        whitened = self.factor.solve(self._cross(Values(at.x)).T)  # (n, m)
+        whitened_x = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
         prior = differentiable(self.kernel).diagonal_derivatives(at.x)
-        return prior.k_x + prior.k_y - 2 * xp.sum(half[:, :, None] * half_x, axis=0)
+        return prior.k_x + prior.k_y - 2 * xp.sum(whitened[:, :, None] * whitened_x, axis=0)
 
     @overload
     def integral(self, measure: Measure) -> Integral: ...

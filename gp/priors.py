@@ -71,8 +71,8 @@ class Interval:
     @property
     def bounds(self) -> tuple[float, float]:
         """The bounds of a search."""
-        reach = self.half_width + _WIDTH * self.falloff
-        return -reach, reach
+        furthest = self.half_width + _WIDTH * self.falloff
+        return -furthest, furthest
 
 
 @dataclass(frozen=True)
@@ -132,15 +132,15 @@ class JointPrior:
         return JointPrior(ends[:, 0], ends[:, 1], falloff, bounds[:, 0], bounds[:, 1])
 
     @staticmethod
-    def normal(centre: np.ndarray, sd: np.ndarray, reach: tuple[float, float] = (4.0, 4.0)) -> JointPrior:
+    def normal(centre: np.ndarray, sd: np.ndarray, bounds: tuple[float, float] = (4.0, 4.0)) -> JointPrior:
         """Return normal priors, which are plateaus of width zero.
 
         Parameters
         ----------
         centre, sd : means and standard deviations of the parameters, (P,)
-        reach : bounds of a search below and above the centre, in standard deviations
+        bounds : bounds of a search below and above the centre, in standard deviations
         """
-        return JointPrior(centre, centre, sd, centre - reach[0] * sd, centre + reach[1] * sd)
+        return JointPrior(centre, centre, sd, centre - bounds[0] * sd, centre + bounds[1] * sd)
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:

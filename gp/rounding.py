@@ -61,8 +61,8 @@ def smallest_eigenvalue(lower: Array, scale: Array) -> float:
     places = xp.arange(scale.shape[0], dtype=lower.dtype, device=lower.device)
     start = xp.cos(places**2)  # a fixed direction that is not special for any matrix
     inverse_times = weights * solve_lower(lower, solve_lower(lower, weights * start), transposed=True)
-    half = solve_lower(lower, weights * inverse_times)
-    return float(inverse_times @ inverse_times) / float(half @ half)
+    whitened = solve_lower(lower, weights * inverse_times)
+    return float(inverse_times @ inverse_times) / float(whitened @ whitened)
 
 
 def extension_is_sound(factor: Factor, new: Array, schur: Array, scale: Array) -> bool:

@@ -62,8 +62,8 @@ def cholesky(matrix: np.ndarray, overwrite: bool = False) -> np.ndarray:
 def cholesky_inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Lower factor, and the inverse; LinAlgError if ``matrix`` is not positive definite."""
     factor = cholesky(matrix)
-    half = triangular_inverse(factor)
-    inverse: np.ndarray = half.T @ half
+    whitening = triangular_inverse(factor)
+    inverse: np.ndarray = whitening.T @ whitening
     return factor, inverse
 
 

@@ -87,8 +87,8 @@ class UpperConfidence(Summing, Greedy):
         at = selection.indices
         norms = np.linalg.norm(gradients, axis=1)
         noise = self.features.residual[at] + self.noise
-        learnt = state.norms.observed(design(self.features, at), norms[:, None], noise, self.drift)
+        estimated = state.norms.observed(design(self.features, at), norms[:, None], noise, self.drift)
         fresh = float(norms.mean())
         kept = 0.0 if state.average == 0.0 else LEARNING.kept
         average = kept * state.average + (1.0 - kept) * fresh
-        return replace(state, norms=learnt, average=average)
+        return replace(state, norms=estimated, average=average)

@@ -107,5 +107,5 @@ class GPControlVariate(Correcting):
         """One step of the filter."""
         at = selection.indices
         noise = self.features.residual[at] + self.noise
-        learnt = state.coefficients.observed(design(self.features, at), gradients, noise, self.drift)
-        return replace(state, coefficients=learnt)
+        coefficients = state.coefficients.observed(design(self.features, at), gradients, noise, self.drift)
+        return replace(state, coefficients=coefficients)

@@ -56,9 +56,9 @@ class Coefficients:
         factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
         both = np.hstack([cross, gradients - design @ table.T])
         solved = scipy.linalg.solve_triangular(factor, both, lower=True, check_finite=False)
-        half, errors = np.split(solved, [len(prior)], axis=1)
+        whitened, errors = np.split(solved, [len(prior)], axis=1)
         # subtracting a matrix of the form A^T A keeps the covariance exactly symmetric
-        return Coefficients((table + errors.T @ half).ravel(), prior - half.T @ half)
+        return Coefficients((table + errors.T @ whitened).ravel(), prior - whitened.T @ whitened)
 
 
 def design(features: Features, indices: np.ndarray) -> np.ndarray:

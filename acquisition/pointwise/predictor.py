@@ -92,7 +92,7 @@ class Predictor:
             through = posterior.whitened[:, None] * partials.mean
             pulled = pulled + partials.mean[:, None] * posterior.mean_function.gradient(x)
         if partials.variance is not None:
-            through = through - 2 * at.half * partials.variance
+            through = through - 2 * at.whitened * partials.variance
             pulled = pulled + partials.variance[:, None] * diagonal_gradient(posterior.kernel, x)
         if partials.signals is not None:
             assert self.targets is not None  # only criteria that depend on targets have such a score
@@ -124,7 +124,7 @@ class PredictedMoments:
     x: Array
 
     @cached_property
-    def half(self) -> Array:
+    def whitened(self) -> Array:
         """h = C^-1 k_*^T, (n, m)."""
         posterior = self.predictor.posterior
         kernel, observations = posterior.kernel, posterior.observations
@@ -136,7 +136,7 @@ class PredictedMoments:
     def mean(self) -> Array:
         """Posterior mean, (m,)."""
         posterior = self.predictor.posterior
-        return posterior.mean_function(self.x) + posterior.whitened @ self.half
+        return posterior.mean_function(self.x) + posterior.whitened @ self.whitened
 
     @cached_property
     def prior(self) -> Array:
@@ -152,8 +152,8 @@ class PredictedMoments:
     @cached_property
     def variance(self) -> Array:
         """Posterior variance plus rounding, (m,)."""
-        half = self.half
-        explained = (half**2).sum(0) if is_torch(half) else np.einsum("nm,nm->m", half, half)
+        whitened = self.whitened
+        explained = (whitened**2).sum(0) if is_torch(whitened) else np.einsum("nm,nm->m", whitened, whitened)
         return at_least(self.prior - explained, 0.0) + self.predictor.rounding
 
     @cached_property
@@ -168,7 +168,7 @@ class PredictedMoments:
         if predictor.targets is None:
             raise ValueError("the criterion asks for signals but names no targets")
         prior = predictor.targets.cross(self.x) @ predictor.combination
-        return prior - self.half.T @ predictor.solved_targets
+        return prior - self.whitened.T @ predictor.solved_targets
 
     @cached_property
     def log_density(self) -> Array:

@@ -3,7 +3,7 @@
     Sobol points of a first box  ->  climb from the best of them  ->  curvature at the mode
                                  ->  climbs from points above Laplace's quadratic  ->  the box
 The curvature is a difference of gradients for each axis; from values alone, second differences along the
-axes. The box is that of Laplace's Gaussian, `PlausibleSearch.reach` standard deviations to either side,
+axes. The box is that of Laplace's Gaussian, `PlausibleSearch.half_width` standard deviations to either side,
 enlarged to contain other modes and those Sobol points whose share of a simple Monte Carlo estimate over the
 first box is not small against Laplace's evidence, as happens where the mode is in the neck of a funnel. In
 directions where the log joint is not concave, the widths of the first box are used; where the log joint is
@@ -55,7 +55,7 @@ class PlausibleBoxSearch:
         self.made, self._evaluate, self._start, self._seed = made, evaluate, start, seed
         self._settings = settings
         self._wide = wide
-        self._gaussian = LaplaceGaussian(np.full(len(start), settings.reach**2), np.eye(len(start)))
+        self._gaussian = LaplaceGaussian(np.full(len(start), settings.half_width**2), np.eye(len(start)))
         self._modes: list[int] = []
         self._curved = False
         self._design = np.zeros(0, int)
@@ -73,7 +73,7 @@ class PlausibleBoxSearch:
         if not len(good):
             return (low, high) if self._wide is None else (self._wide[0], self._wide[1])
         modes = self._modes or [int(good[np.argmax(self.made.values[good])])]
-        half = self._settings.reach * np.sqrt(np.diag(self._gaussian.covariance))
+        half = self._settings.half_width * np.sqrt(np.diag(self._gaussian.covariance))
         centres = self.made.points[modes]
         lower, upper = (centres - half).min(0), (centres + half).max(0)
         if not self._curved:
@@ -101,7 +101,7 @@ class PlausibleBoxSearch:
         self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
         along = self._along if self.made.gradients is None else self._along_gradient
         rows = np.array([along(self._modes[0], i) for i in range(len(self._start))])
-        self._gaussian, self._curved = LaplaceGaussian.of(rows, self._settings.flat, self._settings.reach**2)
+        self._gaussian, self._curved = LaplaceGaussian.of(rows, self._settings.flat, self._settings.half_width**2)
         self._newton()
         for _ in range(self._settings.climbs):
             row = self._unexplained()

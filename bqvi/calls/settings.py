@@ -103,7 +103,7 @@ class PlausibleSearch:
 
     Attributes
     ----------
-    reach : half the width of the box, in standard deviations of Laplace's Gaussian.
+    half_width : half the width of the box, in standard deviations of Laplace's Gaussian.
     gain, gain_of_values : the nats that a climb has to gain in its latest steps to continue, with gradients
         and without.
     past_overshoots : whether a climb with gradients continues after a point that gains little. It need not
@@ -137,7 +137,7 @@ class PlausibleSearch:
         evaluations times D + 2.
     """
 
-    reach: float = 2.5
+    half_width: float = 2.5
     gain: float = 0.1
     gain_of_values: float = 0.5
     past_overshoots: bool = False
@@ -183,7 +183,7 @@ class IntervalSettings:
     inner: float = 0.1
     """The share at either end by which the default plausible interval is shorter than a bounded interval.
     With .05 78 and .001, with .2 73 and .001."""
-    reach: float = 2.0
+    half_width: float = 2.0
     """The default half width of a plausible box: Stan itself starts within 2 of 0. With 80 evaluations of
     'bq' on logistic 5, Rosenbrock 4, cigar 4 and lumpy 4 (seeds 0 to 3) median errors of the log evidence are
     .006, with 1 .005, and with 4 .003."""

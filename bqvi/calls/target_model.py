@@ -235,4 +235,4 @@ def require_alone(model: TargetModel, **others: Any) -> None:
 
 def box_around(start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The default plausible box, with ends (P,), (P,), around points (m, P)."""
-    return start.min(0) - INTERVALS.reach, start.max(0) + INTERVALS.reach
+    return start.min(0) - INTERVALS.half_width, start.max(0) + INTERVALS.half_width

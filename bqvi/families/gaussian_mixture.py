@@ -151,7 +151,7 @@ class GaussianMixture:
         host = to_numpy(self.weights).astype(float)
         index = rng.choice(len(host), size=n, p=host / host.sum())
         noise = rng.standard_normal((n, self.dimension))
-        return self._carried(like(noise, self.means), index)
+        return self._mapped(like(noise, self.means), index)
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """Not defined: the component from which a draw comes has no derivative in the weights.
@@ -172,9 +172,9 @@ class GaussianMixture:
         E_q[g] is estimated by sum_k w_k times the mean of g over the draws [:, k] of component k, which is
         differentiable in the weights too.
         """
-        return self._carried(like(noise, self.means), slice(None))
+        return self._mapped(like(noise, self.means), slice(None))
 
-    def _carried(self, noise: Array, index: Any) -> Array:
+    def _mapped(self, noise: Array, index: Any) -> Array:
         own = self.components
         if isinstance(own, DiagonalGaussian):
             return own.mean[index] + namespace(own.variance).sqrt(own.variance)[index] * noise

@@ -29,8 +29,8 @@ def pulled_back(slope: Array, factor: Array) -> Array:
     return xp.tril(lower, k=-1) + diagonal_matrix(diagonal(lower) * diagonal(factor))
 
 
-def pushed_forward(raw: Array, factor: Array, half: Array) -> Array:
-    """The derivative by L L^T whose ``pulled_back`` is ``raw``; ``half`` is L^-1, all (..., D, D)."""
+def pushed_forward(raw: Array, factor: Array, inverse: Array) -> Array:
+    """The derivative by L L^T whose ``pulled_back`` is ``raw``; ``inverse`` is L^-1, all (..., D, D)."""
     xp = namespace(factor)
     lower = xp.tril(raw, k=-1) + diagonal_matrix(diagonal(raw) / diagonal(factor))
-    return 0.5 * transpose(half) @ symmetric_from_lower(transpose(factor) @ lower) @ half
+    return 0.5 * transpose(inverse) @ symmetric_from_lower(transpose(factor) @ lower) @ inverse

@@ -278,10 +278,10 @@ class MatrixNormalInverseWishart:
         """Log density, in (W, Sigma), at points (L, ..., J P + D, D)."""
         w, covariance = self.unpacked(theta)
         factor = _root(covariance)
-        half = namespace(theta).linalg.inv(factor)
-        whitened = half[..., None, :, :] @ (w - self.centred_mean)
+        inverse = namespace(theta).linalg.inv(factor)
+        whitened = inverse[..., None, :, :] @ (w - self.centred_mean)
         squares = (self.precision * _inner(whitened, whitened)).sum((-2, -1))
-        rooted = half @ self.scale_tril
+        rooted = inverse @ self.scale_tril
         trace = (rooted * rooted).sum((-2, -1))
         exponent = -0.5 * (squares + trace + self.natural[3] * _log_determinant(factor))
         return exponent - self.log_normaliser + self.log_base_measure(theta)
@@ -423,8 +423,8 @@ def _inverse(factor: Array) -> Array:
     """The inverse of L L^T, given L."""
     if factor.shape[-1] == 1:
         return 1.0 / (factor * factor)
-    half = namespace(factor).linalg.inv(factor)
-    return transpose(half) @ half
+    root = namespace(factor).linalg.inv(factor)
+    return transpose(root) @ root
 
 
 def _log_determinant(factor: Array) -> Array:

@@ -48,13 +48,13 @@ class SeparableKernel:
     directions: Directions | None = None
     """The directions of M; None for M = I."""
 
-    def bent(self, points: np.ndarray) -> np.ndarray:
+    def scaled(self, points: np.ndarray) -> np.ndarray:
         """B u of (m, D) points, the units in which M is I."""
         return points if self.directions is None else self.directions.scaled(points)
 
     def at(self, points: np.ndarray) -> Places:
         """The record of (m, D) points from which covariances are computed."""
-        return Places.of(points, self.bent(points) / self.lengthscale)
+        return Places.of(points, self.scaled(points) / self.lengthscale)
 
     def constant(self, points: np.ndarray) -> None:
         """None, as the mean of y is known."""
@@ -92,12 +92,12 @@ class SeparableFunctionals:
     @cached_property
     def centre(self) -> np.ndarray:
         """c, (D,)."""
-        return self.kernel.bent(self.q.mean[None])[0] / self.kernel.lengthscale
+        return self.kernel.scaled(self.q.mean[None])[0] / self.kernel.lengthscale
 
     @cached_property
     def root(self) -> np.ndarray:
         """The matrix T, (D, D)."""
-        return np.ascontiguousarray(self.kernel.bent(self.q.scale.T).T) / self.kernel.lengthscale
+        return np.ascontiguousarray(self.kernel.scaled(self.q.scale.T).T) / self.kernel.lengthscale
 
     @cached_property
     def _spread(self) -> np.ndarray:

@@ -9,7 +9,7 @@ from that q, is estimated from draws of q (`mixture_draws`), without evaluations
 
 The process is on f and does not depend on q, so that not every step needs evaluations. A *round* of
 evaluations, chosen to reduce the variance of the gradient most, is made at the first step and once q has
-moved by `reach` since the last round,
+moved by `radius` since the last round,
 
     KL(w || w') + sum_k w_k KL(N_k || N'_k)  >=  KL(q || q'),
 
@@ -79,7 +79,7 @@ class MixtureQuadrature:
         only
     initial_nodes : evaluations of the first round, by default min(2 D, 10) for each component, or ``nodes``
         if that is more
-    reach : > 0, nats by which q moves before the next round
+    radius : > 0, nats by which q moves before the next round
     every : >= 1, the number of steps after which there is a round in any case
     process : of a log joint with gradients, 'joint' (values and gradients, O((m (D + 1))^3)) or 'derivative'
         (gradients only, O((m D)^3): the difference in height between two modes is then extrapolated along the
@@ -93,7 +93,7 @@ class MixtureQuadrature:
     nodes: int = 4
     memory: int = 100
     initial_nodes: int | None = None
-    reach: float = 0.25
+    radius: float = 0.25
     every: int = 50
     process: str = "joint"
     candidates: int = DESIGN.candidates
@@ -113,7 +113,7 @@ class MixtureQuadrature:
         require_integer("memory", self.memory, 0)
         if self.initial_nodes is not None:
             require_integer("initial_nodes", self.initial_nodes, 1)
-        require_above("reach", self.reach, 0.0)
+        require_above("radius", self.radius, 0.0)
         require_integer("every", self.every, 1)
         require_one_of("process", self.process, ("joint", "derivative"))
         require_integer("candidates", self.candidates, self.nodes)
@@ -165,7 +165,7 @@ class MixtureQuadrature:
         """Whether there is a round of evaluations at this step."""
         if not kept.known.base.at or kept.since + 1 >= self.every:
             return True
-        return _moved(q, _before(q, kept)) > self.reach
+        return _moved(q, _before(q, kept)) > self.radius
 
     def _nodes(
         self, model: LogJointModel, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory

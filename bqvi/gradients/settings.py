@@ -239,15 +239,15 @@ class EvidenceSettings:
 
     rows: int = 600
     """The most numbers, values and entries of gradients, on which the process is conditioned, half of them
-    values where there are gradients. Chosen with ``reach`` and ``apart``, at 60 to 400 evaluations and two or
-    three seeds, on the targets of `experiments.problems.gradient_targets`, a Student t, a funnel, a logistic
-    regression on breast cancer data and Gaussians. Compared with 1200 rows with all gradients of the latest
-    evaluations, in half the time, median errors of the ELBO are .005 instead of .031 (centred schools, 200),
-    .009 instead of .027 (400), .004 instead of .30 (schools not centred, 200), .03 instead of 1.6 (400), .04
-    instead of .08 (wine, 100), .04 instead of .002 (breast cancer, 100) and .0005 instead of .0001 (mixture,
-    100). With gradients along random directions at all points errors are .2 on breast cancer; with gradients
-    of evaluations at all distances they are 2 on schools not centred."""
-    reach: float = 6.0
+    values where there are gradients. Chosen with ``furthest`` and ``apart``, at 60 to 400 evaluations and two
+    or three seeds, on the targets of `experiments.problems.gradient_targets`, a Student t, a funnel, a
+    logistic regression on breast cancer data and Gaussians. Compared with 1200 rows with all gradients of the
+    latest evaluations, in half the time, median errors of the ELBO are .005 instead of .031 (centred schools,
+    200), .009 instead of .027 (400), .004 instead of .30 (schools not centred, 200), .03 instead of 1.6
+    (400), .04 instead of .08 (wine, 100), .04 instead of .002 (breast cancer, 100) and .0005 instead of .0001
+    (mixture, 100). With gradients along random directions at all points errors are .2 on breast cancer; with
+    gradients of evaluations at all distances they are 2 on schools not centred."""
+    furthest: float = 6.0
     """|u|^2 / D beyond which evaluations are not used, unless fewer than 2 D + 2 are nearer. With 12 the
     standard deviation on breast cancer at 100 is .4 in the place of .05, with 4 that on a banana at 100 is
     four times as large."""

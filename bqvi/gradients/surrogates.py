@@ -107,9 +107,9 @@ class OnGradients:
         u, noise = kept.points, kept.noise
         y = kept.targets - self.prior_slope * u
         directions = Directions.of(u, y, noise)
-        bent = directions.scaled(u)
-        inner = bent @ bent.T
-        gram = components_gram(bent, (np.ones_like(inner), u @ u.T, 0.5 * inner * inner))
+        in_units = directions.scaled(u)
+        inner = in_units @ in_units.T
+        gram = components_gram(in_units, (np.ones_like(inner), u @ u.T, 0.5 * inner * inner))
         shaped = ObservationNoise.of(u, y, directions, self.jitter)(u, y)
         if noise is None:
             return _fitted(LogPosterior(gram, shaped, y, _prior(u, 4)), start, 4)

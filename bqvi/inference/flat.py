@@ -138,5 +138,5 @@ def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray |
         parts = [side * slopes[there[:, i], axis] for i, side in enumerate((1.0, -1.0))]
         found = np.array([part.mean() for part in parts])
         errors = np.array([part.std() / np.sqrt(len(part)) for part in parts])
-    reach = edge + sides.sum(axis=0) / there.sum(axis=0)
-    return float(np.min((found - FLAT.errors * errors) / reach))
+    lengths = edge + sides.sum(axis=0) / there.sum(axis=0)
+    return float(np.min((found - FLAT.errors * errors) / lengths))

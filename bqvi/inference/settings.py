@@ -59,13 +59,14 @@ class AscentSettings:
     """Factor of rho after such a step. With 1.2 gaps are 1.2 (1.0 to 1.4) times as large, with 2 1.0."""
     settled: float = 1e-7
     """Squared Fisher norm of the natural gradient, twice the remaining gain in nats, at which it ends."""
-    reach: float = 0.6
+    divergence: float = 0.6
     """The largest KL over the squared norm of the natural gradient at q; a step of 1 on a quadratic has about
     1/2. With .3 gaps are 2.1 (1.4 to 3.2) times as large; with 1.2 1.0 (.7 to 1.3), and one run has a gap
     above 10 nats."""
     variance_weight: float = 0.1
-    """Weight of the variance of the gradient, by which the reach is reduced where the gradient is within its
-    error bars, which are wide. With .03 gaps are .8 (.7 to 1.0) times as large, with .3 1.8 (1.4 to 2.3)."""
+    """Weight of the variance of the gradient, by which ``divergence`` is reduced where the gradient is within
+    its error bars, which are wide. With .03 gaps are .8 (.7 to 1.0) times as large, with .3 1.8 (1.4 to
+    2.3)."""
     tries: int = 12
     """The number of step sizes that are tried for a q' inside the trust region."""
     halvings: int = 100

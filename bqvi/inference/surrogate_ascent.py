@@ -17,9 +17,10 @@ gradient does not differ from zero within its error, its direction is not determ
 Fisher norm of the gradient at q and v its error variance (the model's plus the jackknife's, as the model's
 alone is too small where points are few), the step ends at
 
-    KL <= min(radius, r |g|^2) (|g|^2 / (|g|^2 + d v))^2,    r = `ASCENT.reach`, d = `ASCENT.variance_weight`.
+    KL <= min(radius, r |g|^2) (|g|^2 / (|g|^2 + d v))^2,
 
-With a ``stretch`` above 1 the term of the mean, m^T m, is divided by it in all divergences.
+with r = `ASCENT.divergence` and d = `ASCENT.variance_weight`. With a ``stretch`` above 1 the term of the
+mean, m^T m, is divided by it in all divergences.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _allowed(surrogate: WhitenedSurrogate, radius: float, squared_norm: float, d
     slopes = np.diagonal(sd.jacobian) if diagonal else sd.jacobian
     variance = float(np.square(sd.mean).sum() + 0.5 * np.square(slopes).sum())
     known = squared_norm / (squared_norm + ASCENT.variance_weight * variance + 1e-300)
-    return min(radius, ASCENT.reach * squared_norm) * known * known
+    return min(radius, ASCENT.divergence * squared_norm) * known * known
 
 
 def _adapted(rate: float, ratio: float) -> float:

@@ -71,9 +71,9 @@ def _of_matrices(q: MatrixNormalInverseWishart, y: np.ndarray, shown: np.ndarray
     strength = np.diagonal(q.precision, axis1=-2, axis2=-1).ravel()
     roots = np.linalg.cholesky(q.scale[..., shown, :][..., shown])
     log_determinant = 2.0 * np.log(np.diagonal(roots, axis1=-2, axis2=-1)).sum(-1)
-    halves = np.linalg.inv(np.broadcast_to(roots, (len(means), d, d)))
+    inverses = np.linalg.inv(np.broadcast_to(roots, (len(means), d, d)))
     squares = np.stack(
-        [(((y - m) @ half.T) ** 2).sum(1) for m, half in zip(means, halves, strict=True)], axis=1
+        [(((y - m) @ inverse.T) ** 2).sum(1) for m, inverse in zip(means, inverses, strict=True)], axis=1
     )
     total = q.dof + 1.0 - (q.dimension - d)
     return np.asarray(_student(squares, strength, log_determinant, total, d))

@@ -49,7 +49,7 @@ _KIND, FORMAT = "bqvi.Posterior", 2
 """Version of the file format that ``save`` writes and ``load`` accepts."""
 _SHOWN = 20
 """The most parameters that a notebook shows."""
-_REACH = 8.0
+_WIDEST = 8.0
 """Standard deviations around a component within which a mode is searched for."""
 
 
@@ -218,10 +218,10 @@ class Posterior:
 
     def _raw(self) -> GaussianMixture:
         """q in the charts' coordinates t."""
-        carried = self.coordinates.to_charts
-        covariances = carried.scale @ self.q.covariances @ carried.scale.T
+        to_charts = self.coordinates.to_charts
+        covariances = to_charts.scale @ self.q.covariances @ to_charts.scale.T
         symmetric = 0.5 * (covariances + np.swapaxes(covariances, -1, -2))
-        return GaussianMixture(self.q.weights, carried.from_standard(self.q.means), symmetric)
+        return GaussianMixture(self.q.weights, to_charts.from_standard(self.q.means), symmetric)
 
     def mode(self) -> np.ndarray:
         """The point of largest density of q in the user's units, (P,).
@@ -244,7 +244,7 @@ class Posterior:
             slope = slope[0] - self.coordinates.log_jacobian_gradient(v)[0]
             return float(self.coordinates.log_jacobian(v)[0] - value[0]), -slope * sd
 
-        bounds = [(-_REACH, _REACH)] * len(start)
+        bounds = [(-_WIDEST, _WIDEST)] * len(start)
         end = minimize(negative, np.zeros(len(start)), jac=True, method="L-BFGS-B", bounds=bounds)
         return -float(end.fun), start + sd * end.x
 

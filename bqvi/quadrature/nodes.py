@@ -60,23 +60,23 @@ def whitened_cross(surrogate: CandidateProcess, v: np.ndarray) -> np.ndarray:
 
 
 def conditioned(
-    surrogate: CandidateProcess, v: np.ndarray, half: np.ndarray, cross: np.ndarray, with_data: np.ndarray
+    surrogate: CandidateProcess, v: np.ndarray, whitened: np.ndarray, cross: np.ndarray, with_data: np.ndarray
 ) -> ConditionedPool:
     """Return the posterior moments at v (M, D) in the chart, for unit scale, with a functional of interest.
 
     Parameters
     ----------
-    half : the whitened covariances of the data with f(v), (n, M).
+    whitened : the whitened covariances of the data with f(v), (n, M).
     cross : prior covariances of f(v) with the functional, (M,).
     with_data : prior covariances of the data with the functional, (n,).
     """
     kernel = surrogate.kernel
     prior = kernel.diagonal(v)
     return ConditionedPool(
-        columns=lambda j: kernel(v[j : j + 1], v)[0] - half[:, j] @ half,
-        variance=prior - np.einsum("nm,nm->m", half, half),
+        columns=lambda j: kernel(v[j : j + 1], v)[0] - whitened[:, j] @ whitened,
+        variance=prior - np.einsum("nm,nm->m", whitened, whitened),
         noise=np.maximum(surrogate.tau, SEARCH.least_noise_of_node * prior),
-        signals=(cross - half.T @ surrogate.process.whitened(with_data))[:, None],
+        signals=(cross - whitened.T @ surrogate.process.whitened(with_data))[:, None],
     )
 
 
@@ -101,8 +101,8 @@ def by_variance(
     The first ``given`` of the candidates will be evaluated anyway.
     """
     v = surrogate.chart.forward(candidates)
-    half = whitened_cross(surrogate, v)
-    state = conditioned(surrogate, v, half, surrogate.embedding().mean(v), surrogate.with_integral())
+    whitened = whitened_cross(surrogate, v)
+    state = conditioned(surrogate, v, whitened, surrogate.embedding().mean(v), surrogate.with_integral())
     return among(state, count, given)
 
 

@@ -85,10 +85,10 @@ class Warped:
         p = products(member)
         w = found.weights[:, 0]
         scale = found.inflation * float(found.scales[0])
-        half = found.whitened(p.single @ w)
+        whitened = found.whitened(p.single @ w)
         mean = 0.5 * float(w @ p.single @ w)
         rounding = PRODUCTS.rounding * float(w @ w)
-        variance = scale * max(float(w @ p.triple @ w - half @ half), rounding)
+        variance = scale * max(float(w @ p.triple @ w - whitened @ whitened), rounding)
         if self.matched:
             more_mean, more_variance = _quadratic(member, p)
             mean += scale * more_mean
@@ -151,8 +151,8 @@ def _linearised(member: CandidateProcess, candidates: np.ndarray) -> tuple[Condi
     w = found.weights[:, 0]
     data, lengths, measure = member.view.observed.x, np.exp(member.psi[:-1]), member.chart.measure
     cross, with_data = (kernel_products.single(lengths, measure, at, data) @ w for at in (v, data))
-    half = whitened_cross(member, v)
-    return conditioned(member, v, half, cross, with_data), half.T @ found.evidence.residual[:, 0]
+    whitened = whitened_cross(member, v)
+    return conditioned(member, v, whitened, cross, with_data), whitened.T @ found.evidence.residual[:, 0]
 
 
 def _uncertainty(variance: np.ndarray, mean: np.ndarray) -> np.ndarray:

@@ -4,11 +4,11 @@
 
 Where the effective sample size of the draws is tiny in two records, q and the frame are initialised again,
 from Laplace's approximation of the surrogate and then from the best evaluations. Where the posterior extends
-beyond the draws of q (:mod:`reach`), the next step begins with a q that has components there. Each time the
-number of evaluations has grown by a factor, and as soon as there are gradients enough, a map for scales that
-depend on a coordinate is fitted. A map
-fitted to gradients is used where gradients are affine after it (:mod:`gradient_scaling`); otherwise a map is
-fitted to the draws (:mod:`scaling`), and used where the evidence of the values is higher with it.
+beyond the draws of q (:mod:`pooled_draws`), the next step begins with a q that has components there. Each
+time the number of evaluations has grown by a factor, and as soon as there are gradients enough, a map for
+scales that depend on a coordinate is fitted. A map fitted to gradients is used where gradients are affine
+after it (:mod:`gradient_scaling`); otherwise a map is fitted to the draws (:mod:`scaling`), and used where
+the evidence of the values is higher with it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.modes import connected, pooled_within
 from bqvi.variational_bmc.moments import moments_of
-from bqvi.variational_bmc.reach import PooledDraws, pool_of
+from bqvi.variational_bmc.pooled_draws import PooledDraws, pool_of
 from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
-from bqvi.variational_bmc.settings import COMPONENTS, REACH, RESTARTS, SCALINGS
+from bqvi.variational_bmc.settings import COMPONENTS, POOLED, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, grown, pruned
@@ -141,9 +141,9 @@ def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[
     # With gradients in all directions, a run begins in the frame of Laplace's approximation.
     begins = not state.rows and state.usable.gradients is not None
     found = estimate.found.effective
-    carried = bool(state.rows) and state.rows[-1].effective > RESTARTS.carried
+    effective_before = bool(state.rows) and state.rows[-1].effective > RESTARTS.kept_effective
     poor = state.usable.gradients is not None and found < RESTARTS.poor * len(estimate.found.u)
-    if (found > RESTARTS.least_effective or carried) and not (begins or poor):
+    if (found > RESTARTS.least_effective or effective_before) and not (begins or poor):
         return state, estimate
     again = _restarted(state, estimate)
     if again is not None:
@@ -288,7 +288,7 @@ def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> np.n
 def _extended(
     surrogate: Surrogate, q: DiagonalMixture, found: Correction, pool: PooledDraws, n: int
 ) -> DiagonalMixture:
-    """The mixture q with components where the posterior extends beyond its draws (`reach`).
+    """The mixture q with components where the posterior extends beyond its draws (`pooled_draws`).
 
     A thin curved posterior is given more components than `_most`. With gradients q is not changed: on
     Rosenbrock 2 with 20 gradients (12 seeds) the root mean square error of ln Z was .0027, and .0048 with
@@ -299,7 +299,7 @@ def _extended(
     log_density = variance_penalised(pool.mean, pool.variance, surrogate.data.top) - found.log_evidence
     lack = log_density - pool.log_plain
     lacks = (pool.variance < COMPONENTS.beyond_variance) & (lack > COMPONENTS.lacking)
-    mass = np.exp(np.minimum(log_density - pool.log_proposal, REACH.highest))[lacks].sum() / pool.count
+    mass = np.exp(np.minimum(log_density - pool.log_proposal, POOLED.highest))[lacks].sum() / pool.count
     if mass < COMPONENTS.beyond_mass:
         return q
     return grown(q, pool.u[lacks], np.minimum(lack[lacks], COMPONENTS.lacking_at_most), COMPONENTS.added)

@@ -8,7 +8,8 @@ group define a Gaussian, N(m_r, S_r). With the evidence Z the modes define an ap
 whose parts j are the Gaussians of the modes. For a mode that is far from Gaussian, such as a ring or a curved
 ridge, the parts are the components of its group instead, as one Gaussian would contain regions in which the
 mode has no mass, such as the middle of a ring, or regions that no evaluation has reached, such as an arc of
-it. A group q_r counts as far from Gaussian if KL(q_r || N(m_r, S_r)) is above ``ModeSettings.bent``.
+it. A group q_r counts as far from Gaussian if KL(q_r || N(m_r, S_r)) is above
+``ModeSettings.least_divergence``.
 
 A log joint with several modes falls as the squared distance from the nearest one. A point whose value exceeds
 g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks, or in a
@@ -62,7 +63,7 @@ class Modes:
         ]
         wholes = [_gaussian(mode) for mode in modes]
         parts = [
-            mode if _divergence(mode, whole) > MODES.bent else whole
+            mode if _divergence(mode, whole) > MODES.least_divergence else whole
             for mode, whole in zip(modes, wholes, strict=True)
         ]
         outline = MixtureDensity.of(
@@ -121,8 +122,8 @@ def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:
     apart = np.square(q.means[first] - q.means[second]).sum(1)
     table = np.full((q.count, q.count), np.inf)
     table[first, second] = table[second, first] = apart
-    reach = np.sort(table, axis=1)[:, min(MODES.neighbours, q.count) - 1]
-    near = apart <= np.maximum(reach[first], reach[second])
+    distance = np.sort(table, axis=1)[:, min(MODES.neighbours, q.count) - 1]
+    near = apart <= np.maximum(distance[first], distance[second])
     label = np.arange(q.count)
     for some in (near, ~near):
         pairs = np.flatnonzero(some & (label[first] != label[second]))

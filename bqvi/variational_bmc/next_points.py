@@ -5,10 +5,10 @@ draws that are resampled from a pool by their weights times the range itself, so
 weights. The density is tempered, with a smaller power for larger prediction errors of the surrogate: where
 the surrogate is wrong in the tails, its own density has no draws there. In many dimensions draws of a
 tempered density are deeper than those of the posterior, so that the power is bounded by their depth
-(`_tempers`). Candidates are draws of q, of q widened, and of wider proposals (:mod:`reach`). The scores of
-all candidates need their covariances with all targets, which are one matrix product. After each choice in a
-batch the variances and covariances are conditioned on that point, exactly, by a rank-one update, which does
-not depend on its value.
+(`_tempers`). Candidates are draws of q, of q widened, and of wider proposals (:mod:`pooled_draws`). The
+scores of all candidates need their covariances with all targets, which are one matrix product. After each
+choice in a batch the variances and covariances are conditioned on that point, exactly, by a rank-one update,
+which does not depend on its value.
 
 With ``variational`` the range is integrated against q instead (VIQR). On Rosenbrock 2 with noise of sd 1, the
 evidence after 150 evaluations was as accurate (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior
@@ -27,7 +27,7 @@ from acquisition.conditioned import ConditionedPool
 from acquisition.pointwise.quantile_range import InterquantileRange
 from acquisition.pool import PoolMoments
 from bqvi.importance import resampled
-from bqvi.variational_bmc.reach import PooledDraws
+from bqvi.variational_bmc.pooled_draws import PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
@@ -68,9 +68,9 @@ def next_points(
     targets = resampled(share, NODES.targets, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)
     u, whitened = pool.u[candidates], pool.whitened[:, candidates]
-    sieve = len(candidates)
+    given_first = len(candidates)  # the index of ``first`` among the candidates
     mean, log_q = pool.mean[candidates], pool.log_q[candidates]
-    variance, left = pool.variance[candidates], pool.variance[targets]
+    variance, variance_left = pool.variance[candidates], pool.variance[targets]
     beside = [part for part in (None if first is None else first[None], waiting) if part is not None]
     if beside:
         more = np.concatenate(beside)
@@ -79,26 +79,26 @@ def next_points(
         variance = np.append(variance, surrogate.moments(more, own)[1])
     signals = surrogate.covariance(u, pool.u[targets], whitened, pool.whitened[:, targets])
     # Correlations above one are due to rounding; with them, a point would explain all others.
-    bound = np.sqrt(np.maximum(variance, 0.0)[:, None] * left)
+    bound = np.sqrt(np.maximum(variance, 0.0)[:, None] * variance_left)
     signals = np.clip(signals, -bound, bound)
-    base = -np.log(2.0 * np.sinh(np.minimum(NODES.quantile * np.sqrt(left), NODES.widest)))
+    base = -np.log(2.0 * np.sinh(np.minimum(NODES.quantile * np.sqrt(variance_left), NODES.widest)))
     between = surrogate.covariance(u, u, whitened, whitened)
     noises = np.full(len(u), noise + surrogate.rounding)
     state = ConditionedPool(lambda j: between[:, j], variance, noises, signals)
     ahead = list(range(len(u) - (0 if waiting is None else len(waiting)), len(u)))
     for index in ahead:
-        left = np.maximum(left - state.explained(index) ** 2, NODES.least_variance)
+        variance_left = np.maximum(variance_left - state.explained(index) ** 2, NODES.least_variance)
         state = state.given(index)
     ahead += np.flatnonzero(state.variance < NODES.determined * variance).tolist() if ahead else []
-    leads = first is not None and not (ahead and state.variance[sieve] < NODES.known)
+    leads = first is not None and not (ahead and state.variance[given_first] < NODES.known)
     chosen: list[int] = []
     for _ in range(count):
         moments = PoolMoments(mean, state.variance, state.predictive_variance, state.signals, log_q)
-        scores = InterquantileRange(None, left, base).score(moments)
+        scores = InterquantileRange(None, variance_left, base).score(moments)
         scores[[*ahead, *chosen]] = -np.inf
-        best = sieve if leads and not chosen else int(np.argmax(scores))
+        best = given_first if leads and not chosen else int(np.argmax(scores))
         chosen.append(best)
-        left = np.maximum(left - state.explained(best) ** 2, NODES.least_variance)
+        variance_left = np.maximum(variance_left - state.explained(best) ** 2, NODES.least_variance)
         state = state.given(best)
     return u[chosen]
 

@@ -585,8 +585,8 @@ class ComponentSettings:
 
 
 @dataclass(frozen=True)
-class ReachSettings:
-    """Draws beyond those of q (`reach`).
+class PooledSettings:
+    """Draws beyond those of q (`pooled_draws`).
 
     They were chosen on the ring in boxes 9810, 9811, 9813, 9822 and 9823 of `experiments.vbmc.hard`. 42
     unimodal runs (seeds 60 to 62) took 3,246 evaluations, and 3,436 without such draws.
@@ -616,7 +616,7 @@ class RestartSettings:
 
     least_effective: float = 20.0
     """The least number of effective draws, below which q starts again."""
-    carried: float = 0.02
+    kept_effective: float = 0.02
     """The effective share of the draws in the last record above which q is kept for a further step: new
     components of q lower the share for a step, and would be lost in a new start."""
     poor: float = 0.1
@@ -668,7 +668,7 @@ class ModeSettings:
     """The least dip below the lower end of the segment, in nats, that separates two modes."""
     inside: float = 4.0
     """The region of a mode, in sds of |x|^2 under N(0, I) beyond its mean D."""
-    bent: float = 0.7
+    least_divergence: float = 0.7
     """The divergence KL(q_r || Gaussian), in nats, above which a mode is represented by its components. It
     was 1.8 to 1.9 on two rings, at most .44 on clusters and three Gaussians, .9 to 1.2 on Rosenbrock. Over 42
     unimodal runs it made no difference; components for every mode took .5 % more evaluations."""
@@ -966,7 +966,7 @@ class DiagnosticSettings:
 
 SHAPING, FITTING, FRAMES, WEIGHTS = ShapingSettings(), FittingSettings(), FrameSettings(), WeightSettings()
 GRADIENT_SCALINGS, NOISE = GradientScalingSettings(), UndeclaredNoiseSettings()
-SCALINGS, LOCAL, REACH = ScalingSettings(), LocalSettings(), ReachSettings()
+SCALINGS, LOCAL, POOLED = ScalingSettings(), LocalSettings(), PooledSettings()
 NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), RestartSettings(), ModeSettings()
 FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()
 RESULT, FRESH_START, DIAGNOSTICS = ResultSettings(), FreshStartSettings(), DiagnosticSettings()

@@ -17,7 +17,7 @@ from bqvi.calls.evaluations import matched
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.exploration import UNEXPLORED, Explored
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.reach import PooledDraws
+from bqvi.variational_bmc.pooled_draws import PooledDraws
 from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -79,7 +79,7 @@ class Row:
     covered: bool = True
     """Whether no evaluation shows mass that q lacks; only a thorough estimate checks this."""
     beyond: float = 0.0
-    """The rise of the log evidence, nats, if f were one sd higher where its sd is large (`reach`)."""
+    """The rise of the log evidence, nats, if f were one sd higher where its sd is large (`pooled_draws`)."""
     missed: float = nan
     """The median absolute error of the latest predictions, nats."""
 

@@ -288,14 +288,14 @@ def fit(
     data = data.thinned
     objective = log_posterior(data)
     centre = objective.prior.lower
-    starts = [centre, _bent(centre, data)] if start is None else [start]
+    starts = [centre, _with_trend(centre, data)] if start is None else [start]
     gain = FITTING.gain if data.gradients is None else FITTING.gain_with_gradients
     asked = Search(len(starts), iterations, settled=0.5 * gain, gained=gain, longest=FITTING.longest)
     found = search(objective, starts, objective.prior.bounds, asked)
     return np.asarray(found.psi), data.log_slope + found.value
 
 
-def _bent(psi: np.ndarray, data: Data) -> np.ndarray:
+def _with_trend(psi: np.ndarray, data: Data) -> np.ndarray:
     """Hyperparameters with which the quadratic trend explains most of the observations."""
     dimension = data.points.shape[1]
     found = psi.copy()

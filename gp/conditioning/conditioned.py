@@ -230,8 +230,8 @@ class Conditioned:
         """Log evidence at the profiled scale and constant, as of `gp.evidence`."""
         white = self.residuals_whitened
         volume = -2.0 * float(np.log(np.einsum("ii->i", self.whitening)).sum())
-        scale = max(self.scale, _TINY)
-        return float(log_density(scale * white.size, volume, *white.shape, scale))
+        (n, outputs), scale = white.shape, max(self.scale, _TINY)
+        return float(log_density(scale * n * outputs, volume, n, outputs, scale))
 
     def whitened_covariance(self, places: Places) -> np.ndarray:
         """W k of further ``places``, (n, l B); inner products of its columns reduce their covariance."""

@@ -90,10 +90,10 @@ class StudentProcess:
         cross : covariances z of the functional with the data, over s, (n,)
         level : h, the functional of the basis function
         """
-        half, z = self.whitened(cross), self.evidence.whitened_basis
+        whitened, z = self.whitened(cross), self.evidence.whitened_basis
         if z.shape[1]:
-            half = half + z[:, 0] * ((level - half @ z[:, 0]) / self._information)
-        return self.evidence.factor.solve(half, transposed=True)
+            whitened = whitened + z[:, 0] * ((level - whitened @ z[:, 0]) / self._information)
+        return self.evidence.factor.solve(whitened, transposed=True)
 
     def predict(
         self, cross: np.ndarray, level: np.ndarray, prior: np.ndarray
@@ -106,10 +106,10 @@ class StudentProcess:
         level : the functionals of the basis function, (m,)
         prior : their prior covariance, over s, (m, m)
         """
-        half, z = self.whitened(cross), self.evidence.whitened_basis
-        mean, unit = half.T @ self.evidence.residual, prior - half.T @ half
+        whitened, z = self.whitened(cross), self.evidence.whitened_basis
+        mean, unit = whitened.T @ self.evidence.residual, prior - whitened.T @ whitened
         if z.shape[1]:
-            missed = level - half.T @ z[:, 0]
+            missed = level - whitened.T @ z[:, 0]
             mean = mean + level[:, None] * self.mean
             unit = unit + np.outer(missed, missed) / self._information
         return mean, unit

@@ -59,8 +59,8 @@ class KernelMeans:
         spread = covariances.copy()
         np.einsum("kii->ki", spread)[:] += np.square(lengthscale)
         factor = np.linalg.cholesky(spread)
-        half = np.linalg.inv(factor)
-        precision = half.mT @ half
+        whitening = np.linalg.inv(factor)
+        precision = whitening.mT @ whitening
         gap = points - means[:, None, :]
         a = gap @ precision
         log_ratio = np.log(lengthscale / np.einsum("kii->ki", factor)).sum(1)

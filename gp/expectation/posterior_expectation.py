@@ -127,8 +127,8 @@ def variance_gradient(posterior: Posterior, q: Measure) -> Any:
     It is the gradient of a posterior mean with the weights K^-1 z_q.
     """
     at = Integrals((q,))
-    half = posterior.factor.solve(covariance(posterior.kernel, posterior.observations, at))[:, 0]
-    mirrored = replace(posterior, mean_function=Zero(), whitened=half)
+    whitened = posterior.factor.solve(covariance(posterior.kernel, posterior.observations, at))[:, 0]
+    mirrored = replace(posterior, mean_function=Zero(), whitened=whitened)
     prior = embed(posterior.kernel, q).double_gradient()
     explained = expectation(mirrored, q).gradient
     return type(prior)._make(a - 2 * b for a, b in zip(prior, explained, strict=True))

@@ -42,10 +42,10 @@ def variance_of(posterior: Posterior, mean: KernelSum, q: Gaussian) -> tuple[flo
         where the variance is negative beyond rounding.
     """
     double, slope = _double(mean, q)
-    half = posterior.factor.solve(_cross(posterior, mean, q))
-    unknown = np.array([[double - half @ half]])
+    whitened = posterior.factor.solve(_cross(posterior, mean, q))
+    unknown = np.array([[double - whitened @ whitened]])
     variance = without_rounding(unknown, np.array([[double]]), posterior)[0, 0]
-    mirrored = replace(posterior, mean_function=Zero(), whitened=half).kernel_sum
+    mirrored = replace(posterior, mean_function=Zero(), whitened=whitened).kernel_sum
     assert mirrored is not None  # the embedding exists, as the posterior has used it
     explained = mirrored.integrate(q.mean, q.covariance)
     return float(variance), GaussianParameters(-2.0 * explained.mean, slope - 2.0 * explained.covariance)

@@ -48,7 +48,7 @@ class Fantasy:
     """Observations at x (..., p, D): H_i(x) of earlier stages, factor A (..., p, p), z (..., p)."""
 
     x: Tensor
-    halves: tuple[Tensor, ...]
+    whitened: tuple[Tensor, ...]
     lower: Tensor
     z: Tensor
 
@@ -79,45 +79,45 @@ class Batched:
         cross = covariance(self.posterior.kernel, self.posterior.observations, Values(flat))
         rows = self.posterior.factor.solve(cross)
         rows = rows.reshape(cross.shape[0], *x.shape[:-1])  # (n, ..., q)
-        halves: tuple[Tensor, ...] = (rows.movedim(0, -2),)
+        whitened: tuple[Tensor, ...] = (rows.movedim(0, -2),)
         for fantasy in self.fantasies:
             cross = _prior_covariance(self.posterior.kernel, fantasy.x, x)
-            cross = cross - _products(fantasy.halves, halves)
+            cross = cross - _products(fantasy.whitened, whitened)
             lower = fantasy.lower.expand(*cross.shape[:-2], *fantasy.lower.shape[-2:])
-            halves = (*halves, torch.linalg.solve_triangular(lower, cross, upper=False))
-        return halves
+            whitened = (*whitened, torch.linalg.solve_triangular(lower, cross, upper=False))
+        return whitened
 
-    def mean(self, x: Tensor, halves: tuple[Tensor, ...]) -> Tensor:
+    def mean(self, x: Tensor, whitened: tuple[Tensor, ...]) -> Tensor:
         """Return the mean at x (..., q, D), (..., q), given H_i(x)."""
         mean: Tensor = self.posterior.mean_function(self._flat(x)).reshape(x.shape[:-1])
         stages = (self.posterior.whitened, *(fantasy.z for fantasy in self.fantasies))
-        for half, z in zip(halves, stages, strict=True):
-            mean = mean + (half.mT @ z[..., None])[..., 0]
+        for rows, z in zip(whitened, stages, strict=True):
+            mean = mean + (rows.mT @ z[..., None])[..., 0]
         return mean
 
-    def variance(self, x: Tensor, halves: tuple[Tensor, ...]) -> Tensor:
+    def variance(self, x: Tensor, whitened: tuple[Tensor, ...]) -> Tensor:
         """Return the variance at x (..., q, D), (..., q), never negative, given H_i(x)."""
         variance: Tensor = self.posterior.kernel.diagonal(self._flat(x)).reshape(x.shape[:-1])
-        for half in halves:
-            variance = variance - (half**2).sum(dim=-2)
+        for rows in whitened:
+            variance = variance - (rows**2).sum(dim=-2)
         return variance.clamp_min(0.0)
 
-    def covariance(self, x: Tensor, halves: tuple[Tensor, ...]) -> Tensor:
+    def covariance(self, x: Tensor, whitened: tuple[Tensor, ...]) -> Tensor:
         """Return the covariance at x (..., q, D), (..., q, q), given H_i(x)."""
-        return _prior_covariance(self.posterior.kernel, x, x) - _products(halves, halves)
+        return _prior_covariance(self.posterior.kernel, x, x) - _products(whitened, whitened)
 
     def conditioned(self, x: Tensor, y: Tensor, noise: Tensor) -> Batched:
         """Return the posterior after observations y (..., p) at x (..., p, D).
 
         The batch dimensions are broadcast. ``noise`` holds variances that broadcast with y.
         """
-        halves = self.whitened(x)
-        matrix = self.covariance(x, halves) + torch.diag_embed(noise.expand(x.shape[:-1]))
+        whitened = self.whitened(x)
+        matrix = self.covariance(x, whitened) + torch.diag_embed(noise.expand(x.shape[:-1]))
         lower = cholesky(matrix, self.scale(x)) if x.shape[-2] else matrix
-        residual = (y - self.mean(x, halves))[..., None]
+        residual = (y - self.mean(x, whitened))[..., None]
         factor = lower.expand(*residual.shape[:-2], *lower.shape[-2:])
         z = torch.linalg.solve_triangular(factor, residual, upper=False)[..., 0]
-        return replace(self, fantasies=(*self.fantasies, Fantasy(x, halves, lower, z)))
+        return replace(self, fantasies=(*self.fantasies, Fantasy(x, whitened, lower, z)))
 
     def scale(self, x: Tensor) -> Tensor:
         """Return the prior variances at x (..., q, D), (..., q), without a graph."""

@@ -21,7 +21,7 @@ ROUNDS = {
     "bq": ({"method": "bq"}, None),
     "five nodes": ({"method": BayesianQuadrature(5)}, None),
     "mixture": (
-        {"method": MixtureQuadrature(reach=0.01)},
+        {"method": MixtureQuadrature(radius=0.01)},
         GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None]),
     ),
 }

@@ -53,7 +53,7 @@ def search(value, gradient, dimension, most=200, seed=0, wide=None):
 
 def test_the_box_of_a_gaussian_with_gradients_is_that_of_its_marginals():
     (lower, upper), count = search(gaussian, slope, 2, seed=1)
-    np.testing.assert_allclose(0.5 * (upper - lower), PLAUSIBLE.reach * SDS, rtol=1e-6)
+    np.testing.assert_allclose(0.5 * (upper - lower), PLAUSIBLE.half_width * SDS, rtol=1e-6)
     assert (np.abs(0.5 * (lower + upper) - MEAN) < SDS).all()
     assert count < 40
 
@@ -61,7 +61,7 @@ def test_the_box_of_a_gaussian_with_gradients_is_that_of_its_marginals():
 def test_by_values_it_is_that_of_its_conditionals():
     sds = np.array([0.4, 3.0])
     (lower, upper), count = search(lambda theta: -0.5 * float((((theta - 1.5) / sds) ** 2).sum()), None, 2)
-    np.testing.assert_allclose(0.5 * (upper - lower), PLAUSIBLE.reach * sds, rtol=1e-6)
+    np.testing.assert_allclose(0.5 * (upper - lower), PLAUSIBLE.half_width * sds, rtol=1e-6)
     assert (np.abs(0.5 * (lower + upper) - 1.5) < sds).all()
     assert count < 50
 

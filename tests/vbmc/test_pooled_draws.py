@@ -9,8 +9,8 @@ import pytest
 
 from bqvi.variational_bmc.correction import ANYWHERE, correct
 from bqvi.variational_bmc.learning import _extended
-from bqvi.variational_bmc.reach import pool_of
-from bqvi.variational_bmc.settings import COMPONENTS, REACH
+from bqvi.variational_bmc.pooled_draws import pool_of
+from bqvi.variational_bmc.settings import COMPONENTS, POOLED
 from bqvi.variational_bmc.variational import DiagonalMixture
 
 SD = 0.1
@@ -72,7 +72,7 @@ def test_the_pool_integrates_what_q_covers_in_part(seed):
     found = np.exp(pool.mean - pool.log_proposal).sum() / pool.count
     # the standard error of independent draws is 2 % here; Sobol points have less
     assert found == pytest.approx(2.0 * np.pi, rel=0.1)
-    assert pool.count == 1024 + 2 * REACH.draws == len(pool.u)
+    assert pool.count == 1024 + 2 * POOLED.draws == len(pool.u)
     np.testing.assert_allclose(pool.log_q, q.log_density(pool.u), rtol=1e-12)
 
 
@@ -81,7 +81,7 @@ def test_the_pool_follows_a_ridge_beyond_the_draws_of_q(seed):
     surrogate = Known(ridge, unknown_beyond_one)
     found = correct(surrogate, ALONG, 1024, seed, ANYWHERE)
     pool = pool_of(surrogate, ALONG, found, seed, ANYWHERE)
-    assert (pool.variance < REACH.known**2).all()
+    assert (pool.variance < POOLED.known**2).all()
 
     def beyond(u):
         return int(((np.abs(u[:, 1]) > 1.7) & (np.abs(u[:, 0]) < 2.0 * SD)).sum())

@@ -10,7 +10,7 @@ Draws of q lie within the range of its components. For a thin curved posterior t
 evaluations made so far, although the surrogate predicts the continuation of the posterior, where the next
 evaluations have to be made. The acquisition is integrated over the pool (:mod:`next_points`), and q is given
 components where the pool has mass that q lacks (:mod:`learning`). Draws at which the standard deviation of f
-exceeds ``ReachSettings.known`` nats are left out.
+exceeds ``PooledSettings.known`` nats are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 from bqvi.importance import resampled
 from bqvi.variational_bmc.correction import Correction, bounded, proposal_of
 from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.settings import NODES, REACH, WEIGHTS
+from bqvi.variational_bmc.settings import NODES, POOLED, WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 
@@ -54,7 +54,7 @@ class PooledDraws:
 
     def of_q(self) -> PooledDraws:
         """The draws of q and q widened alone."""
-        n = self.count - 2 * REACH.draws
+        n = self.count - 2 * POOLED.draws
         return replace(
             self, u=self.u[:n], whitened=self.whitened[:, :n], mean=self.mean[:n], variance=self.variance[:n],
             log_proposal=self.log_plain[:n], log_plain=self.log_plain[:n], log_q=self.log_q[:n],
@@ -69,9 +69,9 @@ class PooledDraws:
         log_evidence : the log evidence, in the frame's units. top : the highest evaluated value.
         """
         sd = np.sqrt(self.variance)
-        uncertain = (sd > REACH.uncertain) & (self.feasible > REACH.feasible)
+        uncertain = (sd > POOLED.uncertain) & (self.feasible > POOLED.feasible)
         high = np.minimum(self.mean + sd, top) - self.log_proposal - log_evidence
-        return float(np.log1p(np.exp(np.minimum(high[uncertain], REACH.highest)).sum() / self.count))
+        return float(np.log1p(np.exp(np.minimum(high[uncertain], POOLED.highest)).sum() / self.count))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +85,10 @@ class _Draws:
 
     @classmethod
     def known(cls, surrogate: Surrogate, u: np.ndarray) -> _Draws:
-        """The points among u (m, D) at which the sd of f is below `ReachSettings.known`."""
+        """The points among u (m, D) at which the sd of f is below `PooledSettings.known`."""
         whitened = surrogate.whitened(u)
         mean, variance = surrogate.moments(u, whitened)
-        known = variance < REACH.known**2
+        known = variance < POOLED.known**2
         return cls(u[known], whitened[:, known], mean[known], variance[known])
 
     def joined(self, other: _Draws) -> _Draws:
@@ -115,13 +115,13 @@ def pool_of(
     """
     top, count = surrogate.data.top, len(found.u)
     plain = q.joined(q.widened(WEIGHTS.widening), WEIGHTS.wide)
-    wide = q.widened(REACH.wider)
+    wide = q.widened(POOLED.wider)
     draws = _Draws(found.u, found.whitened, found.mean, found.variance)
-    draws = draws.joined(_Draws.known(surrogate, proposal_of(wide, 0.0).draws(REACH.draws, seed)))
+    draws = draws.joined(_Draws.known(surrogate, proposal_of(wide, 0.0).draws(POOLED.draws, seed)))
     local = _local(q, plain, draws, top, seed)
-    draws = draws.joined(_Draws.known(surrogate, proposal_of(local, 0.0).draws(REACH.draws, seed + 1)))
-    total = count + 2 * REACH.draws
-    shares = np.array([count, REACH.draws, REACH.draws]) / total
+    draws = draws.joined(_Draws.known(surrogate, proposal_of(local, 0.0).draws(POOLED.draws, seed + 1)))
+    total = count + 2 * POOLED.draws
+    shares = np.array([count, POOLED.draws, POOLED.draws]) / total
     logs = np.stack([one.log_density(draws.u) for one in (plain, wide, local)])
     return PooledDraws(
         u=draws.u,
@@ -143,11 +143,11 @@ def _local(
 
     The draws are chosen by the integrand of the interquantile range (:mod:`next_points`).
     """
-    parts = q.widened(REACH.wider).log_parts(draws.u)
+    parts = q.widened(POOLED.wider).log_parts(draws.u)
     log_g = np.logaddexp(plain.log_density(draws.u), logsumexp(parts, axis=0))
     spread = np.minimum(np.sqrt(draws.variance), NODES.most)
     mean = bounded(draws.mean, draws.variance, top)
-    log_share = REACH.temper * (mean - top) - log_g + np.log(np.sinh(spread))
-    chosen = np.unique(resampled(np.exp(log_share - log_share.max()), REACH.places, seed))
+    log_share = POOLED.temper * (mean - top) - log_g + np.log(np.sinh(spread))
+    chosen = np.unique(resampled(np.exp(log_share - log_share.max()), POOLED.places, seed))
     weights = np.full(len(chosen), 1.0 / len(chosen))
     return DiagonalMixture(weights, draws.u[chosen], q.scales[parts[:, chosen].argmax(0)])
