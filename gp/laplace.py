@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
-__all__ = ["LaplaceGaussian", "curvature", "root", "spectrum"]
+__all__ = ["LaplaceGaussian", "curvature", "root", "spectrum", "weighed"]
+
+Result = TypeVar("Result")
 
 
 def curvature(gradients: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float) -> np.ndarray:
@@ -44,6 +47,37 @@ def root(curvature: np.ndarray, least: float) -> np.ndarray:
     """Return R (P, P) with R R^T the inverse of a curvature, its eigenvalues raised to ``least`` > 0."""
     values, vectors = spectrum(curvature, least)
     return vectors / np.sqrt(values)
+
+
+def weighed(
+    evaluate: Callable[[np.ndarray], tuple[float, Result]],
+    mode: np.ndarray,
+    at_mode: tuple[float, Result],
+    scale: np.ndarray,
+    steps: np.ndarray,
+    heaviest: float,
+) -> tuple[list[Result], np.ndarray]:
+    """Results at the mode and at J draws mode + R z, and their importance weights, of sum 1.
+
+    Parameters
+    ----------
+    evaluate : a function of a draw (P,) that returns ln p there and a result. A draw at which it raises
+        LinAlgError is left out.
+    mode : (P,). at_mode : what ``evaluate`` returns there.
+    scale : R, (P, P). steps : z, (J, P).
+    heaviest : the largest log weight relative to that of the mode; larger ones are lowered to it, as the
+        weights of a Gaussian have no bound where p has thicker tails.
+    """
+    results, logs = [at_mode[1]], [0.0]
+    for z in steps:
+        try:
+            value, result = evaluate(mode + scale @ z)
+        except np.linalg.LinAlgError:
+            continue
+        results.append(result)
+        logs.append(min(value - at_mode[0] + 0.5 * float(z @ z), heaviest))
+    weights = np.exp(np.array(logs) - max(logs))
+    return results, weights / weights.sum()
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acquisition.conditioned import ConditionedPool
 from acquisition.minibatch.pools import Greedy
 from acquisition.minibatch.strategy import Selection
 from acquisition.minibatch.uniform import UniformState
@@ -87,15 +88,12 @@ def _included(log_values: np.ndarray, before: np.ndarray, size: int) -> np.ndarr
 
 def _sample(basis: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Rows of the projection process onto the span of ``basis`` (n, S) with orthonormal columns."""
+    norms = np.einsum("ns,ns->n", basis, basis)
+    state = ConditionedPool(lambda i: basis @ basis[i], norms, np.zeros(len(basis)))
     chosen: list[int] = []
-    left = np.einsum("ns,ns->n", basis, basis)
-    taken = np.empty((basis.shape[1], basis.shape[0]))
-    for t in range(basis.shape[1]):
-        probabilities = np.maximum(left, 0.0)
+    for _ in range(basis.shape[1]):
+        probabilities = np.maximum(state.variance, 0.0)
         probabilities[chosen] = 0.0
-        i = int(rng.choice(len(basis), p=probabilities / probabilities.sum()))
-        column = basis @ basis[i] - taken[:t, i] @ taken[:t]
-        taken[t] = column / np.sqrt(column[i])
-        left = left - taken[t] ** 2
-        chosen.append(i)
+        chosen.append(int(rng.choice(len(basis), p=probabilities / probabilities.sum())))
+        state = state.given(chosen[-1])
     return np.array(chosen)

@@ -101,7 +101,9 @@ class PlausibleBoxSearch:
         self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
         along = self._along if self.made.gradients is None else self._along_gradient
         rows = np.array([along(self._modes[0], i) for i in range(len(self._start))])
-        self._gaussian, self._curved = LaplaceGaussian.of(rows, self._settings.flat, self._settings.half_width**2)
+        self._gaussian, self._curved = LaplaceGaussian.of(
+            rows, self._settings.flat, self._settings.half_width**2
+        )
         self._newton()
         for _ in range(self._settings.climbs):
             row = self._unexplained()

@@ -28,8 +28,7 @@ from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, ro
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED, Family
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
-from gp.laplace import curvature, root, spectrum
-from gp.linalg import NotPositiveDefiniteError
+from gp.laplace import curvature, root, spectrum, weighed
 from gp.low_discrepancy import normal_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
@@ -300,20 +299,15 @@ def _marginal(
     member: CandidateProcess, moments_of: Moments, draws: int, seed: int
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
     """Moments at the optimum and at ``draws`` hyperparameters about it, with normalised weights."""
-    size = len(member.psi)
     lower, upper = member.bounds()
-    scale = _laplace_root(member)
-    moments, logs = [moments_of(member)], [0.0]
-    for z in normal_sobol(size, draws, seed):
-        drawn = member.at(np.clip(member.psi + scale @ z, lower, upper))
-        try:
-            gain = drawn.log_posterior - member.log_posterior
-            moments.append(moments_of(drawn))
-        except NotPositiveDefiniteError:
-            continue
-        logs.append(min(gain + 0.5 * float(z @ z), SEARCH.heaviest))
-    weights = np.exp(np.array(logs) - max(logs))
-    return moments, weights / weights.sum()
+
+    def evaluate(psi: np.ndarray) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
+        drawn = member.at(np.clip(psi, lower, upper))
+        return drawn.log_posterior, moments_of(drawn)
+
+    at_mode = member.log_posterior, moments_of(member)
+    steps = normal_sobol(len(member.psi), draws, seed)
+    return weighed(evaluate, member.psi, at_mode, _laplace_root(member), steps, SEARCH.heaviest)
 
 
 def _laplace_root(member: CandidateProcess) -> np.ndarray:

@@ -15,13 +15,12 @@ of the surrogate.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
 from bqvi.importance import resampled
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.settings import FITTING
 from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_mean
-from gp.laplace import root
+from gp.laplace import root, weighed
 from gp.low_discrepancy import normal_sobol
 
 
@@ -38,15 +37,10 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     u = found.u[resampled(found.weights, FITTING.set_draws, seed)]
     known = surrogate.mean(u)
     steps = np.clip(normal_sobol(len(psi), FITTING.sets, seed), -FITTING.furthest, FITTING.furthest)
-    log_weights, shifts = [0.0], [0.0]
-    for step in steps:
-        at = psi + scale @ step
-        try:
-            value = objective.value(at)
-            other = posterior_mean(data, at)(u)
-        except np.linalg.LinAlgError:
-            continue
-        log_weights.append(min(value - best.value + 0.5 * float(step @ step), 2.0))
-        shifts.append(float(np.mean(other - known) + 0.5 * np.var(other - known)))
-    weights = np.exp(np.array(log_weights) - logsumexp(log_weights))
+
+    def evaluate(at: np.ndarray) -> tuple[float, float]:
+        value, change = objective.value(at), posterior_mean(data, at)(u) - known
+        return value, float(np.mean(change) + 0.5 * np.var(change))
+
+    shifts, weights = weighed(evaluate, psi, (best.value, 0.0), scale, steps, FITTING.heaviest)
     return float(np.sqrt(weights @ np.square(shifts)))

@@ -92,6 +92,8 @@ class FittingSettings:
     """The number of draws of the posterior on which they are compared."""
     furthest: float = 2.0
     """The largest distance of drawn hyperparameters from their mean, in standard deviations."""
+    heaviest: float = 2.0
+    """The largest logarithm of the weight of such a draw over that of the mean; not compared."""
     lengthscale: tuple[float, float] = (2.0, 1.0)
     """The median of the prior of a lengthscale, and the sd of its logarithm; no comparison of this prior and
     of the next four was kept."""

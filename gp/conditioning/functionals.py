@@ -43,7 +43,7 @@ import numpy as np
 import scipy.linalg
 
 from gp.conditioning.function_kernel import FunctionKernel
-from gp.expectation import jacobian_variance, slope_jacobian, value_jacobian
+from gp.expectation import KernelMeans, jacobian_variance, slope_jacobian, value_jacobian
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,16 +120,14 @@ class Functionals:
 
 def _bump(left: Functionals, right: Functionals, lengthscale: float, order: int) -> np.ndarray:
     """Derivatives of G, (K, K', 1 + D + D D, 1 + D + ...): in m_k up to 2, in m_j up to ``order``."""
-    d = left.means.shape[1]
-    spread = left.covariances[:, None] + right.covariances[None] + lengthscale**2 * np.eye(d)
-    delta = left.means[:, None] - right.means[None]
-    p = np.linalg.inv(spread)
-    a = np.einsum("kjab,kjb->kja", p, delta)
-    log_ratio = d * np.log(lengthscale) - 0.5 * np.linalg.slogdet(spread)[1]
-    g = np.exp(log_ratio - 0.5 * np.einsum("kja,kja->kj", a, delta))
+    (k, d), j = left.means.shape, len(right.means)
+    delta = (left.means[:, None] - right.means).reshape(-1, d)
+    spread = (left.covariances[:, None] + right.covariances).reshape(-1, d, d)
+    bumps = KernelMeans.of_several(np.zeros((1, d)), lengthscale, delta, spread)
+    g, a, p = bumps.z.reshape(k, j), -bumps.a.reshape(k, j, d), bumps.precision.reshape(k, j, d, d)
     tensors = _hermite(a, p, 2 + order)
     blocks = [
-        [(-1.0) ** j * tensors[i + j].reshape(*g.shape, d**i, d**j) for j in range(1 + order)]
+        [(-1.0) ** b * tensors[i + b].reshape(*g.shape, d**i, d**b) for b in range(1 + order)]
         for i in range(3)
     ]
     return g[..., None, None] * np.block(blocks)
