@@ -19,7 +19,7 @@ import numpy as np
 
 __all__ = ["LaplaceGaussian", "curvature", "root", "spectrum", "weighed"]
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 def curvature(gradients: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float) -> np.ndarray:
@@ -50,13 +50,13 @@ def root(curvature: np.ndarray, least: float) -> np.ndarray:
 
 
 def weighed(
-    evaluate: Callable[[np.ndarray], tuple[float, Result]],
+    evaluate: Callable[[np.ndarray], tuple[float, _Result]],
     mode: np.ndarray,
-    at_mode: tuple[float, Result],
+    at_mode: tuple[float, _Result],
     scale: np.ndarray,
     steps: np.ndarray,
     heaviest: float,
-) -> tuple[list[Result], np.ndarray]:
+) -> tuple[list[_Result], np.ndarray]:
     """Results at the mode and at J draws mode + R z, and their importance weights, of sum 1.
 
     Parameters

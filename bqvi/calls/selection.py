@@ -15,15 +15,14 @@ the surrogate's predictions there are a check without further evaluations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from acquisition.conditioned import ConditionedPool, greedy
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.settings import SELECTION
 from gp.arrays import Array
-from gp.triangular import cholesky, solve_lower
+from gp.measures import AffineMap
+from gp.triangular import cholesky
 
 
 def selected(
@@ -93,49 +92,40 @@ def _chosen(made: Evaluations, rows: np.ndarray, density: np.ndarray, most: int)
     good, failed = rows[made.good[rows]], rows[~made.good[rows]]
     count = min(len(failed), max(int(SELECTION.failed * most), most - len(good)))
     points, away = made.points[good], made.points[failed]
-    units = _Units.of(points, density[good]) if len(good) else _Units.of(away)
-    depth = density[good].max(initial=-np.inf) - density[good]
-    squares = 0.5 * np.square(units.whitened(away)).sum(1)
-    chosen = good[units.spread(points, depth, most - count)], failed[units.spread(away, squares, count)]
-    return np.sort(np.concatenate(chosen))
+    units = _units(points, density[good]) if len(good) else _units(away)
+    depth, u = density[good].max(initial=-np.inf) - density[good], units.to_standard(away)
+    near = good[_spread(units.to_standard(points), depth, most - count)]
+    return np.sort(np.concatenate([near, failed[_spread(u, 0.5 * np.square(u).sum(1), count)]]))
 
 
-@dataclass(frozen=True, eq=False)
-class _Units:
-    """The units of the shallow rows: the mean (D,) and the Cholesky factor (D, D) of their covariance."""
+def _units(points: np.ndarray, density: np.ndarray | None = None) -> AffineMap:
+    """The units of the shallow rows of points (n, D) with log densities (n,), by mean and covariance.
 
-    mean: np.ndarray
-    scale: np.ndarray
+    Without densities they are those of all points.
+    """
+    d = points.shape[1]
+    if density is not None:
+        order = np.argsort(-density, kind="stable")
+        depth = density[order[0]] - density[order]
+        points = points[order[: max(int((depth < SELECTION.shallow * d).sum()), SELECTION.fewest * d)]]
+    sds = points.std(0) + 1e-9 * (1.0 + np.abs(points).max(0))
+    covariance = np.cov((points / sds).T, bias=True).reshape(d, d) + SELECTION.jitter * np.eye(d)
+    return AffineMap(points.mean(0), sds[:, None] * cholesky(covariance))
 
-    @classmethod
-    def of(cls, points: np.ndarray, density: np.ndarray | None = None) -> _Units:
-        """The units from points (n, D) with log densities (n,), or from all points without densities."""
-        d = points.shape[1]
-        if density is not None:
-            order = np.argsort(-density, kind="stable")
-            depth = density[order[0]] - density[order]
-            points = points[order[: max(int((depth < SELECTION.shallow * d).sum()), SELECTION.fewest * d)]]
-        spread = points.std(0) + 1e-9 * (1.0 + np.abs(points).max(0))
-        covariance = np.cov((points / spread).T, bias=True).reshape(d, d) + SELECTION.jitter * np.eye(d)
-        return cls(points.mean(0), spread[:, None] * cholesky(covariance))
 
-    def whitened(self, points: np.ndarray) -> np.ndarray:
-        """The points (n, D) in these units."""
-        return solve_lower(self.scale, (points - self.mean).T).T
+def _spread(whitened: np.ndarray, depth: np.ndarray, count: int) -> np.ndarray:
+    """Indices of at most ``count`` points, ``whitened`` (n, D), at depths (n,) in nats."""
+    n, d = whitened.shape
+    if n <= count or not count:
+        return np.arange(n) if count else np.zeros(0, int)
+    u = whitened / (SELECTION.lengthscale * np.sqrt(d))
+    weight = np.exp(-np.minimum(depth / (SELECTION.tempering * d), 600.0))
 
-    def spread(self, points: np.ndarray, depth: np.ndarray, count: int) -> np.ndarray:
-        """Indices of at most ``count`` of the points (n, D), at depths (n,) in nats."""
-        n, d = points.shape
-        if n <= count or not count:
-            return np.arange(n) if count else np.zeros(0, int)
-        u = self.whitened(points) / (SELECTION.lengthscale * np.sqrt(d))
-        weight = np.exp(-np.minimum(depth / (SELECTION.tempering * d), 600.0))
+    def column(j: int) -> np.ndarray:
+        return np.exp(-0.5 * np.square(u - u[j]).sum(1))
 
-        def column(j: int) -> np.ndarray:
-            return np.exp(-0.5 * np.square(u - u[j]).sum(1))
+    def score(state: ConditionedPool) -> Array:
+        return np.maximum(state.variance, SELECTION.jitter) * weight
 
-        def score(state: ConditionedPool) -> Array:
-            return np.maximum(state.variance, SELECTION.jitter) * weight
-
-        state = ConditionedPool(column, np.ones(n), np.full(n, SELECTION.jitter))
-        return np.array(greedy(state, count, score), int)
+    state = ConditionedPool(column, np.ones(n), np.full(n, SELECTION.jitter))
+    return np.array(greedy(state, count, score), int)

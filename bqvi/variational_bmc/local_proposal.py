@@ -17,8 +17,8 @@ import numpy as np
 from bqvi.importance import Proposal
 from bqvi.variational_bmc.settings import LOCAL, RESTARTS
 from bqvi.variational_bmc.surrogate import Surrogate
-from gp.laplace import curvature, spectrum
-from gp.triangular import cholesky, solve_lower
+from gp.laplace import LaplaceGaussian, curvature, spectrum
+from gp.triangular import cholesky
 
 _LENGTHS = 2.0 ** np.arange(float(LOCAL.shortest), 1.0)
 """The lengths that are tried in turn, in the frame's units; no Gaussian is longer than the last."""
@@ -41,27 +41,24 @@ def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Pr
     near = near[np.argsort(-data.values[near])]
     u = data.points[near]
     heights = surrogate.mean(u)
-    left = heights - log_evidence - g.density.log_density(u) > LOCAL.lacking
-    means: list[np.ndarray] = []
-    factors: list[np.ndarray] = []
-    logs: list[float] = []
-    while left.any() and len(means) < LOCAL.most:
-        best = int(left.argmax())
-        factor = _factor(surrogate, u[best], heights[best])
-        left &= np.square(solve_lower(factor, (u - u[best]).T)).sum(0) > LOCAL.apart
-        means.append(u[best])
-        factors.append(factor)
-        logs.append(float(heights[best] + np.log(np.diag(factor)).sum()))
-    if len(means) < LOCAL.least:
+    lacking = heights - log_evidence - g.density.log_density(u) > LOCAL.lacking
+    found = list[tuple[int, LaplaceGaussian]]()
+    while lacking.any() and len(found) < LOCAL.most:
+        best = int(lacking.argmax())
+        gaussian = _gaussian(surrogate, u[best], heights[best])
+        lacking &= 2.0 * gaussian.depths(u - u[best]) > LOCAL.apart
+        found.append((best, gaussian))
+    if len(found) < LOCAL.least:
         return None
-    masses = np.exp(np.array(logs) + 0.5 * surrogate.dimension * np.log(2.0 * np.pi) - log_evidence)
+    masses = np.exp([heights[k] + gaussian.log_volume - log_evidence for k, gaussian in found])
     if masses.sum() < LOCAL.mass:
         return None
-    return Proposal(masses / masses.sum(), np.array(means), np.array(factors))
+    factors = [cholesky(gaussian.covariance) for _, gaussian in found]
+    return Proposal(masses / masses.sum(), u[[k for k, _ in found]], np.array(factors))
 
 
-def _factor(surrogate: Surrogate, at: np.ndarray, height: float) -> np.ndarray:
-    """The lower Cholesky factor (D, D) of the covariance of the Gaussian at a point (D,)."""
+def _gaussian(surrogate: Surrogate, at: np.ndarray, height: float) -> LaplaceGaussian:
+    """The Gaussian at a point (D,) with the log density ``height``."""
     dimension = len(at)
     _, axes = spectrum(curvature(surrogate.function.gradient, at, RESTARTS.difference), -np.inf)
     places = at + _LENGTHS[:, None, None] * np.concatenate([axes.T, -axes.T])
@@ -75,4 +72,4 @@ def _factor(surrogate: Surrogate, at: np.ndarray, height: float) -> np.ndarray:
     # below 1/2
     sds = _LENGTHS[first] / np.sqrt(np.clip(2.0 * fall, *LOCAL.bend))
     sds = 0.5 * (sds[:dimension] + sds[dimension:])
-    return cholesky((axes * sds**2) @ axes.T)
+    return LaplaceGaussian(sds**-2.0, axes)

@@ -1,8 +1,8 @@
-"""Laplace's Gaussian by eigenvalues and eigenvectors, against general linear algebra."""
+"""Laplace's Gaussian by eigenvalues and eigenvectors, against general linear algebra, and its draws."""
 
 import numpy as np
 
-from gp.laplace import LaplaceGaussian
+from gp.laplace import LaplaceGaussian, root, weighed
 
 H = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 0.5], [0.0, 0.5, 2.0]])
 
@@ -23,3 +23,31 @@ def test_directions_without_curvature_get_the_one_that_stands_in():
     gaussian, curved = LaplaceGaussian.of(np.diag([2.0, -1.0, 0.05]), 0.1, 9.0)
     assert not curved
     np.testing.assert_allclose(gaussian.covariance, np.diag([0.5, 1.0 / 9.0, 1.0 / 9.0]), rtol=1e-12)
+
+
+def test_weights_of_draws_are_those_of_the_density():
+    """Against the ratio of densities, that of a Gaussian twice as wide in squares over the one drawn from."""
+    steps = np.random.default_rng(0).standard_normal((40, 3))
+    mode, scale = np.array([1.0, -2.0, 0.5]), root(H, 1e-9)
+
+    def wider(at):
+        gap = at - mode
+        return 7.0 - 0.25 * gap @ H @ gap, gap
+
+    gaps, weights = weighed(wider, mode, wider(mode), scale, steps, 1.0)
+    np.testing.assert_allclose(gaps[1:], steps @ scale.T, rtol=1e-12)
+    expected = np.minimum(0.25 * np.square(steps).sum(1), 1.0)
+    np.testing.assert_allclose(np.log(weights[1:] / weights[0]), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(weights.sum(), 1.0, rtol=1e-12)
+
+
+def test_a_draw_without_a_factor_is_left_out():
+    def evaluate(at):
+        if at[0] > 0.0:
+            raise np.linalg.LinAlgError
+        return 0.0, at[0]
+
+    steps = np.array([[1.0], [-1.0], [2.0], [-3.0]])
+    found, weights = weighed(evaluate, np.zeros(1), (0.0, 0.0), np.eye(1), steps, np.inf)
+    assert found == [0.0, -1.0, -3.0]
+    assert len(weights) == 3
