@@ -161,7 +161,9 @@ def fit(
         one that has evaluations has to be given as ``resume`` too
     seed : an integer or a generator; the same seed gives the same result
     resume : a `Fit`, the path of a saved one, or the exception that ended a run: the run continues from
-        there, with the same model, data and choices; the result is that of an uninterrupted run
+        there, with the same model, data and choices; the result is that of an uninterrupted run, but for an
+        estimator that keeps no evaluations ('score', 'pathwise', ...) where a step was cut short: its
+        evaluations count, and the step is made again
     verify : with ``resume`` of a run of a `LogJoint` whose estimator keeps evaluations: the number of these
         that are repeated before the first step, within the budget; a difference is an error. 0: whether the
         function is the same is not checked

@@ -55,8 +55,8 @@ def saved(geometry: Geometry, state: LoopState) -> Saved:
 
 
 def told(fit: Fit) -> Fit:
-    """Raise the warnings of a fit, and return it."""
-    for message in fit.warnings:
+    """Raise the warnings of the run, and return its fit."""
+    for message in fit.warnings_of_the_run:
         warn_user(message)
     return fit
 

@@ -16,9 +16,11 @@ from bqvi.gradients.settings import EVIDENCE
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.pareto import PARETO
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
 from gp.threads import single_threaded
+from gp.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +69,15 @@ class Fit:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings with advice: a wrong gradient, an unknown ELBO, or a q that diverges."""
+        """Warnings with advice: those of the run, and of a log evidence with Pareto k above .7.
+
+        The first call estimates the log evidence, if it is available.
+        """
+        return self.warnings_of_the_run + _of_weights(self._evidence)
+
+    @property
+    def warnings_of_the_run(self) -> tuple[str, ...]:
+        """A wrong gradient, an unknown ELBO, or a q that diverges; raised at the end of the run."""
         memory = getattr(self.state.memory, "known", self.state.memory)
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
@@ -168,7 +178,10 @@ class Fit:
         if not is_of_one_function(self.problem.model, self.q, self.state.memory):
             return None
         with single_threaded():
-            return remembered_evidence(self.q, self.state.memory)
+            found = remembered_evidence(self.q, self.state.memory)
+        for message in _of_weights(found):
+            warn_user(message)
+        return found
 
     @property
     def plot_corner(self) -> Callable[..., Figure]:
@@ -225,3 +238,14 @@ class Fit:
             "stopped": self.stopped,
         }
         return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))
+
+
+def _of_weights(evidence: EvidenceEstimate | None) -> tuple[str, ...]:
+    """A warning of importance weights that are not to be averaged."""
+    if evidence is None or not evidence.pareto_k > PARETO.unusable:
+        return ()
+    k = f"{evidence.pareto_k:.2f}, above {PARETO.unusable}"
+    return (
+        f"The log evidence is unreliable: q does not cover the posterior (Pareto k = {k}). Raise the budget "
+        "where q still moves; otherwise use bqvi.vbmc, whose posterior is a mixture.",
+    )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+import torch
 
 import bqvi
 from bqvi.models import LogJoint
@@ -217,6 +218,25 @@ def test_a_q_that_still_moves_is_reported(gradient, budget):
     with pytest.warns(UserWarning, match="q still moves"):
         bqvi.fit(far, method="bq", budget=40)
     assert bqvi.fit(far, method="bq", budget=100).warnings == ()
+
+
+def test_a_log_evidence_that_q_does_not_cover_is_reported():
+    """N(1, 1) cut at 0, times exp(2 cos theta_1)."""
+
+    def log_joint(theta):
+        return -0.5 * (theta[..., 0] - 1.0) ** 2 + 2.0 * torch.cos(theta[..., 1])
+
+    box = {"lower": [0.0, -np.pi], "upper": [np.inf, np.pi], "periodic": [1]}
+    plausible = {"plausible_lower": [0.1, -1.0], "plausible_upper": [1.0, 1.0]}
+    found = bqvi.fit(LogJoint(log_joint, 2), method="bq", budget=40, **box, **plausible)
+    with pytest.warns(UserWarning, match="q does not cover the posterior") as told:
+        assert found.pareto_k > 0.7
+    assert found.warnings == (str(told[0].message),)
+    assert f"Pareto k = {found.pareto_k:.2f}, above 0.7" in found.warnings[0]
+    assert told[0].filename == __file__
+    covered = bqvi.fit(LogJoint(lambda theta: -0.5 * (theta**2).sum(-1), 2), method="bq", budget=40)
+    assert covered.warnings == ()
+    assert covered.pareto_k < 0.7
 
 
 @pytest.mark.parametrize(("method", "steps"), [("pathwise", 40), ("score", 40), ("score", 20)])
