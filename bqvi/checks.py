@@ -157,5 +157,5 @@ def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
     if isinstance(value, str) and value in options:
         return
     near = difflib.get_close_matches(str(value), options, n=3)
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise ValueError(f"{name} is {shown(value)}; it must be one of {', '.join(options)}.{hint}")
+    hint = f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise ValueError(f"{name} is {shown(value)}; it must be one of {', '.join(options)}{hint}")

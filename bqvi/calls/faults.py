@@ -122,7 +122,8 @@ def described(error: Exception) -> str:
     """The reason of a failed row."""
     if isinstance(error, LostError):
         return f"has no result ({error})"
-    return f"raised {type(error).__name__}: {message_of(error)}"
+    message = message_of(error)
+    return f"raised {type(error).__name__}: {message}" if message else f"raised {type(error).__name__}"
 
 
 @dataclass(frozen=True)

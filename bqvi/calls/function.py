@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bqvi.calls.bounds import names_of
 from bqvi.calls.faults import ERRORS
 from bqvi.checks import require_above, require_boolean, require_one_of
 from gp.arrays import Array, as_like, is_torch, shown
@@ -72,6 +73,13 @@ def run_user_code(function: Callable[..., Any], *arguments: Any) -> Any:
     """
     with users_threads():
         return function(*arguments)
+
+
+def named_point(names: Sequence[str], point: np.ndarray) -> str:
+    """The text by which messages name a point (P,); without names its entries are x0, x1, ..."""
+    return ", ".join(
+        f"{name} = {x:.6g}" for name, x in zip(names_of(names or None, len(point)), point, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -166,9 +174,7 @@ class Function:
 
     def place(self, point: np.ndarray) -> str:
         """The text by which messages name a point (P,)."""
-        if not self.names:
-            return f"x = {point.tolist()}"
-        return ", ".join(f"{name} = {x:.6g}" for name, x in zip(self.names, point, strict=True))
+        return named_point(self.names, point)
 
     def places(self, points: np.ndarray) -> str:
         """The text by which messages name points (n, P)."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bqvi import notebook
 from bqvi.calls.faults import exceptions_said
+from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import said
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.settings import EVIDENCE
@@ -97,10 +98,11 @@ class Fit:
     def _of_exceptions(self, memory: Memory) -> list[str]:
         if not memory.raised:
             return []
-        theta = memory.failed[[memory.first_raised_at]]
-        coordinates = getattr(self.problem.model, "coordinates", None)
+        theta, model = memory.failed[[memory.first_raised_at]], self.problem.model
+        coordinates = getattr(model, "coordinates", None)
         theta = theta if coordinates is None else coordinates.to_user(theta)
-        first = f"{memory.first_raised}, at theta = {theta[0].tolist()}"
+        names = () if coordinates is None else coordinates.names
+        first = f"{memory.first_raised}, at {named_point(names, theta[0])}"
         return [exceptions_said(memory.raised, self.n_evaluations, first)]
 
     def _of_failures(self, memory: Memory) -> list[str]:

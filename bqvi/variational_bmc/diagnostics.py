@@ -26,6 +26,7 @@ import numpy as np
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.faults import exceptions_said, raised
+from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import said
 from bqvi.calls.logarithm import not_logarithms
 from bqvi.checks import require_integer
@@ -309,7 +310,7 @@ def _about_exceptions(evaluations: Evaluations, coordinates: Coordinates) -> lis
     if not rows:
         return []
     theta = coordinates.to_user(evaluations.points[rows[:1]])[0]
-    at = ", ".join(f"{name} = {x:.6g}" for name, x in zip(coordinates.names, theta, strict=True))
+    at = named_point(coordinates.names, theta)
     return [exceptions_said(len(rows), len(evaluations), f"{evaluations.reasons[rows[0]]}, at {at}")]
 
 

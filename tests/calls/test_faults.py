@@ -120,7 +120,7 @@ def test_values_that_are_not_finite(errors):
     caller = Caller(Function(lambda x: returned[int(x[0])], errors=errors))
     points = np.arange(5.0)[:, None]
     if errors == "raise":
-        with pytest.raises(EvaluationError, match="is -inf at x = "):
+        with pytest.raises(EvaluationError, match="is -inf at x0 = "):
             caller.evaluate(points)
     else:
         assert caller.evaluate(points).failed.tolist() == [False, True, True, False, False]
@@ -259,6 +259,31 @@ def test_memory_errors_and_code_errors_are_not_numerical():
     assert not is_numerical(torch.cuda.OutOfMemoryError())
     assert is_numerical(RuntimeError("solver diverged"))
     assert is_numerical(torch.linalg.LinAlgError("singular"))
+
+
+def test_an_exception_without_a_message_is_described_by_its_name():
+    def without_memory(theta):
+        raise MemoryError
+
+    with pytest.raises(EvaluationError, match=r"raised MemoryError, at x0 = 1\.5, x1 = 2\. This"):
+        Caller(Function(without_memory)).evaluate(np.array([[1.5, 2.0]]))
+
+
+def test_doors_name_a_point_in_the_same_way():
+    """The first evaluation of each is near the middle of its box or measure."""
+
+    def mistaken(theta):
+        raise NameError("undefined")
+
+    model = LogJoint(mistaken, 2, gradient=None, vectorised=False)
+    for call in (
+        lambda: bqvi.vbmc(mistaken, **BOX, budget=20),
+        lambda: bqvi.fit(model, method="bq", budget=20),
+        lambda: bqvi.integrate(mistaken, Uniform(-np.ones(2), np.ones(2)), vectorised=False),
+        lambda: bqvi.evidence_bounds(mistaken, Gaussian(np.zeros(2), np.eye(2)), 400, vectorised=False),
+    ):
+        with pytest.raises(bqvi.RunError, match=r"NameError: undefined, at x0 = [-.e\d]+, x1 = [-.e\d]+\."):
+            call()
 
 
 @pytest.mark.parametrize(
