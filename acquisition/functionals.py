@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
+from gp.linear_maps import explained
 
 __all__ = ["Candidates", "most_informative"]
 
@@ -89,13 +90,16 @@ def _own(candidates: Candidates) -> np.ndarray:
 
 
 def _blocks(state: ConditionedPool, own: np.ndarray, n: int, noise: float) -> list[int]:
-    """Choose n blocks; ``own`` are the covariances (C, B, B) within each."""
+    """Choose n blocks; ``own`` are the covariances (C, B, B) within each.
+
+    The state has variances alone, and each of its rows changes the covariances within blocks too.
+    """
     count, block = own.shape[:2]
     chosen: list[int] = []
     for _ in range(n):
         assert state.signals is not None  # signals of the functionals
         parts = state.signals.reshape(count, block, -1)
-        gains = np.einsum("cbf,cbf->c", parts, np.linalg.solve(own + noise * np.eye(block), parts))
+        gains = explained(own + noise * np.eye(block), parts)
         gains[chosen] = -np.inf
         chosen.append(int(np.argmax(gains)))
         for number in range(chosen[-1] * block, (chosen[-1] + 1) * block):

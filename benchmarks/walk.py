@@ -4,7 +4,7 @@ Counted are the files of `bqvi`, `gp` and `acquisition` in which a function ran:
 and the first call of the user's function, and in the third step, which evaluates, learns and chooses the next
 points. Shared helpers (checks, arrays, threads, progress) are counted too, and what runs while a module is
 imported is not. The log joint is that of a standard normal in two dimensions. The rows are those of the table
-of ARCHITECTURE.md.
+of ARCHITECTURE.md, which a test compares with them.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from gp.arrays import Array, is_torch, shown, to_numpy
+from gp.linear_maps import smallest_eigenvalue
 
 _LARGE = 1e140
 """Sums over data of the squares of larger entries come near the largest floating-point number."""
@@ -91,7 +92,7 @@ def require_covariance(name: str, x: Array) -> None:
     scale = np.abs(values).max(initial=0.0)
     if np.abs(values - np.swapaxes(values, -1, -2)).max(initial=0.0) > 1e-8 * scale:
         raise ValueError(f"{name} is not symmetric; give (A + A.T) / 2 if rounding is the cause")
-    lowest = float(np.linalg.eigvalsh(values).min())
+    lowest = smallest_eigenvalue(values)
     if lowest <= 0.0:
         raise ValueError(
             f"{name} is not positive definite (smallest eigenvalue {lowest:.3g}); "

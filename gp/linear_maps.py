@@ -12,8 +12,8 @@ from scipy.linalg import solve_triangular
 from gp.arrays import Array, is_torch, namespace, to_numpy
 
 __all__ = [
-    "cholesky", "correlation_eigenvalues", "correlation_root", "log_diagonal_sum", "lower_inverse",
-    "lower_solve", "symmetric_divergence",
+    "cholesky", "correlation_eigenvalues", "correlation_root", "explained", "log_diagonal_sum",
+    "lower_inverse", "lower_solve", "smallest_eigenvalue", "symmetric_divergence",
 ]  # fmt: skip
 
 
@@ -45,11 +45,25 @@ def cholesky(name: str, matrices: Array) -> Array:
     try:
         return namespace(matrices).linalg.cholesky(matrices)
     except (np.linalg.LinAlgError, RuntimeError) as failure:
-        smallest = np.linalg.eigvalsh(to_numpy(matrices)).min()
+        smallest = smallest_eigenvalue(to_numpy(matrices))
         raise ValueError(
             f"{name} is not positive definite (smallest eigenvalue {smallest:.3g}): give a "
             "covariance with variance in every direction, or drop the columns that do not vary"
         ) from failure
+
+
+def smallest_eigenvalue(matrices: np.ndarray) -> float:
+    """Return the smallest of all eigenvalues of symmetric matrices (..., D, D)."""
+    return float(np.linalg.eigvalsh(matrices).min())
+
+
+def explained(covariances: np.ndarray, cross: np.ndarray) -> np.ndarray:
+    """Return tr(c^T V^-1 c), (...), for V (..., B, B) and c (..., B, F).
+
+    With V the ``covariances`` of B numbers and c their ``cross`` covariances with F quantities it is the
+    variance of the quantities, in sum, that the numbers explain.
+    """
+    return np.asarray(np.einsum("...bf,...bf->...", cross, np.linalg.solve(covariances, cross)))
 
 
 def log_diagonal_sum(lower: Array) -> Array:

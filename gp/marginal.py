@@ -6,9 +6,13 @@ Laplace precision, at scrambled Sobol points, and weighted by
     w_j proportional to  p(y | psi_j) p(psi_j) / q(psi_j)        (importance sampling),
 
 so that the weighted set also represents a skewed posterior, provided that the proposal covers it; the
-effective number of points shows whether it does. Where the overall scale s was found in closed form,
-its conditional distribution under a flat prior on log s is known, n s_hat / chi^2_n, and is drawn
-from exactly. Linear coefficients of the mean stay at their generalised least squares values.
+effective number of points shows whether it does. The engines' sets of 8 to 16 draws are Gaussian, with a cap
+on weights (`gp.laplace.weighed`). Compared with a set of 1,024, on 24 fits to 8, 12 and 20 points in two
+dimensions, 32 draws of the t have median errors of .33, .18 and .07 standard deviations in the mean of f and
+.59, .48 and .15 in its log variance; 32 Gaussian ones have .38, .21 and .05, and .92, .63 and .23. Where the
+overall scale s was found in closed form, its conditional distribution under a flat prior on log s is known, n
+s_hat / chi^2_n, and is drawn from exactly. Linear coefficients of the mean stay at their generalised least
+squares values.
 
 Predictive moments are those of the mixture (laws of total mean and variance):
 
@@ -24,6 +28,7 @@ from scipy.special import gammaincinv, ndtri
 
 from gp.arrays import Array, namespace
 from gp.hyperparameters import Hyperparameters, posterior_at
+from gp.laplace import root
 from gp.low_discrepancy import scrambled_sobol
 from gp.observations import Functional
 from gp.posterior import Posterior
@@ -31,6 +36,9 @@ from gp.screening import log_evidence
 from gp.settings import FIT
 
 __all__ = ["MarginalPosterior", "marginalise"]
+
+_LEAST = 1e-12
+"""The least precision of a log hyperparameter, far below that of its prior, against rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +147,11 @@ def _proposals(
     normal = ndtri(uniform[:, :size])
     stretch = np.sqrt(FIT.degrees / _chi_squared(uniform[:, size], FIT.degrees))
     offset = normal * stretch[:, None]
-    root = np.linalg.cholesky(np.linalg.inv(fit.precision)) if size else np.zeros((0, 0))
+    scale = root(fit.precision, _LEAST) if size else np.zeros((0, 0))
     log_density = -0.5 * (FIT.degrees + size) * np.log1p(np.sum(offset**2, axis=1) / FIT.degrees)
     n = len(fit.problem.y)
     scales = n / _chi_squared(uniform[:, -1], n) if fit.problem.profiled else np.ones(n_points)
-    return fit.psi + offset @ root.T, log_density, scales
+    return fit.psi + offset @ scale.T, log_density, scales
 
 
 def _chi_squared(share: np.ndarray, degrees: float) -> np.ndarray:

@@ -22,6 +22,7 @@ from acquisition.conditioned import ConditionedPool
 from acquisition.minibatch.pools import Greedy
 from acquisition.minibatch.strategy import Selection
 from acquisition.minibatch.uniform import UniformState
+from gp.triangular import symmetric_eigen
 
 __all__ = ["DPP", "log_elementary"]
 
@@ -44,7 +45,7 @@ class DPP(Greedy):
         pool = self._pool(state.n, rng)
         gram = self.features.gram(pool)
         gram[np.diag_indices(len(pool))] += 1e-8 * gram.diagonal().max()  # identical rows can be drawn too
-        values, vectors = np.linalg.eigh(gram)
+        values, vectors = symmetric_eigen(gram)
         log_values = np.log(np.maximum(values, 1e-12 * values[-1]))
         before = log_elementary(log_values, self.size)
         chosen = _sample(vectors[:, _eigenvectors(log_values, before, self.size, rng)], rng)

@@ -38,6 +38,7 @@ from gp.arrays import shown, to_numpy
 from gp.checks import as_points
 from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
 from gp.measures.checks import require_count
+from gp.triangular import positive_solve, solve_lower
 
 __all__ = [
     "Features",
@@ -207,7 +208,7 @@ def _new_columns(
     for start in range(0, len(x), step):  # blocks whose temporary arrays fit the cache
         rows = slice(start, start + step)
         part = np.asarray(kernel(x[rows], x[pivots])) - phi[rows] @ phi[pivots].T
-        table[rows] = scipy.linalg.solve_triangular(factor, part.T, lower=True, check_finite=False).T
+        table[rows] = solve_lower(factor, part.T).T
     return table
 
 
@@ -218,9 +219,7 @@ def _accepted(
     accepted: list[int] = []
     factor = np.zeros((0, 0))
     for i in range(len(block)):
-        row = (
-            scipy.linalg.solve_triangular(factor, block[accepted, i], lower=True) if accepted else np.zeros(0)
-        )
+        row = solve_lower(factor, block[accepted, i])
         left = block[i, i] - row @ row
         if accepted and (rng.random() * before[i] > left or left <= FEATURES.left * before[i]):
             continue
@@ -283,7 +282,7 @@ def _unexplained(x: np.ndarray, y: np.ndarray, kernel: Kernel) -> np.ndarray:
     design = np.column_stack([np.ones(len(x)), Features.of(x, kernel, rank=rank).phi])
     gram = design.T @ design
     gram.flat[:: len(gram) + 1] += FEATURES.ridge
-    return standardised(y - design @ scipy.linalg.solve(gram, design.T @ y, assume_a="pos"))
+    return standardised(y - design @ positive_solve(gram, design.T @ y))
 
 
 def signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:

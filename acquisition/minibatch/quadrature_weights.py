@@ -19,9 +19,10 @@ weights are scaled by N, since they stand for a sum.
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from acquisition.minibatch.features import Features
+from gp.linalg import Factor, inverse
+from gp.triangular import cholesky
 
 __all__ = ["RULES", "quadrature_weights"]
 
@@ -45,14 +46,19 @@ def quadrature_weights(
     size, n = len(indices), len(features)
     gram, z = features.gram(indices), features.kernel_mean(indices)
     nugget = noise + _JITTER * gram.diagonal().max()
-    factor = scipy.linalg.cho_factor(gram + nugget * np.eye(size), lower=True, check_finite=False)
+    factor = Factor(cholesky(gram + nugget * np.eye(size)))
     if rule == "shrunk":
         rest = z - gram.mean(axis=1)
-        return np.asarray(n * (1.0 / size + scipy.linalg.cho_solve(factor, rest, check_finite=False)))
+        return np.asarray(n * (1.0 / size + _solved(factor, rest)))
     z = z + nugget / n
     if rule == "plain":
-        return np.asarray(n * scipy.linalg.cho_solve(factor, z, check_finite=False))
-    inverse = scipy.linalg.cho_solve(factor, np.eye(size), check_finite=False)
-    weights = inverse @ z
-    correction = ((n - size + 1) / n - weights) / (size * inverse.diagonal())
-    return np.asarray(n * (weights + inverse @ correction))
+        return np.asarray(n * _solved(factor, z))
+    precision = inverse(factor)
+    weights = precision @ z
+    correction = ((n - size + 1) / n - weights) / (size * precision.diagonal())
+    return np.asarray(n * (weights + precision @ correction))
+
+
+def _solved(factor: Factor, right: np.ndarray) -> np.ndarray:
+    """K^-1 ``right``, (S,)."""
+    return np.asarray(factor.solve(factor.solve(right), transposed=True))

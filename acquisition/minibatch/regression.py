@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.linalg
 
 from acquisition.minibatch.features import Features
+from gp.triangular import cholesky, solve_lower
 
 __all__ = ["Coefficients", "design", "mean_design"]
 
@@ -53,9 +53,9 @@ class Coefficients:
         cross = design @ prior
         gram = cross @ design.T
         gram.flat[:: len(gram) + 1] += noise
-        factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+        factor = cholesky(gram)
         both = np.hstack([cross, gradients - design @ table.T])
-        solved = scipy.linalg.solve_triangular(factor, both, lower=True, check_finite=False)
+        solved = solve_lower(factor, both)
         whitened, errors = np.split(solved, [len(prior)], axis=1)
         # subtracting a matrix of the form A^T A keeps the covariance exactly symmetric
         return Coefficients((table + errors.T @ whitened).ravel(), prior - whitened.T @ whitened)

@@ -7,7 +7,7 @@ determine a smooth integrand further in; for a finite measure the pool consists 
 
 Any criterion of :mod:`acquisition.pointwise` may be used instead. It is maximised over a continuous domain by
 its gradient, one node after the other; until a node is evaluated its value is taken to be the surrogate's
-mean.
+mean. As a criterion is a function of a posterior, that posterior is extended by each node.
 """
 
 from __future__ import annotations

@@ -1,11 +1,17 @@
 """The files that a function passes through: of calls whose path is known, and of a door."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 
 import gp
 from benchmarks import walk
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_files_of_a_call_are_counted_and_those_of_an_import_are_not():
@@ -35,3 +41,24 @@ def test_a_step_evaluates_learns_and_chooses():
     begin, function = walk.DOORS["bqvi.integrate"]
     named = {Path(file).name for file in walk.in_one_step(begin, function)}
     assert {"caller.py", "search.py", "evidence.py", "nodes.py"} <= named
+
+
+def rows_of_files(text: str) -> dict[str, list[int]]:
+    """The rows of a table whose first cell begins with "files entered", by that cell."""
+    rows = re.findall(r"^\| (files entered [a-z ]+) \|(.*)\|$", text, re.MULTILINE)
+    return {name: [int(cell) for cell in cells.split("|")] for name, cells in rows}
+
+
+def test_the_page_has_the_figures_of_the_tool_within_a_tenth():
+    """In a process of its own: what is kept between calls of a process (Sobol sets) shortens a walk."""
+    command = [sys.executable, "-m", "benchmarks.walk"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    found = rows_of_files(said.stdout)
+    written = rows_of_files((ROOT / "ARCHITECTURE.md").read_text())
+    assert len(found) == 2
+    assert written.keys() == found.keys()
+    for name, counts in found.items():
+        np.testing.assert_allclose(
+            written[name], counts, rtol=0.1, err_msg="replace the rows by those of python -m benchmarks.walk"
+        )
