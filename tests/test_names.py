@@ -33,9 +33,7 @@ ALLOWED = {"arviz", "arviz.from_netcdf", "peers", "sharey", "submit"}
 """Packages and extras that need not be installed; arguments and methods of other packages."""
 COLUMNS = {"case", "seed", "iteration", "seconds", "evaluations", "samples", "elbo", "log_likelihood_error"}
 """What a run's table may have."""
-TO_MEND: set[tuple[str, str]] = {
-    ("bqvi/gradients/memory.py", "checkpoint"),
-}
+TO_MEND: set[tuple[str, str]] = set()
 """Docstrings that name what does not exist: this list may only shrink."""
 FORMULA = re.compile(r"^    +\S.*$", re.MULTILINE)
 

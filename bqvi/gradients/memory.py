@@ -18,7 +18,7 @@ from bqvi.gradients.settings import FEASIBILITY
 from bqvi.gradients.whitened import WhitenedFrame
 
 _GROWS: dict[str, Any] = {"grows": True}
-"""Marks arrays whose first dimension grows, for `checkpoint`."""
+"""Marks arrays whose first dimension grows, for `bqvi.runs.checkpoint`."""
 _DERIVED: dict[str, Any] = {"derived": True}
 """Marks what is not saved."""
 

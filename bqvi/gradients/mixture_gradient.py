@@ -94,7 +94,7 @@ class MixtureGradient:
 
     @cached_property
     def _whitened(self) -> np.ndarray:
-        """W k of the functionals, (m B, K F)."""
+        """Whitened covariances W k of the functionals, (m B, K F)."""
         given = self.process.given
         observed = self._functionals.observed(given.points, self.process.kernel)
         return np.asarray(given.whitening @ observed)

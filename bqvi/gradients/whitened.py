@@ -1,12 +1,12 @@
 """Units whitened by a Gaussian q: theta = mu + L u, with u ~ N(0, I) under q.
 
 A surrogate of the log joint f is a model of y(u) = L^T grad f(theta) + u. Its two moments under a Gaussian
-q' = N(m, S) in these units,
+q' = N(m, Sigma) in these units,
 
     E[y] = L^T E[grad f] + m,                 J = E[dy/du] = L^T E[Hessian of f] L + I,
 
 are the natural gradient of the ELBO at q'. With the gradients dL/dm = E[grad f] and
-dL/dC = (E[Hessian of f] + C^-1) / 2, at q itself (m = 0, S = I)
+dL/dC = (E[Hessian of f] + C^-1) / 2, at q itself (m = 0, Sigma = I)
 
     dL/dmu = (dL/dm - 2 G mu, G),    dL/dm = L^-T E[y],    G = dL/dC = L^-T J L^-1 / 2,
 

@@ -249,7 +249,7 @@ class Posterior:
         return -float(end.fun), start + sd * end.x
 
     def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
-        """Quantiles (L, P) of each parameter at the levels (L,) in (0, 1).
+        """Quantiles (J, P) of each parameter at the J levels in (0, 1).
 
         Those of a periodic parameter are on the period around the middle of its plausible interval, not
         wrapped.

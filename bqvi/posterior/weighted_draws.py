@@ -36,7 +36,7 @@ class WeightedDraws:
 
 
 def weighted_quantiles(theta: np.ndarray, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Quantiles (L, P) at the levels (L,) of draws theta (n, P) with weights (n,) of sum one."""
+    """Quantiles (J, P) at J levels of draws theta (n, P) with weights (n,) of sum one."""
     columns = []
     for x in theta.T:
         order = np.argsort(x)

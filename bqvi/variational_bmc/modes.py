@@ -1,20 +1,21 @@
 """The modes of q, and the evaluations that they explain.
 
 Components of q belong to one mode where the surrogate's mean has no dip between them. The moments of each
-group define a Gaussian, N(m_r, S_r). With the evidence Z the modes define an approximation of the log joint,
+group define a Gaussian, N(m_r, Sigma_r). With the evidence Z the modes define an approximation of the log
+joint,
 
-    g(x) = log Z + log sum_j w_j N(x; m_j, S_j),
+    g(x) = log Z + log sum_j w_j N(x; m_j, Sigma_j),
 
 whose parts j are the Gaussians of the modes. For a mode that is far from Gaussian, such as a ring or a curved
 ridge, the parts are the components of its group instead, as one Gaussian would contain regions in which the
 mode has no mass, such as the middle of a ring, or regions that no evaluation has reached, such as an arc of
-it. A group q_r counts as far from Gaussian if KL(q_r || N(m_r, S_r)) is above
+it. A group q_r counts as far from Gaussian if KL(q_r || N(m_r, Sigma_r)) is above
 ``ModeSettings.least_divergence``.
 
 A log joint with several modes falls as the squared distance from the nearest one. A point whose value exceeds
 g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks, or in a
 tail that is heavier than a Gaussian's. The direction of a gradient gives similar information: the gradient of
-g points, in the units of S_j, to the nearest part.
+g points, in the units of Sigma_j, to the nearest part.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Modes:
 
     Attributes
     ----------
-    means : the means m_r, (R, D). factors : the lower Cholesky factors of S_r, (R, D, D).
+    means : the means m_r, (R, D). factors : the lower Cholesky factors of Sigma_r, (R, D, D).
     shares : the shares (R,) of the posterior's mass.
     outline : the approximation g of the log joint.
     """
@@ -79,7 +80,7 @@ class Modes:
         return len(self.shares)
 
     def squares(self, points: np.ndarray) -> np.ndarray:
-        """The squared distances (x - m_r)^T S_r^-1 (x - m_r) of points (n, D), (n, R)."""
+        """The squared distances (x - m_r)^T Sigma_r^-1 (x - m_r) of points (n, D), (n, R)."""
         whitened = [
             solve_lower(factor, (points - mean).T)
             for mean, factor in zip(self.means, self.factors, strict=True)

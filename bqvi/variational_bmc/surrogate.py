@@ -1,8 +1,8 @@
 """The surrogate: a Gaussian process on the log joint, in a frame where the posterior is about N(0, I).
 
-    log joint(T u + c) = top - |u|^2 / 2 + f(u),     f ~ GP(0, k),   k of `kernel_of`
+    log joint(T u + c) = top - |u|^2 / 2 + phi(u),     phi ~ GP(0, k),   k of `kernel_of`
 
-Where there is a cheap model, whose own surrogate has the posterior mean top_c - |u|^2 / 2 + g(u), f is the
+Where there is a cheap model, whose own surrogate has the posterior mean top_c - |u|^2 / 2 + g(u), phi is the
 sum of a g and a Gaussian process for the difference, with a ~ N(1, .5^2): the autoregressive model of Kennedy
 and O'Hagan (2000) with one scale. For a = 1 the prior mean is that of the cheap model, for a = 0 that without
 a cheap model, and a adds the term .5^2 g(u) g(v) to the kernel (`gp.kernels.Multiple`).
@@ -93,7 +93,7 @@ class Data:
 
     @cached_property
     def residuals(self) -> np.ndarray:
-        """The observations of f less its prior mean, (N,)."""
+        """The observations of phi less its prior mean, (N,)."""
         found = self.values - self.top + 0.5 * np.einsum("nd,nd->n", self.points, self.points)
         if self.gradients is not None:
             slopes = self.gradients + self.points[: len(self.gradients)]
@@ -102,7 +102,7 @@ class Data:
 
     @cached_property
     def cheap_rows(self) -> np.ndarray | None:
-        """The observations of g where f is observed, (N,)."""
+        """The observations of g where phi is observed, (N,)."""
         if self.cheap is None:
             return None
         found = self.cheap(self.points)
@@ -112,7 +112,7 @@ class Data:
         return np.concatenate([found, slopes.reshape(-1)])
 
     def kernel(self, psi: np.ndarray) -> Sum:
-        """The kernel of f with hyperparameters psi, including the scale of g where there is one."""
+        """The kernel of phi with hyperparameters psi, including the scale of g where there is one."""
         kernel = kernel_of(psi, self.points.shape[1], self.rough)
         if self.cheap is None:
             return kernel
@@ -346,7 +346,7 @@ class Surrogate:
     data: Data
     psi: np.ndarray
     given: Conditioned
-    """The process f given its observations, with the known scale s^2 = 1."""
+    """The process phi given its observations, with the known scale s^2 = 1."""
 
     @classmethod
     def of(cls, data: Data, psi: np.ndarray) -> Surrogate:
@@ -404,7 +404,10 @@ class Surrogate:
         return self.function(u)
 
     def whitened(self, u: np.ndarray) -> np.ndarray:
-        """W k of f at u (m, D), (N, m): inner products of columns are the reduction of the covariance."""
+        """Whitened covariances W k of phi at u (m, D), (N, m).
+
+        Inner products of the columns are the reduction of the covariance.
+        """
         given = self.given
         return lower_product(given.whitening, self._observed.with_values(given.places, u))
 
@@ -417,13 +420,13 @@ class Surrogate:
 
     @property
     def rounding(self) -> float:
-        """A variance of f below which it counts as zero."""
+        """A variance of phi below which it counts as zero."""
         return SHAPING.nothing * SHAPING.least_noise
 
     def covariance(
         self, u: np.ndarray, v: np.ndarray, whitened_u: np.ndarray, whitened_v: np.ndarray
     ) -> np.ndarray:
-        """The posterior covariance of f at u (m, D) and v (p, D), (m, p), given W k of both."""
+        """The posterior covariance of phi at u (m, D) and v (p, D), (m, p), given W k of both."""
         return self.kernel(u, v) - whitened_u.T @ whitened_v
 
     def _prior_mean(self, u: np.ndarray) -> np.ndarray:

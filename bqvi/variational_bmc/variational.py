@@ -3,9 +3,9 @@
     ELBO(q) = E_q[surrogate mean]  +  H[q],     q = sum_k w_k N(m_k, diag s_k^2)
 
 The first term and its gradients have closed forms (`surrogate.Surrogate.function`). The second is an average
-over fixed base points e_ks, a scrambled Sobol set mapped to antithetic normal points, x_ks = m_k + s_k e_ks,
+over fixed base points e_kl, a scrambled Sobol set mapped to antithetic normal points, x_kl = m_k + s_k e_kl,
 
-    H = -sum_k w_k / S sum_s log q(x_ks),
+    H = -sum_k w_k / L sum_l log q(x_kl),
 
 so that the ELBO is a smooth function of (w, m, s), which L-BFGS maximises with the exact gradient. The number
 of components is determined by the correction: `grown` adds components where importance weights show that q
@@ -94,7 +94,7 @@ class Entropy:
 
 
 def entropy(q: DiagonalMixture, base: np.ndarray) -> Entropy:
-    """The entropy as an average over base points (K, S, D)."""
+    """The entropy as an average over base points (K, L, D)."""
     count, samples, dimension = base.shape
     x = (q.means[:, None, :] + q.scales[:, None, :] * base).reshape(-1, dimension)
     precision = q.scales**-2.0
@@ -102,7 +102,7 @@ def entropy(q: DiagonalMixture, base: np.ndarray) -> Entropy:
     logs = q.log_parts(x)
     top = logs.max(0)
     logs -= top
-    responsibilities = np.exp(logs, out=logs)  # (K, K S)
+    responsibilities = np.exp(logs, out=logs)  # (K, K L)
     sums = responsibilities.sum(0)
     log_q = top + np.log(sums)
     responsibilities /= sums
@@ -124,7 +124,7 @@ def entropy(q: DiagonalMixture, base: np.ndarray) -> Entropy:
 
 @lru_cache(maxsize=32)
 def base_points(count: int, samples: int, dimension: int, seed: int) -> np.ndarray:
-    """Standard normal points (K, S, D), antithetic in each component; S is rounded up to a power of 2.
+    """Standard normal points (K, L, D), antithetic in each component; L is rounded up to a power of 2.
 
     Each component has a block of the Sobol set, which is balanced by itself; every K-th point would not be.
     """

@@ -1,4 +1,4 @@
-"""Prior covariances of E_k[phi], E_k[grad phi] and E_k[Hessian of phi] under Gaussians N(m_k, S_k).
+"""Prior covariances of E_k[phi], E_k[grad phi] and E_k[Hessian of phi] under Gaussians N(m_k, Sigma_k).
 
 Gradients of E_q[phi], with q a Gaussian or a mixture, are linear in these functionals. With the kernel of
 `function_kernel`,
@@ -7,7 +7,7 @@ Gradients of E_q[phi], with q a Gaussian or a mixture, are linear in these funct
 
 the expectation of the bump under both components is a Gaussian in delta = m_k - m_j,
 
-    G(delta) = h l^D |A|^(-1/2) exp(-delta^T P delta / 2),       A = l^2 I + S_k + S_j,  P = A^-1,
+    G(delta) = h l^D |A|^(-1/2) exp(-delta^T P delta / 2),       A = l^2 I + Sigma_k + Sigma_j,  P = A^-1,
 
 and E_k[d^a phi] = d^a/dm_k E_k[phi] (Bonnet, Price), so that every covariance is a derivative of it,
 
@@ -20,8 +20,8 @@ with Hermite's tensors up to the fourth order, a = P delta:
     G_ijk / G  = -(a_i a_j a_k - P_ij a_k - P_ik a_j - P_jk a_i)
     G_ijkl / G = a_i a_j a_k a_l - (P_ij a_k a_l + five more) + P_ij P_kl + P_ik P_jl + P_il P_jk.
 
-An observation of phi or of grad phi at u is the same with S_j = 0. Within a component delta = 0, and slopes
-have the covariance G P. What remains of the kernel is a product of features, u_i and u_i u_j, whose
+An observation of phi or of grad phi at u is the same with Sigma_j = 0. Within a component delta = 0, and
+slopes have the covariance G P. What remains of the kernel is a product of features, u_i and u_i u_j, whose
 expectations are those of the moments.
 
 Under one Gaussian N(0, I) slopes and Hessians are uncorrelated (one is odd, one even), and

@@ -5,14 +5,14 @@ A product of two kernels is one of half the squared lengthscale, at the midpoint
     k(x, a) k(x, b) = exp(-|a - b|^2 / 4) k_(l/sqrt 2)(x, (a + b)/2)         |.| in lengthscales
     Q(a, b) = exp(-|a - b|^2 / 4) z_(l/sqrt 2)((a + b)/2)
 
-with z the kernel mean, for every measure with an embedding. Against a Gaussian N(m, S) the exponent of z is a
-quadratic form in a + b, computed for all pairs by one matrix product; against other measures z is evaluated
-at all midpoints. For the double integral
+with z the kernel mean, for every measure with an embedding. Against a Gaussian N(m, Sigma) the exponent of z
+is a quadratic form in a + b, computed for all pairs by one matrix product; against other measures z is
+evaluated at all midpoints. For the double integral
 
     T(a, b) = int int k(x, a) k(x, x') k(x', b) pi(dx) pi(dx')
 
-between Gaussians N(m, S) and N(n, R), the exponent is a quadratic form in (x, x') whose matrix
-P = [[S^-1 + 2, -1], [-1, R^-1 + 2]] (in lengthscales) does not depend on a and b. A mixture is a sum over
+between Gaussians N(m, Sigma) and N(n, R), the exponent is a quadratic form in (x, x') whose matrix
+P = [[Sigma^-1 + 2, -1], [-1, R^-1 + 2]] (in lengthscales) does not depend on a and b. A mixture is a sum over
 pairs of components; over a box it is a product over coordinates, each by a Gauss-Legendre rule; over a
 finite measure a sum.
 """
@@ -59,7 +59,7 @@ def _narrow(lengths: np.ndarray, measure: Measure) -> KernelEmbedding:
 
 def _against_gaussian(lengths: np.ndarray, measure: Gaussian, v: np.ndarray, w: np.ndarray) -> Array:
     a, b = (v - measure.mean) / lengths, (w - measure.mean) / lengths
-    # z has covariance S + 1/2 in lengthscales; (a + b)/2 under its inverse P makes (a + b)^T P (a + b) / 8
+    # z has covariance Sigma + 1/2 in lengthscales; (a + b)/2 under its inverse P: (a + b)^T P (a + b) / 8
     spread = 2 * measure.covariance / np.outer(lengths, lengths) + np.eye(len(lengths))
     precision = np.linalg.inv(spread)
     left, right = a @ precision, b @ precision
@@ -90,8 +90,8 @@ def _between(lengths: np.ndarray, first: Gaussian, second: Gaussian, v: np.ndarr
     identity = np.eye(dimension)
     scale = np.outer(lengths, lengths)
     s, r = first.covariance / scale, second.covariance / scale
-    # (S^-1 + 2)^-1 and its like are formed without inverting a small S
-    matrix = np.block([[identity + 2 * s, -s], [-r, identity + 2 * r]])  # diag(S, R) P
+    # (Sigma^-1 + 2)^-1 and its like are formed without inverting a small Sigma
+    matrix = np.block([[identity + 2 * s, -s], [-r, identity + 2 * r]])  # diag(Sigma, R) P
     inverse = np.linalg.solve(matrix, np.block([[s, 0 * s], [0 * r, r]]))  # P^-1
     m, n = first.mean / lengths, second.mean / lengths
     # about the means: exponent -|a - m|^2/2 - |m - n|^2/2 - |n - b|^2/2 + h^T P^-1 h / 2

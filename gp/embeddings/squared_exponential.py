@@ -1,19 +1,19 @@
 """The squared exponential kernel against Gaussians and mixtures of them, of any covariance.
 
-With Lambda = diag(lengthscale^2), A = Lambda + S, P = A^-1, a = P (x - m) for a component N(m, S),
+With Lambda = diag(lengthscale^2), A = Lambda + Sigma, P = A^-1, a = P (x - m) for a component N(m, Sigma),
 
     z(x)      = variance |Lambda|^1/2 |A|^-1/2 exp(-(x - m)^T a / 2)
     dz/dx     = -z a
-    dz/dm     = z a                          dz/dS = z (a a^T - P) / 2
+    dz/dm     = z a                          dz/dSigma = z (a a^T - P) / 2
 
-and the double integral between N(m, S) and N(m', S') is z(m) for N(m', S + S'), because the
+and the double integral between N(m, Sigma) and N(m', Sigma') is z(m) for N(m', Sigma + Sigma'), because the
 difference of the two Gaussians is one. A mixture is the weighted sum over its components; a
 Gaussian is a mixture of one. All components are done at once, as arrays with a leading dimension K.
 
 Lengths are divided by the lengthscales before A is factorised, and determinants are added up as
 logarithms, so neither the units of the inputs nor a large D under- or overflow.
 
-These are the classical formulas (O'Hagan 1991; Rasmussen & Ghahramani 2003). Their derivatives in m and S
+These are the classical formulas (O'Hagan 1991; Rasmussen & Ghahramani 2003). Their derivatives in m and Sigma
 are in closed form too, as gradients of an ELBO need them.
 """
 

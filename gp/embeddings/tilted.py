@@ -1,11 +1,11 @@
 """Tilted kernels a(u) k(u, u') a(u'), a(u) = exp(beta |u|^2 / 2), against Gaussians and mixtures of them.
 
-Against a Gaussian their integrals are those of k against a wider one, for a(u) N(u; m, S) is
+Against a Gaussian their integrals are those of k against a wider one, for a(u) N(u; m, Sigma) is
 
-    C N(u; m', S'),   S'^-1 = S^-1 - beta I,   m' = S' S^-1 m,
-    C = (|S'| / |S|)^(1/2) exp((m'^T S'^-1 m' - m^T S^-1 m) / 2),
+    C N(u; m', Sigma'),   Sigma'^-1 = Sigma^-1 - beta I,   m' = Sigma' Sigma^-1 m,
+    C = (|Sigma'| / |Sigma|)^(1/2) exp((m'^T Sigma'^-1 m' - m^T Sigma^-1 m) / 2),
 
-as in importance sampling from N(m', S') instead of N(m, S).
+as in importance sampling from N(m', Sigma') instead of N(m, Sigma).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Gaussian integrals of squared exponentials, and the prior covariances of phi with its Gaussian moments.
 
-Of exp(-(u - u_n)^T Lambda^-1 (u - u_n) / 2) with Lambda = diag(l^2), against N(m, S), with A = Lambda + S,
-P = A^-1 and a_n = P (u_n - m),
+Of exp(-(u - u_n)^T Lambda^-1 (u - u_n) / 2) with Lambda = diag(l^2), against N(m, Sigma), with A = Lambda +
+Sigma, P = A^-1 and a_n = P (u_n - m),
 
     z_n = |Lambda|^(1/2) |A|^(-1/2) exp(-(u_n - m)^T a_n / 2)
-    dz_n/dm = z_n a_n,      dz_n/dS = z_n (a_n a_n^T - P) / 2.
+    dz_n/dm = z_n a_n,      dz_n/dSigma = z_n (a_n a_n^T - P) / 2.
 
-z_n, dz_n/dm and 2 dz_n/dS are also the covariances of phi(u_n), phi ~ GP(0, k), with E[phi], E[grad phi] and
-E[Hessian of phi] (Bonnet and Price: E[grad phi] = dE[phi]/dm, E[Hessian of phi] = 2 dE[phi]/dS).
+z_n, dz_n/dm and 2 dz_n/dSigma are also the covariances of phi(u_n), phi ~ GP(0, k), with E[phi], E[grad phi]
+and E[Hessian of phi] (Bonnet and Price: E[grad phi] = dE[phi]/dm, E[Hessian of phi] = 2 dE[phi]/dSigma).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gp.triangular import cholesky_inverse
 
 @dataclass(frozen=True, eq=False)
 class KernelMeans:
-    """Integrals of n squared exponentials of height 1 against N(m, S), and the arrays of their gradients.
+    """Integrals of n squared exponentials of height 1 against N(m, Sigma), and the arrays of their gradients.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class KernelMeans:
 
 
 def value_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
-    """dz/dm (n, D) and 2 dz/dS (n, D (D + 1) / 2) under N(0, I), for squared exponentials of height 1.
+    """dz/dm (n, D) and 2 dz/dSigma (n, D (D + 1) / 2) under N(0, I), for squared exponentials of height 1.
 
     The kernels have a common ``lengthscale`` and the ``points`` (n, D). The second array has the lower
     triangle, row by row. The two are the prior covariances of phi(u_n) with E[grad phi] and E[Hessian of

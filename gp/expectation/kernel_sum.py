@@ -4,15 +4,15 @@
     k(u, u_n) = exp(-(u - u_n)^T Lambda^-1 (u - u_n) / 2),     Lambda = diag(l^2),
 
 is the posterior mean given values (weights alpha), derivatives (weights B) or both; the polynomial is the sum
-of the prior mean and of the kernel functions of constant and quadratic kernels. Against N(m, S), with a_n and
-P of `kernel_means`, z_n there times v, and c_n = B_n . a_n,
+of the prior mean and of the kernel functions of constant and quadratic kernels. Against N(m, Sigma), with a_n
+and P of `kernel_means`, z_n there times v, and c_n = B_n . a_n,
 
-    E      = sum z (alpha - c)                         + c + w . m + (m^T M m + tr M S) / 2
-    dE/dm  = sum z ((alpha - c) a + P B)               + w + M m
-    dE/dS  = sum z ((alpha - c) (a a^T - P) + (P B) a^T + a (P B)^T) / 2  + M / 2
+    E          = sum z (alpha - c)                         + c + w . m + (m^T M m + tr M Sigma) / 2
+    dE/dm      = sum z ((alpha - c) a + P B)               + w + M m
+    dE/dSigma  = sum z ((alpha - c) (a a^T - P) + (P B) a^T + a (P B)^T) / 2  + M / 2
 
-and against a mixture sum_k w_k N(m_k, S_k): E = sum_k w_k E_k, dE/dw_k = E_k, dE/dm_k = w_k dE_k/dm_k and
-likewise in S_k. By Bonnet and Price dE/dm = E[grad phi] and 2 dE/dS = E[Hessian of phi].
+and against a mixture sum_k w_k N(m_k, Sigma_k): E = sum_k w_k E_k, dE/dw_k = E_k, dE/dm_k = w_k dE_k/dm_k and
+likewise in Sigma_k. By Bonnet and Price dE/dm = E[grad phi] and 2 dE/dSigma = E[Hessian of phi].
 
 This is an implementation in NumPy in O(n D^2), for integrals that are computed thousands of times.
 `gp.integrals` has any kernel and measure, in NumPy or torch; tests compare the two.
@@ -35,7 +35,7 @@ class Integrated:
 
     Attributes
     ----------
-    value : E. mean : dE/dm, (D,). covariance : dE/dS, symmetric, (D, D).
+    value : E. mean : dE/dm, (D,). covariance : dE/dSigma, symmetric, (D, D).
     """
 
     value: float

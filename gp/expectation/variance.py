@@ -1,9 +1,9 @@
-"""The variance of E_q[f] and its gradient for a squared exponential and a Gaussian q = N(m, S), in NumPy.
+"""The variance of E_q[f] and its gradient for a squared exponential and a Gaussian q = N(m, Sigma), in NumPy.
 
 In the notation of `kernel_means`, with v the kernel's variance,
 
-    var   = C - h^T h,     h = L^-1 c,     C = v |Lambda|^(1/2) |Lambda + 2 S|^(-1/2),
-    dC/dS = -C (Lambda + 2 S)^-1,          dC/dm = 0,
+    var   = C - h^T h,     h = L^-1 c,     C = v |Lambda|^(1/2) |Lambda + 2 Sigma|^(-1/2),
+    dC/dSigma = -C (Lambda + 2 Sigma)^-1,          dC/dm = 0,
 
 where c are the covariances of E_q[f] with what was observed, v z_n for values and -v z_n a_n for derivatives,
 and L L^T is the covariance of the observations. The gradient of h^T h is that of a `KernelSum` with weights
@@ -52,7 +52,7 @@ def variance_of(posterior: Posterior, mean: KernelSum, q: Gaussian) -> tuple[flo
 
 
 def _double(mean: KernelSum, q: Gaussian) -> tuple[float, np.ndarray]:
-    """C and dC/dS."""
+    """C and dC/dSigma."""
     total = 2.0 * q.covariance
     np.einsum("ii->i", total)[:] += np.square(mean.lengthscale)
     factor, inverse = cholesky_inverse(total)

@@ -1,6 +1,6 @@
-"""The Gaussian measure N(m, S), with any covariance.
+"""The Gaussian measure N(m, Sigma), with any covariance.
 
-In standard coordinates u = L^-1 (x - m), with S = L L^T, the measure is N(0, I). A sample is m + L e with
+In standard coordinates u = L^-1 (x - m), with Sigma = L L^T, the measure is N(0, I). A sample is m + L e with
 e ~ N(0, I), a point of the unit cube is mapped by the normal quantile of each coordinate, and the log
 density is -|u|^2/2 - sum log L_dd - (D/2) log 2 pi.
 """

@@ -1,8 +1,8 @@
-"""The mixture of Gaussians sum_k w_k N(m_k, S_k).
+"""The mixture of Gaussians sum_k w_k N(m_k, Sigma_k).
 
 Everything is linear in the components: an integral against the mixture is the weighted sum of those
 against its components, its mean is m = sum_k w_k m_k and its covariance is
-sum_k w_k (S_k + (m_k - m)(m_k - m)^T). All K components are handled at once, as arrays with a
+sum_k w_k (Sigma_k + (m_k - m)(m_k - m)^T). All K components are handled at once, as arrays with a
 leading dimension K.
 
 A point u of the unit cube has D coordinates, while a draw needs D + 1 numbers: the component, and the point

@@ -1,6 +1,6 @@
 """The density of a mixture of Gaussians, its parts and its gradient, for any leading dimensions.
 
-With S_k = L_k L_k^T the covariances and A_k = L_k^-1,
+With Sigma_k = L_k L_k^T the covariances and A_k = L_k^-1,
 
     ln p(x)      = ln sum_k exp(h_k - |A_k (x - m_k)|^2 / 2),
     h_k          = ln w_k + ln det A_k - (D / 2) ln 2 pi,
@@ -22,7 +22,7 @@ __all__ = ["MixtureDensity"]
 
 @dataclass(frozen=True, eq=False)
 class MixtureDensity:
-    """ln sum_k w_k N(x; m_k, S_k), for NumPy and torch.
+    """ln sum_k w_k N(x; m_k, Sigma_k), for NumPy and torch.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class MixtureDensity:
         return cls(logs - constants, means, lower_inverse(factors))
 
     def log_parts(self, x: Array) -> Array:
-        """Return ln w_k N(x; m_k, S_k), (..., K, n), at points x (..., n, D)."""
+        """Return ln w_k N(x; m_k, Sigma_k), (..., K, n), at points x (..., n, D)."""
         xp = namespace(x)
         squares = [xp.sum(self._whitened(x, k) ** 2, axis=-1) for k in range(self.means.shape[-2])]
         return self.heights[..., None] - 0.5 * xp.stack(squares, axis=-2)
