@@ -11,7 +11,7 @@ from bqvi.calls.call import CallResult
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations, Products
-from bqvi.calls.faults import advice, advice_on_points, described, may_be_meant, stops
+from bqvi.calls.faults import OF_ITS_CODE, advice, advice_on_points, described, may_be_meant, stops
 from bqvi.calls.function import Function
 from bqvi.calls.ledger import Ledger
 from bqvi.calls.logarithm import not_logarithms
@@ -133,7 +133,7 @@ class CallBatch:
         message = f"{who} {described(error)}, at {self.function.places(points)}"
         message += self._advice(error)
         if self.function.errors is None:
-            message += ". This is an error of its code or of the system, not of a point: correct it"
+            message += OF_ITS_CODE
             if may_be_meant(error) and self._outputs is not None:
                 message += ', or give errors="infeasible" to go on without such points'
         point = points[0] if len(points) == 1 else None

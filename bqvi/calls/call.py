@@ -15,12 +15,12 @@ from bqvi.calls.function import AUTODIFF, LARGEST, Function, GradientWithValue, 
 from bqvi.calls.returned import (
     gradients_of,
     log_weights_of,
+    no_tensor,
     parted,
     reasons_of,
     refused,
     sds_of,
     values_of,
-    wrong,
 )
 
 
@@ -97,11 +97,7 @@ def _call_result(function: Function, points: np.ndarray) -> CallResult:
         returned, products = parted(function, found.returned, points)
         values, sds = values_of(function, returned, points)
         if not found.tensor and np.isfinite(values).any():
-            must = (
-                'gradient="autodiff" needs a torch function: write it in torch throughout, or give '
-                "gradient=None to use its values only"
-            )
-            raise wrong(function, points, "does not return a torch tensor", must)
+            raise no_tensor(function, points)
         result = CallResult(values, sds, found.gradients, graph=found.graph)
     elif isinstance(function.gradient, GradientWithValue):
         returned, slopes = run_user_code(function.gradient.both, _as_given(function, points))

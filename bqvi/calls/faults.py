@@ -153,6 +153,9 @@ class Raised:
 NONE_RAISED = Raised()
 
 
+OF_ITS_CODE = ". This is an error of its code or of the system, not of a point: correct it"
+
+
 def exceptions_said(count: int, n: int, first: str, counts_as: str = "a density of zero") -> str:
     """A warning that ``count`` of ``n`` evaluations raised, the ``first`` with its reason and its place."""
     return (

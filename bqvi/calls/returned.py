@@ -18,6 +18,15 @@ def wrong(function: Function, points: np.ndarray, what: str, must: str) -> Evalu
     return EvaluationError(f"the {function.range.title} {what} at {place}; {must}", points[0])
 
 
+def no_tensor(function: Function, points: np.ndarray) -> EvaluationError:
+    """The error about a function of tensors that returned none at points (m, P)."""
+    must = (
+        'gradient="autodiff" needs a torch function: write it in torch throughout, or give gradient=None to '
+        "use its values only"
+    )
+    return wrong(function, points, "does not return a torch tensor", must)
+
+
 def parted(function: Function, returned: object, points: np.ndarray) -> tuple[Any, Mapping[str, Any] | None]:
     """Split what was returned at points (m, P) into the values and the dict of by-products at its end.
 

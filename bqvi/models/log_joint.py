@@ -17,8 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.calls import Coordinates, EvaluationError, Executor, Function, TargetModel
-from bqvi.calls.faults import advice, described
+from bqvi.calls import Coordinates, Executor, Function, TargetModel
+from bqvi.calls.draws import values_at_draws
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
@@ -60,7 +60,8 @@ class LogJoint:
     vectorised : whether ``log_prob``, and ``gradient``, take many points at once
     gradient : "autodiff": ``log_prob`` is a torch function; a function (L, D) -> (L, D), or (D,) -> (D,):
         ``log_prob`` and it work on NumPy arrays; None: values only, ``log_prob`` works on NumPy arrays
-    errors : of ``log_prob``, for estimators that keep evaluations. None: a numerical exception
+    errors : of ``log_prob``, for estimators that keep evaluations; with others every exception stops the run,
+        as a mean over draws has no place for one without a value. None: a numerical exception
         (ArithmeticError, ValueError, RuntimeError, LinAlgError) is an infeasible point, one of its code or of
         the system (NameError, TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it,
         and values that are not finite do; "infeasible": none does
@@ -171,50 +172,31 @@ class LogJoint:
         Arrays are of the kind of ``theta``; with tensors the values can be differentiated.
         """
         if is_torch(theta):
-            return self.log_prior(theta) if theta.ndim == 2 else self.log_prior(theta[None])[0]
+            return self._values(theta) if theta.ndim == 2 else self._values(theta[None])[0]
         import torch
 
         return self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
 
     def log_prior(self, theta: Array) -> Array:
-        """The whole log joint, (L, D) -> (L,)."""
+        """The whole log joint, (L, D) -> (L,), for estimators that draw from q (`bqvi.calls.draws`).
+
+        Raises
+        ------
+        EvaluationError
+            ``log_prob`` raised, or returned something else than one real number for each draw.
+        TypeError
+            The log joint has bounds.
+        """
         if self.coordinates is not None:
             raise TypeError("only methods that keep evaluations, such as 'bq', take a log joint with bounds")
-        try:
-            values = self._values(theta)
-        except Exception as error:
-            message = advice(error, self.function.gradient)
-            if isinstance(error, IndexError):
-                message = f"; theta has {theta.shape[-1]} entries a point, as dimension={self.dimension}"
-            if not message:
-                raise
-            raise EvaluationError(f"the log joint {described(error)}{message}") from error
-        if not is_torch(values):
-            raise TypeError(
-                f"log_prob returned a {type(values).__name__}; it must return a torch tensor, computed with "
-                "torch if its gradient is wanted; for a function of NumPy arrays give gradient=None, or its "
-                "gradient"
-            )
-        if tuple(values.shape) != (theta.shape[0],):
-            raise ValueError(
-                f"log_prob returned shape {tuple(values.shape)} for {theta.shape[0]} points; it must "
-                f"return ({theta.shape[0]},), or take one point if vectorised=False"
-            )
-        return values
+        return values_at_draws(self.function, self._log_prob, theta)
 
     def _values(self, theta: Array) -> Array:
         if self.vectorised:
             return self._log_prob(theta)
         import torch
 
-        values = [torch.as_tensor(self._log_prob(point)) for point in theta]
-        for value in values:
-            if value.numel() != 1:
-                raise ValueError(
-                    f"log_prob returned shape {tuple(value.shape)} for one point; with vectorised=False "
-                    "it must return a number"
-                )
-        return torch.stack([value.reshape(()) for value in values])
+        return torch.stack([torch.as_tensor(self._log_prob(point)).reshape(()) for point in theta])
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
         """None: (L, 0)."""

@@ -386,3 +386,43 @@ def test_what_is_asked_for_beside_the_value_is_named_where_it_fails(error):
         assert caught.value.__cause__.__cause__ is error
     with pytest.raises(bqvi.RunError, match=r"EvaluationError: noise_sd raised .*: nowhere"):
         bqvi.vbmc(lambda x: -float(x @ x), start=[0.0, 0.0], noise_sd=failing, budget=12)
+
+
+@pytest.mark.parametrize("method", ["score", "pathwise", "iwae", "dreg"])
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (ValueError("outside"), "The mean over draws of q has no place for a draw without a value"),
+        (NameError("thetta"), "This is an error of its code or of the system, not of a point"),
+        (MemoryError(), "This is an error of its code or of the system, not of a point"),
+    ],
+)
+@pytest.mark.parametrize("of_torch", [True, False])
+def test_estimators_that_draw_from_q_name_the_point_of_an_exception(method, error, advice, of_torch):
+    calls = []
+
+    def log_joint(theta):
+        calls.append(theta)
+        if len(calls) == 3:
+            raise error
+        return -0.5 * (theta**2).sum()
+
+    gradient = "autodiff" if of_torch else lambda theta: -theta
+    model = LogJoint(log_joint, 2, vectorised=False, gradient=gradient)
+    with pytest.raises(bqvi.RunError, match=advice) as caught:
+        bqvi.fit(model, method=method, budget=60)
+    raised = caught.value.__cause__
+    assert isinstance(raised, EvaluationError)
+    assert raised.__cause__ is error
+    np.testing.assert_allclose(raised.point, np.asarray(calls[2].detach() if of_torch else calls[2]))
+    assert f"the log joint raised {type(error).__name__}" in str(raised)
+    assert caught.value.n_evaluations == 3
+
+
+def test_a_gradient_that_raises_at_draws_of_q_is_named():
+    def gradient(theta):
+        raise ValueError("outside")
+
+    with pytest.raises(bqvi.RunError, match=r"the gradient raised ValueError: outside, at x0 = ") as caught:
+        bqvi.fit(LogJoint(lambda t: -0.5 * (t**2).sum(-1), 2, gradient=gradient), method="pathwise", steps=3)
+    assert isinstance(caught.value.__cause__, EvaluationError)

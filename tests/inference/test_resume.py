@@ -166,8 +166,12 @@ def test_a_log_joint_that_fails_at_a_call_loses_nothing(error, method):
     partial = caught.value.result()
     assert partial.state.iteration == 4
     if kind is bqvi.RunError:
-        assert "failed at iteration 4: ValueError: the simulator is out" in str(caught.value)
-        assert caught.value.__cause__ is error
+        assert (
+            "failed at iteration 4: EvaluationError: the log joint raised ValueError: the simulator"
+            in str(caught.value)
+        )
+        assert "The mean over draws of q has no place for a draw without a value" in str(caught.value)
+        assert caught.value.__cause__.__cause__ is error
     found = fit(lambda: None, resume=partial)
     for a, b in zip(found.q.natural, expected.q.natural, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -194,10 +198,13 @@ def test_a_log_joint_that_is_not_finite_stops_the_run_with_what_it_has(bad, meth
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (lambda theta: torch.zeros(()), r"log_prob returned shape \(\) for \d+ points"),
-        (lambda theta: theta, r"log_prob returned shape \(10, 2\) for 10 points; it must return \(10,\)"),
-        (lambda theta: np.zeros(len(theta)), "log_prob returned a ndarray; it must return a torch tensor"),
-        (lambda theta: 1.0, "log_prob returned a float; it must return a torch tensor"),
+        (lambda theta: torch.zeros(()), r"the log joint returned shape \(\) for \d+ points"),
+        (
+            lambda theta: theta,
+            r"returned shape \(10, 2\) for 10 points, .*; it must return real numbers \(10,\)",
+        ),
+        (lambda theta: np.zeros(len(theta)), "the log joint does not return a torch tensor at one of"),
+        (lambda theta: 1.0, "the log joint does not return a torch tensor at one of"),
     ],
 )
 def test_a_log_joint_of_the_wrong_shape_or_kind_is_reported(values, message):
