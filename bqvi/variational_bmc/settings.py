@@ -93,7 +93,9 @@ class FittingSettings:
     furthest: float = 2.0
     """The largest distance of drawn hyperparameters from their mean, in standard deviations."""
     heaviest: float = 2.0
-    """The largest logarithm of the weight of such a draw over that of the mean; not compared."""
+    """The largest logarithm of the weight of such a draw over that of the mean. With half the standard
+    deviation is .97 +- .02 times as large, with twice 1.01 +- .01 (17 thorough estimates of runs on eight
+    problems, seeds 1120 and 1121)."""
     lengthscale: tuple[float, float] = (2.0, 1.0)
     """The median of the prior of a lengthscale, and the sd of its logarithm. In the runs named at ``turn``
     errors are 1.2 +- .3 times as large with a median of 1 and 1.3 +- .2 times with 4, and evaluations .96 +-
