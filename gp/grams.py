@@ -9,6 +9,12 @@ observed through a squared exponential, D = (x - y) / l^2 and p = l^-2,
 
 and d/dlog l_m follows by the product rule from dk = k (x - y)_m^2 p_m, dD_m = -2 D_m, dp_m = -2 p_m.
 For other kernels, whose covariances are written for torch as well, torch's reverse mode is used.
+
+`gp.fixed_points` has a second form for a squared exponential with values and all derivatives at the same
+points, which keeps their differences while parameters change. A matrix with its pull-back takes .7, .4 and
+2.6 ms there, and 4.7, 2.1 and 5.6 ms here (60 points in two dimensions, 30 in five and in ten). Where only
+some points show derivatives, the formulas here take 2.0, 1.1 and 2.0 ms, and torch's reverse mode 3.9, 4.2
+and 5.4 ms.
 """
 
 from __future__ import annotations

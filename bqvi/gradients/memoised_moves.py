@@ -35,7 +35,8 @@ from bqvi.models.births import divided
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import statistics_of
 from bqvi.models.data import Data
-from bqvi.models.merging import LEAST, require_own_parameters
+from bqvi.models.merging import require_own_parameters
+from bqvi.models.settings import MOVES
 
 if TYPE_CHECKING:
     from bqvi.gradients.memoised import MemoisedMemory
@@ -125,7 +126,7 @@ def divided_memory(
     best = _bound(model, q, total, float(memory.entropies.sum()))
     k = model.n_components
     all_counts, rows = _counts(total, q), batches(b)
-    spare = np.flatnonzero(all_counts[:k] <= LEAST)
+    spare = np.flatnonzero(all_counts[:k] <= MOVES.least)
     r = model.responsibilities(_settled(model, q, total), rows)
     parent = int(rng.choice(k, p=all_counts[:k] / all_counts[:k].sum()))
     taken = spare[: int(rng.choice(moves.parts)) - 1]
@@ -220,7 +221,7 @@ def _candidates(
     model: Mixture, q: FamilyOrPoint, row: np.ndarray, entropy: float, best: float, most: int
 ) -> np.ndarray:
     """Pairs (M, 2) of occupied components whose merge raises F apart from the entropy, best first."""
-    alive = np.flatnonzero(_counts(row, q)[: model.n_components] > LEAST)
+    alive = np.flatnonzero(_counts(row, q)[: model.n_components] > MOVES.least)
     gains = [
         (_bound(model, q, _joined(model, q, row, int(j), int(k)), entropy) - best, int(j), int(k))
         for j, k in combinations(alive, 2)

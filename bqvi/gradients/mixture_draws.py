@@ -87,7 +87,11 @@ class Closed:
 
 
 def drawn_entropy(q: GaussianMixture, rng: np.random.Generator, pairs: int) -> MixtureDraws:
-    """H[q], for q in NumPy; O(pairs K^2 D^2)."""
+    """H[q], for q in NumPy; O(pairs K^2 D^2).
+
+    ln N_k at the draws of component k is that of their noise. `MixtureDensity.log_parts` has it for all pairs
+    of draws and components, in 12 to 80 times the time (K = 3 and 10).
+    """
     noise, (scales, inverse) = _noise(q, rng, pairs), _scales(q)
     d = q.dimension
     volumes = np.log(np.einsum("kii->ki", scales)).sum(1) + 0.5 * d * log(2.0 * pi)

@@ -13,10 +13,8 @@ import numpy as np
 
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.data import Data, take
+from bqvi.models.settings import MOVES
 from bqvi.models.starts import starting_centres
-
-OWN = 0.5
-"""The responsibility above which a row belongs to a component."""
 
 
 def divided(
@@ -26,7 +24,7 @@ def divided(
 
     None where there are too few rows, or k-means leaves a part empty. ``r`` (N, K) are those before.
     """
-    own, parts = np.flatnonzero(r[:, j] > OWN), len(spare) + 1
+    own, parts = np.flatnonzero(r[:, j] > MOVES.own), len(spare) + 1
     if len(own) < parts:
         return None
     # The import is here, as it takes a twentieth of the time of `import bqvi`.

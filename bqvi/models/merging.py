@@ -23,12 +23,8 @@ from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import posterior_of
 from bqvi.models.conjugate import elbo, update_target
 from bqvi.models.data import Data
+from bqvi.models.settings import MOVES
 from bqvi.models.weighted import Weighted
-
-NEIGHBOURS = 3
-"""The number of components with the most shared data for which a merge with a component is tried."""
-LEAST = 0.5
-"""The number of data below which a component counts as empty, and no merge is tried."""
 
 
 def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = None) -> Product:
@@ -101,12 +97,12 @@ def _weighed(model: Mixture, q: Product, data: Data, weights: np.ndarray | None)
 
 def _pairs(shared: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, int]]:
     """Pairs of components that share data, those that share most first."""
-    alive = np.flatnonzero(counts > LEAST)
+    alive = np.flatnonzero(counts > MOVES.least)
     if len(alive) < 2:
         return
     shared = shared[np.ix_(alive, alive)] / np.sqrt(np.outer(counts[alive], counts[alive]))
     np.fill_diagonal(shared, -1.0)
-    neighbours = np.argsort(-shared, axis=1)[:, :NEIGHBOURS]
+    neighbours = np.argsort(-shared, axis=1)[:, : MOVES.neighbours]
     pairs = {(min(i, j), max(i, j)) for i in range(len(alive)) for j in neighbours[i] if i != j}
     for i, j in sorted(pairs, key=lambda pair: -shared[pair]):
         yield int(alive[i]), int(alive[j])

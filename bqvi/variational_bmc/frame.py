@@ -172,7 +172,7 @@ def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     count = min(len(values), each * dimension + more)
     depth = values.max() - values
     weights = np.ones(len(values))
-    for temperature in 2.0 ** np.arange(-20.0, 60.0):
+    for temperature in 2.0 ** np.arange(*FRAMES.elite_temperatures):
         weights = np.exp(-depth / temperature)
         weights /= weights.sum()
         if 1.0 / (weights @ weights) > FRAMES.elite_effective * count:

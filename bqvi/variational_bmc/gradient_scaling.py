@@ -206,10 +206,10 @@ def _finer(
     """The best rates near ``rates`` (p,) for p targets, and the weights of their regressions."""
     step, w, each = GRADIENT_SCALINGS.steepest / GRADIENT_SCALINGS.rates, np.empty(0), np.arange(len(targets))
     for _ in range(refined):
-        tried = rates[:, None] + step * np.linspace(-1.0, 1.0, 11)
+        tried = rates[:, None] + step * np.linspace(-1.0, 1.0, GRADIENT_SCALINGS.finer)
         losses, weights = _by_rates(z, slopes, k, targets, kept, tried)
         best = np.where(np.abs(tried) >= GRADIENT_SCALINGS.least_rate, losses, np.inf).argmin(1)
-        rates, w, step = tried[each, best], weights[each, best], 0.2 * step
+        rates, w, step = tried[each, best], weights[each, best], GRADIENT_SCALINGS.narrower * step
     return rates, w
 
 
@@ -221,7 +221,8 @@ def _by_rates(
     Returned are the mean r^2 (p, q) and the weights (p, q, 4 + kept). The regressors are z_j / E, 1 / E,
     z_kept / E, E z_j and E. The mean r^2 is set to infinity where lambda is not positive.
     """
-    e = np.exp(np.clip(np.atleast_2d(rates)[..., None] * z[:, k], -30.0, 30.0))
+    most = GRADIENT_SCALINGS.furthest
+    e = np.exp(np.clip(np.atleast_2d(rates)[..., None] * z[:, k], -most, most))
     left = slopes.T[targets][:, None] * e
     own = z.T[targets][:, None]
     design = np.empty((*left.shape, 4 + len(kept)))

@@ -192,6 +192,9 @@ class FrameSettings:
     elite_effective: float = 0.5
     """The effective share of these points under their weights. At the same states .93 +- .04 with half and
     1.18 +- .13 with .8."""
+    elite_temperatures: tuple[float, float] = (-20.0, 60.0)
+    """The range of binary logarithms of the temperatures that are tried, in nats: it contains every scale of
+    a log joint."""
     elite_rounder: float = 0.05
     """The share of their mean variance that is added in every direction. At the same states .98 +- .02 with
     half and 1.02 +- .03 with twice."""
@@ -295,7 +298,14 @@ class GradientScalingSettings:
     rates: int = 24
     """The number of rates of each sign that are compared at first."""
     refined: int = 6
-    """The number of refinements of the best rate, each with a fifth of the step before."""
+    """The number of refinements of the best rate, each with ``narrower`` times the step before."""
+    finer: int = 11
+    """The number of rates that a refinement compares, from one step below the best to one above; not
+    compared."""
+    narrower: float = 0.2
+    """The step of a refinement over that of the one before: the distance of the rates compared there."""
+    furthest: float = 30.0
+    """The largest logarithm of a scale at a point, so that squares of its exponential do not overflow."""
     compared: int = 3
     """The number of refinements where sets of coordinates are compared: rates are then known to .003. With 3
     and with 6 the same maps, or none, were found from the points of 27 steps on six posteriors (a funnel, the
@@ -880,6 +890,8 @@ class FirstClimbSettings:
 
     gain: float = 0.3
     """The nats that a step has to gain for the climb to continue."""
+    most: tuple[int, int] = (3, 5)
+    """The largest number of evaluations, 3 D + 5; not compared."""
     same: float = 0.05
     """The singular value of the directions of all steps below which a direction counts as without a step. On
     a funnel in D = 5, three Gaussians in D = 4 and the centred schools (layouts 2032 and 2033 of
