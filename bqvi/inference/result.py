@@ -110,9 +110,9 @@ class Fit:
         if not failed or self._evidence is None or self._evidence.infeasible < EVIDENCE.infeasible:
             return []
         return [
-            f"{failed} evaluations failed, in a region that holds about {self._evidence.infeasible:.0%} of "
-            "q. The log evidence leaves that region out; the ELBO and the posterior include it. "
-            "State the feasible region by bounds if it is a box, or use bqvi.vbmc."
+            f"{failed} of {self.n_evaluations} evaluations failed, in a region that holds about "
+            f"{self._evidence.infeasible:.0%} of q. The log evidence leaves that region out; the ELBO and "
+            "the posterior include it. State the feasible region by bounds if it is a box, or use bqvi.vbmc."
         ]
 
     def _of_unknown(self, memory: Memory) -> list[str]:
