@@ -138,7 +138,8 @@ def fit(
     periodic : names, indices or booleans of periodic parameters, whose period is upper - lower
     names : names of the parameters, P of them
     errors : for estimators that keep evaluations: how an exception of the log joint is treated, as in
-        `bqvi.vbmc`; by default as the `LogJoint` states
+        `bqvi.vbmc`; by default as the `LogJoint` states. With others ('score', 'pathwise', ...) each stops
+        the run, as a mean over draws of q has no place for a draw without a value
     executor, n_jobs : for estimators that keep evaluations: those of a step are made through
         ``executor.submit``, or else ``executor.map``; or by ``n_jobs`` processes of joblib. At an interrupt
         all results that have returned are kept, but with `map` alone only those before the first point that
