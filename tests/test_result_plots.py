@@ -24,19 +24,19 @@ def drawn(line):
 
 
 def test_a_fit_draws_its_elbo(fit):
-    ax = fit.plot(truth=np.log(2 * np.pi))
+    ax = fit.plot_trace(truth=np.log(2 * np.pi))
     n, elbo = drawn(ax.lines[0])
     np.testing.assert_array_equal(n, fit.trace["evaluations"])
     np.testing.assert_array_equal(elbo, fit.trace["elbo"])
     assert ax.lines[1].get_ydata()[0] == np.log(2 * np.pi)
     assert f"{fit.trace['elbo'][-1]:.6g}" in ax.get_title()
-    assert fit.plot(ax) is ax
+    assert fit.plot_trace(ax) is ax
 
 
 def test_exact_records_are_drawn_against_evaluations():
     data = np.random.default_rng(0).standard_normal((40, 2))
     found = bqvi.fit(bqvi.models.GaussianMixture(2, "full"), data, method="cavi", steps=5, record=1)
-    np.testing.assert_array_equal(drawn(found.plot().lines[0])[1], found.trace["elbo"])
+    np.testing.assert_array_equal(drawn(found.plot_trace().lines[0])[1], found.trace["elbo"])
 
 
 def test_vbmc_draws_its_log_evidence():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -268,9 +269,11 @@ class FitRun:
     def fit_of(self, state: LoopState, reason: str) -> Fit:
         """The fit, whose warnings have not been raised."""
         found = state.fork()
+        elbo, sd = self._elbo(found)
         return Fit(
             q=found.q,
-            elbo=self._elbo(found),
+            elbo=elbo,
+            elbo_sd=sd,
             trace=Trace(found.rows),
             stopped=reason,
             checkpoint=self.checkpoint(found),
@@ -278,13 +281,13 @@ class FitRun:
             state=found,
         )
 
-    def _elbo(self, state: LoopState) -> float:
-        """Of q: as recorded, else from the evaluations kept, else that of the last record."""
+    def _elbo(self, state: LoopState) -> tuple[float, float]:
+        """The ELBO of q and its sd: as recorded, else from the evaluations kept, else of the last record."""
         if not recorded(state) and is_of_one_function(self.problem.model, state.q, state.memory):
             # a run may have failed because q is degenerate
             with suppress(FloatingPointError, np.linalg.LinAlgError):
-                return self.records.monitor.remembered(state.q, state.memory).elbo
-        return state.rows[-1].elbo if state.rows else float("nan")
+                return self.records.monitor.remembered(state.q, state.memory)[:2]
+        return (state.rows[-1].elbo, state.rows[-1].elbo_se) if state.rows else (math.nan, math.inf)
 
     def with_evaluations(self, state: LoopState, evaluations: Evaluations) -> LoopState:
         """The state with the evaluations of a step that was cut short, or with told values."""

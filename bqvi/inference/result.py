@@ -42,6 +42,9 @@ class Fit:
     is in the coordinates of the run; ``posterior`` is the same in the user's units."""
     elbo: float
     """Its ELBO, nats."""
+    elbo_sd: float
+    """Standard deviation of ``elbo``, of the surrogate or of the mean over draws: 0 where it is exact, and
+    infinite where it is not known."""
     trace: Trace
     """Iterations, seconds, evaluations, samples, ELBO and metrics at each record."""
     stopped: str
@@ -190,7 +193,7 @@ class Fit:
         """Draw the posterior's marginals and pairs: `Posterior.plot`, with its arguments."""
         return self.posterior.plot
 
-    def plot(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
+    def plot_trace(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
         """Draw the ELBO with bands of one and two standard errors against the evaluations.
 
         Parameters
@@ -219,10 +222,15 @@ class Fit:
 
     def __repr__(self) -> str:
         return (
-            f"Fit(elbo={self.elbo:.6g}, {type(self.q).__name__}, {self.state.iteration} steps, "
+            f"Fit(elbo={self.elbo:.6g}{self._error}, {type(self.q).__name__}, {self.state.iteration} steps, "
             f"{self._counted}, stopped: {self.stopped}"
             f"{f', warnings: {len(self.warnings)}' if self.warnings else ''})"
         )
+
+    @property
+    def _error(self) -> str:
+        """The standard deviation of the ELBO, where it is known and not zero."""
+        return f" +- {self.elbo_sd:.2g}" if 0.0 < self.elbo_sd < math.inf else ""
 
     @property
     def _counted(self) -> str:
@@ -233,7 +241,7 @@ class Fit:
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
         rows = {
-            "ELBO": f"{self.elbo:.6g}",
+            "ELBO": f"{self.elbo:.6g}{self._error.replace('+-', '±')}",
             "q": type(self.q).__name__,
             "steps": str(self.state.iteration),
             "evaluations": self._counted.replace(" evaluations", ""),

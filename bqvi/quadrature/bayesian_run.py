@@ -198,7 +198,7 @@ def _described(
         method=checkpoint.settings["method"],
         stopped=reason,
         effective_sample_size=None if weights is None else effective_sample_size(weights),
-        tail_shape=shape,
+        pareto_k=shape,
         checkpoint=checkpoint,
     )
 

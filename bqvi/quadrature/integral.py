@@ -61,7 +61,7 @@ class Integral:
     reason : the result of the checks, a sentence, with the warnings.
     warnings : how many evaluations raised an exception and count as zero, with the first of these.
     effective_sample_size : effective sample size of the importance weights; ``None`` without weights.
-    tail_shape : shape of the Pareto tail of |f| at draws from the measure; -inf where there is none.
+    pareto_k : shape k of the Pareto tail of |f| at draws from the measure; -inf where there is none.
     log_mean, log_sd : ln of the mean and the standard deviation of the ln, where f was given as its logarithm
         or the method is WSABI; they are finite where the mean itself underflows.
     checkpoint : the state of the run; ``resume`` takes the whole result.
@@ -81,7 +81,7 @@ class Integral:
     reason: str = ""
     warnings: tuple[str, ...] = ()
     effective_sample_size: float | None = None
-    tail_shape: float = -np.inf
+    pareto_k: float = -np.inf
     log_mean: float | None = None
     log_sd: float | None = None
     checkpoint: Checkpoint | None = None
@@ -98,7 +98,7 @@ class Integral:
             raise ValueError("this integral was put together by hand: it has no run to save")
         self.checkpoint.save(path)
 
-    def plot(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
+    def plot_trace(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
         """Draw the estimate with bands of one and two standard deviations against the evaluations.
 
         Parameters

@@ -174,7 +174,7 @@ class SamplingRun:
             credible=credible,
             reason=why,
             effective_sample_size=None if weights is None else effective_sample_size(weights),
-            tail_shape=shape,
+            pareto_k=shape,
             checkpoint=self.checkpoint(state),
             **numbers,
         )

@@ -58,7 +58,8 @@ class EvidenceBounds:
         that the bounds are those of the evidence of the rest.
     method : "smc", "ais" or "importance".
     stopped : "complete", as the particles have reached temperature 1.
-    credible : whether all checks passed. reason : the result of the checks, a sentence.
+    credible : whether all checks passed. reason : the result of the checks, a sentence, with the warnings.
+    warnings : how many evaluations raised an exception and count as zero, with the first of these.
     draws : (R L, P) or (M, R L, P), particles at temperature 1, in the user's parameters.
     log_weights : (R L,) or (M, R L), log weights of the draws; the weights sum to 1.
     checkpoint : the state of the run; ``resume`` takes the whole result.
@@ -83,6 +84,7 @@ class EvidenceBounds:
     stopped: str
     credible: bool
     reason: str
+    warnings: tuple[str, ...]
     draws: np.ndarray
     log_weights: np.ndarray
     checkpoint: Checkpoint
@@ -193,8 +195,10 @@ def bounds_of(
             f" {state.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as "
             "zero: the bounds are those of the evidence of the rest."
         )
+    warnings: tuple[str, ...] = ()
     if state.n_raised:
-        reason += " " + exceptions_said(state.n_raised, state.n_evaluations, state.first_raised)
+        warnings = (exceptions_said(state.n_raised, state.n_evaluations, state.first_raised),)
+        reason += f" {warnings[0]}"
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
         lower=shaped(lower),
@@ -216,6 +220,7 @@ def bounds_of(
         credible=credible,
         stopped=stopped,
         reason=reason,
+        warnings=warnings,
         draws=shaped(draws),
         log_weights=shaped(log_weights),
         checkpoint=checkpoint,

@@ -45,17 +45,17 @@ class PosteriorCheck:
 
     Attributes
     ----------
-    shape : the Pareto shape k of the weights; below .5 it is good, above .7 the posterior should not be used
-        without correction.
+    pareto_k : the Pareto shape k of the weights; below .5 it is good, above .7 the posterior should not be
+        used without correction.
     total_variation : the estimated total variation 1/2 integral |p - q| between the posterior and the mixture
         q, without the correction by weights that a `Posterior` may have.
     effective_sample_size : the effective sample size of the smoothed weights.
-    log_evidence, log_evidence_sd : the estimate by importance sampling, valid where the shape k is small.
+    log_evidence, log_evidence_sd : the estimate by importance sampling, valid where ``pareto_k`` is small.
     evaluations : the evaluations that were made.
     posterior : the posterior corrected by the weights.
     """
 
-    shape: float
+    pareto_k: float
     total_variation: float
     effective_sample_size: float
     log_evidence: float
@@ -66,13 +66,13 @@ class PosteriorCheck:
     @property
     def usable(self) -> bool:
         """Whether the weights can be used, and with them `log_evidence` and `posterior`."""
-        return self.shape < PARETO.unusable
+        return self.pareto_k < PARETO.unusable
 
     def __str__(self) -> str:
-        message = f"Pareto k = {self.shape:.2f}, {self.effective_sample_size:.0f} effective draws of "
+        message = f"Pareto k = {self.pareto_k:.2f}, {self.effective_sample_size:.0f} effective draws of "
         message += f"{len(self.evaluations)}, total variation {self.total_variation:.2f}: "
         evidence = f"By the weights, `log_evidence` is {self.log_evidence:.4g} +- {self.log_evidence_sd:.2g}."
-        if self.shape < PARETO.good and self.total_variation < DIAGNOSTICS.near_mmtv:
+        if self.pareto_k < PARETO.good and self.total_variation < DIAGNOSTICS.near_mmtv:
             return message + f"the posterior is good. {evidence}"
         if self.usable:
             return message + "use the one corrected by these weights, `posterior` of this check. " + evidence
@@ -127,7 +127,7 @@ def check(
     corrected = Posterior(posterior.q, posterior.coordinates, WeightedDraws(points, smoothed.log_weights))
     ours = np.exp(posterior.q.log_density(points) - log_proposal)
     return PosteriorCheck(
-        shape=smoothed.shape,
+        pareto_k=smoothed.shape,
         total_variation=0.5 * float(np.abs(ratios / ratios.mean() - ours).mean()),
         effective_sample_size=smoothed.effective_sample_size,
         log_evidence=log_evidence,

@@ -89,6 +89,11 @@ class VBMCResult:
         return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))
 
     @property
+    def pareto_k(self) -> float:
+        """Pareto k of the importance weights between the surrogate and q; above .7 they are not averaged."""
+        return self.estimate.found.shape
+
+    @property
     def state(self) -> State:
         """The state of the run."""
         return self.checkpoint.state

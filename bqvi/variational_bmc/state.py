@@ -60,7 +60,7 @@ class Row:
     log_evidence: float
     log_evidence_sd: float
     effective: float
-    shape: float
+    pareto_k: float
     components: int
     divergence: float
     """The Gaussianised symmetric KL divergence between successive posteriors."""

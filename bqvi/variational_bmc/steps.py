@@ -150,7 +150,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         log_evidence=found.log_evidence + volume,
         log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), beside)),
         effective=found.effective / len(found.u),
-        shape=found.shape,
+        pareto_k=found.shape,
         components=estimate.q.count,
         divergence=divergence,
         prediction_error=prediction_error(state),

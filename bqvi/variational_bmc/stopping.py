@@ -102,8 +102,10 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
 def _about_coverage(now: Row) -> list[str]:
     """The reasons why q may not cover the surrogate."""
     asked, said = CONVERGENCE, "q does not cover the surrogate"
-    if not (now.effective > asked.effective and (now.shape < asked.shape or now.effective > asked.uniform)):
-        return [f"{said} (Pareto k {now.shape:.2f}, effective share {now.effective:.2g})"]
+    if not (
+        now.effective > asked.effective and (now.pareto_k < asked.shape or now.effective > asked.uniform)
+    ):
+        return [f"{said} (Pareto k {now.pareto_k:.2f}, effective share {now.effective:.2g})"]
     return [] if now.covered else [f"{said} (evaluations show mass that q lacks)"]
 
 

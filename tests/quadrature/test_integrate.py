@@ -529,13 +529,13 @@ def test_descriptions_are_short():
 
 def test_the_figure_has_the_estimates_and_its_bands():
     found = bqvi.integrate(lambda x: np.sin(3 * x[:, 0]), Uniform(0.0, 1.0), 24)
-    ax = found.plot(truth=(1 - np.cos(3)) / 3)
+    ax = found.plot_trace(truth=(1 - np.cos(3)) / 3)
     line = ax.lines[0]
     np.testing.assert_array_equal(line.get_xdata(), found.trace["n_evaluations"])
     assert line.get_ydata()[-1] == found.mean
     assert len(ax.collections) == 2
     assert "bq" in ax.get_title()
-    assert found.plot(ax) is ax
+    assert found.plot_trace(ax) is ax
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")

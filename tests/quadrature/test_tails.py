@@ -187,7 +187,7 @@ def test_importance_weights_with_heavy_tails_are_reported():
     found = bqvi.integrate(
         lambda x: np.ones(len(x)), STANDARD, 400, "monte-carlo", log_density=wide.log_density
     )
-    assert found.tail_shape > 0.7
+    assert found.pareto_k > 0.7
     assert not found.credible
 
 

@@ -84,7 +84,7 @@ def test_check_of_good_and_narrow_posteriors():
     truth = 3.0 + math.log(2 * math.pi)
     exact = check(target, gaussian(2), 100)
     assert abs(exact.log_evidence - truth) < 4 * exact.log_evidence_sd
-    assert exact.shape < 0.5
+    assert exact.pareto_k < 0.5
     assert exact.total_variation < 0.1
     assert "is good" in str(exact)
     wide = check(target, gaussian(2, 1.5), 400)

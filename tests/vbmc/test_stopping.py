@@ -18,7 +18,7 @@ GOOD = replace(
     Row(**{one.name: 0.0 for one in fields(Row)}),
     log_evidence_sd=0.02,
     effective=0.5,
-    shape=0.5,
+    pareto_k=0.5,
     covered=True,
     explored=True,
 )
@@ -63,14 +63,14 @@ ALONE = [
     ),
     (
         "Pareto k",
-        {"shape": CONVERGENCE.shape - E},
-        {"shape": CONVERGENCE.shape + E},
+        {"pareto_k": CONVERGENCE.shape - E},
+        {"pareto_k": CONVERGENCE.shape + E},
         "q does not cover the surrogate (Pareto",
     ),
     (
         "Pareto k of weights that are nearly the same",
-        {"shape": 9.0, "effective": CONVERGENCE.uniform + E},
-        {"shape": 9.0, "effective": CONVERGENCE.uniform - E},
+        {"pareto_k": 9.0, "effective": CONVERGENCE.uniform + E},
+        {"pareto_k": 9.0, "effective": CONVERGENCE.uniform - E},
         "q does not cover the surrogate (Pareto",
     ),
     ("coverage", {"covered": True}, {"covered": False}, "evaluations show mass that q lacks"),
