@@ -2,12 +2,13 @@
 
     batch    = minibatch.draw(rng)                    which data, with what weights
     gradient = estimator(model, q, batch, rng)        the gradient in q's parameters
-    q        = geometry.step(q, gradient, schedule)   natural or Euclidean, and its length
+    step     = schedule.increment(geometry.direction(q, gradient))    natural or Euclidean, and its length
+    q        = geometry.move(q, step)
 
-Every method of the package is a choice of these four. Coordinate ascent is the exact natural gradient
-of all the data with step 1 (thesis Eq. 4.12); gradient descent is the same gradient pulled back to
-unconstrained coordinates; a stochastic method is one with a mini-batch strategy, or an estimator that
-samples theta.
+Every method of the package is a choice of estimator, geometry, schedule and mini-batch strategy. Coordinate
+ascent is the exact natural gradient of all the data with step 1 (thesis Eq. 4.12); gradient descent is the
+same gradient pulled back to unconstrained coordinates; a stochastic method is one with a mini-batch
+strategy, or an estimator that samples theta.
 
 A `LoopState` determines the continuation of a run. `step` maps a state to the next, so a run can be driven
 from outside, stopped, saved and resumed, with the same numbers (:mod:`bqvi.inference.fit_run` is its engine).

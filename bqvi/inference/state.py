@@ -92,8 +92,9 @@ class LoopState:
     estimates : estimates of the ELBO less ln h of the data, by the latest steps from their draws; at most
         256.
     repeated : evaluations of steps that were cut short and made again by an estimator that keeps none.
-    unfinished : evaluations of the next step: those of an attempt that was cut short, which replace calls
-        when it is made again, or told values of points that were asked for.
+    unfinished : evaluations of the next step that returned before it was made. They are those of an attempt
+        that was cut short, and take the place of calls when the step is made again; or those that a caller of
+        `tell` has returned.
     pending : points theta (m, D) that were chosen and have no values yet, where they are asked for.
     latest : (m, 2 D + 1), at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for
         checks: theta, values, gradients (NaN where the user gave none).

@@ -92,6 +92,8 @@ class Candidate:
     psi: np.ndarray
     evidence: float
     """The log evidence from `fit`, for gradients in the frame's units."""
+    refitted: bool = True
+    """Whether psi has been fitted, or has other terms than before."""
 
     @property
     def comparable(self) -> float:
@@ -112,29 +114,24 @@ def selected(
     tried at a time, except at the first and the last step, where all are. With gradients, a restart keeps the
     fit to the same evaluations that precedes it.
     """
-    n, dimension = len(state), len(frame.shift)
-    iterations = settings.fits * (3 if psi is None else 1)
+    n, dimension, first = len(state), len(frame.shift), psi is None
+    iterations = settings.fits * (3 if first else 1)
     threshold = state.threshold or SHAPING.deep * dimension
     data = shaped_data(state, frame, threshold, settings)
-    psi = None if psi is None else with_terms_of(psi, data)
-    many = len(data.residuals) > FITTING.many
-    restarted = restarted and data.gradients is not None
-    if psi is not None and not final and (restarted or (many and n < FITTING.often * state.fitted_at)):
-        return Candidate(frame, threshold, data, psi, 0.0)
+    if psi is not None:
+        earlier, psi = psi, with_terms_of(psi, data)
+        kept = restarted and data.gradients is not None
+        recent = len(data.residuals) > FITTING.many and n < FITTING.often * state.fitted_at
+        if (kept or recent) and not final:
+            return Candidate(frame, threshold, data, psi, 0.0, refitted=len(psi) != len(earlier))
     best = Candidate(frame, threshold, data, *fit(data, psi, iterations))
-    if settings.noise_unknown and psi is not None and (final or n // settings.batch % FITTING.turn[1] == 0):
+    if settings.noise_unknown and not first and (final or n // settings.batch % FITTING.turn[1] == 0):
         # Noise and short lengthscales explain few values alike: a fit from defaults may find the other
         # maximum.
         best = max(best, Candidate(frame, threshold, data, *fit(data, None, 2 * iterations)))
-    turn, rest = divmod(n // settings.batch, FITTING.turn[0] if n < FITTING.few else FITTING.turn[1])
-    warm = psi is not None and not final
-    if restarted or (warm and rest and not many):
+    if restarted and data.gradients is not None:
         return best
-    others = alternatives(state, frame, threshold)
-    if data.gradients is not None and psi is not None:  # fits to gradients take long
-        others = [other for other in others if other[0] is frame or other[1] == threshold]
-        if not final:
-            others = [others[(len(state.rows) if many else turn) % len(others)]]
+    others = alternatives_due(state, settings, frame, threshold, data, first, final)
     for other_frame, other_threshold in others:
         trial = shaped_data(state, other_frame, other_threshold, settings)
         if other_frame is frame and np.array_equal(trial.values, data.values):
@@ -145,6 +142,38 @@ def selected(
             fitted = fit(trial, found.psi, 2 * iterations - FITTING.first_iterations)
             best = max(best, Candidate(other_frame, other_threshold, trial, *fitted))
     return best
+
+
+def alternatives_due(
+    state: State, settings: Settings, frame: Frame, threshold: float, data: Data, first: bool, final: bool
+) -> list[tuple[Frame, float]]:
+    """The pairs of a frame and a threshold that are compared at this step with the present pair.
+
+    =================================  ===========================  ========================================
+    step                               values alone                 with gradients, whose fits take long
+    =================================  ===========================  ========================================
+    the first fit                      all                          all
+    the last fit                       all                          those that differ in one of the two only
+    more than ``FITTING.many`` rows    all, at each fit             one of the latter in turn, at each fit
+    others                             all, at each k-th batch      one of the latter, at each k-th batch
+    =================================  ===========================  ========================================
+
+    k is ``FITTING.turn[0]`` for up to ``FITTING.few`` evaluations, and ``FITTING.turn[1]`` beyond.
+
+    Parameters
+    ----------
+    frame, threshold : the present pair. data : the evaluations with them.
+    first, final : whether hyperparameters are fitted for the first, or for the last time.
+    """
+    n, many = len(state), len(data.residuals) > FITTING.many
+    turn, rest = divmod(n // settings.batch, FITTING.turn[0] if n < FITTING.few else FITTING.turn[1])
+    if rest and not (first or final or many):
+        return []
+    others = alternatives(state, frame, threshold)
+    if data.gradients is None or first:
+        return others
+    others = [other for other in others if other[0] is frame or other[1] == threshold]
+    return others if final else [others[(len(state.rows) if many else turn) % len(others)]]
 
 
 def alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Frame, float]]:

@@ -145,16 +145,16 @@ def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[
     poor = state.usable.gradients is not None and found < RESTARTS.poor * len(estimate.found.u)
     if (found > RESTARTS.least_effective or effective_before) and not (begins or poor):
         return state, estimate
-    again = _restarted(state, estimate)
-    if again is not None:
-        other, other_estimate = _learn(again, settings, seed, final, restarted=True)
+    at_mode = _restarted(state, estimate)
+    if at_mode is not None:
+        other, other_estimate = _learn(at_mode, settings, seed, final, restarted=True)
         if other_estimate.found.effective > max(RESTARTS.least_effective, found):
             return other, other_estimate
     if found > RESTARTS.least_effective:
         return state, estimate
     mean, covariance = _spread(state, estimate.surrogate, seed)
-    again = replace(state, mean=mean, covariance=covariance, within=None, q=None)
-    state, estimate = _learn(again, settings, seed, final, climbing=False, restarted=True)
+    wide = replace(state, mean=mean, covariance=covariance, within=None, q=None)
+    state, estimate = _learn(wide, settings, seed, final, climbing=False, restarted=True)
     return replace(state, mean=mean, covariance=covariance, within=None), estimate
 
 
@@ -208,25 +208,17 @@ def _learn(
     climbing: bool = True,
     restarted: bool = False,
 ) -> tuple[State, Estimate]:
-    frame = chosen = _next_frame(state)
-    psi, q = _in_frame(state, frame)
-    known = psi
-    chosen_fit = selected(state, frame, psi, settings, final, restarted)
-    frame, psi, threshold, data = chosen_fit.frame, chosen_fit.psi, chosen_fit.threshold, chosen_fit.data
-    if frame.diagonal != chosen.diagonal:
+    begun_in = _next_frame(state)
+    psi, q = _in_frame(state, begun_in)
+    fitted = selected(state, begun_in, psi, settings, final, restarted)
+    frame, data = fitted.frame, fitted.data
+    if frame.diagonal != begun_in.diagonal:
         _, q = _in_frame(state, frame)
-    surrogate = Surrogate.of(data, psi)
+    surrogate = Surrogate.of(data, fitted.psi)
     count = len(data.values)
-    near = evaluated_box(data)
-    box = Box(near.lower - COMPONENTS.margins[0], near.upper + COMPONENTS.margins[0])
     begun = q
-    for repeat in range((4 if final else 1) if climbing else 0):
-        more = _with_more(surrogate, q, count, seed + repeat)
-        if repeat and more is q:
-            break  # q covers the surrogate and its ELBO has been maximised
-        samples = max(COMPONENTS.samples, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
-        q = climb(surrogate, more, box, seed % 7919, samples, settings.climbs * (1 + final))
-        q = pruned(q, COMPONENTS.dropped)
+    if climbing:
+        q = _maximised(surrogate, q, count, settings, seed, final)
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     if final:
         found = polished(surrogate, q, settings.final_draws, seed, feasible)
@@ -239,20 +231,44 @@ def _learn(
             # of a correction bounds the mean there.
             earlier = correct(surrogate, begun, settings.draws, seed, feasible)
             q, found = (begun, earlier) if earlier.elbo > found.elbo else (q, found)
+    drawn = correct(surrogate, q, settings.draws, seed, feasible) if final else found
+    pool = pool_of(surrogate, q, drawn, seed, feasible)
+    start = _extended(surrogate, q, found, pool, count)
+    state = replace(_with_moments(state, surrogate, q, found, frame), psi=fitted.psi, q=start)
+    state = replace(state, threshold=fitted.threshold)
+    if fitted.refitted:
+        state = replace(state, fitted_at=len(state))
+    return state, Estimate(surrogate, q, found, pool)
+
+
+def _maximised(
+    surrogate: Surrogate, q: DiagonalMixture, count: int, settings: Settings, seed: int, final: bool
+) -> DiagonalMixture:
+    """The mixture of the largest ELBO near q, with the components that q lacks; ``count`` is n."""
+    near = evaluated_box(surrogate.data)
+    box = Box(near.lower - COMPONENTS.margins[0], near.upper + COMPONENTS.margins[0])
+    for repeat in range(4 if final else 1):
+        more = _with_more(surrogate, q, count, seed + repeat)
+        if repeat and more is q:
+            break  # q covers the surrogate and its ELBO has been maximised
+        samples = max(COMPONENTS.samples, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
+        q = climb(surrogate, more, box, seed % 7919, samples, settings.climbs * (1 + final))
+        q = pruned(q, COMPONENTS.dropped)
+    return q
+
+
+def _with_moments(
+    state: State, surrogate: Surrogate, q: DiagonalMixture, found: Correction, frame: Frame
+) -> State:
+    """The state in the ``frame``, with the posterior's moments in the plausible box's units."""
     moments = moments_of(found, q)
-    mean = frame.straight(moments.mean[None])[0]
-    covariance = frame.scale @ moments.covariance @ frame.scale.T
     within = pooled_within(surrogate, q)
     if within is not None:
         within = frame.scale @ within @ frame.scale.T
-    drawn = correct(surrogate, q, settings.draws, seed, feasible) if final else found
-    pool = pool_of(surrogate, q, drawn, seed, feasible)
-    estimate = Estimate(surrogate, q, found, pool)
-    state = replace(
-        state, frame=frame, psi=psi, q=_extended(surrogate, q, found, pool, count), mean=mean,
-        covariance=covariance, within=within, floor=moments.floor, threshold=threshold,
+    return replace(
+        state, frame=frame, mean=frame.straight(moments.mean[None])[0],
+        covariance=frame.scale @ moments.covariance @ frame.scale.T, within=within, floor=moments.floor,
     )  # fmt: skip
-    return (state if psi is known else replace(state, fitted_at=len(state))), estimate
 
 
 def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> DiagonalMixture:

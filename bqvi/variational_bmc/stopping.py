@@ -61,7 +61,6 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     rows : the records. tolerance : the tolerance of the log evidence, nats.
     steady : the number of latest records on which the conditions are tested.
     """
-    asked = CONVERGENCE
     if len(rows) < steady + 2:
         return Verdict(False, (f"only {len(rows)} steps have been made; at least {steady + 2} are needed",))
     last = rows[-steady:]
@@ -72,9 +71,9 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     allowed = max(tolerance, 2.0 * float(np.median(sds)))
     divergence = max(row.divergence - row.divergence_floor for row in last)
     reasons = []
-    if not divergence < asked.divergence:
+    if not divergence < CONVERGENCE.divergence:
         reasons.append(
-            f"successive posteriors still differ (divergence {divergence:.2g}, not {asked.divergence})"
+            f"successive posteriors still differ (divergence {divergence:.2g}, not {CONVERGENCE.divergence})"
         )
     if not spread < allowed:
         reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {steady} steps)")
@@ -84,7 +83,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
             f"tolerance={tolerance:.2g}"
         )
     reasons += _about_coverage(now)
-    if not (now.prediction_error < asked.prediction_error or now.missed < asked.missed):
+    if not (now.prediction_error < CONVERGENCE.prediction_error or now.missed < CONVERGENCE.missed):
         reasons.append(
             f"the surrogate has prediction errors above its sds (mean squared z {now.prediction_error:.1f})"
         )
@@ -94,16 +93,17 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
         reasons.append(f"{DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
     if not now.explored:
         reasons.append(UNEXPLORED)
-    elif not now.unseen < asked.unseen:
+    elif not now.unseen < CONVERGENCE.unseen:
         reasons.append(f"there may be further modes (they would add {now.unseen:.2g} nats on average)")
     return Verdict(not reasons, tuple(reasons))
 
 
 def _about_coverage(now: Row) -> list[str]:
     """The reasons why q may not cover the surrogate."""
-    asked, said = CONVERGENCE, "q does not cover the surrogate"
+    said = "q does not cover the surrogate"
     if not (
-        now.effective > asked.effective and (now.pareto_k < asked.shape or now.effective > asked.uniform)
+        now.effective > CONVERGENCE.effective
+        and (now.pareto_k < CONVERGENCE.shape or now.effective > CONVERGENCE.uniform)
     ):
         return [f"{said} (Pareto k {now.pareto_k:.2f}, effective share {now.effective:.2g})"]
     return [] if now.covered else [f"{said} (evaluations show mass that q lacks)"]
