@@ -24,14 +24,17 @@ from bqvi.variational_bmc.settings import CLIMBING
 from gp.linalg import complement
 
 
-def next_step(made: Evaluations, most: int) -> np.ndarray | None:
+def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     """The next point (D,) of the climb, or after it a point in a direction without a step; None at the end.
 
     Parameters
     ----------
     made : the evaluations so far, the first of which is the start of the climb.
-    most : the largest number of evaluations of the climb.
+    most : the largest number of evaluations of the climb; None for that of `settings.FirstClimbSettings`.
     """
+    if most is None:
+        each, more = CLIMBING.most
+        most = each * made.points.shape[1] + more
     if made.gradients is None or made.failed[0]:
         return None
     try:

@@ -26,7 +26,7 @@ from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import CLIMBING, EXPLORATION, NOISE, PREDICTIONS, RESULT, SCALINGS
+from bqvi.variational_bmc.settings import EXPLORATION, NOISE, PREDICTIONS, RESULT, SCALINGS
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -242,10 +242,8 @@ class VBMCRun:
         if len(state.pending) and budget.left:
             self.call(state.pending, budget, bool(state.evaluations.failed.all()))
             reached = evaluated(state, self.ledger.entries())
-        each, more = CLIMBING.most
-        most = each * self.target.dimension + more
         while not state.rows and budget.left and not self.clock.over:
-            point = next_step(reached.evaluations, most)
+            point = next_step(reached.evaluations)
             if point is None:
                 break
             self.call(point[None], budget)

@@ -72,7 +72,7 @@ def _climbing(run: VBMCRun, state: State) -> np.ndarray:
     none = np.zeros((0, run.target.dimension))
     if not len(state):
         return none
-    point = next_step(state.evaluations, 3 * run.target.dimension + 5)
+    point = next_step(state.evaluations)
     return none if point is None else _not_pending(state, point[None])
 
 
