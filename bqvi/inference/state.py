@@ -93,8 +93,8 @@ class LoopState:
         256.
     repeated : evaluations of steps that were cut short and made again by an estimator that keeps none.
     unfinished : evaluations of the next step that returned before it was made. They are those of an attempt
-        that was cut short, and take the place of calls when the step is made again; or those that a caller of
-        `tell` has returned.
+        that was cut short, and take the place of calls when the step is made again; or, where points are
+        asked for, those that were told.
     pending : points theta (m, D) that were chosen and have no values yet, where they are asked for.
     latest : (m, 2 D + 1), at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for
         checks: theta, values, gradients (NaN where the user gave none).

@@ -201,7 +201,9 @@ def final(
     state = prepared(problem, state)
     assert state.ensemble is not None  # set by the preparation of the step
     moments = state.ensemble.marginal_integral(problem.model.moments, problem.draws, problem.seed)
-    return _estimate(problem, state, moments)
+    _, values, units = _modelled(problem, state)
+    mean, covariance, judgement = _estimate(problem, state, moments, values, units)
+    return mean, covariance, units, judgement
 
 
 def prepared(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
@@ -220,10 +222,14 @@ def whole_ensemble(problem: IntegrationProblem, state: IntegrationState) -> Ense
 
 
 def _estimate(
-    problem: IntegrationProblem, state: IntegrationState, integral: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, IntegrandUnits, Judgement]:
+    problem: IntegrationProblem,
+    state: IntegrationState,
+    integral: tuple[np.ndarray, np.ndarray],
+    values: np.ndarray,
+    units: IntegrandUnits,
+) -> tuple[np.ndarray, np.ndarray, Judgement]:
+    """Mean (o,), covariance (o, o) and judgement of an ``integral``; ``values``, ``units`` by `_modelled`."""
     assert state.ensemble is not None  # set by the caller
-    values, units = _units(problem, state)
     weights = problem.model.weights(state.ensemble.best)
     judgement = judge(
         state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift, weights
@@ -237,7 +243,7 @@ def _estimate(
     mean, covariance = combined(*integral, judgement, in_units, state.sobol)
     covariance = np.outer(units.unit, units.unit) * covariance
     covariance[judgement.zero, judgement.zero] = np.inf
-    return units.centre + units.unit * mean, covariance, units, judgement
+    return units.centre + units.unit * mean, covariance, judgement
 
 
 def with_estimate(
@@ -245,7 +251,7 @@ def with_estimate(
 ) -> IntegrationState:
     """Return the state with a record of all its nodes; ``began`` is the time at which the step began."""
     began = time.perf_counter() if began is None else began
-    data, last = data_of(problem, state), state.n_evaluations >= problem.budget
+    (data, values, units), last = _modelled(problem, state), state.n_evaluations >= problem.budget
     if state.fits is None or last or len(state) >= DESIGN.growth * state.fitted_at:
         found = ensembles.fit(problem.standard.measure, data, state.fits, PRECISE if last else ROUGHLY)
         state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
@@ -253,7 +259,6 @@ def with_estimate(
         found = ensembles.condition(problem.standard.measure, data, state.fits)
     state = replace(state, ensemble=found)
     moments = found.integral(problem.model.moments)
-    units = _units(problem, state)[1]
     past = EarlierEstimate(
         units.centre + units.unit * moments[0],
         units.unit**2 * np.diag(moments[1]),
@@ -261,7 +266,7 @@ def with_estimate(
         passes(found, state.sobol),
     )
     state = replace(state, past=(*state.past, past))
-    mean, covariance, units, _ = _estimate(problem, state, moments)
+    mean, covariance, _ = _estimate(problem, state, moments, values, units)
     seconds = state.seconds + time.perf_counter() - began
     shift = units.shift + problem.log_volume
     sd = shifted_back(np.sqrt(np.diag(covariance)), shift)
@@ -274,15 +279,18 @@ def number(values: np.ndarray) -> float | np.ndarray:
     return float(values[0]) if len(values) == 1 else values
 
 
-def _units(problem: IntegrationProblem, state: IntegrationState) -> tuple[np.ndarray, IntegrandUnits]:
+def _modelled(
+    problem: IntegrationProblem, state: IntegrationState
+) -> tuple[StandardData, np.ndarray, IntegrandUnits]:
+    """The data to which the surrogates are fitted, the values that they are made from, and their units."""
     values, shift = in_units(problem.integrand.function, state.values)
-    _, centre, unit = problem.model.data(problem, state, values, shift)
-    return values, IntegrandUnits(shift, centre, unit)
+    data, centre, unit = problem.model.data(problem, state, values, shift)
+    return data, values, IntegrandUnits(shift, centre, unit)
 
 
 def data_of(problem: IntegrationProblem, state: IntegrationState) -> StandardData:
     """Return the data to which the surrogates are fitted."""
-    return problem.model.data(problem, state, *in_units(problem.integrand.function, state.values))[0]
+    return _modelled(problem, state)[0]
 
 
 def _batch(problem: IntegrationProblem, state: IntegrationState) -> int:
