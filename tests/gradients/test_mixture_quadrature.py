@@ -289,7 +289,7 @@ def test_bad_input_is_named():
     for settings, match in (
         ({"nodes": 0}, "nodes"),
         ({"memory": -1}, "memory"),
-        ({"reach": 0.0}, "reach"),
+        ({"radius": 0.0}, "radius"),
         ({"every": 0}, "every"),
         ({"process": "separable"}, "process"),
         ({"candidates": 3}, "candidates"),
