@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 from bqvi.importance import effective_size
 
-__all__ = ["PARETO", "Smoothed", "pareto_fit", "pareto_shape", "psis"]
+__all__ = ["PARETO", "ParetoSettings", "Smoothed", "pareto_fit", "pareto_shape", "psis"]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,10 @@ import numpy as np
 from bqvi.files import write_arrays
 from gp.arrays import is_torch, to_numpy
 
+__all__ = [
+    "DERIVED", "RecordError", "classes_in", "flattened", "named", "record_of", "restored", "write_record",
+]  # fmt: skip
+
 DERIVED: dict[str, Any] = {"derived": True}
 """Metadata of a field that is not saved."""
 

@@ -13,6 +13,11 @@ import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 from array_api_compat import numpy as compatible_numpy
 
+__all__ = [
+    "Array", "Namespace", "as_like", "describe", "differences", "is_torch", "namespace", "require_positive",
+    "shown", "to_numpy",
+]  # fmt: skip
+
 Array: TypeAlias = Any
 """A ``numpy.ndarray`` or a ``torch.Tensor`` (or, for a parameter, a number)."""
 
@@ -20,7 +25,7 @@ Namespace: TypeAlias = Any
 """The module of array functions that belongs to an array's kind (array API standard)."""
 
 
-numpy_namespace: Namespace = np if hasattr(np, "unstack") else compatible_numpy
+_numpy_namespace: Namespace = np if hasattr(np, "unstack") else compatible_numpy
 """NumPy follows the standard itself from 2.1 on; a wrapper around it takes up to 20 microseconds a call."""
 
 _FEW, _LINE = 8, 120
@@ -32,7 +37,7 @@ def namespace(*arrays: Array) -> Namespace:
     for array in arrays:
         if type(array) is not np.ndarray:
             return array_namespace(*arrays)
-    return numpy_namespace
+    return _numpy_namespace
 
 
 def is_torch(array: Array) -> bool:

@@ -27,6 +27,11 @@ from gp.arrays import Array, is_torch, namespace
 from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is_sound
 from gp.triangular import lapack, solve_lower
 
+__all__ = [
+    "FIRST_JITTER", "LAST_JITTER", "LEAST_SCALE", "Factor", "NotPositiveDefiniteError", "cholesky",
+    "complement", "extend", "inverse", "least_squares", "next_jitter", "regression", "ridge_regressions",
+]  # fmt: skip
+
 _MOST_ROWS = 64
 """The most rows that are kept apart below a factor; then both are joined, which copies the factor."""
 _BLOCK = 64
@@ -35,7 +40,7 @@ _SMALL = 512
 """The most rows of a matrix that is copied rather than mirrored block by block."""
 FIRST_JITTER, LAST_JITTER = 1e2, 1e8
 """The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
-LARGEST_JITTER = 1e-2
+_LARGEST_JITTER = 1e-2
 """The largest jitter where rounding errors are large (float32): a larger one would be another model."""
 LEAST_SCALE = 1e-24
 """Fraction of the largest variance, for rows of variance zero, such as a linear kernel at its offset."""
@@ -139,7 +144,7 @@ def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> 
     xp = namespace(matrix)
     largest = float((scale.detach() if is_torch(scale) else scale).max())
     rounding = float(xp.finfo(matrix.dtype).eps)
-    last = max(jitter, min(LAST_JITTER * rounding, LARGEST_JITTER))
+    last = max(jitter, min(LAST_JITTER * rounding, _LARGEST_JITTER))
     while jitter <= last:
         lower = _lower(matrix if jitter == 0 else matrix + _diagonal_matrix(jitter * scale))
         if lower is not None and is_sound(lower, scale):

@@ -45,6 +45,8 @@ from gp.sampling import sample_gaussian
 if TYPE_CHECKING:
     from gp.hyperparameters import Hyperparameters
 
+__all__ = ["GradientMoments", "Posterior", "condition", "flat", "refuse_contradictions"]
+
 
 @dataclass(frozen=True, eq=False)
 class GradientMoments:
@@ -304,7 +306,7 @@ def condition(
         observed = Observations((observed,))
     y = as_values("y", flat(y), len(observed), observed.x)
     noise = as_noise(noise, len(observed), observed.x)
-    factor = cholesky(with_noise(covariance(kernel, observed, observed), observed, noise))
+    factor = cholesky(_with_noise(covariance(kernel, observed, observed), observed, noise))
     whitened = factor.solve(y - observed.apply(mean))
     posterior = Posterior(kernel, mean, observed, y, noise, factor, whitened)
     if factor.jitter > 0:
@@ -312,7 +314,7 @@ def condition(
     return posterior
 
 
-def with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
+def _with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
     """Return the covariance of the observations from that of the functionals, (n, n)."""
     if isinstance(noise, float) and noise == 0:
         return matrix
@@ -331,7 +333,7 @@ def _corner(kernel: Kernel, added: Functional, noise: Array) -> Array:
     """Return the covariance of new observations, (m, m); for one value it is computed as a variance."""
     if isinstance(noise, float) and type(added) is Values and len(added) == 1:
         return (kernel.diagonal(added.x) + noise)[:, None]
-    return with_noise(covariance(kernel, added, added), added, noise)
+    return _with_noise(covariance(kernel, added, added), added, noise)
 
 
 def _only_values(observed: Functional) -> bool:

@@ -15,6 +15,11 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from gp.arrays import Array, is_torch
 
+__all__ = [
+    "cholesky", "cholesky_inverse", "lapack", "lower_product", "positive_solve", "solve_lower",
+    "symmetric_eigen", "transposed_solve", "triangular_inverse", "whitened_rows",
+]  # fmt: skip
+
 _SMALL = 64
 """Rows of a triangular matrix that LAPACK inverts in one piece."""
 
@@ -28,14 +33,14 @@ def solve_lower(lower: Array, b: Array, transposed: bool = False) -> Array:
     if b.ndim == 2 and b.shape[1] == 1:
         return solve_lower(lower, b[:, 0], transposed)[:, None]
     if b.ndim == 1:
-        trsv = blas("trsv", lower.dtype, b.dtype)
+        trsv = _blas("trsv", lower.dtype, b.dtype)
         return trsv(lower, b, lower=1, trans=int(transposed))
-    trsm = blas("trsm", lower.dtype, b.dtype)
+    trsm = _blas("trsm", lower.dtype, b.dtype)
     return trsm(1.0, lower, b, lower=1, trans_a=int(transposed))
 
 
 @cache
-def blas(name: str, *dtypes: Any) -> Any:
+def _blas(name: str, *dtypes: Any) -> Any:
     """Return the routine of BLAS with this name for the precision that the dtypes have together."""
     return get_blas_funcs(name, dtype=np.result_type(*dtypes))
 

@@ -6,23 +6,7 @@ import importlib
 import pytest
 from source_index import Module, modules
 
-NOT_YET = (
-    "bqvi",
-    "experiments",
-    "gp.arrays",
-    "gp.conditioning",
-    "gp.embeddings",
-    "gp.expectation",
-    "gp.fixed_points",
-    "gp.grams",
-    "gp.integrals",
-    "gp.kernels",
-    "gp.linalg",
-    "gp.means",
-    "gp.observations",
-    "gp.posterior",
-    "gp.triangular",
-)
+NOT_YET = ("experiments",)
 """Packages and modules whose names are not sorted yet: this list may only shrink."""
 
 

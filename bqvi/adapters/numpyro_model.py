@@ -18,6 +18,8 @@ from bqvi.adapters.variables import PRIOR_DRAWS, VectorLayout, box_of_draws, sta
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
+__all__ = ["from_numpyro"]
+
 
 def from_numpyro(
     model: Callable[..., Any],

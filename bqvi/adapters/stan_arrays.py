@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+__all__ = ["arrays_by_name", "unconstrained_titles"]
+
 
 def arrays_by_name(titles: Sequence[str], rows: np.ndarray) -> dict[str, np.ndarray]:
     """The arrays (n, shape) of the ``rows`` (n, entries), by name.
@@ -28,7 +30,7 @@ def arrays_by_name(titles: Sequence[str], rows: np.ndarray) -> dict[str, np.ndar
     return found
 
 
-def from_zero(title: str) -> str:
+def _from_zero(title: str) -> str:
     """A title with indices counted from 0: "z[0]" for "z.1"."""
     name, *index = title.split(".")
     return f"{name}[{','.join(str(int(i) - 1) for i in index)}]" if index else name
@@ -51,7 +53,7 @@ def unconstrained_titles(owners: Sequence[str], constrained: Sequence[str]) -> t
     for title in constrained:
         own.setdefault(title.split(".")[0], []).append(title)
     named = {
-        name: map(from_zero, own[name])
+        name: map(_from_zero, own[name])
         if owners.count(name) == len(own[name])
         else iter([f"{name}__[{i}]" for i in range(owners.count(name))])
         for name in set(owners)

@@ -16,6 +16,8 @@ import numpy as np
 
 from bqvi.adapters.stan_arrays import unconstrained_titles
 
+__all__ = ["BridgeProgram", "is_ready"]
+
 
 def is_ready() -> bool:
     """Whether BridgeStan is installed together with its sources, which are not downloaded."""
@@ -32,7 +34,7 @@ def is_ready() -> bool:
     return True
 
 
-def build_folder() -> Path:
+def _build_folder() -> Path:
     """The folder of programs and their builds: `bqvi/stan` in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "bqvi" / "stan"
@@ -52,7 +54,7 @@ class BridgeProgram:
         import bridgestan
 
         key = hashlib.sha256(f"{folder} {code}".encode()).hexdigest()[:16]
-        file = build_folder() / f"{key}.stan"
+        file = _build_folder() / f"{key}.stan"
         if not file.exists() or file.read_text() != code:
             file.write_text(code)
         arguments = [] if folder is None else [f"--include-paths={folder}"]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     _Program: TypeAlias = BridgeProgram | HttpProgram
 
+__all__ = ["from_stan"]
+
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"", re.DOTALL)
 
 

@@ -12,6 +12,8 @@ from bqvi.calls.target_model import TargetModel
 if TYPE_CHECKING:
     import torch
 
+__all__ = ["from_torch"]
+
 
 def from_torch(
     module: torch.nn.Module,

@@ -11,6 +11,8 @@ import numpy as np
 
 from bqvi.checks import require_shape
 
+__all__ = ["PRIOR_DRAWS", "VectorLayout", "box_of_draws", "start_within"]
+
 PRIOR_DRAWS = 200
 """The number of draws from the prior that define the plausible box. The widths of boxes of 50, 100, 200 and
 400 draws of a Gaussian are off by 8, 6, 6 and 4 %. For logistic 5 with gradients and Rosenbrock 2 (seeds 1100
@@ -32,7 +34,7 @@ class VectorLayout:
     @property
     def names(self) -> tuple[str, ...]:
         """The titles of the entries: "mu" for a number, "z[0]", "z[1]", ... for an array."""
-        return tuple(title for name, shape in self.shapes.items() for title in entries(name, shape))
+        return tuple(title for name, shape in self.shapes.items() for title in _entries(name, shape))
 
     def parted(self, vectors: Any) -> dict[str, Any]:
         """The arrays (..., shape) of ``vectors`` (..., P), by name; views, of the same kind of array."""
@@ -59,7 +61,7 @@ class VectorLayout:
         return np.concatenate([part.reshape(-1) for part in parts])
 
 
-def entries(name: str, shape: Sequence[int]) -> list[str]:
+def _entries(name: str, shape: Sequence[int]) -> list[str]:
     """The titles of the entries of an array with this name and shape."""
     if not shape:
         return [name]

@@ -16,6 +16,8 @@ from bqvi.calls.budget import Budget
 from bqvi.calls.evaluations import Evaluations, matched
 from bqvi.calls.ledger import Ledger
 
+__all__ = ["Account", "StepEvaluations", "Unfinished"]
+
 
 class Unfinished:
     """Evaluations of a step that was cut short, used when the step is made again.

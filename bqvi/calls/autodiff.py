@@ -11,6 +11,8 @@ import torch
 from bqvi.calls.function import run_user_code
 from gp.arrays import Array, is_torch, to_numpy
 
+__all__ = ["Differentiated", "differentiated"]
+
 
 class Differentiated(NamedTuple):
     """The values and gradients of a torch function at m points."""

@@ -18,6 +18,8 @@ from bqvi.calls.errors import EvaluationError
 from bqvi.calls.executors import future_result, returned
 from bqvi.calls.faults import LostError
 
+__all__ = ["CallsUnderWay", "Enter", "collect"]
+
 Enter = Callable[[int, CallResult], None]
 """A function called with each result and its index; it may raise EvaluationError to end the batch."""
 
@@ -40,7 +42,7 @@ def collect(
     if callable(getattr(executor, "submit", None)):
         _submitted(call, rows, executor, enter)
         return
-    with executor_failures():
+    with _executor_failures():
         if executor is None:
             for i, result in _of_joblib(call, rows, n_jobs):
                 enter(i, result)
@@ -51,7 +53,7 @@ def collect(
 
 
 @contextlib.contextmanager
-def executor_failures() -> Iterator[None]:
+def _executor_failures() -> Iterator[None]:
     """Turn exceptions, which are the executor's, into EvaluationErrors: those of functions are in results."""
     try:
         yield
@@ -98,7 +100,7 @@ def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
 
 
 def _result(future: Any, row: np.ndarray) -> CallResult:
-    with executor_failures():
+    with _executor_failures():
         try:
             return _checked(future_result(future))
         except LostError as lost:
@@ -130,7 +132,7 @@ class CallsUnderWay:
 
     def begin(self, call: Callable[..., CallResult], key: object, row: np.ndarray) -> None:
         """Begin the ``call`` at the point ``row`` (P,)."""
-        with executor_failures():
+        with _executor_failures():
             future = self._executor.submit(call, row)
         if not callable(getattr(future, "result", None)):
             raise EvaluationError(

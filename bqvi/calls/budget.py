@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bqvi.checks import require_integer
 
+__all__ = ["Budget", "BudgetError"]
+
 
 class BudgetError(RuntimeError):
     """More evaluations were requested than a budget has left: an error of the engine, not of the user."""

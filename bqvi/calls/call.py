@@ -23,6 +23,8 @@ from bqvi.calls.returned import (
     values_of,
 )
 
+__all__ = ["Call", "CallResult", "log_weights", "no_values", "weighted"]
+
 
 @dataclass(frozen=True, eq=False)
 class CallResult:

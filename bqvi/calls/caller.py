@@ -30,6 +30,8 @@ from bqvi.calls.ledger import Ledger
 from gp.arrays import Array
 from gp.threads import users_threads
 
+__all__ = ["Caller"]
+
 
 @dataclass(frozen=True, eq=False)
 class Caller:

@@ -11,6 +11,8 @@ from scipy.special import ndtr, ndtri
 
 from gp.arrays import Array
 
+__all__ = ["CHARTS", "Chart", "bounded_exp"]
+
 _LARGEST_EXPONENT = 700.0  # e^700 is representable
 
 
@@ -26,7 +28,7 @@ class Chart:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by name: a chart holds functions without a name, which cannot be pickled."""
-        return chart_named, (self.name,)
+        return _chart_named, (self.name,)
 
 
 def bounded_exp(t: Array) -> Array:
@@ -76,6 +78,6 @@ CHARTS = (
 )
 
 
-def chart_named(name: str) -> Chart:
+def _chart_named(name: str) -> Chart:
     """The chart of that name."""
     return next(chart for chart in CHARTS if chart.name == name)

@@ -20,6 +20,8 @@ import scipy.optimize
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.settings import CLIMB
 
+__all__ = ["Asking", "AsksError", "ClimbResult", "Ends", "Evaluating", "climb", "rows_of"]
+
 
 class Evaluating(Protocol):
     """The source of evaluations of a log joint."""

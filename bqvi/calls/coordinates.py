@@ -40,6 +40,8 @@ from bqvi.calls.bounds import (
 from bqvi.calls.charts import CHARTS, Chart, bounded_exp
 from gp.measures import AffineMap
 
+__all__ = ["Coordinates", "make_coordinates"]
+
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:

@@ -16,6 +16,8 @@ from bqvi.calls.function import Function, run_user_code
 from bqvi.calls.returned import no_tensor, values_of
 from gp.arrays import is_torch, to_numpy
 
+__all__ = ["raised_at", "values_at_draws"]
+
 _OF_A_POINT = (
     ". The mean over draws of q has no place for a draw without a value: guard the log joint, lower the "
     "schedule's scale if q has moved too far, or use method 'bq', which goes on without such points"

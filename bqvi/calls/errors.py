@@ -8,6 +8,8 @@ import numpy as np
 
 from bqvi.calls.evaluations import Evaluations
 
+__all__ = ["EvaluationError", "message_of", "require_good"]
+
 
 def message_of(error: BaseException) -> str:
     """The message of an exception, also where the ``__str__`` of its class fails."""

@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
+__all__ = ["Evaluations", "Products", "joined_products", "joined_rows", "matched"]
+
 Products = tuple[Mapping[str, Any] | None, ...]
 """The by-products of each row, which are numbers, text and arrays that the log joint returned after its
 value; None where a row has none, and () where no row has any."""

@@ -21,6 +21,8 @@ from bqvi.checks import require_integer
 from gp.arrays import shown
 from gp.extras import needing
 
+__all__ = ["Executor", "Maps", "RayExecutor", "Submits", "future_result", "require_workers", "returned"]
+
 _LOST = (
     "TimeoutError",
     "CancelledError",

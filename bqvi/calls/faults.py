@@ -31,6 +31,11 @@ import numpy as np
 from bqvi.calls.errors import message_of
 from bqvi.calls.evaluations import Evaluations
 
+__all__ = [
+    "ERRORS", "NONE_RAISED", "OF_ITS_CODE", "LostError", "Raised", "advice", "advice_on_points", "described",
+    "exceptions_said", "is_numerical", "is_of_the_code", "may_be_meant", "raised", "stops",
+]  # fmt: skip
+
 ERRORS = ("raise", "infeasible")
 
 _OF_THE_CODE = (

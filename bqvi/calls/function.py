@@ -17,6 +17,11 @@ from gp.threads import users_threads
 if TYPE_CHECKING:
     from bqvi.calls.target_model import TargetModel
 
+__all__ = [
+    "AUTODIFF", "CHEAP_MODEL", "LARGEST", "UNKNOWN", "Function", "GradientWithValue", "Range", "named_point",
+    "run_user_code",
+]  # fmt: skip
+
 AUTODIFF = "autodiff"
 UNKNOWN = "unknown"
 _LEAST_NOISE = 1e-150
@@ -51,11 +56,11 @@ class Range:
         return -np.inf if self.density else np.nan
 
 
-LOG_JOINT = Range("log joint", density=True)
+_LOG_JOINT = Range("log joint", density=True)
 CHEAP_MODEL = Range("cheap model", density=True)
 
 
-def require_noise(noise_sd: object) -> None:
+def _require_noise(noise_sd: object) -> None:
     """Raise an error unless ``noise_sd`` is a positive number whose square is representable."""
     require_above("noise_sd", noise_sd, 0.0)  # type: ignore[arg-type]
     if not _LEAST_NOISE < float(noise_sd) < 1.0 / _LEAST_NOISE:  # type: ignore[arg-type]
@@ -137,7 +142,7 @@ class Function:
     gradient_noise_sd: np.ndarray | None = None
     log_weight: Callable[..., Any] | None = None
     like: Array | None = None
-    range: Range = LOG_JOINT
+    range: Range = _LOG_JOINT
     errors: str | None = None
     names: tuple[str, ...] = ()
     model: TargetModel | None = None
@@ -160,7 +165,7 @@ class Function:
                     "the points"
                 )
         elif self.noise_sd is not None and not callable(self.noise_sd):
-            require_noise(self.noise_sd)
+            _require_noise(self.noise_sd)
             object.__setattr__(self, "noise_sd", float(self.noise_sd))
 
     @property

@@ -18,6 +18,8 @@ from gp.arrays import Array, to_numpy
 if TYPE_CHECKING:
     from bqvi.calls.caller import Caller
 
+__all__ = ["evaluation_arrays", "evaluations_given", "evaluations_received", "numbers"]
+
 
 def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
     """The arrays of the argument ``evaluations``: theta and values, then gradients and noise sds if any.

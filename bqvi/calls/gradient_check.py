@@ -23,6 +23,8 @@ from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.function import AUTODIFF, Function
 from bqvi.calls.settings import CHECK
 
+__all__ = ["disagreement", "require_consistent", "said"]
+
 
 def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
     """Median of |a - b| / (|a| + |b|), a a difference of values to the nearest neighbour, b its trapezoid.

@@ -21,6 +21,8 @@ from dataclasses import replace
 
 from bqvi.calls.evaluations import Evaluations
 
+__all__ = ["Ledger"]
+
 
 class Ledger:
     """The evaluations that returned since the last `take`.

@@ -10,6 +10,8 @@ import numpy as np
 
 from bqvi.calls.settings import DENSITY
 
+__all__ = ["not_logarithms"]
+
 
 def not_logarithms(values: np.ndarray) -> str:
     """A message why values (n,) of a log joint look like those of a density; "" where they do not.

@@ -25,6 +25,8 @@ from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
 from gp.laplace import LaplaceGaussian
 from gp.low_discrepancy import scrambled_sobol
 
+__all__ = ["PlausibleBoxSearch"]
+
 
 class _EndError(Exception):
     """Raised to end the search."""

@@ -11,8 +11,13 @@ from bqvi.calls.errors import EvaluationError
 from bqvi.calls.function import LARGEST, Function
 from gp.arrays import is_torch, to_numpy
 
+__all__ = [
+    "gradients_of", "log_weights_of", "no_tensor", "numbers_in", "parted", "reasons_of", "refused", "sds_of",
+    "values_of",
+]  # fmt: skip
 
-def wrong(function: Function, points: np.ndarray, what: str, must: str) -> EvaluationError:
+
+def _wrong(function: Function, points: np.ndarray, what: str, must: str) -> EvaluationError:
     """The error about ``what`` the function returned at points (m, P), and what it ``must`` return."""
     place = function.places(points)
     return EvaluationError(f"the {function.range.title} {what} at {place}; {must}", points[0])
@@ -24,7 +29,7 @@ def no_tensor(function: Function, points: np.ndarray) -> EvaluationError:
         'gradient="autodiff" needs a torch function: write it in torch throughout, or give gradient=None to '
         "use its values only"
     )
-    return wrong(function, points, "does not return a torch tensor", must)
+    return _wrong(function, points, "does not return a torch tensor", must)
 
 
 def parted(function: Function, returned: object, points: np.ndarray) -> tuple[Any, Mapping[str, Any] | None]:
@@ -39,7 +44,7 @@ def parted(function: Function, returned: object, points: np.ndarray) -> tuple[An
         return returned, None
     if function.vectorised:
         must = "only a function of one point has by-products: give vectorised=False"
-        raise wrong(function, points, "returned a dict", must)
+        raise _wrong(function, points, "returned a dict", must)
     products = {name: _kept(function, name, value, points) for name, value in returned[-1].items()}
     rest = returned[:-1]
     return (rest[0] if len(rest) == 1 else rest), products
@@ -56,7 +61,7 @@ def _kept(function: Function, name: object, value: object, points: np.ndarray) -
         if array.dtype.kind in "biufcU":
             return array.item() if array.ndim == 0 else array
     what = f"returned the by-product {name!r} = {value!r:.80}"
-    raise wrong(function, points, what, "by-products are numbers, text and arrays, by names")
+    raise _wrong(function, points, what, "by-products are numbers, text and arrays, by names")
 
 
 def values_of(
@@ -67,7 +72,7 @@ def values_of(
     if isinstance(returned, tuple) and not function.range.outputs:
         if len(returned) != 2:
             what = f"returned a tuple of {len(returned)}"
-            raise wrong(function, points, what, "it must return a number or (number, sd)")
+            raise _wrong(function, points, what, "it must return a number or (number, sd)")
         sds = sds_of(function, returned[1], points)
         returned = returned[0]
     return _shaped(function, _real(function, returned, points), points), sds
@@ -78,7 +83,7 @@ def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarr
     n, array = len(points), numbers_in(returned)
     if array is None or array.size not in (1, n) or not ((array > 0.0) & (array < np.inf)).all():
         what = f"has the sd {returned!r:.80}"
-        raise wrong(function, points, what, "it must be one positive number for each point")
+        raise _wrong(function, points, what, "it must be one positive number for each point")
     return np.broadcast_to(array.reshape(-1).astype(float), (n,))
 
 
@@ -149,7 +154,7 @@ def _real(function: Function, returned: object, points: np.ndarray) -> np.ndarra
     if array is None:
         kind = "torch tensor" if is_torch(returned) else type(returned).__name__
         what = f"returned {returned!r:.200} (a {kind})"
-        raise wrong(function, points, what, f"it must return {_wanted(function, len(points))}")
+        raise _wrong(function, points, what, f"it must return {_wanted(function, len(points))}")
     return array
 
 

@@ -19,6 +19,8 @@ import numpy as np
 from bqvi.calls.settings import ROUNDING
 from gp.arrays import Array
 
+__all__ = ["RoundedPair", "RoundedValue", "rounded"]
+
 
 @dataclass(frozen=True)
 class RoundedValue:

@@ -5,16 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "AT_THE_MODE",
-    "CHECK",
-    "CLIMB",
-    "DENSITY",
-    "INTERVALS",
-    "PLAUSIBLE",
-    "ROUNDING",
-    "SELECTION",
-    "PlausibleSearch",
-]
+    "AT_THE_MODE", "CHECK", "CLIMB", "DENSITY", "INTERVALS", "PLAUSIBLE", "ROUNDING", "SELECTION",
+    "ClimbSettings", "DensitySettings", "GradientCheckSettings", "IntervalSettings", "PlausibleSearch",
+    "RoundingSettings", "SelectionSettings",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

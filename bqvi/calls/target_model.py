@@ -27,6 +27,8 @@ from bqvi.calls.rounded import RoundedPair, RoundedValue
 from bqvi.calls.settings import INTERVALS
 from gp.arrays import Array, shown
 
+__all__ = ["TargetModel", "box_around", "require_alone"]
+
 
 @dataclass(frozen=True, eq=False)
 class TargetModel:

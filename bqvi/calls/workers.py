@@ -13,6 +13,8 @@ from bqvi.calls.caller import Caller
 from bqvi.calls.ledger import Ledger
 from bqvi.checks import require_integer
 
+__all__ = ["Workers"]
+
 
 class Workers:
     """A fixed number of evaluations under way at a time.

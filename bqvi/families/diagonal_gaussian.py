@@ -15,6 +15,8 @@ from bqvi.checks import require_finite, require_positive, require_shape
 from bqvi.families.gaussian import LOG_2PI
 from gp.arrays import Array
 
+__all__ = ["DiagonalGaussian"]
+
 
 class DiagonalGaussian:
     """A batch of Gaussians with independent coordinates.

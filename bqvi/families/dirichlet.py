@@ -22,6 +22,8 @@ from bqvi.checks import require_positive
 from bqvi.families.log_gamma import rsample_log_gamma
 from gp.arrays import Array
 
+__all__ = ["Dirichlet"]
+
 
 class Dirichlet:
     """A batch of Dirichlet distributions.

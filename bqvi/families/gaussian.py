@@ -39,6 +39,8 @@ from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
 from gp.arrays import Array
 
+__all__ = ["LOG_2PI", "Gaussian"]
+
 LOG_2PI = math.log(2.0 * math.pi)
 
 

@@ -55,6 +55,8 @@ from bqvi.families.gaussian import LOG_2PI
 from bqvi.families.log_gamma import rsample_log_gamma
 from gp.arrays import Array, to_numpy
 
+__all__ = ["MatrixNormalInverseWishart"]
+
 _LOG_2 = math.log(2.0)
 
 

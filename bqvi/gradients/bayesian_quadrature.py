@@ -38,6 +38,8 @@ from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.kinds import is_moving
 from bqvi.models.log_joint import LogJointModel
 
+__all__ = ["BayesianQuadrature"]
+
 _NEED_GRADIENTS = ("separable", "derivative", "joint")
 
 

@@ -32,6 +32,11 @@ from bqvi.models.kinds import is_conjugate, is_moving
 from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array, to_numpy
 
+__all__ = [
+    "LogJointFunction", "TorchPosterior", "combined", "cost", "differentiable", "log_joint_function",
+    "per_datum_gradient", "reference_tensor", "spend", "torch_posterior",
+]  # fmt: skip
+
 LogJointFunction = Callable[[Any], torch.Tensor]
 
 

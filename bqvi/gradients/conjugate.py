@@ -18,6 +18,8 @@ from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import LocalModel, update_target
 
+__all__ = ["Conjugate"]
+
 
 @dataclass(frozen=True)
 class Conjugate:

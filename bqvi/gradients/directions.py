@@ -25,6 +25,8 @@ from bqvi.gradients.linear_fit import LinearFit
 from bqvi.gradients.whitened import jitter_multiple
 from gp.triangular import symmetric_eigen
 
+__all__ = ["Directions"]
+
 _LEAST = 1e-12
 """Share of the squares of the targets below which the residuals of a linear fit are rounding."""
 

@@ -17,6 +17,8 @@ import numpy as np
 
 from bqvi.arrays import Values
 
+__all__ = ["of_left_out", "of_mean", "require_several"]
+
 
 def of_mean(terms: Values) -> Values:
     """Standard errors of means of L terms, each array (L, ...)."""

@@ -19,6 +19,8 @@ from bqvi.models.data import Data
 from bqvi.models.kinds import is_conjugate, is_moving
 from bqvi.models.log_joint import LogJoint, LogJointModel
 
+__all__ = ["caller_of", "differentiable", "evaluate", "evaluate_values", "is_as_stated"]
+
 _AS_RETURNED = Range("log joint", logarithmic=True)
 
 

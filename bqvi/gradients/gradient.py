@@ -32,6 +32,8 @@ from gp.arrays import Array
 if TYPE_CHECKING:
     from bqvi.gradients.whitened import WhitenedSurrogate
 
+__all__ = ["Batch", "Estimator", "Gradient", "RememberingEstimator"]
+
 
 @dataclass(frozen=True)
 class Batch:

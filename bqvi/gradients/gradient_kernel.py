@@ -35,6 +35,8 @@ from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.places import Places
 from gp.expectation import KernelMeans
 
+__all__ = ["SeparableFunctionals", "SeparableKernel"]
+
 
 @dataclass(frozen=True, eq=False)
 class SeparableKernel:

@@ -37,6 +37,8 @@ from bqvi.gradients.whitened import JITTER, WhitenedFrame, WhitenedMoments, typi
 from gp.conditioning.conditioned import Conditioned
 from gp.expectation import KernelMeans
 
+__all__ = ["GradientProcess"]
+
 
 @dataclass(frozen=True, eq=False)
 class GradientProcess:

@@ -49,6 +49,8 @@ from bqvi.models.log_joint import LogJointModel
 from gp.conditioning.function_draws import FunctionAt, drawn
 from gp.conditioning.function_process import FunctionProcess
 
+__all__ = ["ImportanceQuadrature", "moments_of", "weighted_slopes"]
+
 
 @dataclass(frozen=True)
 class ImportanceQuadrature:

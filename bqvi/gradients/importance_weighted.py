@@ -47,6 +47,8 @@ from bqvi.models.kinds import is_amortised
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
 
+__all__ = ["IWAE", "DReG"]
+
 
 @dataclass(frozen=True)
 class _ImportanceWeighted:

@@ -17,6 +17,8 @@ import numpy as np
 from bqvi.gradients.settings import NOISE
 from gp.triangular import positive_solve
 
+__all__ = ["LinearFit", "down_weighted", "weighted_median"]
+
 _TINY = 1e-300
 """Added to denominators, so that a quotient of zeros is a number."""
 

@@ -53,9 +53,11 @@ from bqvi.models.conjugate import LocalStep, update_target
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array
 
-ORDER = 0
+__all__ = ["Memoised", "MemoisedMemory", "Sharing"]
+
+_ORDER = 0
 """Seed of the shuffle that makes the batches, so that a resumed run has the same."""
-LEAST = -1e30
+_LEAST = -1e30
 """The number that replaces an expected statistic of minus infinity, so that 0 times it is 0."""
 
 
@@ -139,7 +141,7 @@ class Memoised:
         start, stop = (n * i // self.batches(n) for i in (b, b + 1))
         if not self.shuffle:
             return slice(start, stop)
-        return np.sort(np.random.default_rng(ORDER).permutation(n)[start:stop])
+        return np.sort(np.random.default_rng(_ORDER).permutation(n)[start:stop])
 
     def start(self, model: Any, q: FamilyOrPoint) -> MemoisedMemory:
         """The memory before the first visit.
@@ -178,7 +180,7 @@ class Memoised:
         b = known.visits % self.batches(n)
         index = self.rows(n, b)
         rows = take(batch.rows, index)
-        expected = tuple(np.maximum(part, LEAST) for part in q.expected_statistics)
+        expected = tuple(np.maximum(part, _LEAST) for part in q.expected_statistics)
         step = model.own_step if isinstance(model, Sharing) else model.local_step
         nothing = step(q, take(batch.rows, slice(0, 1)), np.zeros(1))
         local = step(q, rows)
@@ -294,7 +296,7 @@ def _held(prior: Values, total: Values, expected: Values) -> Values:
     In a point mass, statistics below a rounding error of eta_0 + S have a probability of 0.
     """
     return tuple(
-        np.where(mean <= LEAST, (eta + part) - eta, part)
+        np.where(mean <= _LEAST, (eta + part) - eta, part)
         for eta, part, mean in zip(prior, total, expected, strict=True)
     )
 

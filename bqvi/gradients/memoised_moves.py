@@ -41,6 +41,8 @@ from bqvi.models.settings import MOVES
 if TYPE_CHECKING:
     from bqvi.gradients.memoised import MemoisedMemory
 
+__all__ = ["Moves", "divided_memory", "local_memory", "losses", "merged_memory", "require_movable"]
+
 
 @dataclass(frozen=True)
 class Moves:

@@ -17,6 +17,8 @@ from bqvi.calls.faults import raised
 from bqvi.gradients.settings import FEASIBILITY
 from bqvi.gradients.whitened import WhitenedFrame
 
+__all__ = ["Base", "Memory"]
+
 _GROWS: dict[str, Any] = {"grows": True}
 """Marks arrays whose first dimension grows, for `bqvi.runs.checkpoint`."""
 _DERIVED: dict[str, Any] = {"derived": True}

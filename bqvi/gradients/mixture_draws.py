@@ -28,6 +28,8 @@ from bqvi.arrays import Values, diagonal_matrix
 from bqvi.families import DiagonalGaussian, GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 
+__all__ = ["Closed", "MixtureDraws", "drawn_divergence", "drawn_entropy", "log_density"]
+
 
 @dataclass(frozen=True, eq=False)
 class MixtureDraws:

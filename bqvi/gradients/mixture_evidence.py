@@ -28,6 +28,8 @@ from bqvi.gradients.settings import MIXTURE, SEARCH
 from bqvi.gradients.surrogates import Observed, OnFunction
 from bqvi.gradients.whitened import WhitenedFrame, near_q
 
+__all__ = ["FittedProcess", "Used", "most_likely"]
+
 
 @dataclass(frozen=True, eq=False)
 class Used:

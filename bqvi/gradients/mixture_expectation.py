@@ -24,6 +24,8 @@ from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.whitened import WhitenedFrame
 from gp.measures import MixtureParameters
 
+__all__ = ["MixtureExpectation", "less_square", "moment_matched", "of_phi"]
+
 
 @dataclass(frozen=True, eq=False)
 class MixtureExpectation:

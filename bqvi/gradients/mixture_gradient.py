@@ -25,6 +25,8 @@ from bqvi.gradients.moment_covariance import mean_square, standard_errors
 from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.functionals import Functionals
 
+__all__ = ["MixtureGradient"]
+
 
 @dataclass(frozen=True, eq=False)
 class MixtureGradient:

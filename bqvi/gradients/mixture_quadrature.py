@@ -45,6 +45,8 @@ from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import JITTER, WhitenedFrame
 from bqvi.models.log_joint import LogJointModel
 
+__all__ = ["MixtureMemory", "MixtureQuadrature", "value_deviation"]
+
 
 @dataclass(frozen=True, eq=False)
 class MixtureMemory:

@@ -26,6 +26,8 @@ import numpy as np
 from bqvi.arrays import Values, unflat
 from bqvi.gradients.whitened import WhitenedFrame
 
+__all__ = ["mean_square", "of_gradient", "of_outputs", "standard_errors"]
+
 
 def mean_square(changes: np.ndarray) -> np.ndarray:
     """The jackknife's variance and squared bias of F numbers, (F, F), from their changes by node, (n, F)."""

@@ -32,6 +32,8 @@ from bqvi.gradients.linear_fit import LinearFit, down_weighted, weighted_median
 from bqvi.gradients.settings import NOISE
 from bqvi.gradients.whitened import JITTER, jitter_multiple
 
+__all__ = ["ObservationNoise"]
+
 _TINY = 1e-300
 """Added to squares before their logarithm is taken, as they may be zero."""
 

@@ -50,7 +50,9 @@ from bqvi.models.amortised import AmortisedModel
 from bqvi.models.kinds import is_amortised, is_conjugate
 from gp.arrays import Array
 
-ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
+__all__ = ["Pathwise"]
+
+_ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Pathwise:
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 1)
         require_several("samples", self.errors, self.samples)
-        require_one_of("entropy", self.entropy, ENTROPIES)
+        require_one_of("entropy", self.entropy, _ENTROPIES)
         if self.noise is not None and not isinstance(self.noise, Independent | Sobol | AntitheticOrthogonal):
             raise TypeError(
                 f"noise is {self.noise!r}; it must be None, Sobol() or AntitheticOrthogonal() of "

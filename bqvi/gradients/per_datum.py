@@ -23,6 +23,8 @@ from bqvi.models.conjugate import LocalStep
 if TYPE_CHECKING:
     from bqvi.gradients.gradient import Batch
 
+__all__ = ["Combination", "local_step"]
+
 
 class Combination:
     """The combination of the terms of one mini-batch by its strategy; it keeps the terms of one step.

@@ -26,6 +26,8 @@ from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import Kind, Observed, Process, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, near_q
 
+__all__ = ["ProcessCache", "predicted_divergence"]
+
 _FARTHEST = 1e60
 """The largest whitened coordinate: fourth powers of larger ones overflow, and q has collapsed."""
 

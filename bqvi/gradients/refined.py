@@ -21,6 +21,8 @@ from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.models.conjugate import LocalStep, update_target
 from bqvi.models.data import Data
 
+__all__ = ["LocalMemory", "RefinableModel", "RefinedConjugate"]
+
 
 @runtime_checkable
 class RefinableModel(Protocol):

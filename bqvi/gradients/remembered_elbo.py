@@ -35,6 +35,8 @@ from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, DirectionalProcess, slope_rows, value_rows
 
+__all__ = ["ElboEstimate", "NearQ", "process_near", "remembered_elbo"]
+
 
 @dataclass(frozen=True)
 class ElboEstimate:

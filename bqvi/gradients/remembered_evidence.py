@@ -52,6 +52,8 @@ from bqvi.importance import Proposal, effective_size
 from bqvi.pareto import pareto_shape
 from gp.conditioning.directional import DirectionalProcess, value_rows
 
+__all__ = ["EvidenceEstimate", "remembered_evidence"]
+
 
 @dataclass(frozen=True)
 class EvidenceEstimate:

@@ -49,7 +49,9 @@ from bqvi.models.conjugate import ConjugateModel, update_target
 from bqvi.models.kinds import is_amortised, is_conjugate
 from gp.arrays import Array, to_numpy
 
-BASELINES = {"none": 1, "leave-one-out": 2, "optimal": 3}
+__all__ = ["Score"]
+
+_BASELINES = {"none": 1, "leave-one-out": 2, "optimal": 3}
 """The smallest number of draws for each baseline."""
 
 
@@ -75,8 +77,8 @@ class Score:
     """q may be a mixture of Gaussians, with the sampled entropy."""
 
     def __post_init__(self) -> None:
-        require_one_of("baseline", self._baseline, BASELINES)
-        require_integer("samples", self.samples, BASELINES[self._baseline])
+        require_one_of("baseline", self._baseline, _BASELINES)
+        require_integer("samples", self.samples, _BASELINES[self._baseline])
         require_several("samples", self.errors, self.samples)
         require_one_of("entropy", self.entropy, ("sampled", "analytic"))
 

@@ -15,6 +15,13 @@ import numpy as np
 
 from gp.search import Search
 
+__all__ = [
+    "CACHE", "DESIGN", "EVIDENCE", "FEASIBILITY", "IMPORTANCE", "MEMOISED", "MIXTURE", "NOISE", "PROCESS",
+    "SEARCH", "STOCHASTIC", "CacheSettings", "DesignSettings", "EvidenceSettings", "FaultSettings",
+    "ImportanceSettings", "MemoisedSettings", "MixtureSettings", "NoiseSettings", "ProcessSettings",
+    "SearchSettings", "StochasticSettings",
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class NoiseSettings:

@@ -35,6 +35,8 @@ from bqvi.models.log_joint import LogJointModel
 if TYPE_CHECKING:
     from bqvi.gradients.pathwise import Pathwise
 
+__all__ = ["entropy_terms", "require_still", "stratified_gradient", "together"]
+
 
 def stratified_gradient(
     settings: Pathwise,

@@ -11,6 +11,8 @@ from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.models.data import n_rows
 from bqvi.models.kinds import is_conjugate
 
+__all__ = ["affordable"]
+
 
 def affordable(problem: LoopProblem, state: LoopState, left: int | None) -> LoopProblem | None:
     """The problem with an estimator that makes at most ``left`` evaluations at the next step.

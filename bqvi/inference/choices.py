@@ -30,6 +30,8 @@ from bqvi.models.log_joint import LogJointModel
 from bqvi.models.representation import representation
 from gp.arrays import shown
 
+__all__ = ["check_model", "default_recorder", "identity", "problem_of", "stop_of"]
+
 _MODELS = ConjugateModel | LogJointModel | AmortisedModel
 
 

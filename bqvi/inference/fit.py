@@ -44,6 +44,8 @@ from bqvi.runs import Checkpoint, Ended, Run, Watch, door, resumed
 from bqvi.runs.locating import located
 from gp.arrays import Array
 
+__all__ = ["fit"]
+
 
 @door(Fit)
 def fit(

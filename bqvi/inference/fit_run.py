@@ -36,6 +36,8 @@ from bqvi.records import classes_in, named
 from bqvi.runs import Checkpoint, RunStatus, Trace
 from gp.user_warnings import warn_user
 
+__all__ = ["DOOR", "FitRun", "Saved", "classes", "saved", "told"]
+
 DOOR = "fit"
 
 
@@ -47,7 +49,7 @@ class Saved:
     parts: Mapping[str, Any]
 
 
-_PARTS = tuple(part.name for part in fields(LoopState) if part.name != "q")
+_PARTS = tuple(_part.name for _part in fields(LoopState) if _part.name != "q")
 
 
 def saved(geometry: Geometry, state: LoopState) -> Saved:

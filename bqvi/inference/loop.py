@@ -39,6 +39,11 @@ from bqvi.models.data import n_rows, take
 from bqvi.models.kinds import is_amortised
 from gp.arrays import Array, is_torch, to_numpy
 
+__all__ = [
+    "Drawn", "NotFiniteError", "Records", "advance", "closed", "gradient_at", "has_settled",
+    "no_gradients_message", "recorded", "start", "step", "with_evaluations",
+]  # fmt: skip
+
 _FREE = Account()
 """An account without limit and ledger."""
 
@@ -216,7 +221,7 @@ def step(problem: LoopProblem, state: LoopState, records: Records, account: Acco
                 state.rng.bit_generator.state = before
                 return _settled(state, estimated, gradient, made)
         else:
-            estimated = reopened(estimated)
+            estimated = _reopened(estimated)
         moved = advance(problem, estimated, gradient, drawn, time.perf_counter() - spent)
         return _with_latest(_with_unused(moved, account), account)
     except BaseException:
@@ -283,7 +288,7 @@ def recorded(state: LoopState) -> bool:
     return bool(state.rows) and state.rows[-1].iteration >= state.iteration
 
 
-def reopened(state: LoopState) -> LoopState:
+def _reopened(state: LoopState) -> LoopState:
     """The state without the record that closed a run, for its continuation."""
     return replace(state, rows=state.rows[:-1]) if recorded(state) else state
 
@@ -295,7 +300,7 @@ def _with_record(
     if recorded(state) and monitor.cost and not monitor.exact:
         row = replace(state.rows[-1], bound=monitor.bound(gradient))
         return replace(state, rows=(*state.rows[:-1], row))
-    return _with_row(reopened(state), _row(state, monitor, gradient, account))
+    return _with_row(_reopened(state), _row(state, monitor, gradient, account))
 
 
 def _with_row(state: LoopState, row: TraceRow) -> LoopState:

@@ -28,6 +28,8 @@ from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 from bqvi.inference.settings import DEFAULTS
 
+__all__ = ["EXACT", "METHODS", "Method", "defaults_for", "for_networks", "gives_surrogate"]
+
 
 @dataclass(frozen=True)
 class Method:
@@ -93,7 +95,7 @@ METHODS: dict[str, Method] = {
     "bq": Method(_quadrature, TrustRegion(), Constant(1.0), "all", 50),
 }
 
-EXACT = tuple(name for name, method in METHODS.items() if method.estimator in (_exact, _memoised))
+EXACT = tuple(_name for _name, _method in METHODS.items() if _method.estimator in (_exact, _memoised))
 
 
 def for_networks(choices: Method) -> Method:

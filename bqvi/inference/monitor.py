@@ -22,6 +22,8 @@ from bqvi.models.kinds import is_amortised, is_conjugate, is_moving
 from gp.arrays import Array, to_numpy
 from gp.threads import users_threads
 
+__all__ = ["Monitor", "Value", "is_of_one_function", "log_base_measure"]
+
 
 class Value(NamedTuple):
     """The ELBO of q, and the evaluations for it."""

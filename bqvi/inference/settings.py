@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bqvi.gradients.settings import STOCHASTIC
 
-__all__ = ["ASCENT", "DEFAULTS", "FLAT"]
+__all__ = ["ASCENT", "DEFAULTS", "FLAT", "AscentSettings", "DefaultSettings", "FlatSettings"]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.starts import STARTS
 from gp.arrays import Array
 
+__all__ = ["FAMILIES", "in_family", "starting_q", "why_singular"]
+
 FAMILIES = ("full", "mean-field", "point")
 
 
@@ -68,14 +70,14 @@ def starting_q(
 
 def _check_flat(model: Model, q: Distribution, family: str) -> None:
     """Raise ValueError for a flat prior unless q is a point mass, the only family with a bound under it."""
-    if has_flat_prior(model) and family != "point" and not _has_point(q):
+    if _has_flat_prior(model) and family != "point" and not _has_point(q):
         raise ValueError(
             f"family is {family!r}, but the model's prior is flat, which has no normaliser; use "
             "family='point' (maximum likelihood), or give a proper prior"
         )
 
 
-def has_flat_prior(model: Model) -> bool:
+def _has_flat_prior(model: Model) -> bool:
     """Whether the prior of some parameters of ``model`` is flat."""
     prior = getattr(model, "prior", None)
     factors = prior.factors.values() if isinstance(prior, Product) else [prior]
@@ -86,7 +88,7 @@ def why_singular(model: Any, exact: bool) -> str:
     """The cause of a singular covariance of q, with advice; ``exact`` for updates without a step size."""
     stated = getattr(model, "singular", None)
     several = stated is None or hasattr(model, "responsibilities")
-    causes = [_COLLAPSED] if several and has_flat_prior(model) else []
+    causes = [_COLLAPSED] if several and _has_flat_prior(model) else []
     if stated is not None:
         causes.append(stated)
     return ", or ".join(causes) or (_ROUNDING if exact else _TOO_LARGE)

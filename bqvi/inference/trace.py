@@ -11,6 +11,8 @@ import numpy as np
 from bqvi.checks import require_integer
 from gp.arrays import shown
 
+__all__ = ["Metrics", "Recorder", "TraceRow", "require_metrics"]
+
 
 @dataclass(frozen=True)
 class TraceRow:

@@ -23,6 +23,8 @@ from bqvi.families import DiagonalGaussian, Product
 from bqvi.models.data import Data
 from gp.arrays import Array
 
+__all__ = ["AmortisedModel"]
+
 
 @runtime_checkable
 class AmortisedModel(Protocol):

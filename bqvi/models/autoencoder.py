@@ -30,11 +30,13 @@ from bqvi.models.random_weights import RandomNetwork, WeightPrior
 from bqvi.models.weight_network import WEIGHTS, NetworkPosterior
 from gp.arrays import Array, is_torch, to_numpy
 
+__all__ = ["VariationalAutoencoder"]
+
 _BLOCK = 2048
 """The number of data evaluated together where no gradients are computed."""
 _DRAWS = 20_000
 """The number of outputs of the decoder computed together."""
-ENCODER, DECODER, LIKELIHOOD = "encoder", "decoder", "likelihood"
+_ENCODER, _DECODER, _LIKELIHOOD = "encoder", "decoder", "likelihood"
 
 
 class VariationalAutoencoder:
@@ -98,8 +100,8 @@ class VariationalAutoencoder:
             outputs = int(np.prod(self.likelihood.output_shape((columns,))))
             encoder = perceptron(columns, 2 * self.latent, hidden) if encoder is None else encoder
             decoder = _decoder(self.latent, outputs, hidden, self.likelihood) if decoder is None else decoder
-        self._encoder = Network(ENCODER, encoder, self.reference.device, dtype)
-        self._decoder = Network(DECODER, decoder, self.reference.device, dtype)
+        self._encoder = Network(_ENCODER, encoder, self.reference.device, dtype)
+        self._decoder = Network(_DECODER, decoder, self.reference.device, dtype)
         _require_apart(encoder, decoder)
         self._random = None if weights is None else RandomNetwork(self._decoder, weights)
         hyper = None if weights is None else weights.network
@@ -155,7 +157,9 @@ class VariationalAutoencoder:
         else:
             factors |= {n: Point(p) if prior is None else prior.start(p) for n, p in decoder.items()}
         own = self.likelihood.start.items()
-        return Product(factors | {f"{LIKELIHOOD}.{n}": Point(self.reference.new_tensor([x])) for n, x in own})
+        return Product(
+            factors | {f"{_LIKELIHOOD}.{n}": Point(self.reference.new_tensor([x])) for n, x in own}
+        )
 
     def rows(self, data: Data) -> Tensor:
         """Rows of ``data`` as a tensor on the model's device."""
@@ -168,7 +172,7 @@ class VariationalAutoencoder:
 
     def local_posterior(self, q: Product, rows: Array) -> DiagonalGaussian:
         """q(z | x) of tensor ``rows`` (S, ...), by the encoder's weights in ``q``."""
-        output = self._encoder(_places(q, ENCODER), rows)
+        output = self._encoder(_places(q, _ENCODER), rows)
         return DiagonalGaussian.from_unconstrained(output.chunk(2, 1))
 
     def conditional_terms(self, q: Product, z: Array, rows: Array, rng: np.random.Generator) -> Array:
@@ -194,7 +198,7 @@ class VariationalAutoencoder:
         q : that of a fit. A factor is a `families.Point` where the bound is maximised over the weights, a
             `families.DiagonalGaussian` where they have a prior.
         """
-        found = _factors(q, DECODER)
+        found = _factors(q, _DECODER)
         return found if found or self._hyper is None else self._hyper(_places(q, WEIGHTS))
 
     def encode(self, q: Product, x: Data) -> DiagonalGaussian:
@@ -315,7 +319,7 @@ class VariationalAutoencoder:
 
     def _own(self, q: Product) -> dict[str, Tensor]:
         """The likelihood's own parameters."""
-        return {name.partition(".")[2]: p for name, p in _places(q, LIKELIHOOD).items()}
+        return {name.partition(".")[2]: p for name, p in _places(q, _LIKELIHOOD).items()}
 
     def _blocks(self, x: Data, size: int = _BLOCK) -> Iterator[Tensor]:
         for start in range(0, n_rows(x), size):

@@ -16,6 +16,8 @@ from bqvi.models.data import Data, take
 from bqvi.models.settings import MOVES
 from bqvi.models.starts import starting_centres
 
+__all__ = ["divided"]
+
 
 def divided(
     model: Mixture, data: Data, r: np.ndarray, j: int, spare: np.ndarray, rng: np.random.Generator

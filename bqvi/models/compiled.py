@@ -12,7 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
-ENTRIES = 1 << 14
+__all__ = ["Loop", "compiled", "compiled_in_order", "is_available", "worth_compiling"]
+
+_ENTRIES = 1 << 14
 """The number of entries of a table, read in each pass, from which compiled loops are used: importing numba
 takes as long as some hundred passes over such a table."""
 
@@ -27,7 +29,7 @@ def is_available() -> bool:
 
 def worth_compiling(entries: int) -> bool:
     """Whether numba is installed, and the number of ``entries`` read in a pass is large enough."""
-    return entries >= ENTRIES and is_available()
+    return entries >= _ENTRIES and is_available()
 
 
 def compiled(loop: Loop) -> Loop:

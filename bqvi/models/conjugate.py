@@ -34,6 +34,11 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array
 
+__all__ = [
+    "ConjugateModel", "LocalModel", "LocalStep", "LocalTerms", "Model", "PerDatumModel", "altered", "elbo",
+    "settled", "update_target",
+]  # fmt: skip
+
 Model = TypeVar("Model")
 
 

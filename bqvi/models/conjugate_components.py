@@ -40,7 +40,9 @@ from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
 from gp.arrays import Array, is_torch, to_numpy
 
-LEAST = -1e30
+__all__ = ["ConjugateComponents", "bernoulli", "categorical", "exponential", "poisson", "von_mises"]
+
+_LEAST = -1e30
 """The value of an expected statistic of minus infinity, so that its product with 0 is 0."""
 
 
@@ -147,7 +149,7 @@ class ConjugateComponents:
 
     def _affine(self, statistics: Values, log_weights: np.ndarray) -> AffineLogJoint:
         slope = _flat(statistics, len(log_weights))
-        return AffineLogJoint(np.where(np.isneginf(slope), LEAST, slope), log_weights, lift=self)
+        return AffineLogJoint(np.where(np.isneginf(slope), _LEAST, slope), log_weights, lift=self)
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """sum r T(x), in the shapes of the prior's natural parameters."""

@@ -1,7 +1,7 @@
 """Documents as counts of words: the check of what the user gave, blocks for array code, document completion.
 
 A corpus is a SciPy CSR array (N, V) of whole counts, of any type of numbers, also with memory-mapped arrays
-of files. It is read in parts of `PART` documents, so that memory grows only by K numbers for each document.
+of files. It is read in parts of `_PART` documents, so that memory grows only by K numbers for each document.
 As documents differ in length, array code works on *blocks*: documents with about the same number of distinct
 words, as padded tables (b, L) of words and counts. They are so small that a block's table of topics (b, L, K)
 stays in the processor's cache over all its sweeps.
@@ -22,9 +22,13 @@ from bqvi.checks import require_above, require_columns
 from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse
 from gp.arrays import to_numpy
 
-PART = 1 << 14
+__all__ = [
+    "Block", "blocks", "check_counts", "log_multinomial_coefficients", "parts", "split_words", "word_totals",
+]  # fmt: skip
+
+_PART = 1 << 14
 """The number of documents that are read at once."""
-BLOCK_ENTRIES = 1 << 18
+_BLOCK_ENTRIES = 1 << 18
 """The number of entries of a block's table (b, L, K), in single precision 1 MiB, a core's second-level cache.
 
 2^15 to 2^20 tried on 2,000 documents of 100 words, K = 20: half as many take a fifth longer, and more save
@@ -84,9 +88,9 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
 
 
 def parts(counts: scipy.sparse.csr_array) -> Iterator[scipy.sparse.csr_array]:
-    """Consecutive parts of at most `PART` documents, in float64."""
-    for start in range(0, counts.shape[0], PART):
-        part = counts[start : start + PART]
+    """Consecutive parts of at most `_PART` documents, in float64."""
+    for start in range(0, counts.shape[0], _PART):
+        part = counts[start : start + _PART]
         yield part if part.dtype == float else part.astype(float)
 
 
@@ -109,7 +113,7 @@ def blocks(counts: scipy.sparse.csr_array, n_topics: int) -> Iterator[Block]:
         # A block ends where one more document would make its table too large, or more than a quarter padding.
         while stop < len(order):
             longest = lengths[order[stop]]
-            too_large = (stop + 1 - start) * longest * n_topics > BLOCK_ENTRIES
+            too_large = (stop + 1 - start) * longest * n_topics > _BLOCK_ENTRIES
             if too_large or lengths[order[start]] < 0.75 * longest - 8:
                 break
             stop += 1

@@ -43,6 +43,8 @@ from bqvi.models.regression_prior import (
 )
 from gp.arrays import Array, to_numpy
 
+__all__ = ["NOISES", "PARAMETERS", "FactorAnalysis", "log_densities"]
+
 NOISES = ("diagonal", "spherical")
 PARAMETERS = ("loadings", "centre", "variances")
 

@@ -31,17 +31,22 @@ from bqvi.arrays import logsumexp
 from bqvi.models.compiled import worth_compiling
 from bqvi.models.sequences import SequenceLayout
 
+__all__ = [
+    "FLOOR", "TOLERANCE", "Chain", "SmoothedStates", "in_logarithms", "log_predictives", "most_likely_paths",
+    "smooth",
+]  # fmt: skip
+
 FLOOR = -70.0
 """The least logarithm of a relative likelihood or probability; its exponential, 4e-31, is below rounding."""
-EVERY = 8
+_EVERY = 8
 """The number of steps between normalisations."""
-SIDE_BY_SIDE = 0.1
+_SIDE_BY_SIDE = 0.1
 """The share of changed pieces from which all pieces are run again, not a selection of them."""
-SAME = 1e-10
+_SAME = 1e-10
 """The relative difference below which states count as equal."""
 TOLERANCE = 1e-10
 """The largest expected number of visits to entries at the floor, which bounds the error of ln p(x), nats."""
-IMPOSSIBLE = -1e30
+_IMPOSSIBLE = -1e30
 """The value of ln 0, so that the path with the fewest impossible steps is found where all paths have some."""
 
 
@@ -131,10 +136,10 @@ def _compiled(
     ends, pairs, log_evidence = np.empty((n_states, n_pieces)), np.empty(a.shape), np.empty(n_pieces)
     lengths, previous, order = layout.lengths, layout.previous, layout.order
     compiled_recursions.forward(
-        pi, np.ascontiguousarray(a.T), b, lengths, previous, order, EVERY, SAME, alpha, ends, log_evidence
+        pi, np.ascontiguousarray(a.T), b, lengths, previous, order, _EVERY, _SAME, alpha, ends, log_evidence
     )
     compiled_recursions.backward(
-        pi, a, alpha, ends, lengths, previous, layout.following, order, w, EVERY, SAME, gamma, pairs
+        pi, a, alpha, ends, lengths, previous, layout.following, order, w, _EVERY, _SAME, gamma, pairs
     )
     return gamma, pairs, log_evidence
 
@@ -173,7 +178,7 @@ class _Forward:
             self.end_sums = ends.sum(axis=0)
             self.ends = ends / self.end_sums
             entering = np.where(later, self.ends[:, layout.previous], 0.0)
-            changed = np.flatnonzero((np.abs(entering - self.entered) > SAME * entering).any(axis=0))
+            changed = np.flatnonzero((np.abs(entering - self.entered) > _SAME * entering).any(axis=0))
             if not len(changed):
                 break
             self.entered[:, changed] = entering[:, changed]
@@ -200,7 +205,7 @@ class _Forward:
                 before, now, here, likelihood = (x[:, :n] for x in (before, now, here, likelihood))
             np.matmul(self.moved, before, out=now)
             np.multiply(now, likelihood, out=here)
-            if t % EVERY == 0:
+            if t % _EVERY == 0:
                 total = here.sum(axis=0)
                 here /= total
                 np.log(total, out=self.log_scale[t, :n])
@@ -211,7 +216,7 @@ class _Forward:
         Slices are several times faster than chosen columns.
         """
         alpha, pred, b, running = self.alpha, self.pred, self.b, self.layout.running
-        if len(changed) < SIDE_BY_SIDE * alpha.shape[2]:
+        if len(changed) < _SIDE_BY_SIDE * alpha.shape[2]:
             return changed, 0
         pred[0] = self._start(slice(None))
         np.multiply(pred[0], b[0], out=alpha[0])
@@ -220,14 +225,14 @@ class _Forward:
             now = pred[t, :, :n]
             np.matmul(self.moved, alpha[t - 1, :, :n], out=now)
             here = now * b[t, :, :n]
-            if t % EVERY == 0:
+            if t % _EVERY == 0:
                 total = here.sum(axis=0)
                 here /= total
                 np.log(total, out=self.log_scale[t, :n])
                 before = alpha[t, :, :n]
-                differs = np.flatnonzero((np.abs(here - before) > SAME * before).any(axis=0))
+                differs = np.flatnonzero((np.abs(here - before) > _SAME * before).any(axis=0))
                 before[:] = here
-                if len(differs) < SIDE_BY_SIDE * n:
+                if len(differs) < _SIDE_BY_SIDE * n:
                     return differs, t
             else:
                 alpha[t, :, :n] = here
@@ -248,12 +253,12 @@ class _Forward:
                 now = self.moved @ here[:, : len(pieces)]
             here = now * self.b[t][:, pieces]
             self.pred[t][:, pieces] = now
-            if t % EVERY == 0 and t > 0:
+            if t % _EVERY == 0 and t > 0:
                 total = here.sum(axis=0)
                 here /= total
                 self.log_scale[t, pieces] = np.log(total)
                 before = self.alpha[t][:, pieces]
-                differs = (np.abs(here - before) > SAME * before).any(axis=0)
+                differs = (np.abs(here - before) > _SAME * before).any(axis=0)
                 self.alpha[t][:, pieces] = here
                 pieces, here = pieces[differs], here[:, differs]
             else:
@@ -276,7 +281,7 @@ class _Backward:
         self._first_run()
         while True:
             leaving = np.where(goes_on, (self.a @ self.w[0])[:, self.layout.following], 1.0)
-            changed = np.flatnonzero((np.abs(leaving - self.message) > SAME * leaving).any(axis=0))
+            changed = np.flatnonzero((np.abs(leaving - self.message) > _SAME * leaving).any(axis=0))
             if not len(changed):
                 break
             self.message[:, changed] = leaving[:, changed]
@@ -307,7 +312,7 @@ class _Backward:
     def _run_again_side_by_side(self, changed: np.ndarray) -> tuple[np.ndarray, int]:
         """Run all pieces backwards while most differ from the run before; return these and the time."""
         alpha, pred, running = self.forward.alpha, self.forward.pred, self.layout.running
-        if len(changed) < SIDE_BY_SIDE * len(alpha[0, 0]):
+        if len(changed) < _SIDE_BY_SIDE * len(alpha[0, 0]):
             return changed, len(alpha)
         for t in range(len(alpha) - 1, -1, -1):
             n, older = running[t], running[t + 1]
@@ -318,12 +323,12 @@ class _Backward:
             if n > older:
                 here[:, older:] = self._last(slice(older, n))
             before = self.gamma[t, :, :n]
-            check = t % EVERY == 0 and older > 0.5 * n
+            check = t % _EVERY == 0 and older > 0.5 * n
             if check:
-                differs = np.flatnonzero((np.abs(here - before) > SAME * before).any(axis=0))
+                differs = np.flatnonzero((np.abs(here - before) > _SAME * before).any(axis=0))
             before[:] = here
             np.divide(here, pred[t, :, :n], out=self.w[t, :, :n])
-            if check and len(differs) < SIDE_BY_SIDE * n and n == len(self.message[0]):
+            if check and len(differs) < _SIDE_BY_SIDE * n and n == len(self.message[0]):
                 return differs, t
         return np.empty(0, np.intp), 0
 
@@ -346,9 +351,9 @@ class _Backward:
             if n > older:
                 fresh = use >= older
                 here = last[:, use] if not older else np.where(fresh, last[:, use], here)
-            if t % EVERY == 0:
+            if t % _EVERY == 0:
                 before = self.gamma[t][:, chosen]
-                settled = (np.abs(here - before) <= SAME * before).all(axis=0)
+                settled = (np.abs(here - before) <= _SAME * before).all(axis=0)
                 open_[use[settled & (use < older)]] = False
             self.gamma[t][:, chosen] = here
             self.w[t][:, chosen] = here / pred[t][:, chosen]
@@ -358,8 +363,8 @@ def in_logarithms(
     chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout, weights: np.ndarray | None = None
 ) -> SmoothedStates:
     """The same for sequences that are not cut, some twenty times slower; ``log_likelihood`` is (c, K, C)."""
-    pi, a = np.maximum(chain.initial, IMPOSSIBLE), np.maximum(chain.transitions, IMPOSSIBLE)
-    log_b = np.maximum(log_likelihood, IMPOSSIBLE)
+    pi, a = np.maximum(chain.initial, _IMPOSSIBLE), np.maximum(chain.transitions, _IMPOSSIBLE)
+    log_b = np.maximum(log_likelihood, _IMPOSSIBLE)
     alpha, beta = np.zeros(log_b.shape), np.zeros(log_b.shape)
     alpha[0] = pi[:, None] + log_b[0]
     for t in range(1, len(log_b)):
@@ -381,9 +386,9 @@ def in_logarithms(
 
 def log_predictives(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
     """(c, C), ln p(x_t | x_1..t-1) of uncut sequences; 0 where one has ended. Sums are log evidences."""
-    a, log_b = np.maximum(chain.transitions, IMPOSSIBLE), np.maximum(log_likelihood, IMPOSSIBLE)
+    a, log_b = np.maximum(chain.transitions, _IMPOSSIBLE), np.maximum(log_likelihood, _IMPOSSIBLE)
     found = np.zeros((len(log_b), log_b.shape[2]))
-    here = np.maximum(chain.initial, IMPOSSIBLE)[:, None] + log_b[0]
+    here = np.maximum(chain.initial, _IMPOSSIBLE)[:, None] + log_b[0]
     for t in range(len(log_b)):
         n = layout.running[t]
         if t > 0:
@@ -402,9 +407,9 @@ def _normalised(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 def most_likely_paths(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
     """The states (c, C) of the most probable path of each uncut sequence (Viterbi 1967); 0 after its end."""
-    a = np.maximum(chain.transitions, IMPOSSIBLE)
-    log_b = np.maximum(log_likelihood, IMPOSSIBLE)
-    best = np.maximum(chain.initial, IMPOSSIBLE)[:, None] + log_b[0]
+    a = np.maximum(chain.transitions, _IMPOSSIBLE)
+    log_b = np.maximum(log_likelihood, _IMPOSSIBLE)
+    best = np.maximum(chain.initial, _IMPOSSIBLE)[:, None] + log_b[0]
     came_from = np.zeros(log_b.shape, np.int16)
     at_end = np.zeros(log_b.shape[2], np.intp)
     for t in range(len(log_b)):

@@ -14,6 +14,8 @@ from bqvi.calls.function import Function, run_user_code
 from bqvi.calls.returned import numbers_in
 from gp.arrays import Array, shown, to_numpy
 
+__all__ = ["TorchFunction"]
+
 
 @dataclass(frozen=True)
 class TorchFunction:

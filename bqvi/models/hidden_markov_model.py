@@ -39,6 +39,8 @@ from bqvi.models.forward_backward import (
 from bqvi.models.sequences import SequenceLayout, Sequences
 from gp.arrays import Array, shown, to_numpy
 
+__all__ = ["HiddenMarkovModel", "simulate_states"]
+
 
 class HiddenMarkovModel:
     """Hidden Markov model; data are `Sequences`, a list of arrays (T_n,) or (T_n, D), or one array.

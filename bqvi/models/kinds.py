@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeGuard
 if TYPE_CHECKING:
     from bqvi.models.amortised import AmortisedModel
 
+__all__ = ["is_amortised", "is_conjugate", "is_moving"]
+
 
 def is_conjugate(model: object) -> bool:
     """Whether ``model`` is a `bqvi.models.conjugate.ConjugateModel`, with a local step."""

@@ -32,6 +32,8 @@ from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
 
+__all__ = ["KnownCovariance", "MeansAndCovariances"]
+
 
 class MeansAndCovariances(NamedTuple):
     """Of each component's mean under q."""

@@ -39,11 +39,13 @@ from bqvi.models.documents import check_counts, log_multinomial_coefficients, sp
 from bqvi.models.starts import MOST_ROWS, cluster_means, sample_rows, scatter, starting_centres
 from gp.arrays import Array
 
-START_ENTRIES = 1 << 22
+__all__ = ["LatentDirichletAllocation"]
+
+_START_ENTRIES = 1 << 22
 """The number of entries of the table of documents for a start: 32 MiB, with a few copies."""
-LLOYD_STEPS = 4
+_LLOYD_STEPS = 4
 """The number of Lloyd steps, beyond the first, of the clusters of documents at which topics start."""
-CLUSTERINGS = 6
+_CLUSTERINGS = 6
 """The number of clusterings of which the tightest is used. Both constants were chosen on 20,000 simulated
 documents (20 topics), where two topics often started as one: two passes of SVI with mini-batches of 50 end
 .25 to .88 % below batch in ten seeds, of which five were the worst of 22 with one clustering (.26 to 1.34 %).
@@ -133,7 +135,7 @@ class LatentDirichletAllocation:
         if how == "random":
             lean = noise / self.n_words
         else:
-            most = min(MOST_ROWS, max(10 * self.n_topics, START_ENTRIES // self.n_words))
+            most = min(MOST_ROWS, max(10 * self.n_topics, _START_ENTRIES // self.n_words))
             chosen = sample_rows(n_rows(data), rng, most)
             sampled = take(data, chosen).toarray()
             overall = totals + 1.0
@@ -150,9 +152,9 @@ class LatentDirichletAllocation:
     ) -> np.ndarray:
         """Mean ``frequencies`` (n, V) of K clusters of documents, (K, V), by square roots (Hellinger)."""
         roots, found = np.sqrt(frequencies), []
-        for _ in range(CLUSTERINGS):
+        for _ in range(_CLUSTERINGS):
             centres = starting_centres(roots, self.n_topics, how, rng, weights, unit=True)
-            for _ in range(LLOYD_STEPS):
+            for _ in range(_LLOYD_STEPS):
                 centres = cluster_means(roots, roots, centres, weights, centres, unit=True)
             found.append((scatter(roots, centres, weights, unit=True), centres))
         centres = min(found, key=lambda one: one[0])[1]

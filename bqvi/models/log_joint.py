@@ -25,6 +25,8 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array, is_torch, shown
 
+__all__ = ["LogJoint", "LogJointModel", "MovingLogJoint", "initial_gaussian"]
+
 
 @runtime_checkable
 class LogJointModel(Protocol):

@@ -26,6 +26,8 @@ from bqvi.models.data import Data
 from bqvi.models.settings import MOVES
 from bqvi.models.weighted import Weighted
 
+__all__ = ["merged", "require_own_parameters"]
+
 
 def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = None) -> Product:
     """``q`` after all merges that raise the bound; with the largest components first where that raises it.
@@ -58,7 +60,7 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
     best = elbo(of_rows, q, rows)
     # With components in another order the stick-breaking weights have to be fitted again, and a step of
     # coordinate ascent does not always reach the previous bound.
-    ordered = stepped(of_rows, largest_first(model, q, _weighed(model, q, data, weights).sum(0)), rows)
+    ordered = _stepped(of_rows, _largest_first(model, q, _weighed(model, q, data, weights).sum(0)), rows)
     value = elbo(of_rows, ordered, rows)
     if value >= best:
         q, best = ordered, value
@@ -67,7 +69,7 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
         found = False
         r = _weighed(model, q, data, weights)
         for j, k in _pairs(model.responsibilities(q, data)[:, : model.n_components].T @ r, r.sum(0)):
-            joined = stepped(of_rows, _joined(model, q, data, r, j, k), rows)
+            joined = _stepped(of_rows, _joined(model, q, data, r, j, k), rows)
             value = elbo(of_rows, joined, rows)
             if value > best:
                 q, best, found = joined, value, True
@@ -123,10 +125,10 @@ def _joined(model: Mixture, q: Product, data: Data, r: np.ndarray, j: int, k: in
     for part in moved:
         part[j] += part[k]
         part[k] = 0.0
-    return largest_first(model, _with(model, q, add(prior, moved), joined.sum(0)), joined.sum(0))
+    return _largest_first(model, _with(model, q, add(prior, moved), joined.sum(0)), joined.sum(0))
 
 
-def largest_first(model: Mixture, q: Product, counts: np.ndarray) -> Product:
+def _largest_first(model: Mixture, q: Product, counts: np.ndarray) -> Product:
     """``q`` with the largest components first by ``counts`` (K,): the bound of sticks is highest then.
 
     Components that share parameters keep their order.
@@ -147,6 +149,6 @@ def _with(model: Mixture, q: Product, natural: Values, counts: np.ndarray) -> Pr
     return Product(factors)
 
 
-def stepped(model: Any, q: Product, data: Data) -> Product:
+def _stepped(model: Any, q: Product, data: Data) -> Product:
     """``q`` after a step of coordinate ascent."""
     return q.from_natural(update_target(model, model.local_step(q, data)))

@@ -30,11 +30,16 @@ from bqvi.models.data import Data, is_sparse, n_rows
 from gp.arrays import Array, is_torch, to_numpy
 from gp.threads import single_threaded, users_threads
 
+__all__ = [
+    "BLOCK_ENTRIES", "LARGE_PASS", "AffineLogJoint", "Lift", "MixtureSums", "blocks", "lifted",
+    "mixture_pass", "short_mantissa",
+]  # fmt: skip
+
 BLOCK_ENTRIES = 1 << 16
 """The number of responsibilities in memory (half a MiB in float64), within a core's second-level cache."""
 _THREADED_ROWS = 1000
 """The size of a product from which BLAS uses several threads, which do not make a block's products faster."""
-SMALLEST = {np.dtype(np.float32): -80.0, np.dtype(np.float64): -700.0}
+_SMALLEST = {np.dtype(np.float32): -80.0, np.dtype(np.float64): -700.0}
 """The floor of rho - max rho, nats: below it exp is subnormal, for which processors are tens of times slower,
 and so small a responsibility changes no sum."""
 
@@ -134,7 +139,7 @@ def _is_for_torch(x: Data) -> bool:
     return is_torch(x) and (x.device.type != "cpu" or str(x.dtype) == "torch.bfloat16")
 
 
-def responsibilities(x: Data, affine: AffineLogJoint) -> np.ndarray:
+def _responsibilities(x: Data, affine: AffineLogJoint) -> np.ndarray:
     """r, (N, K)."""
     return np.asarray(scipy.special.softmax(affine.rho(x), axis=1))
 
@@ -152,13 +157,13 @@ def short_mantissa(x: np.ndarray) -> np.ndarray:
     return np.ldexp(np.round(fraction * 2.0**24), exponent - 24)
 
 
-def working_dtype(x: Data) -> np.dtype:
+def _working_dtype(x: Data) -> np.dtype:
     """float32 data are worked on in float32, all else in float64."""
     return np.dtype(np.float32 if x.dtype == np.float32 else np.float64)
 
 
 def _dense_pass(x: np.ndarray, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:
-    dtype = working_dtype(x)
+    dtype = _working_dtype(x)
     block = _RowBlock(affine, dtype, x.shape[1], len(x))
     n_components, width = affine.slope.shape
     totals = np.zeros((n_components, width + 1))
@@ -201,7 +206,7 @@ class _RowBlock:
         self.slope = np.column_stack([affine.slope, offset]).astype(dtype, copy=False)
         self.shift = None if affine.shift is None else affine.shift.astype(dtype, copy=False)[:, None]
         self.lift = affine.lift
-        self.floor = dtype.type(SMALLEST[dtype])
+        self.floor = dtype.type(_SMALLEST[dtype])
         self.exp = _exp_in_place if n * n_components >= LARGE_PASS else _numpy_exp_in_place
         size = min(n, max(256, BLOCK_ENTRIES // max(n_components, width)))
         self.columns = np.empty((width + 1, size), dtype)

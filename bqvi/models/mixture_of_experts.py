@@ -39,7 +39,9 @@ from bqvi.models.regression_prior import SINGULAR, RegressionPrior
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, shown, to_numpy
 
-EXPERTS = ("linear", "logistic")
+__all__ = ["MixtureOfExperts"]
+
+_EXPERTS = ("linear", "logistic")
 
 
 class MixtureOfExperts:
@@ -227,11 +229,11 @@ def _experts(experts: str | Experts, strength: float | None, scale: float | None
             raise ValueError("prior_strength and prior_scale are those of named experts, not of a network's")
         if isinstance(experts, type) or not hasattr(experts, "log_likelihoods"):
             raise TypeError(
-                f"experts is {shown(experts)}; it must be {' or '.join(map(repr, EXPERTS))}, or such as "
+                f"experts is {shown(experts)}; it must be {' or '.join(map(repr, _EXPERTS))}, or such as "
                 "NetworkExperts(module)"
             )
         return experts
-    require_one_of("experts", experts, EXPERTS)
+    require_one_of("experts", experts, _EXPERTS)
     strength = EMPIRICAL.strength if strength is None else strength
     require_above("prior_strength", strength, 0.0)
     if scale is not None:

@@ -31,7 +31,9 @@ from bqvi.models.experts import empirical_scale, normal_log_densities, require_b
 from bqvi.models.networks import Network
 from gp.arrays import Array
 
-OUTPUTS = ("normal", "bernoulli")
+__all__ = ["NetworkExperts"]
+
+_OUTPUTS = ("normal", "bernoulli")
 _SPREAD = 2.0
 """The prior standard deviation of ln v_k; two of them are a factor of 50 from the median of v_k."""
 
@@ -64,7 +66,7 @@ class NetworkExperts:
     points_only = True
 
     def __post_init__(self) -> None:
-        require_one_of("output", self.output, OUTPUTS)
+        require_one_of("output", self.output, _OUTPUTS)
         require_above("scale", self.scale, 0.0)
         require_integer("iterations", self.iterations, 1)
         if self.noise is not None:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from gp.arrays import to_numpy
 
+__all__ = ["Network", "perceptron"]
+
 _WITH_STATE = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 _RANDOM = (nn.modules.dropout._DropoutNd,)
 
@@ -70,7 +72,7 @@ class Network:
         """Its parameters by name: as they were given, or drawn anew by each layer's own rule."""
         module = self.module
         if rng is not None:
-            module = redrawn(module, int(rng.integers(2**62)))
+            module = _redrawn(module, int(rng.integers(2**62)))
         named = module.named_parameters()
         return {f"{self.name}.{name}": p.detach().clone() for name, p in named if name not in self.frozen}
 
@@ -149,7 +151,7 @@ def _require_parameters_alone(name: str, module: nn.Module) -> None:
             )
 
 
-def redrawn(module: nn.Module, seed: int) -> nn.Module:
+def _redrawn(module: nn.Module, seed: int) -> nn.Module:
     """A copy whose layers have drawn their parameters anew; torch's global generator is as it was."""
     found = copy.deepcopy(module)
     with _own_generator(seed):

@@ -21,6 +21,11 @@ from bqvi.models.gaussian_components import EMPIRICAL
 from gp.arrays import shown
 from gp.user_warnings import warn_user
 
+__all__ = [
+    "DEFAULT", "SINGULAR", "RegressionExpectations", "RegressionPrior", "Rounding", "estimates",
+    "expectations", "require_prior", "statistics", "visible_strength",
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class RegressionPrior:
@@ -80,7 +85,7 @@ class RegressionPrior:
     def beside(self, x: np.ndarray, y: np.ndarray) -> Self:
         """With a scale that rounding leaves beside outputs ``y`` (N, J) that ``x`` (N, P) explain exactly.
 
-        It is raised, with a warning, where it and the squares that are left are below `ROUNDING` of those of
+        It is raised, with a warning, where it and the squares that are left are below `_ROUNDING` of those of
         the outputs.
         """
         if self.flat:
@@ -88,7 +93,7 @@ class RegressionPrior:
         root = np.sqrt(np.broadcast_to(self.strength, x.shape[1:]))
         wide, long = np.vstack([x, np.diag(root)]), np.vstack([y, np.zeros((x.shape[1], y.shape[1]))])
         left = float(((long - wide @ np.linalg.lstsq(wide, long)[0]) ** 2).sum())
-        least = ROUNDING.share * float((y * y).sum())
+        least = _ROUNDING.share * float((y * y).sum())
         if np.mean(self.scale) + left >= least:  # type: ignore[arg-type]
             return self
         message = (
@@ -130,22 +135,22 @@ class Rounding:
     """Of a sum of squares, which the prior adds where it would be lost."""
 
 
-ROUNDING = Rounding()
+_ROUNDING = Rounding()
 
 
 def visible_strength(name: str, strength: np.ndarray | float, x: np.ndarray) -> np.ndarray | float:
     """``strength``, or one that rounding leaves beside inputs ``x`` (N, P) that depend on each other.
 
     It is raised, with a warning that names it as ``name``, only where the smallest eigenvalue of the
-    posterior precision of the coefficients, scaled to a diagonal of ones, is below `ROUNDING`.
+    posterior precision of the coefficients, scaled to a diagonal of ones, is below `_ROUNDING`.
     """
     squares = (x * x).sum(axis=0)
     given = np.broadcast_to(strength, squares.shape)
     size = np.sqrt(squares + given)
     scaled = x / size
-    if np.linalg.eigvalsh(scaled.T @ scaled + np.diag(given / size**2))[0] >= ROUNDING.share:
+    if np.linalg.eigvalsh(scaled.T @ scaled + np.diag(given / size**2))[0] >= _ROUNDING.share:
         return strength
-    raised: np.ndarray = np.maximum(given, ROUNDING.share * squares)
+    raised: np.ndarray = np.maximum(given, _ROUNDING.share * squares)
     message = (
         f"columns of the inputs depend on each other linearly, and rounding leaves nothing of {name} beside "
         f"their squares; it is raised to at most {raised.max():.3g}. Leave out columns that repeat others, "

@@ -7,12 +7,14 @@ import scipy.spatial.distance
 
 from bqvi.checks import require_one_of
 
+__all__ = ["MOST_ROWS", "STARTS", "cluster_means", "sample_rows", "scatter", "starting_centres"]
+
 STARTS = ("k-means++", "random")
 MOST_ROWS = 20_000
 """The largest number of rows that k-means++ uses, drawn at random, so that its cost is bounded for any N."""
 
 
-CANDIDATES = 4
+_CANDIDATES = 4
 """The number of draws for each further centre, chosen on three clusters (150 rows) and on seven of unequal
 size and spread (400 rows, 20 data sets), one start each: with 1, EM with as many components as clusters ended
 at its best bound in 18 of 20 runs and near the seven labels in 3 of 20; with 4 in 20 and 7."""
@@ -92,7 +94,7 @@ def _spread(
         odds = nearest if weights is None else nearest * weights
         total = odds.sum()
         # If each row is already a centre (repeated rows), a row is drawn uniformly.
-        drawn = rng.choice(len(points), CANDIDATES, p=odds / total if total > 0.0 else None)
+        drawn = rng.choice(len(points), _CANDIDATES, p=odds / total if total > 0.0 else None)
         gaps = np.minimum(nearest, _squared_gaps(points, points[drawn], unit))
         best = int((gaps.sum(1) if weights is None else gaps @ weights).argmin())
         chosen.append(int(drawn[best]))

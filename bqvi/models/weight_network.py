@@ -21,6 +21,8 @@ from bqvi.checks import require_finite, require_integer
 from bqvi.families import DiagonalGaussian
 from bqvi.models.networks import Network, perceptron
 
+__all__ = ["WEIGHTS", "NetworkPosterior", "WeightNetwork"]
+
 WEIGHTS = "weights"
 
 

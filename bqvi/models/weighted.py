@@ -22,7 +22,9 @@ from bqvi.models.sequences import Sequences
 from bqvi.models.starts import MOST_ROWS
 from gp.arrays import Array, to_numpy
 
-SORTED_BY = 8
+__all__ = ["WeighableModel", "Weighted", "WeightedRefinable", "weighted"]
+
+_SORTED_BY = 8
 """The number of values of a row by which rows are ordered for a start; other ties are broken arbitrarily."""
 
 
@@ -159,9 +161,9 @@ def _distinct(x: Data, weights: np.ndarray) -> tuple[Data, np.ndarray]:
 
 
 def _first_values(x: Data) -> np.ndarray:
-    """(N, at most `SORTED_BY`) of each row; of a sequence those of its first time."""
+    """(N, at most `_SORTED_BY`) of each row; of a sequence those of its first time."""
     values = to_numpy(x.values if isinstance(x, Sequences) else x)
-    rows: np.ndarray = values.reshape(len(values), -1)[:, :SORTED_BY]
+    rows: np.ndarray = values.reshape(len(values), -1)[:, :_SORTED_BY]
     if isinstance(x, Sequences):
         rows = rows[np.cumsum(x.lengths) - x.lengths]
     return rows

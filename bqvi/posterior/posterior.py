@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-_KIND, FORMAT = "bqvi.Posterior", 2
+__all__ = ["Posterior"]
+
+_KIND, _FORMAT = "bqvi.Posterior", 2
 """Version of the file format that ``save`` writes and ``load`` accepts."""
 _SHOWN = 20
 """The most parameters that a notebook shows."""
@@ -363,7 +365,7 @@ class Posterior:
 
     def save(self, path: str | Path) -> None:
         """Write plain arrays and a JSON header to one .npz file at ``path``, without pickles; atomically."""
-        write_record(path, {"format": FORMAT, "kind": _KIND}, dataclasses.replace(self, model=None))
+        write_record(path, {"format": _FORMAT, "kind": _KIND}, dataclasses.replace(self, model=None))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -375,9 +377,9 @@ class Posterior:
             The file is no saved posterior, damaged, or of another format.
         """
         header, arrays = read_arrays(path, "posterior")
-        if header.get("kind") != _KIND or header.get("format") != FORMAT:
+        if header.get("kind") != _KIND or header.get("format") != _FORMAT:
             raise ValueError(
-                f"{path} is no saved posterior of format {FORMAT}: it holds {header.get('kind')} of format "
+                f"{path} is no saved posterior of format {_FORMAT}: it holds {header.get('kind')} of format "
                 f"{header.get('format')}"
             )
         return record_of(path, header, arrays, named(cls, GaussianMixture, Coordinates, WeightedDraws))

@@ -51,19 +51,10 @@ from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
 
 __all__ = [
-    "data_of",
-    "final",
-    "finished",
-    "initial_state",
-    "number",
-    "prepared",
-    "standardised",
-    "step",
-    "whole_ensemble",
-    "with_estimate",
-    "with_evaluations",
+    "data_of", "final", "finished", "initial_state", "number", "prepared", "require_nodes", "standardised",
+    "step", "whole_ensemble", "with_estimate", "with_estimate_if_due", "with_evaluations", "with_more",
     "with_next",
-]
+]  # fmt: skip
 
 
 def standardised(measure: Measure) -> Standardised:

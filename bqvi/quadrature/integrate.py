@@ -46,7 +46,7 @@ __all__ = ["METHODS", "SAMPLING", "VALUES", "integrate"]
 METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
 SAMPLING = ("monte-carlo", "qmc")
 _UNWARPED = (*SAMPLING, "bq")
-LEBESGUE = "lebesgue"
+_LEBESGUE = "lebesgue"
 """The measure of integrals over a box, int f(x) dx: its volume times the mean under its uniform measure."""
 _ELSEWHERE = (
     "the integral over a region without bounds is that of f / p against a measure with a density p, such as "
@@ -259,17 +259,17 @@ def _integrated_against(
         if not isinstance(measure, Measure):
             raise TypeError(
                 f"measure is {shown(measure)}; it must be one of gp.measures, such as Gaussian(mean, "
-                f"covariance), or {LEBESGUE!r} with lower and upper"
+                f"covariance), or {_LEBESGUE!r} with lower and upper"
             )
         for name, value in given.items():
             if value is not None:
                 raise ValueError(
                     f"{name} is given, and measure is a {type(measure).__name__}: bounds are those of "
-                    f"measure={LEBESGUE!r}, the integral over a box"
+                    f"measure={_LEBESGUE!r}, the integral over a box"
                 )
         return measure, 0.0
-    if measure != LEBESGUE:
-        raise ValueError(f"measure is {shown(measure)}; it must be one of gp.measures, or {LEBESGUE!r}")
+    if measure != _LEBESGUE:
+        raise ValueError(f"measure is {shown(measure)}; it must be one of gp.measures, or {_LEBESGUE!r}")
     box = _box(given)
     return box, float(np.sum(np.log(to_numpy(box.width))))
 
@@ -277,7 +277,9 @@ def _integrated_against(
 def _box(bounds: dict[str, Any]) -> Uniform:
     for name, value in bounds.items():
         if value is None:
-            raise ValueError(f"{name} is None; measure={LEBESGUE!r} needs lower and upper, the box's corners")
+            raise ValueError(
+                f"{name} is None; measure={_LEBESGUE!r} needs lower and upper, the box's corners"
+            )
         try:
             ends = np.asarray(to_numpy(value), dtype=float)
         except (TypeError, ValueError):

@@ -13,16 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 __all__ = [
-    "CREDIBILITY",
-    "DESIGN",
-    "PEAKS",
-    "PRECISE",
-    "PRODUCTS",
-    "ROUGHLY",
-    "SEARCH",
-    "TAILS",
-    "Effort",
-]
+    "CREDIBILITY", "DESIGN", "PEAKS", "PRECISE", "PRODUCTS", "ROUGHLY", "SEARCH", "TAILS",
+    "CandidateSettings", "CredibilitySettings", "Effort", "NodeDesignSettings", "PeakSettings",
+    "ProductSettings", "TailSettings",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from gp.embeddings import kernel_products
 if TYPE_CHECKING:
     from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 
-__all__ = ["Warped"]
+__all__ = ["Products", "Warped", "products"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,10 @@ from bqvi.files import read_arrays
 from bqvi.records import record_of, write_record
 from gp.arrays import shown
 
-PROGRAM, FORMAT = "bqvi", 1
-FINGERPRINTS = ("bounds", "data", "prior")
+__all__ = ["Checkpoint", "read", "require_unused", "resumed"]
+
+_PROGRAM, _FORMAT = "bqvi", 1
+_FINGERPRINTS = ("bounds", "data", "prior")
 """Settings that say whether arrays are the same, and not what they are."""
 
 
@@ -47,8 +49,8 @@ class Checkpoint:
     def save(self, path: str | Path, compressed: bool = True) -> None:
         """Write the run to an .npz file at ``path`` that ``resume`` takes, ``compressed`` or not."""
         header = {
-            "program": PROGRAM,
-            "format": FORMAT,
+            "program": _PROGRAM,
+            "format": _FORMAT,
             "door": self.door,
             "settings": dict(self.settings),
             "n_evaluations": self.n_evaluations,
@@ -71,14 +73,14 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
         The file cannot be opened.
     """
     header, arrays = read_arrays(path, "run")
-    if header.get("program") != PROGRAM or "door" not in header:
+    if header.get("program") != _PROGRAM or "door" not in header:
         what = header.get("kind", "something else")
         raise ValueError(f"{path} is no saved run: it holds {what}, or a run of an earlier version")
     if header["door"] != door:
         raise ValueError(f"{path} holds a run of bqvi.{header['door']}; this is bqvi.{door}")
-    if header.get("format") != FORMAT:
+    if header.get("format") != _FORMAT:
         message = f"{path} is a saved run of format {header.get('format')}"
-        raise ValueError(f"{message}; this version reads {FORMAT}")
+        raise ValueError(f"{message}; this version reads {_FORMAT}")
     state = record_of(path, header, arrays, classes)
     return Checkpoint(door, header["settings"], state, header["n_evaluations"])
 
@@ -98,7 +100,7 @@ def require_unused(path: str | Path, made: int) -> None:
         header, _ = read_arrays(file, "run")
     except (ValueError, OSError):
         header = {}
-    if header.get("program") != PROGRAM or "door" not in header:
+    if header.get("program") != _PROGRAM or "door" not in header:
         raise ValueError(
             f"checkpoint is {path}, a file that exists and is no saved run; give another path, or remove it"
         )
@@ -129,7 +131,7 @@ def resumed(
     for name, value in (same or {}).items():
         if before.settings.get(name) != value:
             message = f"{name} {before.settings.get(name)}, this call has {value}"
-            if name in FINGERPRINTS:
+            if name in _FINGERPRINTS:
                 message = f"{name} with other numbers than this call has"
             raise ValueError(
                 f"the run to resume had {message}; resume with what it was begun with, or start anew"

@@ -10,9 +10,11 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from bqvi.runs.run import Run
 
-P = ParamSpec("P")
-S = TypeVar("S")
-R = TypeVar("R")
+__all__ = ["Door", "door"]
+
+_P = ParamSpec("_P")
+_S = TypeVar("_S")
+_R = TypeVar("_R")
 
 _ELSEWHERE = {
     "bounds": ("lower", "upper"),
@@ -35,40 +37,40 @@ _ELSEWHERE = {
 """Arguments of other packages and the arguments here; the error suggests those that the door has."""
 
 
-class Door(Protocol[P, S, R]):
+class Door(Protocol[_P, _S, _R]):
     """A front door; its `steps` takes the same arguments."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Run to the end."""
 
-    def steps(self, *args: P.args, **kwargs: P.kwargs) -> Run[S, R]:
+    def steps(self, *args: _P.args, **kwargs: _P.kwargs) -> Run[_S, _R]:
         """The run, an iterator over its states, with checked arguments and before any evaluation."""
 
 
-def door(result: type[R]) -> Callable[[Callable[P, Run[S, R]]], Door[P, S, R]]:
+def door(result: type[_R]) -> Callable[[Callable[_P, Run[_S, _R]]], Door[_P, _S, _R]]:
     """Make a front door from a function that checks its arguments and returns the run.
 
     The function's name, signature and docstring are the door's; ``result`` is what the door returns.
     """
 
-    def made(begin: Callable[P, Run[S, R]]) -> Door[P, S, R]:
+    def made(begin: Callable[_P, Run[_S, _R]]) -> Door[_P, _S, _R]:
         signature = inspect.signature(begin)
         known = tuple(signature.parameters)
 
         @functools.wraps(begin)
-        def steps(*args: P.args, **kwargs: P.kwargs) -> Run[S, R]:
+        def steps(*args: _P.args, **kwargs: _P.kwargs) -> Run[_S, _R]:
             _require_known(begin.__name__, kwargs, known)
             return begin(*args, **kwargs)
 
         @functools.wraps(begin)
-        def drive(*args: P.args, **kwargs: P.kwargs) -> R:
+        def drive(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             return steps(*args, **kwargs).finish()
 
         found: Any = drive
         found.__annotations__ = {**begin.__annotations__, "return": result.__name__}
         found.__signature__ = signature.replace(return_annotation=result)
         found.steps = steps
-        return cast(Door[P, S, R], found)
+        return cast(Door[_P, _S, _R], found)
 
     return made
 

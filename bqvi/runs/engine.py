@@ -13,7 +13,9 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.runs.checkpoint import Checkpoint
 
-S = TypeVar("S")
+__all__ = ["Asked", "Engine", "R_co", "RunStatus", "VerifiableEngine"]
+
+_S = TypeVar("_S")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -40,7 +42,7 @@ class RunStatus:
         return self.where or f"after {self.done} {self.unit}"
 
 
-class Engine(Protocol[S, R_co]):
+class Engine(Protocol[_S, R_co]):
     """A front door's run, whose states are records of arrays and numbers.
 
     A state does not change, except for its generators of random numbers: `step` returns a new state. The
@@ -56,58 +58,58 @@ class Engine(Protocol[S, R_co]):
     def small(self) -> bool:
         """Whether its linear algebra is on small matrices, which one thread does faster than several."""
 
-    def init(self) -> S:
+    def init(self) -> _S:
         """The state before the first evaluation."""
 
-    def step(self, state: S) -> S:
+    def step(self, state: _S) -> _S:
         """Evaluate the user's function, within the budget, and update the estimate."""
 
-    def finished(self, state: S) -> str | None:
+    def finished(self, state: _S) -> str | None:
         """The reason why there is no further step, or None."""
 
-    def result(self, state: S, reason: str) -> R_co:
+    def result(self, state: _S, reason: str) -> R_co:
         """The result of a run that ends at ``state`` for a ``reason``; ValueError for too few evaluations."""
 
-    def with_evaluations(self, state: S, evaluations: Evaluations) -> S:
+    def with_evaluations(self, state: _S, evaluations: Evaluations) -> _S:
         """The state with the evaluations that the step after it had made when it was cut short."""
 
-    def checkpoint(self, state: S) -> Checkpoint:
+    def checkpoint(self, state: _S) -> Checkpoint:
         """The state in a form that is saved, and from which the run continues."""
 
-    def status(self, state: S) -> RunStatus:
+    def status(self, state: _S) -> RunStatus:
         """The progress of the run."""
 
 
-class VerifiableEngine(Engine[S, R_co], Protocol[S, R_co]):
+class VerifiableEngine(Engine[_S, R_co], Protocol[_S, R_co]):
     """An engine whose states keep evaluations, some of which can be repeated (:mod:`verified`)."""
 
     @property
     def caller(self) -> Caller:
         """What evaluates the user's function."""
 
-    def budget_of(self, state: S) -> Budget:
+    def budget_of(self, state: _S) -> Budget:
         """What may be spent from ``state`` on."""
 
-    def kept(self, state: S) -> Evaluations | None:
+    def kept(self, state: _S) -> Evaluations | None:
         """The evaluations of ``state`` that have values to compare; None for none."""
 
-    def require_consistent(self, before: S, after: S) -> None:
+    def require_consistent(self, before: _S, after: _S) -> None:
         """Raise an error where given gradients are not those of the values."""
 
-    def again(self, state: S, points: np.ndarray) -> Evaluations:
+    def again(self, state: _S, points: np.ndarray) -> Evaluations:
         """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""
 
 
-class Asked(VerifiableEngine[S, R_co], Protocol[S, R_co]):
+class Asked(VerifiableEngine[_S, R_co], Protocol[_S, R_co]):
     """An engine that can be asked for points while others are being evaluated."""
 
-    def pending(self, state: S) -> np.ndarray:
+    def pending(self, state: _S) -> np.ndarray:
         """Points (m, D) that were chosen and have no values yet.
 
         TypeError or ValueError where the choices of the run do not allow it to be asked.
         """
 
-    def with_more(self, state: S, count: int) -> S:
+    def with_more(self, state: _S, count: int) -> _S:
         """The state with ``count`` further pending points, given that the pending ones will have values.
 
         Where a step is due, it is made first with the points that have values. There are fewer points, or

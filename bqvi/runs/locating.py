@@ -29,6 +29,8 @@ from bqvi.runs.engine import RunStatus
 from bqvi.runs.run import Run, Watch
 from bqvi.runs.two_phases import TwoPhases
 
+__all__ = ["Locating", "Searching", "located"]
+
 _BOX = ("plausible_lower", "plausible_upper")
 
 
@@ -45,7 +47,7 @@ class Searching:
     coordinates: Coordinates
 
 
-RECORDS = named(Searching, Evaluations, Coordinates)
+_RECORDS = named(Searching, Evaluations, Coordinates)
 """The classes of the records in a saved search."""
 
 
@@ -249,7 +251,7 @@ def located(
     function = replace(function, names=coordinates.names)
     caller = Caller(function, coordinates, said["executor"], said["n_jobs"])
     search = Locating(door, steps, {**said, "seed": number, "verify": 0}, caller, start, prior, settings)
-    before = None if resume is None else resumed(resume, door, {**records(search.checked), **RECORDS})
+    before = None if resume is None else resumed(resume, door, {**records(search.checked), **_RECORDS})
     if before is not None and not isinstance(before.state, Searching) and _BOX[0] not in before.settings:
         return None
     state = None if before is None else search.resumed(before, resume)

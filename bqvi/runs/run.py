@@ -36,12 +36,14 @@ from bqvi.runs.verified import OtherFunctionError, compare, require_verifiable
 from gp.arrays import Array, shown
 from gp.threads import single_threaded, users_threads
 
-S = TypeVar("S")
-R = TypeVar("R")
+__all__ = ["FAILED", "Run", "Watch"]
+
+_S = TypeVar("_S")
+_R = TypeVar("_R")
 
 _SECONDS = 2.0
 """The fewest seconds between two checkpoints of steps that do not call a user's function."""
-UNFINISHED, FAILED, INTERRUPTED = "unfinished", "failed", "interrupted"
+_UNFINISHED, FAILED, _INTERRUPTED = "unfinished", "failed", "interrupted"
 """Why a result of a run is not final: the run is under way, or an error or an interrupt ended it."""
 
 
@@ -108,7 +110,7 @@ class _Exits:
             self.threads.__exit__(None, None, None)
 
 
-class Run(Generic[S, R]):
+class Run(Generic[_S, _R]):
     """A run under way: an iterator over the states after its steps.
 
     Its arguments have been checked, and there is no evaluation before the first state is requested.
@@ -133,8 +135,8 @@ class Run(Generic[S, R]):
 
     def __init__(
         self,
-        engine: Engine[S, R],
-        state: S | None,
+        engine: Engine[_S, _R],
+        state: _S | None,
         watch: Watch,
         workers: Workers | None = None,
         verify: int = 0,
@@ -160,12 +162,12 @@ class Run(Generic[S, R]):
         return f"Run(bqvi.{checkpoint.door}, {self._engine.status(self.state).place})"
 
     @property
-    def engine(self) -> Engine[S, R]:
+    def engine(self) -> Engine[_S, _R]:
         """The engine of the run."""
         return self._engine
 
     @property
-    def state(self) -> S:
+    def state(self) -> _S:
         """The latest state, with every evaluation that returned."""
         return self._held[0]
 
@@ -179,7 +181,7 @@ class Run(Generic[S, R]):
         """The reason why there is no further step; None if there is one."""
         return self._engine.finished(self.state)
 
-    def result(self) -> R:
+    def result(self) -> _R:
         """The result from the evaluations so far, at any time.
 
         Raises
@@ -188,16 +190,16 @@ class Run(Generic[S, R]):
             There are too few evaluations.
         """
         with self._threads():
-            return self._engine.result(self.state, self.stopped or UNFINISHED)
+            return self._engine.result(self.state, self.stopped or _UNFINISHED)
 
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file at ``path`` that ``resume`` takes."""
         self._engine.checkpoint(self.state).save(path)
 
-    def __iter__(self) -> Iterator[S]:
+    def __iter__(self) -> Iterator[_S]:
         return self
 
-    def __next__(self) -> S:
+    def __next__(self) -> _S:
         with self._exits():
             self._compare()
             reason = self._engine.finished(self.state)
@@ -209,7 +211,7 @@ class Run(Generic[S, R]):
             raise StopIteration
         return self.state
 
-    def finish(self) -> R:
+    def finish(self) -> _R:
         """Step to the end, and return the result."""
         with self._exits():
             self._compare()
@@ -320,7 +322,7 @@ class Run(Generic[S, R]):
             points = self._next(count)
         return engine.caller.to_user(points)
 
-    def tell(self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None) -> S:
+    def tell(self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None) -> _S:
         """Add values at points that `ask` returned, in any order, all or some of them.
 
         Parameters
@@ -355,7 +357,7 @@ class Run(Generic[S, R]):
         self._autosave(reached)
         return reached
 
-    def _asking(self) -> Asked[S, R]:
+    def _asking(self) -> Asked[_S, _R]:
         """The engine, if it can be asked for points."""
         engine: Any = self._engine
         if not hasattr(engine, "with_more"):
@@ -373,7 +375,7 @@ class Run(Generic[S, R]):
             self._autosave(self.state)
         self._line = None
 
-    def _collected(self) -> S:
+    def _collected(self) -> _S:
         """The state with the evaluations so far of a step that is under way or was cut short."""
         state, whole = self._held
         made = self._engine.ledger.entries()
@@ -385,7 +387,7 @@ class Run(Generic[S, R]):
         if self._line is not None:
             self._line.show(self._engine.status(reached))
 
-    def _autosave(self, state: S) -> None:
+    def _autosave(self, state: _S) -> None:
         if self._watch.checkpoint is not None:
             self._engine.checkpoint(state).save(self._watch.checkpoint, compressed=False)
             self._saved_at = time.monotonic()
@@ -417,6 +419,6 @@ class Run(Generic[S, R]):
                 self._autosave(reached)
                 written = self._watch.checkpoint
         checkpoint = self._engine.checkpoint(reached)
-        why = FAILED if isinstance(error, Exception) else INTERRUPTED
+        why = FAILED if isinstance(error, Exception) else _INTERRUPTED
         result = partial(self._engine.result, reached, why)
         return exit_of(error, checkpoint, self._engine.status(reached), result, written)

@@ -10,6 +10,8 @@ import numpy as np
 from bqvi.checks import require_integer
 from bqvi.runs.engine import VerifiableEngine
 
+__all__ = ["OtherFunctionError", "VerifySettings", "compare", "require_verifiable"]
+
 
 @dataclass(frozen=True)
 class VerifySettings:
@@ -24,7 +26,7 @@ class VerifySettings:
     """The largest difference of noisy values, in sds: one false alarm in 10^11 normal values."""
 
 
-VERIFY = VerifySettings()
+_VERIFY = VerifySettings()
 
 
 class OtherFunctionError(ValueError):
@@ -85,9 +87,9 @@ def compare(engine: VerifiableEngine[Any, Any], state: object, count: int) -> No
             f"and {before.shape[1]} in that run"
         )
     every = np.abs(np.asarray(kept.values)[np.isfinite(kept.values)])
-    allowed = VERIFY.same * (np.abs(before) + float(np.ptp(every) if every.size else 0.0))
+    allowed = _VERIFY.same * (np.abs(before) + float(np.ptp(every) if every.size else 0.0))
     if chosen.noise_variance is not None:
-        allowed = allowed + VERIFY.sds * np.sqrt(
+        allowed = allowed + _VERIFY.sds * np.sqrt(
             2.0 * np.nan_to_num(chosen.noise_variance[: len(found), None])
         )
     with np.errstate(invalid="ignore"):  # -inf less -inf is NaN; these are equal values

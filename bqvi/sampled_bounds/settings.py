@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BoundsSettings"]
+__all__ = ["SETTINGS", "BoundsSettings"]
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,10 @@ from bqvi.sklearn.shared import (
     warn_unsettled,
 )
 
+__all__ = ["HiddenMarkovModel"]
+
 _EMISSIONS = ("gaussian", "categorical", "poisson")
-MOST_SYMBOLS = 10_000_000
+_MOST_SYMBOLS = 10_000_000
 """All symbols must be below this; a larger one is probably an error, as symbols are numbered from 0."""
 
 
@@ -101,8 +103,8 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
             if self.n_symbols is not None:
                 return CategoricalEmissions(require_integer("n_symbols", self.n_symbols, 1))
             largest = np.nanmax(finite_or_missing(rows.values))
-            if largest >= MOST_SYMBOLS:
-                raise ValueError(f"X has the symbol {largest:g}; symbols must be below {MOST_SYMBOLS:g}")
+            if largest >= _MOST_SYMBOLS:
+                raise ValueError(f"X has the symbol {largest:g}; symbols must be below {_MOST_SYMBOLS:g}")
             return CategoricalEmissions(max(2, int(largest) + 1))
         if self.emissions == "poisson":
             return PoissonEmissions()

@@ -21,6 +21,8 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from gp.linear_maps import correlation_root
 from gp.low_discrepancy import normal_sobol
 
+__all__ = ["annealed"]
+
 _TEMPERATURES = RESTARTS.cooling ** np.arange(RESTARTS.powers)
 
 

@@ -23,6 +23,8 @@ from bqvi.calls.climb import Asking, AsksError, Ends, climb
 from bqvi.variational_bmc.settings import CLIMBING
 from gp.linalg import complement
 
+__all__ = ["next_step"]
+
 
 def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     """The next point (D,) of the climb, or after it a point in a direction without a step; None at the end.

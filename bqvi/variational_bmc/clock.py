@@ -14,6 +14,8 @@ from contextlib import contextmanager
 
 from bqvi.variational_bmc.settings import CLOCK
 
+__all__ = ["Clock"]
+
 
 class Clock:
     """The seconds that one process has spent on a run.

@@ -28,6 +28,8 @@ from bqvi.variational_bmc.settings import COMPARISON
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import with_pending
 
+__all__ = ["draws_due", "with_draws"]
+
 
 def with_draws(state: State, estimate: Estimate, most: int | None, seed: int) -> State:
     """The state with draws of the posterior as pending points, at most ``most`` of them unless it is None."""

@@ -44,6 +44,11 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.triangular import cholesky
 
+__all__ = [
+    "ANYWHERE", "Correction", "bounded", "correct", "polished", "proposal_of", "variance_penalised",
+    "weighed",
+]  # fmt: skip
+
 ANYWHERE = Feasibility(None, None, None, 1.0)
 
 

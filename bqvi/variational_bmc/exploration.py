@@ -47,6 +47,8 @@ from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb, rows_of
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION
 
+__all__ = ["UNEXPLORED", "Explored", "explore", "left_open"]
+
 
 @dataclass(frozen=True)
 class Explored:

@@ -22,8 +22,10 @@ from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped, w
 from bqvi.variational_bmc.variational import Box
 from gp.expectation import AnovaSums, Quadratic
 
+__all__ = ["Candidate", "evaluated_box", "rescaled", "selected"]
 
-def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
+
+def _shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
     """The good evaluations as data of a surrogate, with the predictions of a cheap model if there is one."""
     data = _shaped(state.usable, frame, threshold, settings.noise_unknown)
     data = replace(data, rough=data.gradients is not None and settled(state))
@@ -117,7 +119,7 @@ def selected(
     n, dimension, first = len(state), len(frame.shift), psi is None
     iterations = settings.fits * (3 if first else 1)
     threshold = state.threshold or SHAPING.deep * dimension
-    data = shaped_data(state, frame, threshold, settings)
+    data = _shaped_data(state, frame, threshold, settings)
     if psi is not None:
         earlier, psi = psi, with_terms_of(psi, data)
         kept = restarted and data.gradients is not None
@@ -131,9 +133,9 @@ def selected(
         best = max(best, Candidate(frame, threshold, data, *fit(data, None, 2 * iterations)))
     if restarted and data.gradients is not None:
         return best
-    others = alternatives_due(state, settings, frame, threshold, data, first, final)
+    others = _alternatives_due(state, settings, frame, threshold, data, first, final)
     for other_frame, other_threshold in others:
-        trial = shaped_data(state, other_frame, other_threshold, settings)
+        trial = _shaped_data(state, other_frame, other_threshold, settings)
         if other_frame is frame and np.array_equal(trial.values, data.values):
             continue
         start = psi if other_frame is frame else None
@@ -144,7 +146,7 @@ def selected(
     return best
 
 
-def alternatives_due(
+def _alternatives_due(
     state: State, settings: Settings, frame: Frame, threshold: float, data: Data, first: bool, final: bool
 ) -> list[tuple[Frame, float]]:
     """The pairs of a frame and a threshold that are compared at this step with the present pair.
@@ -169,14 +171,14 @@ def alternatives_due(
     turn, rest = divmod(n // settings.batch, FITTING.turn[0] if n < FITTING.few else FITTING.turn[1])
     if rest and not (first or final or many):
         return []
-    others = alternatives(state, frame, threshold)
+    others = _alternatives(state, frame, threshold)
     if data.gradients is None or first:
         return others
     others = [other for other in others if other[0] is frame or other[1] == threshold]
     return others if final else [others[(len(state.rows) if many else turn) % len(others)]]
 
 
-def alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Frame, float]]:
+def _alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Frame, float]]:
     """All other pairs of a frame, along the axes or rotated by the correlations, and a threshold."""
     frames, dimension = [frame], len(frame.shift)
     if state.mean is not None and state.covariance is not None:

@@ -20,6 +20,8 @@ from bqvi.calls.climb import rows_of
 from bqvi.variational_bmc.settings import FRESH_START
 from bqvi.variational_bmc.state import State, begun, missed, prediction_error, settled
 
+__all__ = ["FROM_VALUES", "restarted_from_values", "surrogate_failed"]
+
 FROM_VALUES = (
     "The surrogate with gradients predicted badly, and the run was restarted from values alone: the scale of "
     "the log joint may change over the posterior (a funnel, a hierarchy). Reparametrise it if you can."

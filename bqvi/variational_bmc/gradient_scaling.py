@@ -34,6 +34,8 @@ from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import FRAMES, GRADIENT_SCALINGS
 from gp.linalg import ridge_regressions
 
+__all__ = ["FittedScaling", "fewest_gradients", "scaling_from_gradients"]
+
 
 @dataclass(frozen=True, eq=False)
 class FittedScaling:

@@ -17,6 +17,8 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from gp.laplace import curvature, spectrum
 from gp.search import Expansion, search
 
+__all__ = ["ascended", "laplace"]
+
 
 def laplace(
     surrogate: Surrogate, start: np.ndarray, lower: np.ndarray, upper: np.ndarray, widest: float | None = None

@@ -42,6 +42,8 @@ from bqvi.variational_bmc.state import Estimate, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, grown, pruned
 
+__all__ = ["learn", "with_scales"]
+
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Estimate]:
     """Fit the surrogate, maximise its ELBO and weight draws; the state keeps the start of the next step.

@@ -20,6 +20,8 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from gp.laplace import LaplaceGaussian, curvature, spectrum
 from gp.triangular import cholesky
 
+__all__ = ["local_proposal"]
+
 _LENGTHS = 2.0 ** np.arange(float(LOCAL.shortest), 1.0)
 """The lengths that are tried in turn, in the frame's units; no Gaussian is longer than the last."""
 

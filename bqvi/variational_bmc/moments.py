@@ -26,6 +26,8 @@ from bqvi.variational_bmc.settings import WEIGHTS
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.triangular import cholesky, solve_lower
 
+__all__ = ["PosteriorMoments", "moments_of"]
+
 
 @dataclass(frozen=True, eq=False)
 class PosteriorMoments:

@@ -31,6 +31,8 @@ from bqvi.variational_bmc.pooled_draws import PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
+__all__ = ["next_points"]
+
 
 def next_points(
     surrogate: Surrogate,

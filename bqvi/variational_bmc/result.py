@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = ["VBMCResult"]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VBMCResult:

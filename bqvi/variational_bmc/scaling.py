@@ -31,6 +31,8 @@ import numpy as np
 from bqvi.variational_bmc.settings import SCALINGS
 from gp.triangular import cholesky, solve_lower
 
+__all__ = ["Scaling", "proposed", "unlike"]
+
 
 @dataclass(frozen=True, eq=False)
 class Scaling:

@@ -18,6 +18,17 @@ from math import inf
 
 from gp.search import Search
 
+__all__ = [
+    "CHEAP", "CLIMBING", "CLOCK", "COMPARISON", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "EXPLORATION",
+    "FEASIBILITY", "FITTING", "FRAMES", "FRESH_START", "GRADIENT_SCALINGS", "LOCAL", "MODES", "NODES",
+    "NOISE", "POOLED", "PREDICTIONS", "RESTARTS", "RESULT", "SCALINGS", "SHAPING", "WEIGHTS", "CheapSettings",
+    "ClockSettings", "ComparisonSettings", "ComponentSettings", "ConvergenceSettings", "DiagnosticSettings",
+    "ExplorationSettings", "FeasibilitySettings", "FirstClimbSettings", "FittingSettings", "FrameSettings",
+    "FreshStartSettings", "GradientScalingSettings", "LocalSettings", "ModeSettings", "NodeSettings",
+    "PooledSettings", "PredictionSettings", "RestartSettings", "ResultSettings", "ScalingSettings",
+    "ShapingSettings", "UndeclaredNoiseSettings", "WeightSettings",
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class ShapingSettings:

@@ -22,6 +22,11 @@ from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 
+__all__ = [
+    "CheapModel", "Estimate", "Known", "Row", "Settings", "State", "begun", "evaluated", "missed",
+    "prediction_error", "settled", "total_variation",
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -219,7 +224,7 @@ class State:
         return replace(self, **known, rows=self.rows[:-1], before=None)
 
 
-_KNOWN = tuple(part.name for part in fields(Known))
+_KNOWN = tuple(_part.name for _part in fields(Known))
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,9 +29,11 @@ import numpy as np
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Row
 
-UNCOMPARED = "the surrogate has not been compared with the log joint at draws of the posterior"
-DIFFERENT_MASS = "at draws of the posterior, the densities of surrogate and log joint differ"
-UNEXPLORED = "the plausible box has not been explored for further modes"
+__all__ = ["Verdict", "judge", "needs_draws", "verifies"]
+
+_UNCOMPARED = "the surrogate has not been compared with the log joint at draws of the posterior"
+_DIFFERENT_MASS = "at draws of the posterior, the densities of surrogate and log joint differ"
+_UNEXPLORED = "the plausible box has not been explored for further modes"
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,13 @@ class Verdict:
     @property
     def needs_exploration(self) -> bool:
         """Whether only exploration is missing."""
-        return self.reasons == (UNEXPLORED,)
+        return self.reasons == (_UNEXPLORED,)
 
 
 def needs_draws(rows: tuple[Row, ...], tolerance: float) -> bool:
     """Whether only exploration, a comparison at draws and one more record like the latest are missing."""
     verdict = judge(rows, tolerance, CONVERGENCE.steady - 1)
-    return all(reason.startswith((UNEXPLORED, UNCOMPARED, DIFFERENT_MASS)) for reason in verdict.reasons)
+    return all(reason.startswith((_UNEXPLORED, _UNCOMPARED, _DIFFERENT_MASS)) for reason in verdict.reasons)
 
 
 def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.steady) -> Verdict:
@@ -88,11 +90,11 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
             f"the surrogate has prediction errors above its sds (mean squared z {now.prediction_error:.1f})"
         )
     if isnan(now.total_variation):
-        reasons.append(UNCOMPARED)
+        reasons.append(_UNCOMPARED)
     elif not now.total_variation < max(tolerance, COMPARISON.allowed(now.compared)):
-        reasons.append(f"{DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
+        reasons.append(f"{_DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
     if not now.explored:
-        reasons.append(UNEXPLORED)
+        reasons.append(_UNEXPLORED)
     elif not now.unseen < CONVERGENCE.unseen:
         reasons.append(f"there may be further modes (they would add {now.unseen:.2g} nats on average)")
     return Verdict(not reasons, tuple(reasons))

@@ -23,6 +23,8 @@ from bqvi.calls import Evaluations
 from bqvi.variational_bmc.settings import NOISE
 from bqvi.variational_bmc.surrogate import Surrogate, fit
 
+__all__ = ["again", "differ", "differing", "repeated"]
+
 
 def repeated(made: Evaluations) -> np.ndarray:
     """The pairs of evaluations (k, 2) at nearly the same point, each with the earlier one first.

@@ -24,6 +24,8 @@ from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import normal_sobol
 
+__all__ = ["Box", "DiagonalMixture", "Entropy", "base_points", "climb", "elbo", "entropy", "grown", "pruned"]
+
 
 @dataclass(frozen=True, eq=False)
 class DiagonalMixture:

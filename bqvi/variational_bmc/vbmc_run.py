@@ -51,8 +51,10 @@ from bqvi.variational_bmc.undeclared_noise import again, differ, differing
 from bqvi.variational_bmc.variational import DiagonalMixture
 from bqvi.variational_bmc.waiting import with_more
 
+__all__ = ["DOOR", "RECORDS", "Limits", "VBMCRun"]
+
 DOOR = "vbmc"
-UNUSED = (
+_UNUSED = (
     "The cheap model was not used: its posterior is far wider than the plausible box, as that of an improper "
     "density does. Give it bounds, or the prior of the log joint."
 )
@@ -379,7 +381,7 @@ class VBMCRun:
             *(() if apart is None else (differ(apart, sd),)),
             *returns_density(state.evaluations, self.coordinates),
             *((FROM_VALUES,) if state.values_from else ()),
-            *((UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
+            *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
         )
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:

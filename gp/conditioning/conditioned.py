@@ -56,6 +56,8 @@ from gp.conditioning.places import Places
 from gp.evidence import log_density
 from gp.triangular import cholesky, lower_product, triangular_inverse
 
+__all__ = ["BlockKernel", "Conditioned", "Noise"]
+
 _TINY = float(np.finfo(float).tiny)
 Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From points (m, D) and targets there the diagonal of N: (m,), where a point has one, or (m B,)."""

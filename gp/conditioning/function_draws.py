@@ -27,6 +27,8 @@ import numpy as np
 from gp.conditioning.function_process import FunctionProcess
 from gp.expectation import KernelSum
 
+__all__ = ["FourierFeatures", "FunctionAt", "drawn"]
+
 
 @dataclass(frozen=True, eq=False)
 class FunctionAt:

@@ -28,6 +28,8 @@ import numpy as np
 from gp.arrays import differences
 from gp.conditioning.places import Places
 
+__all__ = ["FunctionKernel", "Shown"]
+
 
 @dataclass(frozen=True)
 class Shown:

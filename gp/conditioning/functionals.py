@@ -45,6 +45,8 @@ import scipy.linalg
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.expectation import KernelMeans, jacobian_variance, slope_jacobian, value_jacobian
 
+__all__ = ["Functionals", "standard_observed", "standard_prior"]
+
 
 @dataclass(frozen=True, eq=False)
 class Functionals:

@@ -18,6 +18,8 @@ from gp.kernels import Kernel
 from gp.kernels.crossed import crossed
 from gp.observations import Functional, Gradients, Observations, Values, covariance
 
+__all__ = ["ObservedKernel"]
+
 
 @dataclass(frozen=True, eq=False)
 class ObservedKernel:

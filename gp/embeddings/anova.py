@@ -23,7 +23,7 @@ from gp.measures import Gaussian, Measure, Uniform
 
 @embedding(Anova, Gaussian)
 @embedding(Anova, Uniform)
-def anova(kernel: Anova, measure: Gaussian | Uniform) -> Formulas:
+def _anova(kernel: Anova, measure: Gaussian | Uniform) -> Formulas:
     """Return the integrals against independent columns."""
     profile = squared_exponential_profile(SquaredExponential(kernel.lengthscale), measure.mean)
 
@@ -78,7 +78,7 @@ def _double(kernel: Anova, profile: Profile, measure: Gaussian | Uniform, other:
 
 
 @embedding(QuadraticTrend, object)
-def quadratic_trend(kernel: QuadraticTrend, measure: Measure) -> Formulas:
+def _quadratic_trend(kernel: QuadraticTrend, measure: Measure) -> Formulas:
     """Return the integrals, which need the measure's first two moments only."""
 
     def moments(of: Measure, like: Array) -> tuple[Array, Array]:

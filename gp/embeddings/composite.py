@@ -29,6 +29,8 @@ from gp.embeddings.registry import (
 from gp.kernels import Columns, Constant, Kernel, Linear, Product, SquaredExponential, Sum, White
 from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure, Uniform
 
+__all__ = ["sum_of_kernels"]
+
 
 @embedding(Sum, object)
 def sum_of_kernels(kernel: Sum, measure: Measure) -> Formulas:
@@ -50,7 +52,7 @@ def sum_of_kernels(kernel: Sum, measure: Measure) -> Formulas:
 
 
 @embedding(Columns, object)
-def kernel_on_columns(kernel: Columns, measure: Measure) -> Formulas:
+def _kernel_on_columns(kernel: Columns, measure: Measure) -> Formulas:
     """Return the integrals against the marginal of the measure."""
     if max(kernel.columns) >= measure.dimension:
         raise ValueError(f"the kernel reads columns {kernel.columns}, the measure has {measure.dimension}")
@@ -71,7 +73,7 @@ def kernel_on_columns(kernel: Columns, measure: Measure) -> Formulas:
 
 @embedding(Product, Gaussian)
 @embedding(Product, Uniform)
-def product_of_kernels(kernel: Product, measure: Gaussian | Uniform) -> Formulas:
+def _product_of_kernels(kernel: Product, measure: Gaussian | Uniform) -> Formulas:
     """Return the products of the integrals of factors whose columns are independent."""
     factors = [embed(factor, measure) for factor in _independent_factors(kernel, measure)]
 
@@ -153,7 +155,7 @@ def _product_of_bumps(first: Kernel, second: Kernel) -> Kernel:
 
 
 @embedding(Constant, object)
-def constant(kernel: Constant, measure: Measure) -> Formulas:
+def _constant(kernel: Constant, measure: Measure) -> Formulas:
     """Return the variance."""
 
     def one_everywhere(x: Array) -> Array:
@@ -175,7 +177,7 @@ def constant(kernel: Constant, measure: Measure) -> Formulas:
 
 
 @embedding(Linear, object)
-def linear(kernel: Linear, measure: Measure) -> Formulas:
+def _linear(kernel: Linear, measure: Measure) -> Formulas:
     """Return the kernel at the mean of the measure."""
 
     def weights(at: Array) -> Array:
@@ -206,7 +208,7 @@ def _mean_only(measure: Measure, gradient: Array) -> Parameters:
 @embedding(White, Gaussian)
 @embedding(White, GaussianMixture)
 @embedding(White, Uniform)
-def white(kernel: White, measure: Measure) -> Formulas:
+def _white(kernel: White, measure: Measure) -> Formulas:
     """Return zero: independent values average out."""
     like = measure.parameters()[0]
     zero = 0 * namespace(like).sum(like)

@@ -29,6 +29,8 @@ from gp.embeddings.registry import (
 from gp.kernels import Kernel
 from gp.measures import Measure
 
+__all__ = ["KernelEmbedding", "added", "embed"]
+
 
 @dataclass(frozen=True, eq=False)
 class KernelEmbedding:
@@ -169,7 +171,7 @@ class KernelEmbedding:
         assert gradient is not None  # the caller has checked this
         if other is not None:
             return gradient(in_kind_of(other, self.measure.parameters()[0]))
-        return scaled(2.0, gradient(self.measure))
+        return _scaled(2.0, gradient(self.measure))
 
 
 def embed(kernel: Kernel, measure: Measure) -> KernelEmbedding:
@@ -183,7 +185,7 @@ def embed(kernel: Kernel, measure: Measure) -> KernelEmbedding:
     return KernelEmbedding(kernel, measure)
 
 
-def scaled(factor: float, gradient: Parameters) -> Parameters:
+def _scaled(factor: float, gradient: Parameters) -> Parameters:
     """Return a gradient times a number."""
     return type(gradient)._make(factor * value for value in gradient)
 

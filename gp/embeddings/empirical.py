@@ -24,7 +24,7 @@ _BLOCK = 2**22
 @embedding(Constant, Empirical)
 @embedding(Linear, Empirical)
 @embedding(White, Empirical)
-def any_empirical(kernel: Kernel, measure: Empirical) -> Formulas:
+def _any_empirical(kernel: Kernel, measure: Empirical) -> Formulas:
     """Return weighted sums of kernel values."""
 
     def mean(x: Array) -> Array:
@@ -63,7 +63,7 @@ def _stationary_gradient(kernel: Stationary, measure: Empirical) -> Callable[[Ar
 @embedding(Product, GaussianMixture)
 @embedding(Constant, GaussianMixture)
 @embedding(Linear, GaussianMixture)
-def mixture_by_component(kernel: Kernel, measure: GaussianMixture) -> Formulas:
+def _mixture_by_component(kernel: Kernel, measure: GaussianMixture) -> Formulas:
     """Return the weighted sums of the components' integrals."""
     parts = [formulas(kernel, component) for component in measure.components]
     weights = measure.weights

@@ -42,6 +42,8 @@ from gp.embeddings.profiles import (
 from gp.kernels import Matern12, Matern32, Matern52, Stationary
 from gp.special import special
 
+__all__ = ["MaternProfile", "Polynomial", "matern_profile"]
+
 Polynomial = tuple[float, ...]
 
 
@@ -95,7 +97,7 @@ class MaternProfile:
         return value, self.rate * slope
 
     def _moments(self, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
-        return tilted_moments(mu, sd, self.rate)
+        return _tilted_moments(mu, sd, self.rate)
 
     def _tilted(self, polynomial: Polynomial, moments: tuple[Array, ...], sd: Array) -> Array:
         """E[polynomial(lambda D) e^(-lambda D); D > 0]."""
@@ -155,7 +157,7 @@ def matern_profile(kernel: Stationary, like: Array) -> MaternProfile:
     )
 
 
-def tilted_moments(mu: Array, sd: Array, rate: Array) -> tuple[Array, Array, Array]:
+def _tilted_moments(mu: Array, sd: Array, rate: Array) -> tuple[Array, Array, Array]:
     """Return E[(D / sd)^j e^(-rate D); D > 0] for j = 0, 1, 2, D ~ N(mu, sd^2); see the module."""
     xp = namespace(mu)
     beta = rate * sd - mu / sd

@@ -30,6 +30,11 @@ from gp.arrays import Array, as_like, namespace
 from gp.kernels import SquaredExponential, Stationary
 from gp.special import special
 
+__all__ = [
+    "Profile", "SquaredExponentialProfile", "column_lengthscale", "gauss_legendre", "normal_interval",
+    "overlap", "second_difference", "short_by_quadrature", "squared_exponential_profile",
+]  # fmt: skip
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 

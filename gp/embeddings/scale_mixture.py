@@ -41,6 +41,8 @@ from gp.kernels import (
 )
 from gp.measures import Gaussian, Measure, Uniform
 
+__all__ = ["as_squared_exponentials", "radial"]
+
 _STEP = 0.25
 """Largest step of the trapezoidal rule in the logarithm of the Gamma variable."""
 _NARROW_STEP = 0.5
@@ -56,7 +58,7 @@ def radial(kernel: Stationary, measure: Measure) -> Formulas:
 
 @embedding(RationalQuadratic, Uniform)
 @embedding(RationalQuadratic, Gaussian)
-def rational_quadratic(kernel: RationalQuadratic, measure: Gaussian | Uniform) -> Formulas:
+def _rational_quadratic(kernel: RationalQuadratic, measure: Gaussian | Uniform) -> Formulas:
     """Return the integrals of the rational quadratic kernel against a Gaussian or a box."""
     return radial(kernel, measure)
 

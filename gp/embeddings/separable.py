@@ -22,8 +22,10 @@ from gp.embeddings.scale_mixture import radial
 from gp.kernels import ByColumn, Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from gp.measures import Gaussian, Measure, Uniform
 
+__all__ = ["gaussian_by_column", "independent"]
 
-def box_by_column(kernel: Stationary, profile: Profile, measure: Uniform) -> Formulas:
+
+def _box_by_column(kernel: Stationary, profile: Profile, measure: Uniform) -> Formulas:
     """Return the integrals of a product over columns against a box."""
     lower, upper = measure.parameters()
     variance = as_like(kernel.variance, lower)
@@ -60,25 +62,25 @@ def gaussian_by_column(kernel: Stationary, profile: Profile, measure: Gaussian) 
 
 
 @embedding(SquaredExponential, Uniform)
-def squared_exponential_box(kernel: SquaredExponential, measure: Uniform) -> Formulas:
+def _squared_exponential_box(kernel: SquaredExponential, measure: Uniform) -> Formulas:
     """Return the integrals of the squared exponential kernel against a box."""
-    return box_by_column(kernel, squared_exponential_profile(kernel, measure.lower), measure)
+    return _box_by_column(kernel, squared_exponential_profile(kernel, measure.lower), measure)
 
 
 @embedding(Matern12, Uniform)
 @embedding(Matern32, Uniform)
 @embedding(Matern52, Uniform)
-def matern_box(kernel: Stationary, measure: Uniform) -> Formulas:
+def _matern_box(kernel: Stationary, measure: Uniform) -> Formulas:
     """Return the integrals of a Matern kernel against a box, in closed form in one dimension."""
     if measure.dimension > 1:
         return radial(kernel, measure)
-    return box_by_column(kernel, matern_profile(kernel, measure.lower), measure)
+    return _box_by_column(kernel, matern_profile(kernel, measure.lower), measure)
 
 
 @embedding(Matern12, Gaussian)
 @embedding(Matern32, Gaussian)
 @embedding(Matern52, Gaussian)
-def matern_gaussian(kernel: Stationary, measure: Gaussian) -> Formulas:
+def _matern_gaussian(kernel: Stationary, measure: Gaussian) -> Formulas:
     """Return the integrals of a Matern kernel against a Gaussian, in closed form in one dimension."""
     if measure.dimension > 1:
         return radial(kernel, measure)
@@ -86,13 +88,13 @@ def matern_gaussian(kernel: Stationary, measure: Gaussian) -> Formulas:
 
 
 @embedding(ByColumn, Uniform)
-def product_box(kernel: ByColumn, measure: Uniform) -> Formulas:
+def _product_box(kernel: ByColumn, measure: Uniform) -> Formulas:
     """Return the integrals of a product over columns against a box."""
-    return box_by_column(kernel.kernel, _profile(kernel, measure.lower), measure)
+    return _box_by_column(kernel.kernel, _profile(kernel, measure.lower), measure)
 
 
 @embedding(ByColumn, Gaussian)
-def product_gaussian(kernel: ByColumn, measure: Gaussian) -> Formulas:
+def _product_gaussian(kernel: ByColumn, measure: Gaussian) -> Formulas:
     """Return the integrals of a product over columns against independent Gaussians."""
     return gaussian_by_column(kernel.kernel, _profile(kernel, measure.mean), measure)
 

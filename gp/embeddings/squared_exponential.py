@@ -37,6 +37,8 @@ from gp.measures import (
     Uniform,
 )
 
+__all__ = ["Bumps"]
+
 
 @dataclass(frozen=True, eq=False)
 class Bumps:
@@ -94,7 +96,9 @@ def _components(measure: Measure) -> tuple[Array, Array, Array]:
 
 @embedding(SquaredExponential, Gaussian)
 @embedding(SquaredExponential, GaussianMixture)
-def squared_exponential_gaussian(kernel: SquaredExponential, measure: Gaussian | GaussianMixture) -> Formulas:
+def _squared_exponential_gaussian(
+    kernel: SquaredExponential, measure: Gaussian | GaussianMixture
+) -> Formulas:
     """Return z, its derivatives and double integrals with Gaussians, mixtures and boxes."""
     weights, means, covariances = _components(measure)
     bumps = _bumps(kernel, means, covariances)

@@ -18,6 +18,8 @@ from gp.embeddings.registry import Formulas, embedding
 from gp.kernels import Tilted
 from gp.measures import Gaussian, GaussianMixture, Measure
 
+__all__ = ["tilted_measure"]
+
 
 def tilted_measure(measure: Measure, growth: float) -> tuple[Array, Measure]:
     """Return C, (), and the normalised measure of a(u) times a Gaussian or a mixture of them.
@@ -55,7 +57,7 @@ def _tilted_gaussian(measure: Measure, growth: float) -> tuple[Array, Gaussian]:
 
 @embedding(Tilted, Gaussian)
 @embedding(Tilted, GaussianMixture)
-def tilted_kernel(kernel: Tilted, measure: Gaussian | GaussianMixture) -> Formulas:
+def _tilted_kernel(kernel: Tilted, measure: Gaussian | GaussianMixture) -> Formulas:
     """Return the integrals of k against the tilted measure."""
     constant, wider = tilted_measure(measure, kernel.growth)
     inner = embed(kernel.kernel, wider)

@@ -18,6 +18,8 @@ import numpy as np
 
 from gp.triangular import cholesky_inverse
 
+__all__ = ["KernelMeans", "jacobian_variance", "slope_jacobian", "value_jacobian"]
+
 
 @dataclass(frozen=True, eq=False)
 class KernelMeans:

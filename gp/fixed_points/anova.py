@@ -27,7 +27,7 @@ from gp.observations import Functional
 
 
 @gram_of.register
-def anova_gram(kernel: Anova, observed: Functional) -> Gram:
+def _anova_gram(kernel: Anova, observed: Functional) -> Gram:
     """Return the covariance as a function of lengthscales, interaction and variance."""
     found = slopes_at(observed)
     if found is None:

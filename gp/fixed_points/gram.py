@@ -27,6 +27,8 @@ from gp.kernels import Constant, Kernel, Sum
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Gradients, Observations, Values
 
+__all__ = ["Changes", "Gram", "gradients_alone", "gram_of", "scaled", "slopes_at", "without_values"]
+
 Gram: TypeAlias = Callable[[Any], tuple[np.ndarray, Pullback]]
 """A function of a kernel that returns the covariance (N, N) and its pull-back, which may read that matrix."""
 

@@ -12,7 +12,7 @@ from gp.observations import Functional, Gradients, Values
 
 
 @gram_of.register
-def multiple_gram(kernel: Multiple, observed: Functional) -> Gram:
+def _multiple_gram(kernel: Multiple, observed: Functional) -> Gram:
     """Return variance g g^T as a function of the variance, g the function as it is observed."""
     rows = []
     for block in blocks_of(observed):

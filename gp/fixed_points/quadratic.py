@@ -12,7 +12,7 @@ from gp.observations import Functional
 
 
 @gram_of.register
-def quadratic_gram(kernel: QuadraticTrend, observed: Functional) -> Gram:
+def _quadratic_gram(kernel: QuadraticTrend, observed: Functional) -> Gram:
     """Return linear L + quadratic Q as a function of the two variances."""
     if gradients_alone(observed):
         return without_values(kernel, observed.x)

@@ -26,19 +26,21 @@ from gp.kernels import ByColumn, Matern12, Matern32, SquaredExponential, Station
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Values
 
-MOST_POINTS = 500
+__all__ = ["components_gram"]
+
+_MOST_POINTS = 500
 """The most points for which pairs are kept by coordinate: beyond it the memory outweighs the time saved."""
 _Parts = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], Callable[[], np.ndarray]]
 """For P pairs: k (P,); from weights times k (P,) the gradient in ln l (D,); dlog k/dlog l (D, P)."""
 
 
 @gram_of.register
-def squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -> Gram:
+def _squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -> Gram:
     """Return the covariance of values, or of values and all derivatives at the same points."""
     if gradients_alone(observed) and type(kernel) is SquaredExponential:
         return without_values(kernel, observed.x)
     found = slopes_at(observed)
-    if type(kernel) is not SquaredExponential or found is None or len(found[0]) > MOST_POINTS:
+    if type(kernel) is not SquaredExponential or found is None or len(found[0]) > _MOST_POINTS:
         return lambda changed: covariance_with_pullback(changed, observed)
     x, m = found
     if m == 0:
@@ -75,11 +77,11 @@ def squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -
 
 
 @gram_of.register
-def by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
+def _by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
     """Return the covariance of values under a product over columns of Matern 1/2 or 3/2 kernels."""
     found, inner = slopes_at(observed), type(kernel.kernel)
     known = inner in (Matern12, Matern32) and found is not None and found[1] == 0
-    if found is None or not known or len(found[0]) > MOST_POINTS:
+    if found is None or not known or len(found[0]) > _MOST_POINTS:
         return lambda changed: covariance_with_pullback(changed, observed)
     pairs = Pairs.of(found[0])
 
@@ -102,7 +104,7 @@ def by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
 
 
 @gram_of.register
-def tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
+def _tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
     """Return the Gram matrix of k with its rows and columns scaled."""
     if not isinstance(observed, Values):
         return lambda changed: covariance_with_pullback(changed, observed)

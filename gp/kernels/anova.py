@@ -27,6 +27,8 @@ from gp.arrays import Array, as_like, describe, is_torch, namespace, require_pos
 from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
 from gp.kernels.stationary import diagonal_matrix
 
+__all__ = ["Anova"]
+
 
 @dataclass(frozen=True, eq=False)
 class Anova(Algebra):

@@ -31,6 +31,8 @@ from gp.kernels.base import (
     differentiable,
 )
 
+__all__ = ["Columns", "Product", "Sum"]
+
 
 @dataclass(frozen=True, eq=False)
 class Sum(Algebra):

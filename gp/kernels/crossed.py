@@ -19,6 +19,8 @@ from gp.kernels.multiple import Multiple
 from gp.kernels.polynomial import Constant
 from gp.kernels.quadratic import QuadraticTrend
 
+__all__ = ["crossed"]
+
 _IN_CACHE = 2**14
 """The number of entries of an array (D, m, n) that are computed at once."""
 
@@ -35,7 +37,7 @@ def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: bool = False) 
     found = np.empty((m, n, dimension + 1))
     block = max(_IN_CACHE // max(n * dimension, 1), 1)
     for rows in (slice(at, at + block) for at in range(0, m, block)):
-        values, slope = value_slopes(kernel, x[rows], y)
+        values, slope = _value_slopes(kernel, x[rows], y)
         found[rows, :, 0] = values
         for d in range(dimension):  # a loop over pairs each, where `moveaxis` has one over coordinates
             found[rows, :, 1 + d] = slope[d]
@@ -43,13 +45,13 @@ def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: bool = False) 
 
 
 @singledispatch
-def value_slopes(kernel: Kernel, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _value_slopes(kernel: Kernel, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return k(x_i, y_j), (m, n), and its derivatives in y, (D, m, n). NumPy only."""
     found = differentiable(kernel).derivatives(x, y)
     return found.k, np.moveaxis(found.k_y, -1, 0)
 
 
-@value_slopes.register
+@_value_slopes.register
 def _anova(kernel: Anova, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return _anovas([kernel], x, y)
 
@@ -78,24 +80,24 @@ def _anovas(kernels: list[Anova], x: np.ndarray, y: np.ndarray) -> tuple[np.ndar
     return values, slopes
 
 
-@value_slopes.register
+@_value_slopes.register
 def _quadratic(kernel: QuadraticTrend, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     t = x @ y.T
     return kernel.of_products(t), kernel.slope(t) * np.ascontiguousarray(x.T)[:, :, None]
 
 
-@value_slopes.register
+@_value_slopes.register
 def _constant(kernel: Constant, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return kernel(x, y), np.zeros((x.shape[1], len(x), len(y)))
 
 
-@value_slopes.register
+@_value_slopes.register
 def _multiple(kernel: Multiple, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     g = kernel.variance * kernel.function(x)
     return np.outer(g, kernel.function(y)), g[:, None] * kernel.function.gradient(y).T[:, None, :]
 
 
-@value_slopes.register
+@_value_slopes.register
 def _sum(kernel: Sum, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     varying = [term for term in kernel.terms if isinstance(term, Anova)]
     values, slopes = _anovas(varying, x, y) if varying else (np.zeros((len(x), len(y))), np.zeros(()))
@@ -103,7 +105,7 @@ def _sum(kernel: Sum, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndar
         if isinstance(term, Constant):
             values += term(x, y)
         elif not isinstance(term, Anova):
-            more, steeper = value_slopes(term, x, y)
+            more, steeper = _value_slopes(term, x, y)
             values += more
             slopes = slopes + steeper
     return values, np.broadcast_to(slopes, (x.shape[1], len(x), len(y)))

@@ -10,6 +10,8 @@ import numpy as np
 from gp.arrays import Array, to_numpy
 from gp.kernels.base import Kernel, Parameter
 
+__all__ = ["Parametrised", "pack", "scaled", "unpack"]
+
 
 class Parametrised(Protocol):
     """An object with parameters that can be copied with other values: a kernel, a mean."""
@@ -21,7 +23,7 @@ class Parametrised(Protocol):
         """Return a copy with other values."""
 
 
-P = TypeVar("P", bound=Parametrised)
+_P = TypeVar("_P", bound=Parametrised)
 
 
 def pack(parametrised: Parametrised) -> np.ndarray:
@@ -33,7 +35,7 @@ def pack(parametrised: Parametrised) -> np.ndarray:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def unpack(parametrised: P, vector: np.ndarray) -> P:
+def unpack(parametrised: _P, vector: np.ndarray) -> _P:
     """Return a copy of what is parametrised with the parameters ``vector``, laid out as by :func:`pack`."""
     values: list[Array] = []
     start = 0

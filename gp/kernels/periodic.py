@@ -24,6 +24,8 @@ from gp.kernels.stationary import (
     squared_distance,
 )
 
+__all__ = ["Periodic"]
+
 
 @dataclass(frozen=True, eq=False)
 class Periodic(Algebra):

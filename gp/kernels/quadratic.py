@@ -18,6 +18,8 @@ import numpy as np
 from gp.arrays import Array, as_like, namespace, require_positive
 from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
 
+__all__ = ["QuadraticTrend"]
+
 
 @dataclass(frozen=True, eq=False)
 class QuadraticTrend(Algebra):

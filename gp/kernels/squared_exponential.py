@@ -14,6 +14,8 @@ import numpy as np
 from gp.arrays import Array, is_torch, namespace
 from gp.kernels.stationary import Stationary
 
+__all__ = ["SquaredExponential"]
+
 
 @dataclass(frozen=True, eq=False)
 class SquaredExponential(Stationary):

@@ -31,6 +31,8 @@ from gp.kernels.base import (
     Pullback,
 )
 
+__all__ = ["Stationary", "contract_squared_differences", "diagonal_matrix", "safe_sqrt", "squared_distance"]
+
 
 @dataclass(frozen=True, eq=False)
 class Stationary(Algebra):

@@ -26,6 +26,8 @@ from gp.kernels.base import (
     Pullback,
 )
 
+__all__ = ["Tilted"]
+
 
 @dataclass(frozen=True, eq=False)
 class Tilted(Algebra):

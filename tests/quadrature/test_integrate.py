@@ -318,7 +318,7 @@ def test_a_value_that_is_no_number(bad, vectorised):
         return values
 
     given = f if vectorised else lambda x: f(x[None])[0]
-    with pytest.raises(bqvi.RunError, match="x = ") as caught:
+    with pytest.raises(bqvi.RunError, match="x0 = ") as caught:
         bqvi.integrate(given, GAUSSIAN, 40, vectorised=vectorised)
     error = caught.value
     assert error.__cause__.point.shape == (2,)
