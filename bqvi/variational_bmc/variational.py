@@ -179,8 +179,9 @@ def climb(
     upper = np.concatenate([np.full(count, 0.0), np.tile(box.upper, count)])
     lower = np.append(lower, np.full(count * dimension, np.log(COMPONENTS.smallest)))
     upper = np.append(upper, np.full(count * dimension, np.log(COMPONENTS.largest)))
-    weights = np.maximum(q.weights / q.weights.max(), np.exp(COMPONENTS.lowest_logit))
-    start = np.concatenate([np.log(weights), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
+    # the clip puts small weights exactly on their bound, where L-BFGS-B holds them
+    logits = np.log(np.maximum(q.weights, np.finfo(float).tiny))
+    start = np.concatenate([logits - logits.max(), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
     start = np.clip(start, lower, upper)
     found = scipy.optimize.minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=list(zip(lower, upper, strict=True)),
