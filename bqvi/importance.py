@@ -32,8 +32,9 @@ __all__ = [
 class AdaptationSettings:
     """The adaptation of a proposal to weighted draws.
 
-    In 16 thorough estimates of VBMC (those of `bqvi.variational_bmc.settings.WeightSettings`) effective draws
-    are 1.00 times as many with half and with twice the mass, and with a tenth and ten times the variance.
+    In 16 thorough estimates of VBMC (those of `bqvi.variational_bmc.settings.weights.WeightSettings`)
+    effective draws are 1.00 times as many with half and with twice the mass, and with a tenth and ten times
+    the variance.
     """
 
     least_mass: float = 2e-3

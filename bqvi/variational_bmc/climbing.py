@@ -32,7 +32,7 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     Parameters
     ----------
     made : the evaluations so far, the first of which is the start of the climb.
-    most : the largest number of evaluations of the climb; None for that of `settings.FirstClimbSettings`.
+    most : the largest number of evaluations of the climb; None for that of `FirstClimbSettings`.
     """
     if most is None:
         each, more = CLIMBING.most

@@ -265,7 +265,7 @@ def evaluated(state: State, more: Evaluations) -> State:
 def prediction_error(state: State) -> float:
     """The mean squared standardised error of the latest predictions, shrunk towards 1 as by 4 more.
 
-    `settings.PredictionSettings` has the number of predictions, and the largest error that each counts as.
+    `PredictionSettings` has the number of predictions, and the largest error that each counts as.
     """
     gaps = state.evaluations.values - state.predicted[:, 0]
     squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-PREDICTIONS.remembered :]

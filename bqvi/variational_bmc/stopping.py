@@ -1,6 +1,6 @@
 """The conditions of convergence, and the reasons where a run has not converged.
 
-Eight conditions on the last records, with the thresholds of `settings.ConvergenceSettings`, have to hold.
+Eight conditions on the last records, with the thresholds of `ConvergenceSettings`, have to hold.
 
 - *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal posteriors
   from draws would (:mod:`moments`).

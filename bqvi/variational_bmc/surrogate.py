@@ -140,7 +140,7 @@ class Data:
     def thinned(self) -> Data:
         """The data with all values, but gradients only at the points of highest density.
 
-        `settings.FittingSettings` has the number of observations, and the least number of gradients that are
+        `FittingSettings` has the number of observations, and the least number of gradients that are
         kept where there are more values than that.
         """
         if self.gradients is None or len(self.residuals) <= FITTING.enough:

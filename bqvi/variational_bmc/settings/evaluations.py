@@ -1,0 +1,158 @@
+"""Where the log joint is evaluated: climbs, the next points, feasible points, and exploration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "CLIMBING",
+    "EXPLORATION",
+    "FEASIBILITY",
+    "NODES",
+    "ExplorationSettings",
+    "FeasibilitySettings",
+    "FirstClimbSettings",
+    "NodeSettings",
+]
+
+
+@dataclass(frozen=True)
+class FirstClimbSettings:
+    """The climb with which a run with gradients begins (`climbing`)."""
+
+    gain: float = 0.3
+    """The nats that a step has to gain for the climb to continue."""
+    most: tuple[int, int] = (3, 5)
+    """The largest number of evaluations, 3 D + 5; not compared."""
+    same: float = 0.05
+    """The singular value of the directions of all steps below which a direction counts as without a step. On
+    a funnel in D = 5, three Gaussians in D = 4 and the centred schools (layouts 2032 and 2033 of
+    `experiments.vbmc.hard`) six runs were the same with a half, and five with twice: the sixth had an error
+    of -.003 in the place of .005."""
+    longest: float = 0.5
+    """The largest step in a new direction, in half widths of the plausible box. On Gaussian 6 and funnel 5
+    (two seeds each) one of four runs differs with half, and none with twice."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """The choice of the next points (`next_points`, `steps`)."""
+
+    targets: int = 160
+    """The number of draws by which the criterion is integrated."""
+    candidates: int = 256
+    """The number of draws that are candidates for an evaluation."""
+    most: float = 20.0
+    """The largest standard deviation of f in the interquantile range, in nats."""
+    tempers: tuple[float, float] = (0.4, 0.75)
+    """The lower bounds of the least and the usual power of the density in the integral of the criterion."""
+    deeper: tuple[float, float] = (2.0, 0.75)
+    """The largest excess depth of draws of a tempered density over those of the posterior, in sds of the
+    depth, under the least and the usual power (`next_points`). The powers are larger than ``tempers`` beyond
+    3 and 10 dimensions. They were chosen on tilted 20 with gradients, boxes 8001, 8002 and 9500: with the
+    powers .4 and .75 evaluations were 30 to 50 nats deep, draws 10, and runs took 119 to 152 evaluations;
+    with these bounds 102 to 124."""
+    uncertain: float = 0.01
+    """The share of the mass at the edge of the feasible region from which a step has an evaluation there."""
+    known: float = 0.01
+    """The variance of f, nats squared, below which another evaluation is of little use."""
+    determined: float = 1e-6
+    """The share of its variance, given the pending points, below which a value counts as determined, as the
+    remaining variance is rounding."""
+    quantile: float = 0.6744897501960817
+    """The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
+    widest: float = 50.0
+    """The largest half of the range, in nats, so that its hyperbolic sine does not overflow."""
+    least_variance: float = 1e-12
+    """The least variance of f at a target, nats squared, by which other quantities are divided."""
+
+
+@dataclass(frozen=True)
+class FeasibilitySettings:
+    """The probability that a point can be evaluated (`feasibility`)."""
+
+    sharpness: float = 6.0
+    """The factor p of the logit (:mod:`bqvi.variational_bmc.feasibility`)."""
+    least: float = 1e-12
+    """The least distance, as its logarithm is taken."""
+    alone: float = 0.7
+    """The largest ratio of the distances of an isolated failure to the nearest good and the nearest failed
+    evaluation."""
+    in_hull: float = 1e-6
+    """The residual of a point as a mean of others, below which it is in their convex hull. Of 2000 residuals
+    of points about Gaussian samples (D = 1 to 8, seeds 1100 to 1119) 809 were 0 and the others above 1e-4."""
+    logits: tuple[float, float] = (-60.0, 69.0)
+    """The bounds of minus the logit, with which probabilities are above 0."""
+
+
+@dataclass(frozen=True)
+class ExplorationSettings:
+    """Sobol points and climbs before convergence (`exploration`).
+
+    They were chosen on three Gaussians in boxes of 2, 4 and 6 dimensions and on 20 Gaussians in the plane.
+
+    Attributes
+    ----------
+    least, each, several, rounds : the number of explored points is ``least + each D`` where one mode is
+        known, and ``several`` times this where several are; up to ``rounds`` times as many are explored while
+        further modes are expected (on eggbox, box 23002, a run that had found seven of 18 modes used the
+        remaining 110 evaluations of 400 in known regions, with a final error of .9). Over 427 layouts of
+        three Gaussians in D = 4, none of 16 points showed a mode that was left out in 5 %, none of 32 in 1.4
+        %, about as often as by the rule of succession.
+    share, margin : a value is explained where it exceeds the known modes' density by less than this share of
+        its depth and these nats. With a share of .3 a narrow mode beside a wide one was missed.
+    cosine : a gradient is explained where its cosine with that of the known modes is above this.
+    ranked, ordered : with at least ``ranked`` points outside of the known modes, values rise with the density
+        of these where Spearman's rank correlation is at least ``ordered``. It was .76 to 1 in 14 runs on
+        Rosenbrock, cigar and logistic targets of 2 to 6 dimensions (seeds 50 and 51), .66 or more on
+        clusters, three Gaussians, Himmelblau and shells once most of their modes were known, and .28 on an
+        eggbox of which only a narrow mode in a corner was known (layouts 1000 + 9810 and 9811).
+    without_mode : the number of climbs without a mode, one more for each known mode beyond the first, after
+        which no further climb is begun; points from which no climb was begun count like those from which one
+        was.
+    gain : the nats that a climb has to gain in its last steps to continue.
+    risen : the least rise of a climb with gradients that leads to a mode, as a share of its start's depth; on
+        the log-concave slopes of tilted 20 it was .47 to .58.
+    most_with_gradients : the largest number of points of a climb with gradients.
+    relevant : the largest depth of a mode whose mass could matter, in nats below the highest value beyond D /
+        2.
+    located : with half of the budget spent a run explores although it is not about to converge, if its sd of
+        the log evidence is below these nats and the sd of the noise of a value. Modes that are known too
+        badly explain few points, and exploration then used all that was left: in runs that were continued
+        with budgets of 15, 25, 40, 65, 95 and 120 to 160 (four seeds each, median errors at 65 and 95) errors
+        were 6.5 and 1.0 on logistic 5, .68 and .026 with ``located``; 1.2 and .31 on Rosenbrock 6, .65 and
+        .23. With .3 in the place of 1 they were .38 and .017, and .54 and .25.
+    """
+
+    least: int = 8
+    each: int = 2
+    several: int = 4
+    rounds: int = 8
+    share: float = 0.1
+    margin: float = 3.0
+    cosine: float = 0.9
+    ranked: int = 8
+    ordered: float = 0.5
+    without_mode: int = 3
+    gain: float = 0.3
+    risen: float = 0.3
+    most_with_gradients: int = 15
+    relevant: float = 7.0
+    located: float = 1.0
+
+    def count(self, dimension: int, modes: int = 1) -> int:
+        """The number of points that are explored where this number of ``modes`` is known."""
+        return (self.least + self.each * dimension) * (1 if modes == 1 else self.several)
+
+    def most(self, dimension: int, modes: int, left: int) -> int:
+        """The largest number of explored points, where ``left`` evaluations remain.
+
+        It is at most half of these, but up to twice the number of points where one mode is known.
+        """
+        return min(self.rounds * self.count(dimension, modes), max(left // 2, 2 * self.count(dimension)))
+
+
+CLIMBING = FirstClimbSettings()
+NODES = NodeSettings()
+FEASIBILITY = FeasibilitySettings()
+EXPLORATION = ExplorationSettings()

@@ -1,0 +1,68 @@
+"""Conditions on the result, and warnings about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DIAGNOSTICS", "RESULT", "DiagnosticSettings", "ResultSettings"]
+
+
+@dataclass(frozen=True)
+class ResultSettings:
+    """Conditions on the final result (`vbmc_run`)."""
+
+    needed: int = 2
+    """The least number of good evaluations at the beginning."""
+    tolerance: float = 0.05
+    """The sd of the log evidence, in nats, by which convergence is judged where the user gives none."""
+    corrected: float = 100.0
+    """The number of effective draws from which the posterior is corrected by its weights."""
+    usable: float = 1.0
+    """The Pareto k above which the posterior is not corrected, as the weights have no mean."""
+    even: float = 0.5
+    """The effective share above which it is corrected for any k: then no draw of 8192 has more than 1.1 %."""
+    located: float = 1.0
+    """The sd of the log evidence, in nats, below which the posterior may suggest plausible intervals."""
+
+
+@dataclass(frozen=True)
+class DiagnosticSettings:
+    """Agreement of runs, and warnings (`diagnostics`)."""
+
+    unbounded: float = 100.0
+    """The standard deviation of q, in half widths of the plausible interval, from which the posterior counts
+    as unbounded: along the flat direction of -x_0^2 in D = 2 it was 1e8 after 60 evaluations."""
+    near_mmtv: float = 0.2
+    """The mean marginal total variation below which posteriors agree (Acerbi 2018)."""
+    near_gskl: float = 0.125
+    """The Gaussianised symmetric KL below which posteriors agree, in nats."""
+    near_sds: float = 3.0
+    """The number of standard deviations within which two log evidences agree."""
+    beside: float = 0.01
+    """The share of a bounded interval that counts as beside a bound."""
+    beside_sds: float = 0.25
+    """The distance from a bound, in standard deviations of the posterior, that counts as beside it where it
+    is less than ``beside``: a posterior of sd .0014 whose mean is four sds above a bound of the interval [0,
+    1] is not at that bound; of a half normal at a bound 12 % of the mass is."""
+    mass: float = 0.05
+    """The share of the posterior's mass there from which a warning is given."""
+    draws: int = 20_000
+    """The number of draws of each posterior for the distances."""
+    bound_draws: int = 4096
+    """The number of draws for the mass at bounds."""
+    failures: float = 0.2
+    """The share of failed evaluations, or of missing gradients, from which a warning is given. This constant
+    and the next three affect messages only."""
+    off: float = 2.0
+    """The distance of the mean from the plausible interval's centre, in half widths beyond one sd, from which
+    a warning is given."""
+    wide: float = 3.0
+    """The sd of the posterior, in half widths, above which the interval was too narrow."""
+    narrow: float = 0.02
+    """The sd of the posterior, in half widths, below which the interval was too wide."""
+    interval: tuple[float, float] = (0.05, 0.95)
+    """The quantiles that are suggested as a better interval."""
+
+
+RESULT = ResultSettings()
+DIAGNOSTICS = DiagnosticSettings()
