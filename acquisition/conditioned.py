@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -86,17 +87,28 @@ def variance_reduction(state: ConditionedPool) -> Array:
     return (state.signals**2).sum(1) / state.predictive_variance
 
 
+class _Conditional(Protocol):
+    """What `greedy` chooses from: `ConditionedPool`, or a record that contains one."""
+
+    def given(self, index: int) -> Self:
+        """Return the same once candidate ``index`` is observed too."""
+        ...
+
+
+_State = TypeVar("_State", bound=_Conditional)
+
+
 def greedy(
-    state: ConditionedPool,
+    state: _State,
     count: int,
-    score: Callable[[ConditionedPool], Array],
+    score: Callable[[_State], Array],
     closed: Sequence[int] = (),
 ) -> list[int]:
     """Return the indices of ``count`` candidates, each the best given those before it.
 
     Parameters
     ----------
-    state : the moments of the candidates.
+    state : the moments of the candidates, a record with ``given(index)``.
     count : the number that is chosen, at most N less those closed.
     score : a function of the state that returns a score for each candidate, (N,); the largest is chosen.
     closed : indices that may not be chosen.

@@ -24,7 +24,7 @@ from acquisition.pointwise.criterion import Moments, Partials, Targets
 from gp.arrays import Array, as_like, namespace
 from gp.observations import Functional
 
-__all__ = ["InterquantileRange"]
+__all__ = ["InterquantileRange", "log_remaining_range"]
 
 _HIGHEST = 50.0
 """Upper limit of u sd in sinh."""
@@ -36,13 +36,13 @@ class InterquantileRange:
 
     Attributes
     ----------
-    targets : values of f at t (S, D), ``gp.Values(t)``; ``None`` where signals are computed by the caller.
+    targets : values of f at t (S, D), ``gp.Values(t)``.
     variances : (S,), posterior variances of f at t.
     log_weights : (S,), log w_s.
     quantile : u; by default that of .75.
     """
 
-    targets: Functional | None
+    targets: Functional
     variances: Array
     log_weights: Array
     quantile: float = 0.6744897501960817
@@ -71,15 +71,31 @@ class InterquantileRange:
         return Partials(variance=-xp.sum(slope * ratio**2, axis=1), signals=2.0 * slope * ratio)
 
     def _log_left(self, at: Moments) -> tuple[Array, Array, Array]:
-        xp = namespace(at.variance)
-        left = as_like(self.variances, at.variance)[None, :] - at.signals**2 / at.predictive_variance[:, None]
-        sd = xp.sqrt(xp.clip(left, 1e-12, None))
-        argument = xp.clip(self.quantile * sd, None, _HIGHEST)
-        terms = (
-            as_like(self.log_weights, at.variance)[None, :]
-            + argument
-            + xp.log1p(-xp.exp(-2.0 * argument))
-            - np.log(2.0)
-        )
-        top = xp.max(terms, axis=1)
-        return top + xp.log(xp.sum(xp.exp(terms - top[:, None]), axis=1)), terms, sd
+        variances, log_weights = as_like(self.variances, at.variance), as_like(self.log_weights, at.variance)
+        return log_remaining_range(variances, log_weights, at.signals, at.predictive_variance, self.quantile)
+
+
+def log_remaining_range(
+    variances: Array, log_weights: Array, signals: Array, predictive_variance: Array, quantile: float
+) -> tuple[Array, Array, Array]:
+    """Return the logarithm of the range left by an observation at each of m points, with its parts.
+
+    Parameters
+    ----------
+    variances, log_weights : the variance of f at each target, and the logarithm of its weight, (S,).
+    signals : covariances of f at the points with f at the targets, (m, S).
+    predictive_variance : the variances of observations at the points, (m,).
+    quantile : the normal quantile u.
+
+    Returns
+    -------
+    The logarithm of the sum over the targets, (m,); those of its terms, (m, S); the sd of f at each target
+    given each observation, (m, S).
+    """
+    xp = namespace(signals)
+    left = variances[None, :] - signals**2 / predictive_variance[:, None]
+    sd = xp.sqrt(xp.clip(left, 1e-12, None))
+    argument = xp.clip(quantile * sd, None, _HIGHEST)
+    terms = log_weights[None, :] + argument + xp.log1p(-xp.exp(-2.0 * argument)) - np.log(2.0)
+    top = xp.max(terms, axis=1)
+    return top + xp.log(xp.sum(xp.exp(terms - top[:, None]), axis=1)), terms, sd

@@ -21,29 +21,52 @@ candidates alone (each was better in four runs), and the ascent took 5 to 10 ms 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from acquisition.conditioned import ConditionedPool
-from acquisition.pointwise.quantile_range import InterquantileRange
-from acquisition.pool import PoolMoments
+from acquisition.conditioned import ConditionedPool, greedy
+from acquisition.pointwise.quantile_range import log_remaining_range
 from bqvi.importance import resampled
 from bqvi.variational_bmc.pooled_draws import PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
-__all__ = ["next_points"]
+__all__ = ["Criterion", "next_points"]
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """The criterion of the next evaluations.
+
+    Attributes
+    ----------
+    noise : the variance of the noise of the next values.
+    prediction_error : the mean squared standardised error of the surrogate's recent predictions.
+    variational : whether the range is integrated against q (VIQR), not the surrogate's density (IMIQR).
+    """
+
+    noise: float
+    prediction_error: float = 1.0
+    variational: bool = False
+
+    def shares(self, pool: PooledDraws) -> np.ndarray:
+        """The shares (M,) of the draws of a pool in the integral of the present range; the largest is 1."""
+        spread = NODES.quantile * np.minimum(np.sqrt(pool.variance), NODES.most)
+        least, usual = _tempers(pool.u.shape[1])
+        temper = float(np.clip(usual / np.sqrt(self.prediction_error), least, usual))
+        log_density = pool.log_q if self.variational else temper * (pool.mean - pool.mean.max())
+        log_range = log_density - pool.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
+        return np.exp(log_range - log_range.max())
 
 
 def next_points(
     surrogate: Surrogate,
     pool: PooledDraws,
     count: int,
-    noise: float,
     seed: int,
-    allowed: np.ndarray,
+    criterion: Criterion,
     first: np.ndarray | None = None,
-    prediction_error: float = 1.0,
-    variational: bool = False,
     waiting: np.ndarray | None = None,
 ) -> np.ndarray:
     """The next ``count`` points (count, D), in the frame.
@@ -52,57 +75,97 @@ def next_points(
     ----------
     surrogate : the surrogate of the log joint.
     pool : the draws from which targets and candidates are taken.
-    noise : the variance of the noise of the next values.
-    seed : seed of the choice of targets and candidates.
-    allowed : which of the M draws may be evaluated, (M,) bool.
-    first : a point (D,) with which the batch begins.
-    prediction_error : the mean squared standardised error of the surrogate's recent predictions.
-    variational : whether the range is integrated against q (VIQR), not the surrogate's density (IMIQR).
+    count : the number of points, 1 or more. seed : seed of the choice of targets and candidates.
+    criterion : the criterion by which candidates are chosen.
+    first : a point (D,) with which the batch begins, unless its value is known given the waiting points.
     waiting : points (k, D) under evaluation, on which the variances are conditioned.
     """
     rng = np.random.default_rng(seed)
-    spread = NODES.quantile * np.minimum(np.sqrt(pool.variance), NODES.most)
-    least, usual = _tempers(surrogate.dimension)
-    temper = float(np.clip(usual / np.sqrt(prediction_error), least, usual))
-    log_density = pool.log_q if variational else temper * (pool.mean - pool.mean.max())
-    log_range = log_density - pool.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
-    share = np.exp(log_range - log_range.max())
+    share = criterion.shares(pool)
     targets = resampled(share, NODES.targets, int(rng.integers(2**31)))
-    candidates = _candidates(share, allowed, rng)
-    u, whitened = pool.u[candidates], pool.whitened[:, candidates]
-    given_first = len(candidates)  # the index of ``first`` among the candidates
-    mean, log_q = pool.mean[candidates], pool.log_q[candidates]
-    variance, variance_left = pool.variance[candidates], pool.variance[targets]
-    beside = [part for part in (None if first is None else first[None], waiting) if part is not None]
-    if beside:
-        more = np.concatenate(beside)
-        own = surrogate.whitened(more)
-        u, whitened = np.concatenate([u, more]), np.concatenate([whitened, own], axis=1)
-        variance = np.append(variance, surrogate.moments(more, own)[1])
-    signals = surrogate.covariance(u, pool.u[targets], whitened, pool.whitened[:, targets])
-    # Correlations above one are due to rounding; with them, a point would explain all others.
-    bound = np.sqrt(np.maximum(variance, 0.0)[:, None] * variance_left)
-    signals = np.clip(signals, -bound, bound)
-    base = -np.log(2.0 * np.sinh(np.minimum(NODES.quantile * np.sqrt(variance_left), NODES.widest)))
-    between = surrogate.covariance(u, u, whitened, whitened)
-    noises = np.full(len(u), noise + surrogate.rounding)
-    state = ConditionedPool(lambda j: between[:, j], variance, noises, signals)
-    ahead = list(range(len(u) - (0 if waiting is None else len(waiting)), len(u)))
-    for index in ahead:
-        variance_left = np.maximum(variance_left - state.explained(index) ** 2, NODES.least_variance)
-        state = state.given(index)
-    ahead += np.flatnonzero(state.variance < NODES.determined * variance).tolist() if ahead else []
-    leads = first is not None and not (ahead and state.variance[given_first] < NODES.known)
-    chosen: list[int] = []
-    for _ in range(count):
-        moments = PoolMoments(mean, state.variance, state.predictive_variance, state.signals, log_q)
-        scores = InterquantileRange(None, variance_left, base).score(moments)
-        scores[[*ahead, *chosen]] = -np.inf
-        best = given_first if leads and not chosen else int(np.argmax(scores))
-        chosen.append(best)
-        variance_left = np.maximum(variance_left - state.explained(best) ** 2, NODES.least_variance)
-        state = state.given(best)
-    return u[chosen]
+    draws = _candidates(share, pool.feasible, rng)
+    more = [part for part in (None if first is None else first[None], waiting) if part is not None]
+    candidates = _Points.of_pool(pool, draws).joined(surrogate, more)
+    remaining = _Remaining.of(surrogate, candidates, _Points.of_pool(pool, targets), criterion.noise)
+    closed, may_lead = [], first is not None
+    if waiting is not None and len(waiting):
+        closed = list(range(len(candidates.u) - len(waiting), len(candidates.u)))
+        for index in closed:
+            remaining = remaining.given(index)
+        left = remaining.candidates.variance
+        closed += np.flatnonzero(left < NODES.determined * candidates.variance).tolist()
+        may_lead = may_lead and not left[len(draws)] < NODES.known
+    chosen = [len(draws)] if may_lead else []
+    for index in chosen:
+        remaining = remaining.given(index)
+    chosen += greedy(remaining, count - len(chosen), _Remaining.scores, [*closed, *chosen])
+    return candidates.u[chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """Points u (m, D), with W k (N, m) and the variance (m,) of f there."""
+
+    u: np.ndarray
+    whitened: np.ndarray
+    variance: np.ndarray
+
+    @classmethod
+    def of_pool(cls, pool: PooledDraws, index: np.ndarray) -> _Points:
+        """The draws of a pool with these indices."""
+        return cls(pool.u[index], pool.whitened[:, index], pool.variance[index])
+
+    def joined(self, surrogate: Surrogate, more: list[np.ndarray]) -> _Points:
+        """These points followed by ``more``, arrays of points in the frame."""
+        if not more:
+            return self
+        u = np.concatenate(more)
+        whitened = surrogate.whitened(u)
+        return _Points(
+            np.concatenate([self.u, u]),
+            np.concatenate([self.whitened, whitened], axis=1),
+            np.append(self.variance, surrogate.moments(u, whitened)[1]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Remaining:
+    """The candidates, and the range that remains at T targets, given the points chosen so far.
+
+    Attributes
+    ----------
+    candidates : the moments of f at the candidates, with their covariances with f at the targets.
+    variance : the variance (T,) of f at the targets. log_weights : the logarithms of their weights, (T,).
+    """
+
+    candidates: ConditionedPool
+    variance: np.ndarray
+    log_weights: np.ndarray
+
+    @classmethod
+    def of(cls, surrogate: Surrogate, candidates: _Points, targets: _Points, noise: float) -> _Remaining:
+        """The moments before any choice; ``noise`` is the variance of the noise of the next values."""
+        u, whitened = candidates.u, candidates.whitened
+        signals = surrogate.covariance(u, targets.u, whitened, targets.whitened)
+        # Correlations above one are due to rounding; with them, a point would explain all others.
+        bound = np.sqrt(np.maximum(candidates.variance, 0.0)[:, None] * targets.variance)
+        signals = np.clip(signals, -bound, bound)
+        between = surrogate.covariance(u, u, whitened, whitened)
+        noises = np.full(len(u), noise + surrogate.rounding)
+        pool = ConditionedPool(lambda j: between[:, j], candidates.variance, noises, signals)
+        half_range = np.sinh(np.minimum(NODES.quantile * np.sqrt(targets.variance), NODES.widest))
+        return cls(pool, targets.variance, -np.log(2.0 * half_range))
+
+    def given(self, index: int) -> _Remaining:
+        """The same once candidate ``index`` is evaluated, whatever its value."""
+        left = np.maximum(self.variance - self.candidates.explained(index) ** 2, NODES.least_variance)
+        return replace(self, candidates=self.candidates.given(index), variance=left)
+
+    def scores(self) -> np.ndarray:
+        """Minus the logarithm of the range that remains after an evaluation of each candidate, (m,)."""
+        signals, noisy = self.candidates.signals, self.candidates.predictive_variance
+        left, _, _ = log_remaining_range(self.variance, self.log_weights, signals, noisy, NODES.quantile)
+        return -left
 
 
 def _tempers(dimension: int) -> tuple[float, float]:
@@ -116,8 +179,11 @@ def _tempers(dimension: int) -> tuple[float, float]:
     return float(least), float(usual)
 
 
-def _candidates(share: np.ndarray, allowed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The candidates among the allowed draws, half of them chosen by their share."""
+def _candidates(share: np.ndarray, feasible: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The candidates among the draws that are probably feasible, or all; half of them by their share."""
+    allowed = feasible > NODES.feasible
+    if not allowed.any():
+        allowed = np.ones(len(allowed), bool)
     places = np.flatnonzero(allowed)
     if len(places) <= NODES.candidates:
         return places

@@ -42,6 +42,8 @@ class NodeSettings:
     """The number of draws by which the criterion is integrated."""
     candidates: int = 256
     """The number of draws that are candidates for an evaluation."""
+    feasible: float = 0.5
+    """The least probability of feasibility of a draw that is a candidate; not compared."""
     most: float = 20.0
     """The largest standard deviation of f in the interquantile range, in nats."""
     tempers: tuple[float, float] = (0.4, 0.75)
