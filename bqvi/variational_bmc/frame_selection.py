@@ -10,19 +10,20 @@ fitted, and the one of the largest evidence is used.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc.frame import Frame, alternative
+from bqvi.variational_bmc.frame import Frame, alternative, fitting
 from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
-from bqvi.variational_bmc.state import CheapModel, Settings, State, settled
+from bqvi.variational_bmc.state import CheapModel, InferenceStep, Settings, State, settled
 from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped, with_terms_of
 from bqvi.variational_bmc.variational import Box
 from gp.expectation import AnovaSums, Quadratic
 
-__all__ = ["Candidate", "evaluated_box", "rescaled", "selected"]
+__all__ = ["Candidate", "evaluated_box", "next_frame", "rescaled", "selected"]
 
 
 def _shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
@@ -93,7 +94,7 @@ class Candidate:
     data: Data
     psi: np.ndarray
     evidence: float
-    """The log evidence from `fit`, for gradients in the frame's units."""
+    """The log evidence from `fit`, for gradients in the frame's units; NaN where psi was kept."""
     refitted: bool = True
     """Whether psi has been fitted, or has other terms than before."""
 
@@ -107,49 +108,71 @@ class Candidate:
         return self.comparable < other.comparable
 
 
-def selected(
-    state: State, frame: Frame, psi: np.ndarray | None, settings: Settings, final: bool, restarted: bool
-) -> Candidate:
+def selected(state: State, frame: Frame, psi: np.ndarray | None, step: InferenceStep) -> Candidate:
     """The candidate of the largest evidence among those tried at this step.
 
-    At some steps the other thresholds and the other frame are tried, too. With gradients only one of these is
-    tried at a time, except at the first and the last step, where all are. With gradients, a restart keeps the
-    fit to the same evaluations that precedes it.
+    Compared are the present frame and threshold with others that are due (`_alternatives_due`), and fits of
+    an unknown noise from other starts. In some steps hyperparameters are kept as they are.
+
+    Parameters
+    ----------
+    state : the state. frame : the present frame. step : the step.
+    psi : the hyperparameters in this frame, or None before the first fit.
     """
-    n, dimension, first = len(state), len(frame.shift), psi is None
-    iterations = settings.fits * (3 if first else 1)
-    threshold = state.threshold or SHAPING.deep * dimension
-    data = _shaped_data(state, frame, threshold, settings)
+    threshold = state.threshold or SHAPING.deep * len(frame.shift)
+    data = _shaped_data(state, frame, threshold, step.settings)
+    first, iterations = psi is None, step.settings.fits * (3 if psi is None else 1)
     if psi is not None:
         earlier, psi = psi, with_terms_of(psi, data)
-        kept = restarted and data.gradients is not None
-        recent = len(data.residuals) > FITTING.many and n < FITTING.often * state.fitted_at
-        if (kept or recent) and not final:
-            return Candidate(frame, threshold, data, psi, 0.0, refitted=len(psi) != len(earlier))
+        if _keeps(state, data, step):
+            return Candidate(frame, threshold, data, psi, math.nan, refitted=len(psi) != len(earlier))
     best = Candidate(frame, threshold, data, *fit(data, psi, iterations))
-    if settings.noise_unknown and not first and (final or n // settings.batch % FITTING.turn[1] == 0):
+    if step.settings.noise_unknown and not first and _turn(state, step, FITTING.turn[1])[1] == 0:
         # Noise and short lengthscales explain few values alike: a fit from defaults may find the other
         # maximum.
         best = max(best, Candidate(frame, threshold, data, *fit(data, None, 2 * iterations)))
-    if restarted and data.gradients is not None:
-        return best
-    others = _alternatives_due(state, settings, frame, threshold, data, first, final)
-    for other_frame, other_threshold in others:
-        trial = _shaped_data(state, other_frame, other_threshold, settings)
-        if other_frame is frame and np.array_equal(trial.values, data.values):
+    for other in _alternatives_due(state, step, best, first):
+        trial = _shaped_data(state, other.frame, other.threshold, step.settings)
+        if not other.other_frame and np.array_equal(trial.values, data.values):
             continue
-        start = psi if other_frame is frame else None
-        found = Candidate(other_frame, other_threshold, trial, *fit(trial, start, FITTING.first_iterations))
+        start = None if other.other_frame else psi
+        found = Candidate(other.frame, other.threshold, trial, *fit(trial, start, FITTING.first_iterations))
         if found.comparable > best.comparable - FITTING.behind:
             fitted = fit(trial, found.psi, 2 * iterations - FITTING.first_iterations)
-            best = max(best, Candidate(other_frame, other_threshold, trial, *fitted))
+            best = max(best, Candidate(other.frame, other.threshold, trial, *fitted))
     return best
 
 
+def _keeps(state: State, data: Data, step: InferenceStep) -> bool:
+    """Whether hyperparameters are not fitted at this step.
+
+    With many observations they are fitted when evaluations have grown, with gradients not again in a restart.
+    """
+    kept = step.restarted and data.gradients is not None
+    recent = len(data.residuals) > FITTING.many and len(state) < FITTING.often * state.fitted_at
+    return (kept or recent) and not step.final
+
+
+def _turn(state: State, step: InferenceStep, each: int) -> tuple[int, int]:
+    """The number of turns of ``each`` batches, and of batches since the latest turn; 0 for the last fit."""
+    turns, since = divmod(len(state) // step.settings.batch, each)
+    return turns, 0 if step.final else since
+
+
+@dataclass(frozen=True, eq=False)
+class _Alternative:
+    """A frame and a threshold of which at least one is not the present one."""
+
+    frame: Frame
+    threshold: float
+    other_frame: bool
+    other_threshold: bool
+
+
 def _alternatives_due(
-    state: State, settings: Settings, frame: Frame, threshold: float, data: Data, first: bool, final: bool
-) -> list[tuple[Frame, float]]:
-    """The pairs of a frame and a threshold that are compared at this step with the present pair.
+    state: State, step: InferenceStep, present: Candidate, first: bool
+) -> list[_Alternative]:
+    """The frames and thresholds that are compared at this step with the present ones.
 
     =================================  ===========================  ========================================
     step                               values alone                 with gradients, whose fits take long
@@ -158,34 +181,49 @@ def _alternatives_due(
     the last fit                       all                          those that differ in one of the two only
     more than ``FITTING.many`` rows    all, at each fit             one of the latter in turn, at each fit
     others                             all, at each k-th batch      one of the latter, at each k-th batch
+    a restart                          as without                   none
     =================================  ===========================  ========================================
 
     k is ``FITTING.turn[0]`` for up to ``FITTING.few`` evaluations, and ``FITTING.turn[1]`` beyond.
 
     Parameters
     ----------
-    frame, threshold : the present pair. data : the evaluations with them.
-    first, final : whether hyperparameters are fitted for the first, or for the last time.
+    present : the present frame and threshold, with the evaluations as data.
+    first : whether hyperparameters are fitted for the first time.
     """
-    n, many = len(state), len(data.residuals) > FITTING.many
-    turn, rest = divmod(n // settings.batch, FITTING.turn[0] if n < FITTING.few else FITTING.turn[1])
-    if rest and not (first or final or many):
+    with_gradients, many = present.data.gradients is not None, len(present.data.residuals) > FITTING.many
+    if with_gradients and step.restarted:
         return []
-    others = _alternatives(state, frame, threshold)
-    if data.gradients is None or first:
+    turn, since = _turn(state, step, FITTING.turn[0] if len(state) < FITTING.few else FITTING.turn[1])
+    if since and not (first or many):
+        return []
+    others = _alternatives(state, present.frame, present.threshold)
+    if first or not with_gradients:
         return others
-    others = [other for other in others if other[0] is frame or other[1] == threshold]
-    return others if final else [others[(len(state.rows) if many else turn) % len(others)]]
+    others = [other for other in others if not (other.other_frame and other.other_threshold)]
+    return others if step.final else [others[(len(state.rows) if many else turn) % len(others)]]
 
 
-def _alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Frame, float]]:
+def _alternatives(state: State, frame: Frame, threshold: float) -> list[_Alternative]:
     """All other pairs of a frame, along the axes or rotated by the correlations, and a threshold."""
     frames, dimension = [frame], len(frame.shift)
     if state.mean is not None and state.covariance is not None:
         kind = alternative(state.mean, state.covariance, frame, state.within)
         frames += [kind] if kind is not None else []
     thresholds = (SHAPING.shallowest + 0.5 * dimension, SHAPING.deep * dimension, SHAPING.deepest * dimension)
-    return [(one, r) for one in frames for r in thresholds if one is not frame or r != threshold]
+    pairs = [
+        _Alternative(one, r, place > 0, r != threshold)
+        for place, one in enumerate(frames)
+        for r in thresholds
+    ]
+    return [pair for pair in pairs if pair.other_frame or pair.other_threshold]
+
+
+def next_frame(state: State) -> Frame:
+    """The frame of the next step: the old one, unless the posterior has moved away from it."""
+    if state.mean is None or state.covariance is None:
+        return state.frame
+    return fitting(state.mean, state.covariance, state.frame, state.within)
 
 
 def evaluated_box(data: Data) -> Box:

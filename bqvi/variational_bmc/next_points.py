@@ -32,11 +32,11 @@ from bqvi.variational_bmc.pooled_draws import PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
-__all__ = ["Criterion", "next_points"]
+__all__ = ["NodeCriterion", "next_points"]
 
 
 @dataclass(frozen=True)
-class Criterion:
+class NodeCriterion:
     """The criterion of the next evaluations.
 
     Attributes
@@ -65,7 +65,7 @@ def next_points(
     pool: PooledDraws,
     count: int,
     seed: int,
-    criterion: Criterion,
+    criterion: NodeCriterion,
     first: np.ndarray | None = None,
     waiting: np.ndarray | None = None,
 ) -> np.ndarray:

@@ -23,8 +23,19 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 
 __all__ = [
-    "CheapModel", "Estimate", "Known", "Row", "Settings", "State", "begun", "evaluated", "missed",
-    "prediction_error", "settled", "total_variation",
+    "CheapModel",
+    "Estimate",
+    "InferenceStep",
+    "Known",
+    "Row",
+    "Settings",
+    "State",
+    "begun",
+    "evaluated",
+    "missed",
+    "prediction_error",
+    "settled",
+    "total_variation",
 ]  # fmt: skip
 
 
@@ -52,6 +63,23 @@ class Settings:
     fits: int = 15
     noise_unknown: bool = False
     variational: bool = False
+
+
+@dataclass(frozen=True)
+class InferenceStep:
+    """What the inference of a step is made with.
+
+    Attributes
+    ----------
+    settings, seed : the settings of the loop, and the seed of the step.
+    final : whether the estimate is the thorough one.
+    restarted : whether hyperparameters were fitted to the same evaluations in this step before.
+    """
+
+    settings: Settings
+    seed: int
+    final: bool = False
+    restarted: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.laplace import ascended
-from bqvi.variational_bmc.next_points import Criterion, next_points
+from bqvi.variational_bmc.next_points import NodeCriterion, next_points
 from bqvi.variational_bmc.settings import NODES, PREDICTIONS, RESULT
 from bqvi.variational_bmc.state import (
     Estimate,
@@ -89,7 +89,7 @@ def with_next(
     waiting : points (k, D) under evaluation, whose values the estimate does not contain.
     leading : whether the first point may be the surrogate's mode, or at the edge of the feasible region.
     """
-    criterion = Criterion(observation_noise(state, estimate), prediction_error(state), variational)
+    criterion = NodeCriterion(observation_noise(state, estimate), prediction_error(state), variational)
     first = (_edge(estimate.found) if settled(state) else _mode(estimate.surrogate)) if leading else None
     # Gradients determine f beyond the draws: on Rosenbrock 2 with 20 of them (12 seeds) the median error of
     # the mean was .021 over the whole pool and .007 over draws of q. Once the posterior has been found, the

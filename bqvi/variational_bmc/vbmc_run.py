@@ -30,6 +30,7 @@ from bqvi.variational_bmc.settings import EXPLORATION, NOISE, PREDICTIONS, RESUL
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
+    InferenceStep,
     Known,
     Row,
     Settings,
@@ -172,7 +173,7 @@ class VBMCRun:
         settings = self.settings_at(state)
         if settings.noise_unknown and not self.settings.noise_unknown:
             state = replace(state, psi=None)  # that of an exact surrogate may have no noise
-        return learn(state, settings, self.seed_at(state), final)
+        return learn(state, InferenceStep(settings, self.seed_at(state), final))
 
     def settings_at(self, state: State) -> Settings:
         """The settings, with a noise that is not known where two values at nearly the same point differ."""
@@ -208,9 +209,10 @@ class VBMCRun:
         recent = len(reached) < SCALINGS.before_convergence * reached.scaled_at
         if recent or not needs_draws(reached.rows, self.tolerance):
             return reached, estimate
-        fitted, found = with_scales(reached, estimate, self.settings_at(reached), self.seed_at(before))
-        if found is estimate:
-            return fitted, estimate
+        other = with_scales(reached, estimate, InferenceStep(self.settings_at(reached), self.seed_at(before)))
+        if other is None:
+            return replace(reached, scaled_at=len(reached)), estimate
+        fitted, found = other
         return replace(fitted, rows=(*before.rows, record(before, fitted, found))), found
 
     def budget_of(self, state: State) -> Budget:

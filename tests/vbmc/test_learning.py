@@ -7,6 +7,7 @@ import pytest
 
 import bqvi
 from bqvi.variational_bmc import learning
+from bqvi.variational_bmc.state import InferenceStep
 from bqvi.variational_bmc.variational import DiagonalMixture
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
@@ -30,7 +31,7 @@ def test_an_ascent_that_lowers_the_elbo_is_undone(seed, monkeypatch):
         return DiagonalMixture(found.weights, found.means + 3.0 / np.sqrt(2.0), found.scales)
 
     monkeypatch.setattr(learning, "climb", astray)
-    _, estimate = learning.learn(state, engine.settings, engine.seed_at(state))
+    _, estimate = learning.learn(state, InferenceStep(engine.settings, engine.seed_at(state)))
     assert estimate.found.log_evidence - estimate.found.elbo < 0.5
     assert estimate.found.log_evidence + state.frame.log_volume == pytest.approx(np.log(2.0 * np.pi), abs=0.1)
 
@@ -39,5 +40,7 @@ def test_an_ascent_that_lowers_the_elbo_is_undone(seed, monkeypatch):
 def test_an_ascent_that_raises_the_elbo_is_kept(seed):
     engine, state = before_a_step(seed)
     moved = DiagonalMixture(state.q.weights, state.q.means + 3.0 / np.sqrt(2.0), state.q.scales)
-    _, estimate = learning.learn(replace(state, q=moved), engine.settings, engine.seed_at(state))
+    _, estimate = learning.learn(
+        replace(state, q=moved), InferenceStep(engine.settings, engine.seed_at(state))
+    )
     assert estimate.found.log_evidence - estimate.found.elbo < 0.5

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from bqvi.variational_bmc.added_components import extended
 from bqvi.variational_bmc.correction import ANYWHERE, correct
-from bqvi.variational_bmc.learning import _extended
 from bqvi.variational_bmc.pooled_draws import pool_of
 from bqvi.variational_bmc.settings import COMPONENTS, POOLED
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -102,16 +102,16 @@ def test_q_is_given_components_where_the_ridge_goes_on():
     surrogate = Known(ridge, unknown_beyond_one)
     found = correct(surrogate, ALONG, 1024, 0, ANYWHERE)
     pool = pool_of(surrogate, ALONG, found, 0, ANYWHERE)
-    q = _extended(surrogate, ALONG, found, pool, 100)
+    q = extended(surrogate, ALONG, found, pool, 100)
     added = q.means[ALONG.count :]
     assert len(added)
     assert (np.abs(added[:, 1]) > 1.0).all()
     assert (unknown_beyond_one(added) < COMPONENTS.beyond_variance).all()
-    assert _extended(surrogate, ALONG, found, pool, 2) is ALONG  # too few evaluations for so many
+    assert extended(surrogate, ALONG, found, pool, 2) is ALONG  # too few evaluations for so many
 
 
 def test_q_that_covers_the_posterior_is_left_alone():
     surrogate = Known(gaussian, nothing)
     q = mixture([[0.0, 0.0]], 1.0)
     found = correct(surrogate, q, 1024, 0, ANYWHERE)
-    assert _extended(surrogate, q, found, pool_of(surrogate, q, found, 0, ANYWHERE), 100) is q
+    assert extended(surrogate, q, found, pool_of(surrogate, q, found, 0, ANYWHERE), 100) is q

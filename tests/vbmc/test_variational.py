@@ -23,7 +23,7 @@ from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting,
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.modes import pooled_within
-from bqvi.variational_bmc.next_points import Criterion, _tempers, next_points
+from bqvi.variational_bmc.next_points import NodeCriterion, _tempers, next_points
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate, fit, log_posterior, noise_shaped, prior_of
 from bqvi.variational_bmc.variational import (
@@ -162,7 +162,7 @@ def test_nodes_leave_least_uncertainty_by_brute_force(surrogate):
     made = Surrogate.of(data, np.array([0.3, 0.3, 1.0, 1.0, -1.0]))
     q = DiagonalMixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[1.0, 0.8]]))
     found = correct(made, q, 128, 0)
-    chosen = next_points(made, found, 2, 0, Criterion(noise=0.0))
+    chosen = next_points(made, found, 2, 0, NodeCriterion(noise=0.0))
     assert len(np.unique(chosen, axis=0)) == 2
     spread = 0.6744897501960817 * np.sqrt(found.variance)
     weights = np.exp(0.75 * (found.mean - found.mean.max()) - found.log_proposal)
@@ -328,8 +328,8 @@ def test_variational_targets_are_where_q_is():
     wide = DiagonalMixture(np.full(2, 0.5), np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full((2, 2), 0.8))
     found = correct(made, wide, 512, 0)
     found = replace(found, log_q=q.log_density(found.u))
-    by_q = next_points(made, found, 6, 0, Criterion(noise=1.0, variational=True))
-    by_density = next_points(made, found, 6, 0, Criterion(noise=1.0))
+    by_q = next_points(made, found, 6, 0, NodeCriterion(noise=1.0, variational=True))
+    by_density = next_points(made, found, 6, 0, NodeCriterion(noise=1.0))
     assert (by_q[:, 0] > 0.0).all()
     assert 0 < (by_density[:, 0] > 0.0).sum() < 6
 
