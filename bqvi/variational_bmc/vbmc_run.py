@@ -10,23 +10,19 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
 from bqvi.calls.climb import Evaluating
 from bqvi.calls.gradient_check import require_consistent
-from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.records import named
-from bqvi.runs import Checkpoint, RunStatus, Trace
+from bqvi.runs import Checkpoint, RunStatus
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.comparison import draws_due, with_draws
-from bqvi.variational_bmc.correction import Correction
-from bqvi.variational_bmc.diagnostics import about_width, advice, returns_density
 from bqvi.variational_bmc.exploration import Explored, explore
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.fresh_start import FROM_VALUES, restarted_from_values, surrogate_failed
-from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
+from bqvi.variational_bmc.fresh_start import restarted_from_values, surrogate_failed
 from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import EXPLORATION, NOISE, PREDICTIONS, RESULT, SCALINGS
+from bqvi.variational_bmc.settings import EXPLORATION, NOISE, RESULT, SCALINGS
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -48,18 +44,14 @@ from bqvi.variational_bmc.steps import (
     with_pending,
 )
 from bqvi.variational_bmc.stopping import judge, needs_draws, verifies
-from bqvi.variational_bmc.undeclared_noise import again, differ, differing
+from bqvi.variational_bmc.thorough import thorough
+from bqvi.variational_bmc.undeclared_noise import again, differing
 from bqvi.variational_bmc.variational import DiagonalMixture
 from bqvi.variational_bmc.waiting import with_more
 
 __all__ = ["DOOR", "RECORDS", "Limits", "VBMCRun"]
 
 DOOR = "vbmc"
-_UNUSED = (
-    "The cheap model was not used: its posterior is far wider than the plausible box, as that of an improper "
-    "density does. Give it bounds, or the prior of the log joint."
-)
-"""The warning on a cheap model that is improper."""
 RECORDS = named(
     State, Evaluations, Frame, Scaling, DiagonalMixture, Row, Explored, Known, Coordinates, CheapModel
 )
@@ -322,69 +314,9 @@ class VBMCRun:
         if last is not None and last[0] is state.rows and last[1] is state.evaluations:
             return last[2]
         with self.clock.thorough():
-            found = self._thorough(state)
+            found = thorough(self, state)
         self._latest = (state.rows, state.evaluations, found)
         return found
-
-    def _thorough(self, state: State) -> VBMCResult:
-        """The thorough estimate from the state before its last record; the run's own state is not changed."""
-        before = state.before_last_record()
-        require_good(before.evaluations, RESULT.needed)
-        reached, estimate = self.learn(before, final=True)
-        row = record(before, reached, estimate)
-        found, frame = estimate.found, reached.frame
-        verdict = judge((*before.rows, row), self.tolerance)
-        apart = predicted(state, estimate, frame, self.coordinates)
-        reasons = self._reasons(estimate, frame, apart)
-        corrected = _weights_usable(found)
-        draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
-        measure, model = frame.measure(estimate.q), self.target.function.model
-        posterior = Posterior(measure, self.coordinates, draws, model)
-        gap = abs(row.log_evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
-        sd = row.log_evidence_sd if corrected else math.hypot(row.log_evidence_sd, gap)
-        made, shape = state.evaluations, None if corrected else found.shape
-        settled = row.divergence < PREDICTIONS.unsettled and sd < RESULT.located
-        return VBMCResult(
-            posterior=posterior,
-            elbo=row.elbo,
-            elbo_sd=row.elbo_sd,
-            log_evidence=row.log_evidence,
-            log_evidence_sd=sd,
-            converged=verdict.converged and not reasons,
-            stopped="",
-            reasons=(*verdict.reasons, *reasons),
-            warnings=(
-                *reasons,
-                *self._of_the_run(state, estimate),
-                *advice(posterior, made, shape, not self.settings_at(state).noise_unknown, settled),
-            ),
-            n_evaluations=state.n_evaluations,
-            evaluations=made,
-            theta=self.coordinates.to_user(made.points),
-            trace=Trace((*before.rows, row)),
-            checkpoint=self.checkpoint(state),
-            estimate=estimate,
-            frame=frame,
-            held_out=apart,
-        )
-
-    def _reasons(self, estimate: Estimate, frame: Frame, apart: HeldOut | None) -> tuple[str, ...]:
-        """Reasons for which a run with this estimate has not converged."""
-        reasons = about_width(frame.measure(estimate.q), self.coordinates)
-        if apart is not None and apart.contradicts(self.tolerance):
-            reasons = (*reasons, f"{apart}. {CONTRADICTED}")
-        return reasons
-
-    def _of_the_run(self, state: State, estimate: Estimate) -> tuple[str, ...]:
-        """Warnings about the arguments of the run and its course."""
-        apart = None if self.settings.noise_unknown else differing(state.evaluations)
-        sd = math.sqrt(estimate.surrogate.fitted_noise)
-        return (
-            *(() if apart is None else (differ(apart, sd),)),
-            *returns_density(state.evaluations, self.coordinates),
-            *((FROM_VALUES,) if state.values_from else ()),
-            *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
-        )
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
         """The state with evaluations of a step that was cut short."""
@@ -403,9 +335,3 @@ class VBMCRun:
             row = state.rows[-1]
             message = f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
         return RunStatus(state.n_evaluations, self.limits.budget, "evaluations", message)
-
-
-def _weights_usable(found: Correction) -> bool:
-    """Whether the importance weights are even enough to compute draws and the evidence from them."""
-    share = found.effective / len(found.u)
-    return found.effective > RESULT.corrected and (found.shape < RESULT.usable or share > RESULT.even)

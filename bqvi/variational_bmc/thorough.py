@@ -1,0 +1,115 @@
+"""The thorough estimate, which is the result of a run: the last inference again, with more draws.
+
+It starts from the state before the last record, so that the result does not depend on how often it is asked
+for, and its record takes the place of the last one. The state of the run is not changed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from bqvi.calls import require_good
+from bqvi.posterior import Posterior, WeightedDraws
+from bqvi.runs import Trace
+from bqvi.variational_bmc.correction import Correction
+from bqvi.variational_bmc.diagnostics import about_width, advice, returns_density
+from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.fresh_start import FROM_VALUES
+from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
+from bqvi.variational_bmc.result import VBMCResult
+from bqvi.variational_bmc.settings import PREDICTIONS, RESULT
+from bqvi.variational_bmc.state import Estimate, Row, State
+from bqvi.variational_bmc.steps import record
+from bqvi.variational_bmc.stopping import judge
+from bqvi.variational_bmc.undeclared_noise import differ, differing
+from gp.measures import GaussianMixture
+
+if TYPE_CHECKING:
+    from bqvi.variational_bmc.vbmc_run import VBMCRun
+
+__all__ = ["thorough"]
+
+_UNUSED = (
+    "The cheap model was not used: its posterior is far wider than the plausible box, as that of an improper "
+    "density does. Give it bounds, or the prior of the log joint."
+)
+"""The warning on a cheap model that is improper."""
+
+
+def thorough(run: VBMCRun, state: State) -> VBMCResult:
+    """The result of a run that ends at ``state``; the reason for its end is not entered."""
+    before = state.before_last_record()
+    require_good(before.evaluations, RESULT.needed)
+    reached, estimate = run.learn(before, final=True)
+    row, frame = record(before, reached, estimate), reached.frame
+    rows = (*before.rows, row)
+    corrected = _weights_usable(estimate.found)
+    posterior = _posterior(run, estimate, frame, corrected)
+    sd = row.log_evidence_sd if corrected else _sd_of_uncorrected(row)
+    held_out = predicted(state, estimate, frame, run.coordinates)
+    verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)
+    located = row.divergence < PREDICTIONS.unsettled and sd < RESULT.located
+    shape, exact = None if corrected else estimate.found.shape, not run.settings_at(state).noise_unknown
+    return VBMCResult(
+        posterior=posterior,
+        elbo=row.elbo,
+        elbo_sd=row.elbo_sd,
+        log_evidence=row.log_evidence,
+        log_evidence_sd=sd,
+        converged=verdict.converged and not reasons,
+        stopped="",
+        reasons=(*verdict.reasons, *reasons),
+        warnings=(
+            *reasons,
+            *_warnings_of_the_run(run, state, estimate),
+            *advice(posterior, state.evaluations, shape, exact, located),
+        ),
+        n_evaluations=state.n_evaluations,
+        evaluations=state.evaluations,
+        theta=run.coordinates.to_user(state.evaluations.points),
+        trace=Trace(rows),
+        checkpoint=run.checkpoint(state),
+        estimate=estimate,
+        frame=frame,
+        held_out=held_out,
+    )
+
+
+def _posterior(run: VBMCRun, estimate: Estimate, frame: Frame, corrected: bool) -> Posterior:
+    """The posterior by the weighted draws where it is ``corrected``, by q otherwise."""
+    found = estimate.found
+    draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
+    return Posterior(frame.measure(estimate.q), run.coordinates, draws, run.target.function.model)
+
+
+def _sd_of_uncorrected(row: Row) -> float:
+    """The sd of the log evidence, nats, with its distance from the ELBO of q, which no weights confirm."""
+    gap = abs(row.log_evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
+    return math.hypot(row.log_evidence_sd, gap)
+
+
+def _reasons(run: VBMCRun, q: GaussianMixture, held_out: HeldOut | None) -> tuple[str, ...]:
+    """Reasons for which a run with this q has not converged, besides those of its records."""
+    reasons = about_width(q, run.coordinates)
+    if held_out is not None and held_out.contradicts(run.tolerance):
+        reasons = (*reasons, f"{held_out}. {CONTRADICTED}")
+    return reasons
+
+
+def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tuple[str, ...]:
+    """Warnings about the arguments of the run and its course."""
+    apart = None if run.settings.noise_unknown else differing(state.evaluations)
+    sd = math.sqrt(estimate.surrogate.fitted_noise)
+    return (
+        *(() if apart is None else (differ(apart, sd),)),
+        *returns_density(state.evaluations, run.coordinates),
+        *((FROM_VALUES,) if state.values_from else ()),
+        *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
+    )
+
+
+def _weights_usable(found: Correction) -> bool:
+    """Whether the importance weights are even enough to compute draws and the evidence from them."""
+    share = found.effective / len(found.u)
+    return found.effective > RESULT.corrected and (found.shape < RESULT.usable or share > RESULT.even)
