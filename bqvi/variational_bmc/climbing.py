@@ -54,8 +54,8 @@ def _in_a_new_direction(made: Evaluations) -> np.ndarray | None:
     new = complement(steps[sizes > 0.0] / sizes[sizes > 0.0, None], CLIMBING.same)
     if not len(new):
         return None
-    away = new[0] * (-1.0 if new[0] @ made.points[best] > 0.0 else 1.0)  # towards the middle of the box
-    return made.points[best] + _length(made, best, steps, sizes) * away
+    direction = new[0] * (-1.0 if new[0] @ made.points[best] > 0.0 else 1.0)  # towards the middle of the box
+    return made.points[best] + _length(made, best, steps, sizes) * direction
 
 
 def _length(made: Evaluations, best: int, steps: np.ndarray, sizes: np.ndarray) -> float:

@@ -85,8 +85,8 @@ class Clock:
         if self._limit is None:
             return True
         calls = count * self._calls / max(self._n_calls, 1)
-        ahead = calls + self._own + (self._thorough or CLOCK.thorough * self._own)
-        return max(seconds, self.spent) + ahead < self._limit
+        forecast = calls + self._own + (self._thorough or CLOCK.thorough * self._own)
+        return max(seconds, self.spent) + forecast < self._limit
 
     @property
     def over(self) -> bool:

@@ -153,9 +153,9 @@ def polished(
     whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
     wide = proposal_of(q, *WEIGHTS.renewed_wide).joined(whole, WEIGHTS.renewed_whole)
     g, few = proposal_of(q, WEIGHTS.first_wide).joined(whole, WEIGHTS.first_whole), WEIGHTS.first_draws
-    beside = _beside(surrogate, q, weighed(surrogate, q, few, seed, feasible, g).log_evidence)
-    if beside is not None:
-        g, wide = g.joined(beside, WEIGHTS.first_beside), wide.joined(beside, WEIGHTS.renewed_beside)
+    tails = _at_tails(surrogate, q, weighed(surrogate, q, few, seed, feasible, g).log_evidence)
+    if tails is not None:
+        g, wide = g.joined(tails, WEIGHTS.first_beside), wide.joined(tails, WEIGHTS.renewed_beside)
     local = local_proposal(surrogate, g, weighed(surrogate, q, few, seed, feasible).log_evidence)
     without = g
     if local is not None:
@@ -185,7 +185,7 @@ def _lacking(found: Correction, g: Proposal) -> float:
     return float(found.weights[lacks].sum())
 
 
-def _beside(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Proposal | None:
+def _at_tails(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Proposal | None:
     """Gaussians at evaluated points where q lacks mass, with the scales of the nearest component or larger.
 
     None where q has enough mass at all evaluated points.

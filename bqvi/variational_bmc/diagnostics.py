@@ -130,10 +130,10 @@ def check(
     log_evidence = float(np.log(ratios.mean())) + shift
     spread = float(ratios.std(ddof=1) / ratios.mean() / math.sqrt(n))
     corrected = Posterior(posterior.q, posterior.coordinates, WeightedDraws(points, smoothed.log_weights))
-    ours = np.exp(posterior.q.log_density(points) - log_proposal)
+    of_q = np.exp(posterior.q.log_density(points) - log_proposal)
     return PosteriorCheck(
         pareto_k=smoothed.shape,
-        total_variation=0.5 * float(np.abs(ratios / ratios.mean() - ours).mean()),
+        total_variation=0.5 * float(np.abs(ratios / ratios.mean() - of_q).mean()),
         effective_sample_size=smoothed.effective_sample_size,
         log_evidence=log_evidence,
         log_evidence_sd=spread,
@@ -358,8 +358,8 @@ def _about_bounds(posterior: Posterior) -> list[str]:
             continue
         i = coordinates.free[position]
         place = (draws[:, i] - low) / (high - low)
-        beside = min(DIAGNOSTICS.beside, DIAGNOSTICS.beside_sds * float(place.std()))
-        below, above = float(np.mean(place < beside)), float(np.mean(place > 1 - beside))
+        near = min(DIAGNOSTICS.beside, DIAGNOSTICS.beside_sds * float(place.std()))
+        below, above = float(np.mean(place < near)), float(np.mean(place > 1 - near))
         name = coordinates.names[i]
         if coordinates.periodic[i] and below + above > DIAGNOSTICS.beside:
             said.append(

@@ -33,7 +33,7 @@ that mode is then one of the f.
 If an unseen mode has as much mass as the known ones with probability 1/2, and none otherwise, the log
 evidence is too low by log(2) / 2 times these odds on average. Where the odds are large, log(1 + odds) is
 less; these are the missing nats if points lead to modes in proportion to their mass. The smaller of the two
-numbers (`left_open`) is part of the standard deviation of the log evidence.
+numbers (`expected_rise`) is part of the standard deviation of the log evidence.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb, rows_of
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION
 
-__all__ = ["UNEXPLORED", "Explored", "explore", "left_open"]
+__all__ = ["UNEXPLORED", "Explored", "expected_rise", "explore"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Explored:
     unseen: float
 
 
-def left_open(count: float, once: float = 0.0, nowhere: float = 0.0, unknown: float = 0.0) -> float:
+def expected_rise(count: float, once: float = 0.0, nowhere: float = 0.0, unknown: float = 0.0) -> float:
     """Return the nats that unseen modes are expected to add to the log evidence.
 
     Parameters
@@ -78,7 +78,7 @@ def left_open(count: float, once: float = 0.0, nowhere: float = 0.0, unknown: fl
     return min(0.5 * float(np.log(2.0)) * odds, float(np.log1p(odds)))
 
 
-UNEXPLORED = Explored(False, left_open(0))
+UNEXPLORED = Explored(False, expected_rise(0))
 """The result before the first exploration."""
 
 
@@ -99,13 +99,12 @@ def explore(
         unseen modes are expected to add `ConvergenceSettings.unseen` nats or more.
     noise_sd : the standard deviation of the values' noise, nats.
     """
-    each = asked = min(EXPLORATION.count(sequence.shape[1], len(modes)), len(sequence))
+    each = count = min(EXPLORATION.count(sequence.shape[1], len(modes)), len(sequence))
     climbs: dict[int, ClimbResult] = {}
-    most = (
-        EXPLORATION.without_mode + len(modes) - 1
-    )  # climbs to modes found earlier are repeated, without calls
+    # climbs to modes found earlier are repeated, without calls
+    most = EXPLORATION.without_mode + len(modes) - 1
     while True:
-        rows = rows_of(run.made.points, sequence[:asked])
+        rows = rows_of(run.made.points, sequence[:count])
         seen = rows[rows >= 0]
         unexplained = _unexplained(run, modes, seen, noise_sd)
         starts = [i for i in unexplained if i not in climbs]
@@ -121,9 +120,9 @@ def explore(
             ended = not run.evaluate(missing)
         else:
             unseen = _unseen(run, modes, explained, list(climbs.values()), len(starts))
-            if unseen < CONVERGENCE.unseen or asked >= len(sequence):
+            if unseen < CONVERGENCE.unseen or count >= len(sequence):
                 return Explored(True, unseen)
-            asked, most = asked + each, most + EXPLORATION.without_mode
+            count, most = count + each, most + EXPLORATION.without_mode
         if ended:
             others = len(starts) - int(found)
             return Explored(False, _unseen(run, modes, explained, list(climbs.values()), others, int(found)))
@@ -154,7 +153,7 @@ def _unseen(
     # A mode to which a single climb leads is counted as often as there are points for each climb.
     few = np.where(by_explained > 0, 1.0, 1.0 + each)[by_explained + by_climbs < 2].sum()
     once = min(float(few), count - found)
-    return left_open(count, once + found, without_mode * (1.0 + each), found * each)
+    return expected_rise(count, once + found, without_mode * (1.0 + each), found * each)
 
 
 def _counts_by_mode(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarray:

@@ -4,7 +4,7 @@ Where a log joint is -inf beyond a boundary, a Gaussian process without data bey
 mass there. The probability that a point is feasible is therefore modelled separately, by the distances to the
 nearest good and the nearest failed evaluation,
 
-    logit p(feasible) = -p max(1, (d / h)^2) log(d_good / d_failed),     d = min(d_good, d_failed),
+    logit p(feasible) = -a max(1, (d / h)^2) log(d_good / d_failed),     d = min(d_good, d_failed),
 
 which is 0 halfway between the two and becomes steeper as evaluations approach the edge. h is the
 distance between a failed evaluation and the nearest good one. Beyond that distance the slope grows with d^2,
@@ -68,13 +68,13 @@ class Feasibility:
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """The probability p(feasible) at u (m, D), (m,); 1 where nothing has failed."""
-        return self._phi(u, self.edges)
+        return self._probability(u, self.edges)
 
     def of_all_failures(self, u: np.ndarray) -> np.ndarray:
         """The probability p(feasible) at u (m, D) if no failure counts as isolated, (m,)."""
-        return self._phi(u, self.failed)
+        return self._probability(u, self.failed)
 
-    def _phi(self, u: np.ndarray, failed: cKDTree | None) -> np.ndarray:
+    def _probability(self, u: np.ndarray, failed: cKDTree | None) -> np.ndarray:
         if self.good is None or failed is None:
             return np.ones(len(u))
         near, far = self.good.query(u)[0], failed.query(u)[0]
@@ -89,17 +89,17 @@ def _isolated(good: np.ndarray, bad: np.ndarray, distances: np.ndarray) -> np.nd
     An isolated failure is no evidence of an edge near another failed point, so that the others are tested
     again without it.
     """
-    among = np.array([_in_hull(good, x) for x in bad])
+    inside = np.array([_in_hull(good, x) for x in bad])
     found = np.zeros(len(bad), bool)
     while True:
-        alone = distances < FEASIBILITY.alone * _others(bad, ~found)
-        more = among & alone & ~found
+        alone = distances < FEASIBILITY.alone * _to_nearest_other(bad, ~found)
+        more = inside & alone & ~found
         if not more.any():
             return found
         found |= more
 
 
-def _others(points: np.ndarray, which: np.ndarray) -> np.ndarray:
+def _to_nearest_other(points: np.ndarray, which: np.ndarray) -> np.ndarray:
     """The distances (m,) of points (m, D) to the nearest other point in ``which`` (m,) bool; inf if none."""
     distances = np.linalg.norm(points[:, None] - points[which], axis=2)
     distances[np.flatnonzero(which), np.arange(distances.shape[1])] = np.inf
@@ -108,5 +108,5 @@ def _others(points: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 def _in_hull(points: np.ndarray, x: np.ndarray) -> bool:
     """Whether x (D,) is in the convex hull of the points (n, D)."""
-    away = np.vstack([(points - x).T, np.ones(len(points))])
-    return bool(nnls(away, np.append(np.zeros(len(x)), 1.0))[1] < FEASIBILITY.in_hull)
+    system = np.vstack([(points - x).T, np.ones(len(points))])
+    return bool(nnls(system, np.append(np.zeros(len(x)), 1.0))[1] < FEASIBILITY.in_hull)

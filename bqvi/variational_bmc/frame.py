@@ -111,12 +111,12 @@ def _cut(
     share = FRAMES.between
     along = covariances[:, :, k] / np.sqrt(covariances[:, [k], k])
     places = means[:, None] + np.sqrt(share) * nodes[:, None] * along[:, None]
-    left = covariances - share * along[:, :, None] * along[:, None, :]
+    within = covariances - share * along[:, :, None] * along[:, None, :]
     dimension = means.shape[1]
     return (
         (weights[:, None] * (shares / shares.sum())).ravel(),
         places.reshape(-1, dimension),
-        np.repeat(left, FRAMES.pieces, axis=0),
+        np.repeat(within, FRAMES.pieces, axis=0),
     )
 
 

@@ -122,11 +122,11 @@ def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:
     mode need a multiple of K segments instead of K^2 / 2, and the groups are the same.
     """
     first, second = np.triu_indices(q.count, 1)
-    apart = np.square(q.means[first] - q.means[second]).sum(1)
+    squares = np.square(q.means[first] - q.means[second]).sum(1)
     table = np.full((q.count, q.count), np.inf)
-    table[first, second] = table[second, first] = apart
+    table[first, second] = table[second, first] = squares
     distance = np.sort(table, axis=1)[:, min(MODES.neighbours, q.count) - 1]
-    near = apart <= np.maximum(distance[first], distance[second])
+    near = squares <= np.maximum(distance[first], distance[second])
     label = np.arange(q.count)
     for some in (near, ~near):
         pairs = np.flatnonzero(some & (label[first] != label[second]))

@@ -46,25 +46,25 @@ class PosteriorMoments:
 
 def moments_of(found: Correction, q: DiagonalMixture) -> PosteriorMoments:
     """The moments by the weighted draws ``found`` of the mixture q, or of q if few draws carry weight."""
-    ours = np.exp(found.log_q - found.log_proposal)
-    ours = ours / ours.sum()
+    of_q = np.exp(found.log_q - found.log_proposal)
+    of_q = of_q / of_q.sum()
     blend = min(1.0, found.effective / WEIGHTS.blended)
-    weights = blend * found.weights + (1.0 - blend) * ours
+    weights = blend * found.weights + (1.0 - blend) * of_q
     weights = weights / weights.sum()
-    beta = float(weights @ ours) / float(ours @ ours)
+    beta = float(weights @ of_q) / float(of_q @ of_q)
     for share in (beta, 0.0):
         try:
-            return _controlled(found.u, weights - share * ours, share, q)
+            return _controlled(found.u, weights - share * of_q, share, q)
         # the difference of two weighted covariance matrices need not be positive definite
         except np.linalg.LinAlgError:
             continue
     raise np.linalg.LinAlgError("the draws have no covariance")
 
 
-def _controlled(u: np.ndarray, left: np.ndarray, share: float, q: DiagonalMixture) -> PosteriorMoments:
-    """The moments from q with weight ``share`` and draws u (M, D) with the weights ``left`` (M,)."""
-    mean = share * q.mean + left @ u
-    centred, apart = u - mean, q.mean - mean
-    covariance = share * (q.covariance + np.outer(apart, apart)) + (centred.T * left) @ centred
+def _controlled(u: np.ndarray, rest: np.ndarray, share: float, q: DiagonalMixture) -> PosteriorMoments:
+    """The moments from q with weight ``share`` and draws u (M, D) with the weights ``rest`` (M,)."""
+    mean = share * q.mean + rest @ u
+    centred, offset = u - mean, q.mean - mean
+    covariance = share * (q.covariance + np.outer(offset, offset)) + (centred.T * rest) @ centred
     squares = np.square(solve_lower(cholesky(covariance), centred.T)).sum(0)
-    return PosteriorMoments(mean, covariance, 0.5 * float(left**2 @ (squares**2 + u.shape[1])))
+    return PosteriorMoments(mean, covariance, 0.5 * float(rest**2 @ (squares**2 + u.shape[1])))

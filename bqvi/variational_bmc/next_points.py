@@ -92,9 +92,9 @@ def next_points(
         closed = list(range(len(candidates.u) - len(waiting), len(candidates.u)))
         for index in closed:
             remaining = remaining.given(index)
-        left = remaining.candidates.variance
-        closed += np.flatnonzero(left < NODES.determined * candidates.variance).tolist()
-        may_lead = may_lead and not left[len(draws)] < NODES.known
+        variance = remaining.candidates.variance
+        closed += np.flatnonzero(variance < NODES.determined * candidates.variance).tolist()
+        may_lead = may_lead and not variance[len(draws)] < NODES.known
     chosen = [len(draws)] if may_lead else []
     for index in chosen:
         remaining = remaining.given(index)
@@ -158,14 +158,14 @@ class _Remaining:
 
     def given(self, index: int) -> _Remaining:
         """The same once candidate ``index`` is evaluated, whatever its value."""
-        left = np.maximum(self.variance - self.candidates.explained(index) ** 2, NODES.least_variance)
-        return replace(self, candidates=self.candidates.given(index), variance=left)
+        variance = np.maximum(self.variance - self.candidates.explained(index) ** 2, NODES.least_variance)
+        return replace(self, candidates=self.candidates.given(index), variance=variance)
 
     def scores(self) -> np.ndarray:
         """Minus the logarithm of the range that remains after an evaluation of each candidate, (m,)."""
         signals, noisy = self.candidates.signals, self.candidates.predictive_variance
-        left, _, _ = log_remaining_range(self.variance, self.log_weights, signals, noisy, NODES.quantile)
-        return -left
+        log_range, _, _ = log_remaining_range(self.variance, self.log_weights, signals, noisy, NODES.quantile)
+        return -log_range
 
 
 def _tempers(dimension: int) -> tuple[float, float]:

@@ -63,7 +63,7 @@ class PooledDraws:
             feasible=self.feasible[:n], count=n,
         )  # fmt: skip
 
-    def left_open(self, log_evidence: float, top: float) -> float:
+    def possible_rise(self, log_evidence: float, top: float) -> float:
         """The rise of the log evidence, nats, if f were one sd higher where its sd exceeds one nat.
 
         Parameters

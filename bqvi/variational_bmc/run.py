@@ -182,8 +182,10 @@ def vbmc(
     limits = _limits("budget", target, budget, tolerance, max_seconds)
     settings = _settings(target, batch, acquisition)
     require_seed("seed", seed)
-    count = _first_count(target, initial, cheap is not None)
-    first = _design(target, coordinates, start, initial, count, limits.budget, whole_seed(seed), evaluations)
+    count = _first_count(target, initial, limits.budget, cheap is not None)
+    made, rest = _given(target, evaluations, limits.budget)
+    points = _first_points(coordinates, start, made, count, limits.budget, whole_seed(seed))
+    first = replace(begun(points, made), coordinates=coordinates, held_out=rest)
     expensive = VBMCRun(target, coordinates, first, settings, limits, whole_seed(seed))
     engine, state = _begun(expensive, cheap, cheap_budget, errors, start, resume)
     busy = None if workers is None else Workers(target, workers)
@@ -223,10 +225,13 @@ def _begun(
     return expensive if cheap is None else TwoPhases(begins, OnCheap), state
 
 
-def _first_count(target: Caller, initial: int | None, beside_cheap: bool) -> int:
+def _first_count(target: Caller, initial: int | None, budget: int, beside_cheap: bool) -> int:
     """Evaluations of the first design."""
     if initial is not None:
-        return require_integer("initial", initial, 2)
+        count = require_integer("initial", initial, 2)
+        if count > budget:
+            raise ValueError(f"budget is {budget}, below initial, {initial}: raise one or lower the other")
+        return count
     usual = 3 if target.has_gradient else first_count(target.dimension)
     return min(usual, target.dimension + CHEAP.beyond) if beside_cheap else usual
 
@@ -300,8 +305,9 @@ def _cheap_first(
     limits = _limits("cheap_budget", target, budget, None, None)
     if expensive.limits.seconds is not None:
         limits = replace(limits, seconds=CHEAP.seconds * expensive.limits.seconds)
-    count = _first_count(target, None, False)
-    first = _design(target, coordinates, start, None, count, limits.budget, expensive.seed, None)
+    count, none = _first_count(target, None, limits.budget, False), Evaluations.none(target.dimension)
+    points = _first_points(coordinates, start, none, count, limits.budget, expensive.seed)
+    first = replace(begun(points, none), coordinates=coordinates)
     run = VBMCRun(target, coordinates, first, _settings(target, None, "imiqr"), limits, expensive.seed)
     return CheapFirst(run, expensive, 0 if start is None else min(len(start), len(expensive.first.pending)))
 
@@ -317,26 +323,27 @@ def _settings(target: Caller, batch: int | None, acquisition: str) -> Settings:
     )
 
 
-def _design(
-    target: Caller,
-    coordinates: Coordinates,
-    start: np.ndarray | None,
-    initial: int | None,
-    count: int,
-    budget: int,
-    seed: int,
-    given: Any,
-) -> State:
-    """The state before anything is evaluated by this run."""
-    dimension = target.dimension
-    if initial is not None and initial > budget:
-        raise ValueError(f"budget is {budget}, below initial, {initial}: raise one or lower the other")
-    made, apart = Evaluations.none(dimension), None
-    if given is not None:
-        known = target.given(*given)
-        made = selected(known, budget, target.noise_unknown)
-        apart = held_out(known, made, target.noise_unknown)
-    points = design(dimension, min(count, budget), seed)
+def _given(target: Caller, evaluations: Any, budget: int) -> tuple[Evaluations, Evaluations | None]:
+    """The evaluations that are given and used, and those that are held out or None."""
+    if evaluations is None:
+        return Evaluations.none(target.dimension), None
+    known = target.given(*evaluations)
+    made = selected(known, budget, target.noise_unknown)
+    return made, held_out(known, made, target.noise_unknown)
+
+
+def _first_points(
+    coordinates: Coordinates, start: np.ndarray | None, made: Evaluations, count: int, budget: int, seed: int
+) -> np.ndarray:
+    """The points (m, D) at which the run begins: the start, and the first design as far as it is needed.
+
+    Parameters
+    ----------
+    made : evaluations that are given.
+    count : the number of values that the first design needs, those of ``made`` included.
+    """
+    points = design(coordinates.dimension, min(count, budget), seed)
+    needed = count - int((~made.failed).sum())
     if start is not None:
         if start.shape[1] != coordinates.n_parameters:
             raise ValueError(f"start has shape {start.shape}; it must be (m, {coordinates.n_parameters})")
@@ -344,6 +351,5 @@ def _design(
         begin = coordinates.from_user(start)
         begin = begin[[i for i, point in enumerate(begin) if not (point == made.points).all(1).any()]]
         points = np.concatenate([begin, points[1:]])[: max(len(points), len(begin))]
-    missing = max(0 if start is None else min(1, len(begin)), count - int((~made.failed).sum()))
-    state = begun(points[: min(missing, max(budget - len(made), 0))], made)
-    return replace(state, coordinates=coordinates, held_out=apart)
+        needed = max(needed, min(1, len(begin)))
+    return points[: max(0, min(needed, budget - len(made)))]

@@ -278,15 +278,15 @@ def begun(points: np.ndarray, made: Evaluations) -> State:
 
 def evaluated(state: State, more: Evaluations) -> State:
     """The state with further evaluations ``more``, at pending points in any order or at other points."""
-    rows, left = matched(state.pending, more.points)
+    rows, remaining = matched(state.pending, more.points)
     unknown = np.full((1, 3), np.nan)  # the last row has what was predicted at points that were not pending
     predicted = np.concatenate([state.pending_predicted, unknown])[rows].reshape(-1, 3)
     return replace(
         state,
         evaluations=state.evaluations.joined(more),
         predicted=np.concatenate([state.predicted, predicted]),
-        pending=state.pending[left],
-        pending_predicted=state.pending_predicted[left],
+        pending=state.pending[remaining],
+        pending_predicted=state.pending_predicted[remaining],
     )
 
 

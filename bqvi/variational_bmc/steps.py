@@ -135,18 +135,18 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     if not settled(before):
         sd = float(np.hypot(sd, found.excess_above(estimate.surrogate.data.top)))
         sd = float(np.hypot(sd, _rise(before, state)))
-    beyond = estimate.pool.left_open(found.log_evidence, estimate.surrogate.data.top)
+    beyond = estimate.pool.possible_rise(found.log_evidence, estimate.surrogate.data.top)
     divergence = _divergence(before, state)
     sd = float(np.hypot(sd, np.hypot(beyond, _first_error(before, found.log_evidence + volume, divergence))))
-    wrong = 0.0 if observation_noise(state, estimate) > 0.0 else total_variation(state)
-    beside = float(np.hypot(state.explored.unseen, np.nan_to_num(wrong)))
+    variation = 0.0 if observation_noise(state, estimate) > 0.0 else total_variation(state)
+    further = float(np.hypot(state.explored.unseen, np.nan_to_num(variation)))
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,
         elbo=found.elbo + volume,
         elbo_sd=float(np.hypot(sd, found.monte_carlo_sd)),
         log_evidence=found.log_evidence + volume,
-        log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), beside)),
+        log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), further)),
         effective=found.effective / len(found.u),
         pareto_k=found.shape,
         components=estimate.q.count,
@@ -155,7 +155,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         divergence_floor=0.5 * (before.floor + state.floor),
         explored=state.explored.complete,
         unseen=state.explored.unseen,
-        total_variation=wrong,
+        total_variation=variation,
         compared=state.compared,
         covered=found.covered,
         beyond=beyond,

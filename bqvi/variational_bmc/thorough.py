@@ -99,10 +99,10 @@ def _reasons(run: VBMCRun, q: GaussianMixture, held_out: HeldOut | None) -> tupl
 
 def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tuple[str, ...]:
     """Warnings about the arguments of the run and its course."""
-    apart = None if run.settings.noise_unknown else differing(state.evaluations)
+    pair = None if run.settings.noise_unknown else differing(state.evaluations)
     sd = math.sqrt(estimate.surrogate.fitted_noise)
     return (
-        *(() if apart is None else (differ(apart, sd),)),
+        *(() if pair is None else (differ(pair, sd),)),
         *returns_density(state.evaluations, run.coordinates),
         *((FROM_VALUES,) if state.values_from else ()),
         *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),

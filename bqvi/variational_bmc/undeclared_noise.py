@@ -49,10 +49,10 @@ def differing(made: Evaluations) -> tuple[float, float] | None:
         return None
     kept = made[~made.failed]
     pairs = kept.values[repeated(kept)]
-    apart = np.abs(pairs[:, 1] - pairs[:, 0])
-    if not (apart > NOISE.same).any():
+    gaps = np.abs(pairs[:, 1] - pairs[:, 0])
+    if not (gaps > NOISE.same).any():
         return None
-    first, second = pairs[int(np.argmax(apart))]
+    first, second = pairs[int(np.argmax(gaps))]
     return float(first), float(second)
 
 

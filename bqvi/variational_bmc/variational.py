@@ -209,11 +209,11 @@ def grown(q: DiagonalMixture, u: np.ndarray, log_ratio: np.ndarray, count: int) 
     order = np.argsort(-log_ratio, kind="stable")
     for index in order[: COMPONENTS.compared * count]:
         own = q.scales[int(np.argmax(parts[:, index]))] * COMPONENTS.narrower
-        apart = all(
+        separate = all(
             np.sum(((u[index] - at) / np.maximum(own, sd)) ** 2) > len(own)
             for at, sd in zip(added, scales, strict=True)
         )
-        if apart:
+        if separate:
             added.append(u[index])
             scales.append(own)
         if len(added) == count:

@@ -157,7 +157,7 @@ class VBMCRun:
         else:
             reached, estimate = self._with_scales(before, reached, estimate)
             if self.finished(reached) is None:
-                reached = self._asked(reached, estimate)
+                reached = self._with_next_points(reached, estimate)
         return replace(reached, seconds=self.clock.ends())
 
     def learn(self, state: State, final: bool = False) -> tuple[State, Estimate]:
@@ -179,7 +179,7 @@ class VBMCRun:
         due = late or (draws_due(state) and needs_draws(state.rows, self.tolerance))
         return again(state.evaluations, estimate.surrogate) if due else state.pending[:0]
 
-    def _asked(self, reached: State, estimate: Estimate) -> State:
+    def _with_next_points(self, reached: State, estimate: Estimate) -> State:
         """The state with pending points: draws for a comparison, or points chosen by the acquisition.
 
         Before them comes the point that shows whether values are exact.
@@ -187,8 +187,8 @@ class VBMCRun:
         seed = self.seed_at(reached)
         reached = with_pending(reached, self.test_of_noise(reached, estimate))
         if self.compares(reached, estimate):
-            left = self.limits.budget - reached.n_evaluations - len(reached.pending)
-            return with_draws(reached, estimate, left, seed) if left > 0 else reached
+            room = self.limits.budget - reached.n_evaluations - len(reached.pending)
+            return with_draws(reached, estimate, room, seed) if room > 0 else reached
         size = batch_size(reached, self.settings)  # the budget cuts a batch when it is evaluated
         return with_next(reached, estimate, size, seed, self.settings.variational)
 

@@ -7,7 +7,7 @@ from scipy.stats import qmc
 
 import bqvi
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc.exploration import explore, left_open
+from bqvi.variational_bmc.exploration import expected_rise, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import EXPLORATION
@@ -91,7 +91,7 @@ def test_a_gaussian_is_explained_without_a_climb(gradient, seed):
     run = Run([FIRST], gradient=gradient)
     found = explore(run, modes_of(FIRST), sequence(3, seed))
     assert found.complete
-    assert found.unseen == left_open(EXPLORATION.count(3))
+    assert found.unseen == expected_rise(EXPLORATION.count(3))
     assert len(run.points) == 1 + EXPLORATION.count(3)
 
 
@@ -134,7 +134,7 @@ def test_heavy_tails_cost_a_limited_number_of_climbs():
     found = explore(run, modes_of(FIRST), sequence(3))
     assert found.complete
     assert found.unseen == pytest.approx(
-        left_open(EXPLORATION.count(3)), rel=1e-12
+        expected_rise(EXPLORATION.count(3)), rel=1e-12
     )  # each climb ends in the known mode
     assert len(run.points) <= 1 + EXPLORATION.count(3) + EXPLORATION.without_mode * (8 * 3 + 10)
 
@@ -151,7 +151,7 @@ def test_a_plateau_leads_nowhere():
 
     found = explore(Plateau([FIRST]), modes_of(FIRST), sequence(3))
     assert found.complete
-    assert found.unseen > 4.0 * left_open(EXPLORATION.count(3))
+    assert found.unseen > 4.0 * expected_rise(EXPLORATION.count(3))
 
 
 def test_what_is_left_open_follows_the_rule_of_succession():
@@ -161,7 +161,7 @@ def test_what_is_left_open_follows_the_rule_of_succession():
         missed = (1.0 - p) ** n
         hit = (missed * p).sum() / missed.sum()
         # a midpoint rule of 2e5 points
-        assert left_open(n) == pytest.approx(0.5 * np.log(2.0) * hit, rel=1e-6)
+        assert expected_rise(n) == pytest.approx(0.5 * np.log(2.0) * hit, rel=1e-6)
 
 
 @pytest.mark.parametrize("count", [2, 8, 30])
@@ -172,7 +172,7 @@ def test_what_is_left_open_follows_the_share_of_points_that_would_lead_to_unseen
     for _ in range(2000):
         led = np.bincount(rng.integers(count, size=24), minlength=count)
         known = (led > 0).sum()
-        stated.append(left_open(24, int((led == 1).sum())) / (0.5 * np.log(2.0)))
+        stated.append(expected_rise(24, int((led == 1).sum())) / (0.5 * np.log(2.0)))
         exact.append((count - known) / known)
     # one more than what was seen is counted on either side: the odds are never said to be zero
     assert np.mean(exact) <= np.mean(stated) < 1.6 * np.mean(exact) + 2.0 / 24
@@ -260,7 +260,7 @@ def test_values_that_do_not_follow_the_known_mode_are_climbed_from():
     other = np.abs(run.points[13:] + 2.0).max(1) > 0.5
     assert (near & other).any()  # at the top of a further mode
     # nearly every point leads to a mode unseen
-    assert found.unseen > 10.0 * left_open(EXPLORATION.count(2))
+    assert found.unseen > 10.0 * expected_rise(EXPLORATION.count(2))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -279,4 +279,4 @@ def test_climbs_that_lead_back_to_the_modes_they_had_found_do_not_end_a_search(s
 
 def test_a_search_that_the_budget_ends_at_once_leaves_open_what_it_did():
     run = Run([FIRST], budget=1)
-    assert explore(run, modes_of(FIRST), sequence(3)).unseen == left_open(0)
+    assert explore(run, modes_of(FIRST), sequence(3)).unseen == expected_rise(0)

@@ -87,14 +87,14 @@ def test_the_pool_follows_a_ridge_beyond_the_draws_of_q(seed):
         return int(((np.abs(u[:, 1]) > 1.7) & (np.abs(u[:, 0]) < 2.0 * SD)).sum())
 
     assert beyond(pool.u) > 5 * max(beyond(found.u), 1)
-    assert pool.left_open(found.log_evidence, 0.0) > 0.05
+    assert pool.possible_rise(found.log_evidence, 0.0) > 0.05
 
 
 def test_nothing_is_left_open_where_f_is_known():
     surrogate = Known(gaussian, nothing)
     q = mixture([[0.0, 0.0]], 1.0)
     found = correct(surrogate, q, 1024, 0, ANYWHERE)
-    assert pool_of(surrogate, q, found, 0, ANYWHERE).left_open(found.log_evidence, 0.0) == 0.0
+    assert pool_of(surrogate, q, found, 0, ANYWHERE).possible_rise(found.log_evidence, 0.0) == 0.0
 
 
 def test_q_is_given_components_where_the_ridge_goes_on():

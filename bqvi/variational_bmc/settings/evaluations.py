@@ -74,7 +74,7 @@ class FeasibilitySettings:
     """The probability that a point can be evaluated (`feasibility`)."""
 
     sharpness: float = 6.0
-    """The factor p of the logit (:mod:`bqvi.variational_bmc.feasibility`)."""
+    """The factor a of the logit (:mod:`bqvi.variational_bmc.feasibility`)."""
     least: float = 1e-12
     """The least distance, as its logarithm is taken."""
     alone: float = 0.7
