@@ -173,53 +173,43 @@ def bounds_of(
     stopped: str,
 ) -> EvidenceBounds:
     """The bounds of particles at temperature 1; ``stopped`` says why the run ended."""
-    systems, way, plan = choices.systems, state.forwards, state.plan
-    assert way is not None
+    systems, forwards, plan = choices.systems, state.forwards, state.plan
+    assert forwards is not None
     assert plan is not None
-    logs = estimates(way).reshape(systems.problems, systems.each)
+    logs = estimates(forwards).reshape(systems.problems, systems.each)
     free, conditional = logs[:, : systems.free], logs[:, systems.free :]
-    lower, lower_se = _mean(free)
-    below = lower - _quantile(choices.confidence, systems.free) * lower_se
-    upper, upper_se, above = None, None, np.full(len(lower), np.inf)
+    lower, upper = _Mean.of(free, choices.confidence), None
     if systems.conditional:
-        upper, upper_se = _mean(conditional)
-        above = upper + _quantile(choices.confidence, systems.conditional) * upper_se
-    interval = np.stack([below, above], axis=-1)
+        upper = _Mean.of(conditional, choices.confidence)
+    above = np.full(len(free), np.inf) if upper is None else upper.value + upper.margin
+    interval = np.stack([lower.value - lower.margin, above], axis=-1)
     pooled, pooled_sd = _pooled(free)
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
-    draws, log_weights = _draws(way, rows, free, coordinates)
-    shares = normalised(way.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
-    credible, reason = _verdict(choices, free, interval, shares)
-    if state.n_failed:
-        reason += (
-            f" {state.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as "
-            "zero: the bounds are those of the evidence of the rest."
-        )
-    warnings: tuple[str, ...] = ()
-    if state.n_raised:
-        warnings = (exceptions_said(state.n_raised, state.n_evaluations, state.first_raised),)
-        reason += f" {warnings[0]}"
+    draws, log_weights = _draws(forwards, rows, free, coordinates)
+    shares = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
+    credible, verdict = _verdict(choices, free, interval, shares)
+    warnings = _about_exceptions(state)
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
-        lower=shaped(lower),
-        upper=shaped(upper),
-        lower_se=shaped(lower_se),
-        upper_se=shaped(upper_se),
+        lower=shaped(lower.value),
+        upper=None if upper is None else shaped(upper.value),
+        lower_se=shaped(lower.se),
+        upper_se=None if upper is None else shaped(upper.se),
         interval=shaped(interval),
         confidence=choices.confidence,
         log_evidence=shaped(pooled),
         log_evidence_sd=shaped(pooled_sd),
         log_estimates=shaped(free),
-        upper_log_estimates=shaped(conditional) if systems.conditional else None,
+        upper_log_estimates=None if upper is None else shaped(conditional),
         temperatures=plan.temperatures,
-        ess=way.ess[rows.reshape(-1)].mean(axis=0),
+        ess=forwards.ess[rows.reshape(-1)].mean(axis=0),
         acceptance=np.array(state.acceptance),
         n_evaluations=checkpoint.n_evaluations,
         n_failed=state.n_failed,
         method=choices.method,
         credible=credible,
         stopped=stopped,
-        reason=reason,
+        reason=" ".join([verdict, *_about_failures(state), *warnings]),
         warnings=warnings,
         draws=shaped(draws),
         log_weights=shaped(log_weights),
@@ -232,11 +222,39 @@ def _first(values: Any) -> Any:
     return None if values is None else float(values[0]) if values.ndim == 1 else values[0]
 
 
-def _mean(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    count = logs.shape[1]
-    with np.errstate(invalid="ignore"):
-        errors = logs.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(logs), np.inf)
-    return logs.mean(axis=1), np.where(np.isnan(errors), np.inf, errors)
+@dataclass(frozen=True, eq=False)
+class _Mean:
+    """The mean over replicates of log estimates, its standard error, and the margin of the interval, (M,)."""
+
+    value: np.ndarray
+    se: np.ndarray
+    margin: np.ndarray
+
+    @classmethod
+    def of(cls, logs: np.ndarray, confidence: float) -> _Mean:
+        """The mean of log estimates (M, R), with the margin of an interval of this confidence."""
+        count = logs.shape[1]
+        with np.errstate(invalid="ignore"):
+            errors = logs.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(logs), np.inf)
+        se = np.where(np.isnan(errors), np.inf, errors)
+        return cls(logs.mean(axis=1), se, _quantile(confidence, count) * se)
+
+
+def _about_failures(state: BoundsState) -> tuple[str, ...]:
+    """A sentence on evaluations that failed; () where there are none."""
+    if not state.n_failed:
+        return ()
+    return (
+        f"{state.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as zero: "
+        "the bounds are those of the evidence of the rest.",
+    )
+
+
+def _about_exceptions(state: BoundsState) -> tuple[str, ...]:
+    """A warning of evaluations that raised an exception; () where there are none."""
+    if not state.n_raised:
+        return ()
+    return (exceptions_said(state.n_raised, state.n_evaluations, state.first_raised),)
 
 
 def _quantile(confidence: float, count: int) -> float:
