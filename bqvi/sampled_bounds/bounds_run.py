@@ -202,25 +202,28 @@ class BoundsRun:
             chains = passes.begun_backwards(target, draws.reshape(-1, draws.shape[-1]), len(plan))
             state = replace(state, pilot=None, backwards=chains)
         else:
-            assert self.transition is not None  # a plan with more than one temperature has a transition
+            rng = self._rng(1, state.to_go)
             chains = passes.stepped_backwards(
-                state.backwards, plan, state.to_go, self.transition, target, self._rng(1, state.to_go)
+                state.backwards, self._annealing(plan, target), state.to_go, rng
             )
             state = replace(state, backwards=chains, to_go=state.to_go - 1)
         return state if state.to_go else replace(state, phase=FORWARDS)
 
     def _forwards(self, state: BoundsState, target: AnnealedTarget) -> BoundsState:
-        systems, plan, way = self.choices.systems, state.plan, state.forwards
+        systems, plan, current = self.choices.systems, state.plan, state.forwards
         assert plan is not None
-        if way is None:
-            way = passes.begun(target, systems, plan.particles, state.backwards, self._rng(2, 0))
-            return replace(state, pilot=None, forwards=way)
+        if current is None:
+            first = passes.begun(target, systems, plan.particles, state.backwards, self._rng(2, 0))
+            return replace(state, pilot=None, forwards=first)
         threshold = SETTINGS.resampling if self.choices.method == "smc" else 0.0
-        rng = self._rng(2, 1 + way.ess.shape[1])
-        transition: Any = self.transition
-        found, rate = passes.stepped(way, plan, systems, state.backwards, threshold, transition, target, rng)
+        annealing, rng = self._annealing(plan, target), self._rng(2, 1 + current.ess.shape[1])
+        found, rate = passes.stepped(current, annealing, systems, state.backwards, threshold, rng)
         rates = state.acceptance if rate is None else (*state.acceptance, rate)
         return replace(state, forwards=found, acceptance=rates)
+
+    def _annealing(self, plan: AnnealingPlan, target: AnnealedTarget) -> passes.Annealing:
+        transition: Any = self.transition  # a plan with more than one temperature has one
+        return passes.Annealing(plan, transition, target)
 
     def _rng(self, phase: int, step: int) -> np.random.Generator:
         """The random numbers of a step, which are the same when the step is repeated."""
@@ -290,7 +293,9 @@ class BoundsRun:
 
     def status(self, state: BoundsState) -> RunStatus:
         """The number of evaluations, the budget and the phase."""
-        way = state.forwards
-        temperatures = "" if way is None else f", {way.ess.shape[1]} of {len(state.plan or ())} temperatures"
+        current = state.forwards
+        temperatures = (
+            "" if current is None else f", {current.ess.shape[1]} of {len(state.plan or ())} temperatures"
+        )
         progress, where = f"{state.phase}{temperatures}", f"after {state.spent} evaluations, {state.phase}"
         return RunStatus(state.spent, self.choices.budget, "evaluations", progress, where)

@@ -28,7 +28,7 @@ from bqvi.sampled_bounds.resampling import log_mean, parents_of
 from bqvi.sampled_bounds.state import AnnealingPlan, Pass
 from bqvi.sampled_bounds.transitions import Transition
 
-__all__ = ["Systems", "begun", "begun_backwards", "estimates", "stepped", "stepped_backwards"]
+__all__ = ["Annealing", "Systems", "begun", "begun_backwards", "estimates", "stepped", "stepped_backwards"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,28 @@ class Systems:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Annealing:
+    """The moves at the temperatures of a plan, by a transition of the log joint.
+
+    Attributes
+    ----------
+    plan : the temperatures and the units of moves. transition : the transition.
+    target : the log joint and the proposals.
+    """
+
+    plan: AnnealingPlan
+    transition: Transition
+    target: AnnealedTarget
+
+    def moved(
+        self, particles: Particles, t: int, rng: np.random.Generator, movable: np.ndarray
+    ) -> tuple[Particles, np.ndarray]:
+        """Move ``movable`` particles (G, L) at temperature b_t; return all, with acceptance rates (G, L)."""
+        temperature, units = float(self.plan.temperatures[t]), self.plan.units[t - 1]
+        return self.transition(particles, temperature, units, self.target, rng, movable)
+
+
 def begun_backwards(target: AnnealedTarget, draws: np.ndarray, count: int) -> Particles:
     """Chains (R', ``count``, .) whose last points are ``draws`` (R', D) of the posterior."""
     at = target.at(draws[:, None], first=True, of_posterior=True)
@@ -81,18 +103,11 @@ def begun_backwards(target: AnnealedTarget, draws: np.ndarray, count: int) -> Pa
 
 
 def stepped_backwards(
-    chains: Particles,
-    plan: AnnealingPlan,
-    to_go: int,
-    transition: Transition,
-    target: AnnealedTarget,
-    rng: np.random.Generator,
+    chains: Particles, annealing: Annealing, to_go: int, rng: np.random.Generator
 ) -> Particles:
     """The chains with their points at t - 1, by the transition at temperature b_t, where t is ``to_go``."""
     here = _at(chains, to_go)
-    units = plan.units[to_go - 1]
-    movable = np.ones(here.log_joint.shape, bool)
-    here, _ = transition(here, float(plan.temperatures[to_go]), units, target, rng, movable)
+    here, _ = annealing.moved(here, to_go, rng, np.ones(here.log_joint.shape, bool))
     return chains.written(slice(None), to_go - 1, here)
 
 
@@ -109,32 +124,29 @@ def begun(
 
 
 def stepped(
-    way: Pass,
-    plan: AnnealingPlan,
+    current: Pass,
+    annealing: Annealing,
     systems: Systems,
     chains: Particles | None,
     threshold: float,
-    transition: Transition,
-    target: AnnealedTarget,
     rng: np.random.Generator,
 ) -> tuple[Pass, float | None]:
     """The pass one temperature further, moved there unless it is 1, and the rate of acceptance of the move.
 
     Parameters
     ----------
-    way : the pass so far. chains : the chains backwards, or None.
-    systems, plan, transition : the systems, the plan and the transition of the run.
-    target : the log joint and the proposals. rng : the generator of random numbers.
+    current : the pass so far. chains : the chains backwards, or None.
+    annealing, systems : the moves and the systems of the run. rng : the generator of random numbers.
     threshold : particles are resampled where the effective sample size is below this share of L.
     """
-    t = way.ess.shape[1] + 1
+    plan, t = annealing.plan, current.ess.shape[1] + 1
     rise = plan.temperatures[t] - plan.temperatures[t - 1]
-    log_weights = way.log_weights + rise * way.particles.log_ratio
+    log_weights = current.log_weights + rise * current.particles.log_ratio
     sizes = effective_size(normalised(log_weights))
-    ess = np.concatenate([way.ess, sizes[:, None]], axis=1)
+    ess = np.concatenate([current.ess, sizes[:, None]], axis=1)
     if t == len(plan):
-        return Pass(way.particles, log_weights, way.log_estimates, ess), None
-    particles, log_estimates = way.particles, way.log_estimates
+        return Pass(current.particles, log_weights, current.log_estimates, ess), None
+    particles, log_estimates = current.particles, current.log_estimates
     kept = systems.kept(plan.particles)
     poor = (sizes < threshold * plan.particles) & (sizes > 0.0)
     if poor.any():
@@ -142,17 +154,16 @@ def stepped(
         particles = particles.taken(_parents(log_weights, poor, kept[:, 0], rng))
         log_weights = np.where(poor[:, None], 0.0, log_weights)
     movable = np.isfinite(particles.log_joint) & ~kept
-    temperature, units = float(plan.temperatures[t]), plan.units[t - 1]
-    particles, rates = transition(particles, temperature, units, target, rng, movable)
+    particles, rates = annealing.moved(particles, t, rng, movable)
     if chains is not None:
         particles = particles.written(systems.with_retained, 0, _at(chains, t))
     rate = float(rates[movable].mean()) if movable.any() else 0.0
     return Pass(particles, log_weights, log_estimates, ess), rate
 
 
-def estimates(way: Pass) -> np.ndarray:
+def estimates(finished: Pass) -> np.ndarray:
     """The logarithms of the estimates of the evidence, (G,), at temperature 1."""
-    return way.log_estimates + log_mean(way.log_weights)
+    return finished.log_estimates + log_mean(finished.log_weights)
 
 
 def _parents(

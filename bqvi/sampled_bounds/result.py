@@ -178,9 +178,9 @@ def bounds_of(
     assert plan is not None
     logs = estimates(forwards).reshape(systems.problems, systems.each)
     free, conditional = logs[:, : systems.free], logs[:, systems.free :]
-    lower, upper = _Mean.of(free, choices.confidence), None
+    lower, upper = _MeanEstimate.of(free, choices.confidence), None
     if systems.conditional:
-        upper = _Mean.of(conditional, choices.confidence)
+        upper = _MeanEstimate.of(conditional, choices.confidence)
     above = np.full(len(free), np.inf) if upper is None else upper.value + upper.margin
     interval = np.stack([lower.value - lower.margin, above], axis=-1)
     pooled, pooled_sd = _pooled(free)
@@ -223,7 +223,7 @@ def _first(values: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Mean:
+class _MeanEstimate:
     """The mean over replicates of log estimates, its standard error, and the margin of the interval, (M,)."""
 
     value: np.ndarray
@@ -231,7 +231,7 @@ class _Mean:
     margin: np.ndarray
 
     @classmethod
-    def of(cls, logs: np.ndarray, confidence: float) -> _Mean:
+    def of(cls, logs: np.ndarray, confidence: float) -> _MeanEstimate:
         """The mean of log estimates (M, R), with the margin of an interval of this confidence."""
         count = logs.shape[1]
         with np.errstate(invalid="ignore"):
@@ -270,11 +270,11 @@ def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draws(
-    way: Any, rows: np.ndarray, logs: np.ndarray, coordinates: Coordinates | None
+    forwards: Any, rows: np.ndarray, logs: np.ndarray, coordinates: Coordinates | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Particles (M, R L, P) at temperature 1 of the systems ``rows`` (M, R), and their log weights."""
-    points = way.particles.points[rows.reshape(-1)]
-    weights = normalised(way.log_weights[rows.reshape(-1)]).reshape(*rows.shape, -1)
+    points = forwards.particles.points[rows.reshape(-1)]
+    weights = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(*rows.shape, -1)
     weights = weights * normalised(logs)[..., None]
     flat = points.reshape(-1, points.shape[-1])
     theta = flat if coordinates is None else coordinates.to_user(flat)
