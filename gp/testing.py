@@ -44,6 +44,9 @@ def _check_values(kernel: Kernel, x: Any, y: Any) -> None:
     gram, cross = kernel(x, x), kernel(x, y)
     require(gram.shape == (9, 9) and cross.shape == (9, 6), "k(x, y) has to have shape (n, m)")
     require_close(gram, gram.T, 1e-14, "k(x, x) has to be symmetric")
+    for rows in (slice(1), slice(4)):
+        part = kernel(x[rows], y[rows])
+        require_close(part, cross[rows, rows], 1e-14, "k of some points has to be a part of that of all")
     require_close(cross, kernel(y, x).T, 1e-14, "k(x, y) has to be k(y, x) transposed")
     require_close(kernel.diagonal(x), np.diag(gram), 1e-14, "diagonal(x) has to be that of k(x, x)")
     both = np.concatenate([x, y, x[:2]])

@@ -8,6 +8,8 @@ oracles are direct calls of a function with known values, and finite differences
 from __future__ import annotations
 
 import os
+import tempfile
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,18 @@ def _undefined_at_one(x: np.ndarray) -> float:
     return _value(x)
 
 
+@dataclass(frozen=True)
+class _Counted:
+    """`_value`, which adds a byte to the file at ``path`` at each call, in any process of this machine."""
+
+    path: str
+
+    def __call__(self, x: np.ndarray) -> float:
+        with open(self.path, "ab") as file:
+            file.write(b".")
+        return _value(x)
+
+
 def _with_bug(x: np.ndarray) -> float:
     raise NameError(f"a mistake at {x[0]}")
 
@@ -66,7 +80,21 @@ def check_executor(executor: Executor) -> None:
         len(set(repeated.values)) == 3,
         "each of several equal points has to be called: the function may be noisy",
     )
+    _check_counts(executor)
     _check_failures(executor, expected)
+
+
+def _check_counts(executor: Executor) -> None:
+    """Where the executor's processes have another file system no calls are counted, and none are missed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "calls")
+        Caller(Function(_Counted(path)), executor=executor).evaluate(_POINTS)
+        made = os.path.getsize(path) if os.path.exists(path) else 0
+    require(
+        made <= len(_POINTS),
+        f"a point has to be called once, as calls count in the budget: {len(_POINTS)} points had {made} "
+        "calls",
+    )
 
 
 def _check_failures(executor: Executor, expected: np.ndarray) -> None:

@@ -1,7 +1,7 @@
-"""A contract test for engines, yours included.
+"""A contract test for front doors and their engines, yours included.
 
-An engine that passes :func:`check_engine` can be driven by :class:`bqvi.runs.Run`: stepped, interrupted at
-any evaluation, saved and resumed without loss of an evaluation. The oracle is the uninterrupted run.
+A door that passes :func:`check_engine` has runs that can be stepped, interrupted at any evaluation, saved to
+a file and resumed from it without loss of an evaluation. The oracle is the uninterrupted run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from bqvi.records import flattened
 from bqvi.runs.engine import Engine
 from bqvi.runs.exits import RunStopped
-from bqvi.runs.run import Run, Watch
+from bqvi.runs.run import Run
 from gp._assertions import require
 from gp.threads import single_threaded
 
@@ -29,22 +29,26 @@ class _Interruption(BaseException):
 
 
 def check_engine(
-    make: Callable[[], Engine[Any, Any]], numbers: Callable[[Any], Any], at: Sequence[int] = (1, 2, 5)
+    steps: Callable[[Path | None], Run[Any, Any]],
+    numbers: Callable[[Any], Any],
+    at: Sequence[int] = (1, 2, 5),
 ) -> None:
-    """Raise AssertionError, saying what is wrong, unless the engine keeps its contract.
+    """Raise AssertionError, saying what is wrong, unless the door's engine keeps its contract.
 
     Parameters
     ----------
-    make : a function that returns a new engine of the same run, of a function of one point in a call.
+    steps : a function that returns a run, always with the same arguments and a new engine, of a function of
+        one point in a call; it is given the path of the file from which the run is resumed, or None for a new
+        run: ``lambda path: DOOR.steps(..., resume=path)``.
     numbers : a function of the result that returns numbers which interruptions must not change in any digit.
     at : evaluations at whose return the run is interrupted, each in a run of its own.
     """
-    engine = make()
+    engine = steps(None).engine
     with single_threaded() if engine.small else nullcontext():  # with as many threads as the driver
         whole, total = _check_steps(engine, numbers)
     for count in at:
         if count <= total:
-            _check_interrupted(make, numbers, count, whole, total)
+            _check_interrupted(steps, numbers, count, whole, total)
 
 
 def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tuple[Any, int]:
@@ -78,10 +82,15 @@ def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tup
 
 
 def _check_interrupted(
-    make: Callable[[], Engine[Any, Any]], numbers: Callable[[Any], Any], at: int, whole: object, total: int
+    steps: Callable[[Path | None], Run[Any, Any]],
+    numbers: Callable[[Any], Any],
+    at: int,
+    whole: object,
+    total: int,
 ) -> None:
-    """Check a run that is interrupted where evaluation ``at`` returns, and resumed by another engine."""
-    engine, left = make(), at
+    """Check a run that is interrupted where evaluation ``at`` returns, and resumed from its file."""
+    run, left = steps(None), at
+    engine = run.engine
     before = engine.checkpoint(engine.init()).n_evaluations
 
     def interrupt() -> None:
@@ -90,7 +99,6 @@ def _check_interrupted(
         if left == 0:
             raise _Interruption
 
-    run = Run(engine, None, Watch())
     engine.ledger.on_return = interrupt
     try:
         run.finish()
@@ -101,9 +109,11 @@ def _check_interrupted(
     kept = checkpoint.n_evaluations - before
     require(kept == at, f"of {at} evaluations that returned the state has {kept}")
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save(Path(folder) / "run.npz")
-    again = make()
-    resumed = Run(again, checkpoint.state, Watch())
+        path = Path(folder) / "run.npz"
+        checkpoint.save(path)
+        resumed = steps(path)
+    read = resumed.n_evaluations - before
+    require(read == at, f"of {at} evaluations that were saved the state from the file has {read}")
     found = numbers(resumed.finish())
     require(found == whole, f"interrupted at evaluation {at} and resumed, the result is {found}, not {whole}")
     spent = resumed.n_evaluations - before

@@ -63,6 +63,13 @@ class Remembering:
         return [known.setdefault(np.asarray(x).tobytes(), function(x)) for x in items]
 
 
+class CallingTwice:
+    """A `map` that calls the function at each point a second time."""
+
+    def map(self, function, items):
+        return [(function(item), function(item))[0] for item in items]
+
+
 def processes():
     return ProcessPoolExecutor(2)
 
@@ -112,6 +119,7 @@ def test_executors_keep_their_contract(cluster):
     [
         (Mixing(), "values have to be those of direct calls"),
         (Remembering(), "each of several equal points"),
+        (CallingTwice(), "6 points had 12 calls"),
     ],
 )
 def test_what_is_wrong_with_an_executor_is_named(executor, message):

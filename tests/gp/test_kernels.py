@@ -96,10 +96,17 @@ class WrongCurvature(SquaredExponential):
         return -0.25 * self.profile(s)
 
 
+@dataclass(frozen=True, eq=False)
+class WrongForOnePair(SquaredExponential):
+    def __call__(self, x, y):
+        return super().__call__(x, y) * (2.0 if len(x) == len(y) == 1 else 1.0)
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
         (Asymmetric(), "symmetric"),
+        (WrongForOnePair(), "a part of that of all"),
         (Indefinite(), "positive semi-definite"),
         (WrongDiagonal(), "diagonal"),
         (WrongSlope(), "pull-back"),
