@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy import integrate
+from scipy import integrate, stats
 from scipy.optimize import approx_fprime
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -24,9 +24,11 @@ from gp.kernels import (
     SquaredExponential,
     White,
 )
+from gp.marginal import _proposals
 from gp.priors import Plateau, Priors
 from gp.problem import EvidenceProblem, solve, solve_with_gradient
 from gp.screening import log_posterior
+from gp.settings import FIT
 from gp.units import DataUnits, SearchCoordinates
 
 
@@ -311,6 +313,19 @@ def test_marginal_variance_includes_the_hyperparameters(fitted, data):
         gp.marginalise(given)
     with pytest.raises(ValueError, match="fit it to all"):
         gp.marginalise(fitted.extend(at[:1], np.zeros(1)))
+
+
+def test_hyperparameters_are_drawn_from_the_t_of_the_stated_density(fitted):
+    """The log density is SciPy's t up to a constant; factors of the scale have quantiles of n / chi^2_n."""
+    fit = fitted.hyperparameters
+    places, log_density, scales = _proposals(fit, 512, np.random.default_rng(0))
+    shape = np.linalg.inv(fit.precision)
+    exact = stats.multivariate_t(fit.psi, shape, FIT.degrees).logpdf(places)
+    np.testing.assert_allclose(log_density - log_density[0], exact - exact[0], atol=1e-9)
+    n = len(fitted.y)
+    shares = stats.chi2(n).sf(n / np.sort(scales))
+    # one coordinate of a scrambled Sobol set of J points has one point in each interval of length 1 / J
+    np.testing.assert_allclose(shares, (np.arange(512) + 0.5) / 512, atol=0.5 / 512 + 1e-9)
 
 
 def test_priors_end_what_the_evidence_would_not(data):

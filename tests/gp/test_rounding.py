@@ -7,7 +7,7 @@ from extended_precision import drawn, log_evidence, needs_extended_precision
 
 import gp
 from gp.linalg import NotPositiveDefiniteError, cholesky, extend
-from gp.rounding import SMALLEST_EIGENVALUE, smallest_eigenvalue
+from gp.rounding import SMALLEST_EIGENVALUE, extension_is_sound, smallest_eigenvalue
 
 EPS = np.finfo(float).eps
 
@@ -67,6 +67,20 @@ def test_rows_that_make_a_matrix_singular_are_not_added_in_silence(kind, added):
         assert extended.jitter > 0
         lower = np.asarray(extended.lower)
         assert np.linalg.svd(lower / np.sqrt(scale)[:, None])[1].min() ** 2 > EPS
+
+
+@pytest.mark.parametrize(("smallest", "sound"), [(40.0, True), (4.0, False)])
+def test_an_extension_is_as_sound_as_the_smallest_eigenvalue_in_any_units(smallest, sound):
+    """The correlations I - (1 - a) v v^T have the smallest eigenvalue a; pivots are up to ten times it."""
+    for seed in range(20):
+        scale = 10.0 ** np.random.default_rng(seed).uniform(-6, 6, 8)
+        correlations = np.eye(8) - (1.0 - smallest * EPS) / 8.0
+        matrix = correlations * np.sqrt(np.outer(scale, scale))
+        factor = cholesky(matrix[:6, :6])
+        new = factor.solve(matrix[:6, 6:]).T
+        schur = np.linalg.cholesky(matrix[6:, 6:] - new @ new.T)
+        assert np.min(schur.diagonal() ** 2 / scale[6:]) > 10.0 * EPS
+        assert extension_is_sound(factor, new, schur, scale[6:]) == sound
 
 
 @needs_extended_precision

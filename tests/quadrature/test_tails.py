@@ -100,6 +100,18 @@ def test_mass_beyond_the_nodes_in_one_dimension():
     assert float(found[0]) == pytest.approx(whole - part, rel=1e-5)  # 200,000 steps inside
 
 
+def test_mass_beyond_the_nodes_has_the_root_mean_square_of_the_outermost():
+    """In the plane P(|u| > R) is exp(-R^2 / 2), that of the assumed growth 1 / .1 exp(-.1 R^2 / 2)."""
+    radii = np.array([0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0])
+    angles = np.arange(8.0)
+    u = np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
+    sizes = np.arange(1.0, 9.0)
+    values = np.stack([sizes * np.exp(0.45 * radii**2), np.exp(0.45 * radii**2)], axis=1)
+    one = np.exp(-0.05 * 4.0**2) / 0.1
+    # the outermost quarter are two nodes
+    np.testing.assert_allclose(beyond(u, values), [np.sqrt((7.0**2 + 8.0**2) / 2.0) * one, one], rtol=1e-12)
+
+
 GROWTHS = {
     "exp(b |u|^2 / 2)": (lambda u: np.exp(0.2 * np.sum(u**2, axis=1)), False),
     "exp((u_1^2 - u_2^2) / 5)": (lambda u: np.exp((u[:, 0] ** 2 - u[:, 1] ** 2) / 5), False),
