@@ -5,9 +5,8 @@ mean there, and the next point is searched. Variances do not depend on values, s
 alone the last point is chosen as if all earlier values were known. In Bayesian optimisation this method is
 called "kriging believer".
 
-Two other functions choose all points together: :func:`acquisition.plan`, to reduce the variance
-of integrals, and :func:`acquisition.kernel_recombination`, as a weighted approximation of
-the measure.
+Two other functions choose all points together: :func:`acquisition.plan`, to reduce the variance of integrals,
+and :func:`acquisition.kernel_recombination`, as a weighted approximation of the measure.
 """
 
 from __future__ import annotations
@@ -77,11 +76,11 @@ def sequential_batch(
     search = ContinuousSearch() if search is None else search
     rng = np.random.default_rng(seed)
     points, scores = [], []
-    for left in reversed(range(q)):
+    for remaining in reversed(range(q)):
         found = search.maximise(acquisition, rng, starts=starts)
         points.append(found.x)
         scores.append(found.score)
         starts = found.others
-        if left:
+        if remaining:
             acquisition = acquisition.given(found.x)
     return PointBatch(namespace(*points).concat(points, axis=0), np.array(scores), found.others)

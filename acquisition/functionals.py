@@ -56,12 +56,12 @@ class Candidates:
         if state.rows is None:
             return self
         assert state.signals is not None  # signals of the functionals
-        rows, left = np.asarray(state.rows), np.asarray(state.rows)[:, first:]
+        rows, chosen = np.asarray(state.rows), np.asarray(state.rows)[:, first:]
 
         def columns(which: Any) -> np.ndarray:
             there = np.arange(len(self.variances))[first:][which]
             place = int(there) if there.ndim == 0 else slice(first + (which.start or 0), which.stop)
-            return self.columns(place)[first:] - left.T @ rows[:, place]
+            return self.columns(place)[first:] - chosen.T @ rows[:, place]
 
         variances = np.maximum(state.variance[first:], 0.0)
         return Candidates(state.signals[first:], variances, columns, self.block)

@@ -110,8 +110,8 @@ def refine_jointly(
         except NotPositiveDefiniteError:
             # nodes so close together, or so far out, that rounding decides: the line search steps back
             return float(np.log(total)), np.zeros(flat.shape)
-        left = max(total - gain, _RESOLUTION * total)
-        return float(np.log(left)), (-slope @ domain.map.scale).reshape(-1) / left
+        remaining = max(total - gain, _RESOLUTION * total)
+        return float(np.log(remaining)), (-slope @ domain.map.scale).reshape(-1) / remaining
 
     bounds = Bounds(np.tile(domain.lower, shape[0]), np.tile(domain.upper, shape[0]))
     ended = minimize(

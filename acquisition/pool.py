@@ -183,8 +183,8 @@ def _relative_to_rest(signals: Array, u: Array) -> Array:
     square = float(xp.sum(u**2))
     if square == 0:
         return signals
-    left = max(1 - square, float(xp.finfo(signals.dtype).eps))
-    return signals + (signals @ u)[:, None] * u * ((left**-0.5 - 1) / square)
+    remainder = max(1 - square, float(xp.finfo(signals.dtype).eps))
+    return signals + (signals @ u)[:, None] * u * ((remainder**-0.5 - 1) / square)
 
 
 def _log_density(acquisition: Acquisition, points: Array) -> Array | None:

@@ -178,9 +178,9 @@ def _walk(rows: np.ndarray, weights: np.ndarray, cost: np.ndarray) -> np.ndarray
     The directions that change no sum are kept as an orthonormal basis. After a weight has become zero, the
     basis is reflected so that all but one of its vectors vanish at that point, and this one is removed.
     """
-    left, singular, _ = svd(rows, full_matrices=True)
+    singular_vectors, singular, _ = svd(rows, full_matrices=True)
     rank = int(np.sum(singular > max(rows.shape) * np.finfo(float).eps * singular[0]))
-    basis, weights = left[:, rank:], weights.copy()
+    basis, weights = singular_vectors[:, rank:], weights.copy()
     while basis.shape[1]:
         direction = _downhill(basis, cost)
         forward = direction > 0

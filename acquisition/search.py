@@ -221,11 +221,11 @@ def _best_apart(u: np.ndarray, scores: np.ndarray, count: int) -> np.ndarray:
     """Indices of the ``count`` best candidates apart from each other, as ascents from close ones coincide."""
     order = np.argsort(-scores, kind="stable")[: DOMAIN.shortlist * count]
     chosen = [int(order[0])]
-    apart = DOMAIN.apart * np.sqrt(u.shape[1])
+    distance = DOMAIN.apart * np.sqrt(u.shape[1])
     for index in order[1:]:
         if len(chosen) == count:
             break
         gaps = u[chosen] - u[index]
-        if np.min(np.einsum("md,md->m", gaps, gaps)) > apart**2:
+        if np.min(np.einsum("md,md->m", gaps, gaps)) > distance**2:
             chosen.append(int(index))
     return np.array(chosen)

@@ -156,11 +156,11 @@ def _pulled(kernel: SquaredExponential, a: Functional, b: Functional, weights: n
         return _pulled(kernel, b, a, weights.T)
     k = kernel(a.x, b.x)
     precision = np.broadcast_to(np.asarray(kernel.lengthscale, dtype=float) ** -2.0, a.x.shape[1:])
-    apart = a.x[:, None, :] - b.x[None, :, :]
-    squares = apart**2 * precision
+    differences = a.x[:, None, :] - b.x[None, :, :]
+    squares = differences**2 * precision
     if not isinstance(b, Gradients):
         return np.einsum("ij,ijd->d", weights * k, squares)
-    slope = apart * precision
+    slope = differences * precision
     if not isinstance(a, Gradients):
         cross = _scattered(weights.reshape(len(a.x), len(b.x), _width(b)), b, 2) * k[:, :, None] * slope
         return np.einsum("ij,ije->e", cross.sum(axis=2), squares) - 2 * cross.sum(axis=(0, 1))

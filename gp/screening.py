@@ -54,16 +54,16 @@ def log_posterior(
     return value, gradient
 
 
-def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Screening) -> Optimum:
+def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, screening: Screening) -> Optimum:
     """Return the best optimum found."""
-    small = problem.smaller(FIT.screening_rows, asked.rng)
-    starts = _starts(small, coordinates, asked)
+    small = problem.smaller(FIT.screening_rows, screening.rng)
+    starts = _starts(small, coordinates, screening)
     scale = np.where(np.array(coordinates.kinds) == "period", FIT.period_scale, 1.0)
     bounds = coordinates.prior.bounds_lower / scale, coordinates.prior.bounds_upper / scale
-    settings = Search(iterations=asked.max_iterations, tempered=FIT.tempered)
-    quick = _Scaled(small, coordinates, asked.with_prior, scale)
+    settings = Search(iterations=screening.max_iterations, tempered=FIT.tempered)
+    quick = _Scaled(small, coordinates, screening.with_prior, scale)
     begun, spent = successive_halving(quick, [start / scale for start in starts], bounds, settings)
-    best = search(_Scaled(problem, coordinates, asked.with_prior, scale), [begun], bounds, settings)
+    best = search(_Scaled(problem, coordinates, screening.with_prior, scale), [begun], bounds, settings)
     spent += len(starts) + best.n_evaluations
     return replace(best, psi=scale * best.psi, n_evaluations=spent)
 
@@ -112,7 +112,9 @@ def _smoothest(
     return best, least
 
 
-def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Screening) -> list[np.ndarray]:
+def _starts(
+    problem: EvidenceProblem, coordinates: SearchCoordinates, screening: Screening
+) -> list[np.ndarray]:
     """Return the starting points: the present values, the best of a grid, then random ones.
 
     Half of them are from the grid, and not its best point alone, as the value before a climb predicts its end
@@ -121,17 +123,17 @@ def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Scr
     """
 
     def ranked(places: list[np.ndarray]) -> list[np.ndarray]:
-        values = [_value(problem, coordinates, psi, asked.with_prior) for psi in places]
+        values = [_value(problem, coordinates, psi, screening.with_prior) for psi in places]
         return [places[i] for i in np.argsort(values)[::-1]]
 
-    n_grid = max(1, asked.n_starts // 2)
+    n_grid = max(1, screening.n_starts // 2)
     chosen = [
         *ranked(_present(problem, coordinates))[:1],
         *ranked(_grid(problem, coordinates))[:n_grid],
     ]
-    n_random = max(0, asked.n_starts - len(chosen))
-    moved = [_random(coordinates, asked.rng) for _ in range(n_random)]
-    return [*chosen, *moved][: asked.n_starts]
+    n_random = max(0, screening.n_starts - len(chosen))
+    moved = [_random(coordinates, screening.rng) for _ in range(n_random)]
+    return [*chosen, *moved][: screening.n_starts]
 
 
 def _present(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[np.ndarray]:

@@ -136,7 +136,7 @@ def search(
     objective: Objective,
     starts: Sequence[np.ndarray],
     bounds: tuple[np.ndarray, np.ndarray],
-    asked: Search = Search(),
+    settings: Search = Search(),
 ) -> Optimum:
     """Return the highest of the optima that climbs from the best starting points reach.
 
@@ -145,16 +145,16 @@ def search(
     objective : what is maximised
     starts : points (P,) each, moved into the bounds
     bounds : lower and upper ends of psi, (P,) each
-    asked : how many climbs, and when they stop
+    settings : how many climbs, and when they stop
     """
     firsts = list[tuple[Any, Expansion]]()
     for start in (np.clip(each, *bounds) for each in starts):
         first = _expanded(objective, start)
         if first is not None:
-            firsts = sorted([*firsts, (start, first)], key=lambda each: -each[1].value)[: asked.climbs]
+            firsts = sorted([*firsts, (start, first)], key=lambda each: -each[1].value)[: settings.climbs]
     if not firsts:
         return Optimum(start, -inf, False, "the objective has no value at any start", len(starts))
-    found = [_climb(objective, start, first, bounds, asked) for start, first in firsts]
+    found = [_climb(objective, start, first, bounds, settings) for start, first in firsts]
     best = max(found, key=lambda end: end.value)
     spent = len(starts) + sum(end.n_evaluations - 1 for end in found)
     return Optimum(best.psi, best.value, best.converged, best.message, spent)
@@ -164,25 +164,25 @@ def successive_halving(
     objective: Objective,
     starts: Sequence[np.ndarray],
     bounds: tuple[np.ndarray, np.ndarray],
-    asked: Search,
+    settings: Search,
     halving: Halving = Halving(),
 ) -> tuple[np.ndarray, int]:
     """Return the best place (P,) after rounds of short climbs, and the evaluations that they took.
 
     Parameters
     ----------
-    objective, starts, bounds, asked : as of `search`; the objective may be a cheaper one.
+    objective, starts, bounds, settings : as of `search`; the objective may be a cheaper one.
     halving : the lengths of the climbs, and the share that is continued.
     """
-    left, iterations, spent = list(starts), halving.iterations, 0
-    while len(left) > 1:
-        short = replace(asked, iterations=min(iterations, asked.iterations))
-        ends = [search(objective, [start], bounds, short) for start in left]
+    remaining, iterations, spent = list(starts), halving.iterations, 0
+    while len(remaining) > 1:
+        short = replace(settings, iterations=min(iterations, settings.iterations))
+        ends = [search(objective, [start], bounds, short) for start in remaining]
         spent += sum(end.n_evaluations for end in ends)
         ends.sort(key=lambda end: end.value, reverse=True)
-        left = [end.psi for end in ends[: max(1, len(ends) // halving.share)]]
+        remaining = [end.psi for end in ends[: max(1, len(ends) // halving.share)]]
         iterations *= 2
-    return left[0], spent
+    return remaining[0], spent
 
 
 def _climb(
@@ -190,14 +190,14 @@ def _climb(
     start: np.ndarray,
     first: Expansion,
     bounds: tuple[np.ndarray, np.ndarray],
-    asked: Search,
+    settings: Search,
 ) -> Optimum:
     """Return the optimum that is reached from one starting point; arguments as of `search`."""
     if not len(start):
         return Optimum(start, first.value, True, "nothing to fit", 1)
     if first.bend is None:
-        return _quasi_newton(objective, start, first, bounds, asked)
-    return _newton(objective, start, first, bounds, asked)
+        return _quasi_newton(objective, start, first, bounds, settings)
+    return _newton(objective, start, first, bounds, settings)
 
 
 def _newton(
@@ -205,25 +205,25 @@ def _newton(
     psi: np.ndarray,
     now: Expansion,
     bounds: tuple[np.ndarray, np.ndarray],
-    asked: Search,
+    settings: Search,
 ) -> Optimum:
     spent, message = 1, "the iterations are spent"
-    damping = asked.damping * np.eye(len(psi))
+    damping = settings.damping * np.eye(len(psi))
     curvature = now.curvature + damping
-    for _ in range(asked.iterations):
+    for _ in range(settings.iterations):
         if not np.isfinite(now.value):
             message = "the objective is not finite"
             break
         step = _newton_step(psi, now.gradient, curvature, bounds)
-        if 0.5 * float(step @ now.gradient) < asked.settled:
+        if 0.5 * float(step @ now.gradient) < settings.settled:
             message = "a step would gain too little"
             break
-        step *= min(1.0, asked.longest / float(np.abs(step).max()))
-        for _ in range(asked.halvings):
+        step *= min(1.0, settings.longest / float(np.abs(step).max()))
+        for _ in range(settings.halvings):
             at = np.clip(psi + step, *bounds)
             spent += 1
             there = _expanded(objective, at)
-            if there is not None and not asked.renewed:
+            if there is not None and not settings.renewed:
                 curvature = _corrected(curvature, at - psi, now.gradient - there.gradient)
             if there is not None and there.value > now.value:
                 break
@@ -233,10 +233,10 @@ def _newton(
             break
         assert there is not None
         gained, psi, now = there.value - now.value, at, there
-        if gained < asked.gained:
+        if gained < settings.gained:
             message = "a step gained too little"
             break
-        if asked.renewed:
+        if settings.renewed:
             curvature = now.curvature + damping
     return Optimum(psi, now.value, message.startswith("a step"), message, spent)
 
@@ -274,11 +274,11 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def _corrected(curvature: np.ndarray, step: np.ndarray, fall: np.ndarray) -> np.ndarray:
     """Return a curvature (P, P) by which the gradient decreases by ``fall`` along ``step`` (BFGS)."""
-    bent, along = curvature @ step, float(fall @ step)
-    expected = float(step @ bent)
+    product, along = curvature @ step, float(fall @ step)
+    expected = float(step @ product)
     if not along > _LEAST_BEND * expected > 0:
         return curvature
-    return curvature - np.outer(bent, bent) / expected + np.outer(fall, fall) / along
+    return curvature - np.outer(product, product) / expected + np.outer(fall, fall) / along
 
 
 def _quasi_newton(
@@ -286,7 +286,7 @@ def _quasi_newton(
     start: np.ndarray,
     first: Expansion,
     bounds: tuple[np.ndarray, np.ndarray],
-    asked: Search,
+    settings: Search,
 ) -> Optimum:
     known = [first]
 
@@ -300,10 +300,10 @@ def _quasi_newton(
                 return _FAILED, np.zeros_like(psi)
         if not np.isfinite(found.value):
             return _FAILED, np.zeros_like(psi)
-        excess = (first.value - found.value) / asked.tempered
+        excess = (first.value - found.value) / settings.tempered
         if excess <= 1:
             return -found.value, -found.gradient
-        return -first.value + asked.tempered * (1 + log(excess)), -found.gradient / excess
+        return -first.value + settings.tempered * (1 + log(excess)), -found.gradient / excess
 
     result: Any = minimize(
         lowered,
@@ -312,10 +312,10 @@ def _quasi_newton(
         method="L-BFGS-B",
         bounds=list(zip(*bounds, strict=True)),
         options={
-            "maxiter": asked.iterations,
-            "maxfun": asked.evaluations,
-            "ftol": asked.value_tolerance,
-            "gtol": asked.gradient_tolerance,
+            "maxiter": settings.iterations,
+            "maxfun": settings.evaluations,
+            "ftol": settings.value_tolerance,
+            "gtol": settings.gradient_tolerance,
         },
     )
     converged = bool(result.success) or result.status == _STOPPED_BY_ROUNDING

@@ -92,12 +92,12 @@ class Balanced(Featured):
         """A batch that contains each of the N rows, also those left over, with probability S / N."""
         n, batches = len(rows), len(rows) // self.size
         first = int(rng.integers(batches)) * self.size
-        batch, left = rows[first : first + self.size], rows[batches * self.size :]
-        changed = int(rng.hypergeometric(self.size, n - self.size, len(left))) if len(left) else 0
+        batch, rest = rows[first : first + self.size], rows[batches * self.size :]
+        changed = int(rng.hypergeometric(self.size, n - self.size, len(rest))) if len(rest) else 0
         if changed:
             batch = batch.copy()
             slots = rng.choice(self.size, changed, replace=False)
-            batch[slots] = rng.choice(left, changed, replace=False)
+            batch[slots] = rng.choice(rest, changed, replace=False)
         return batch
 
     def _next_epoch(self, state: BalancedState, rng: np.random.Generator) -> BalancedState:
@@ -122,10 +122,10 @@ def with_rest(batches: np.ndarray, n: int) -> np.ndarray:
 
 def with_others(rows: np.ndarray, used: int, rng: np.random.Generator) -> np.ndarray:
     """``rows`` after those beyond the first ``used`` have been exchanged with random ones."""
-    left = len(rows) - used
-    if left == 0:
+    n_rest = len(rows) - used
+    if n_rest == 0:
         return rows
-    places = rng.choice(used, left, replace=False)
+    places = rng.choice(used, n_rest, replace=False)
     changed = rows.copy()
     changed[places], changed[used:] = rows[used:], rows[places]
     return changed

@@ -220,12 +220,12 @@ def _accepted(
     factor = np.zeros((0, 0))
     for i in range(len(block)):
         row = solve_lower(factor, block[accepted, i])
-        left = block[i, i] - row @ row
-        if accepted and (rng.random() * before[i] > left or left <= FEATURES.left * before[i]):
+        residual = block[i, i] - row @ row
+        if accepted and (rng.random() * before[i] > residual or residual <= FEATURES.left * before[i]):
             continue
         grown = np.zeros((len(accepted) + 1, len(accepted) + 1))
         grown[:-1, :-1], grown[-1, :-1] = factor, row
-        grown[-1, -1] = np.sqrt(max(left, np.finfo(float).tiny))
+        grown[-1, -1] = np.sqrt(max(residual, np.finfo(float).tiny))
         accepted, factor = [*accepted, i], grown
     return accepted, factor
 

@@ -86,25 +86,25 @@ class Predictor:
     def pullback(self, at: PredictedMoments, partials: Partials) -> Array:
         """Return the gradient in x, (m, D), of a score with these derivatives in the moments."""
         posterior, x = self.posterior, at.x
-        pulled = namespace(x).zeros_like(x)
+        gradient = namespace(x).zeros_like(x)
         through: Array = 0.0  # derivative in h, (n, m)
         if partials.mean is not None:
             through = posterior.whitened[:, None] * partials.mean
-            pulled = pulled + partials.mean[:, None] * posterior.mean_function.gradient(x)
+            gradient = gradient + partials.mean[:, None] * posterior.mean_function.gradient(x)
         if partials.variance is not None:
             through = through - 2 * at.whitened * partials.variance
-            pulled = pulled + partials.variance[:, None] * diagonal_gradient(posterior.kernel, x)
+            gradient = gradient + partials.variance[:, None] * diagonal_gradient(posterior.kernel, x)
         if partials.signals is not None:
             assert self.targets is not None  # only criteria that depend on targets have such a score
             through = through - self.solved_targets @ partials.signals.T
             weights = partials.signals @ self.combination.T
-            pulled = pulled + self.targets.contracted_gradient(x, weights)
+            gradient = gradient + self.targets.contracted_gradient(x, weights)
         if partials.log_density is not None:
             slope = log_density_gradient(self.measure, x)
-            pulled = pulled + partials.log_density[:, None] * slope
+            gradient = gradient + partials.log_density[:, None] * slope
         if isinstance(through, float):
-            return pulled
-        return pulled + self.through_kernel(x, posterior.factor.solve(through, transposed=True).T)
+            return gradient
+        return gradient + self.through_kernel(x, posterior.factor.solve(through, transposed=True).T)
 
     def through_kernel(self, x: Array, weights: Array) -> Array:
         """Return sum_i weights_mi d cov(f(x_m), observation i)/dx_m, (m, D)."""

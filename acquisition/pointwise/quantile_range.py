@@ -93,8 +93,8 @@ def log_remaining_range(
     given each observation, (m, S).
     """
     xp = namespace(signals)
-    left = variances[None, :] - signals**2 / predictive_variance[:, None]
-    sd = xp.sqrt(xp.clip(left, 1e-12, None))
+    remaining = variances[None, :] - signals**2 / predictive_variance[:, None]
+    sd = xp.sqrt(xp.clip(remaining, 1e-12, None))
     argument = xp.clip(quantile * sd, None, _HIGHEST)
     terms = log_weights[None, :] + argument + xp.log1p(-xp.exp(-2.0 * argument)) - np.log(2.0)
     top = xp.max(terms, axis=1)

@@ -133,6 +133,6 @@ def matched(pending: np.ndarray, points: Iterable[np.ndarray]) -> tuple[np.ndarr
         waiting.setdefault(row.tobytes(), []).append(i)
     found = [waiting.get(point.tobytes()) for point in points]
     rows = np.array([equal.pop(0) if equal else -1 for equal in found], dtype=int)
-    left = np.ones(len(pending), dtype=bool)
-    left[rows[rows >= 0]] = False
-    return rows, left
+    remaining = np.ones(len(pending), dtype=bool)
+    remaining[rows[rows >= 0]] = False
+    return rows, remaining

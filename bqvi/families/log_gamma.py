@@ -6,8 +6,8 @@ nothing underflows. The reparameterisation is implicit (Figurnov et al. 2018): w
     d ln y / da = -(dF / da) / (y p(y)),        (thesis Eqs 5.21 and 5.26 without the inverse CDF)
 
 dF/da is a five-point difference of F, or above the median of 1 - F, both regularised incomplete gamma
-functions (relative accuracy about 1e-10). For y -> 0 it is that of the leading term
-F = y^a / Gamma(a + 1), whose relative error is y.
+functions (relative accuracy about 1e-10). For y -> 0 it is that of the leading term F = y^a / Gamma(a + 1),
+whose relative error is y.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The exact natural gradient of a model with a local step, eta* - eta (thesis Eq. 4.12).
 
-On all the data a natural step of size 1 ends at eta*, which is coordinate ascent. On a weighted
-mini-batch the local statistics are an unbiased estimate of the data's, and eta* - eta is one
-of the natural gradient (Eqs 4.13 to 4.15); a Euclidean geometry pulls the same vector back to u
-(Eqs 3.41 to 3.43 and 4.1 to 4.3, with the errata's full Fisher matrix).
+On all the data a natural step of size 1 ends at eta*, which is coordinate ascent. On a weighted mini-batch
+the local statistics are an unbiased estimate of the data's, and eta* - eta is one of the natural gradient
+(Eqs 4.13 to 4.15); a Euclidean geometry pulls the same vector back to u (Eqs 3.41 to 3.43 and 4.1 to 4.3,
+with the errata's full Fisher matrix).
 """
 
 from __future__ import annotations

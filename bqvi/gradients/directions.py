@@ -45,8 +45,8 @@ class Directions:
         """The directions from (m, D) points and y there, with the variances of its noise, (m,)."""
         d = points.shape[1]
         weights = 1.0 / jitter_multiple(points)
-        left = LinearFit.of(points, targets, weights).residuals(points, targets)
-        spread = (left.T * weights) @ left
+        residuals = LinearFit.of(points, targets, weights).residuals(points, targets)
+        spread = (residuals.T * weights) @ residuals
         whole = size = float(np.trace(spread)) / d
         if noise is not None:
             of_noise = float(weights @ noise)

@@ -62,8 +62,10 @@ class LogisticFeasibility:
         probability = expit(_features(points) @ self._coefficients)
         if not len(self.good):
             return probability
-        nearest, ours = (cdist(points, known, "sqeuclidean").min(1) for known in (self.failed, self.good))
-        return np.where(FEASIBILITY.nearest**2 * nearest < ours, 0.0, probability)
+        to_failed, to_good = (
+            cdist(points, known, "sqeuclidean").min(1) for known in (self.failed, self.good)
+        )
+        return np.where(FEASIBILITY.nearest**2 * to_failed < to_good, 0.0, probability)
 
     @cached_property
     def _coefficients(self) -> np.ndarray:

@@ -118,16 +118,16 @@ class SeparableFunctionals:
         """Prior covariances / s^2 with y at m places, (m, 1 + D)."""
         kernel = self.kernel
         bumps = KernelMeans.of(places.scaled, 1.0, self.centre, self._spread)
-        across, along = places.scaled @ self.root, places.scaled @ self.centre
-        bending = np.einsum("nd,nd->n", across, across)
+        projected, along = places.scaled @ self.root, places.scaled @ self.centre
+        bending = np.einsum("nd,nd->n", projected, projected)
         bending += along * along
-        found = np.empty((len(across), 1 + across.shape[1]))
+        found = np.empty((len(projected), 1 + projected.shape[1]))
         found[:, 0] = bumps.z + (0.5 * self._bending) * bending + kernel.constant_variance
         found[:, 0] += places.points @ (kernel.linear * self.q.mean)
         slopes = bumps.a @ self.root
         slopes *= bumps.z[:, None]
-        across *= (self._bending * along)[:, None]
-        slopes += across
+        projected *= (self._bending * along)[:, None]
+        slopes += projected
         slopes += places.points @ (kernel.linear * self.q.scale)
         found[:, 1:] = slopes
         return found

@@ -173,22 +173,22 @@ class GradientProcess:
 
     def standard_deviations(self) -> WhitenedMoments:
         """Standard deviations of the moments `at_q`, the jackknife's variance included."""
-        within, (left, rules) = self.model_deviations(), self._jackknife()
-        squares, bias = np.square(left).T @ np.square(rules), left.T @ rules
+        within, (residuals, rules) = self.model_deviations(), self._jackknife()
+        squares, bias = np.square(residuals).T @ np.square(rules), residuals.T @ rules
         mean = np.square(within.mean) + squares[:, 0] + np.square(bias[:, 0])
-        # node i changes J_jk by (rules_ij left_ik + rules_ik left_ij) / 2
-        crossed = left.T * rules[:, 1:].T
+        # with r the residuals, node i changes J_jk by (rules_ij r_ik + rules_ik r_ij) / 2
+        crossed = residuals.T * rules[:, 1:].T
         changes = squares[:, 1:] + squares[:, 1:].T + 2.0 * crossed @ crossed.T
         changes += np.square(bias[:, 1:] + bias[:, 1:].T)
         return WhitenedMoments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + 0.25 * changes))
 
     def covariance(self) -> np.ndarray:
         """Covariance of the flat moments `at_q` (`moment_covariance`), (F, F), with the jackknife's."""
-        scale, (left, rules) = self.functionals.q.scale, self._jackknife()
+        scale, (residuals, rules) = self.functionals.q.scale, self._jackknife()
         rows, columns = np.tril_indices(len(scale))
-        turned = left[:, rows] * rules[:, 1 + columns] + left[:, columns] * rules[:, 1 + rows]
+        turned = residuals[:, rows] * rules[:, 1 + columns] + residuals[:, columns] * rules[:, 1 + rows]
         # changes of the moments by each node
-        changes = np.concatenate([left * rules[:, :1], 0.5 * turned], 1)
+        changes = np.concatenate([residuals * rules[:, :1], 0.5 * turned], 1)
         model = of_outputs(scale.T @ scale, self.functional_covariance())
         return model + mean_square(changes)
 
@@ -196,11 +196,11 @@ class GradientProcess:
         """The model's posterior standard deviations, for independent outputs of y."""
         scale = self.functionals.q.scale
         outputs, slopes = scale.T @ scale, self.functional_covariance()
-        ours, theirs = np.diagonal(outputs), np.maximum(np.diagonal(slopes), 0.0)
-        crossed = np.outer(ours, theirs[1:])
+        own, functional = np.diagonal(outputs), np.maximum(np.diagonal(slopes), 0.0)
+        crossed = np.outer(own, functional[1:])
         # variance of (X_ij + X_ji) / 2 with X = R^T E[y e^T]
         variance = 0.25 * (crossed + crossed.T + 2.0 * outputs * slopes[1:, 1:])
-        return WhitenedMoments(np.sqrt(ours * theirs[0]), np.sqrt(np.maximum(variance, 0.0)))
+        return WhitenedMoments(np.sqrt(own * functional[0]), np.sqrt(np.maximum(variance, 0.0)))
 
 
 def _under(given: Conditioned, prior_slope: float, q: WhitenedFrame, noise: float) -> GradientProcess:

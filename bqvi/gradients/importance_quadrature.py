@@ -163,8 +163,8 @@ def _errors(
     model = squares(drawn(process, points, IMPORTANCE.draws, rng, IMPORTANCE.features))
     nodes = squares(FunctionAt.of(phi, points) for phi in process.without_each_node())
     groups = zip(terms[:, None], noise[:, None], strict=True)
-    apart = [frame.natural_gradient(moments_of(term, u)) for term, u in groups]
-    sampled = of_mean(tuple(np.array(part) for part in zip(*apart, strict=True)))
+    gradients = [frame.natural_gradient(moments_of(term, u)) for term, u in groups]
+    sampled = of_mean(tuple(np.array(part) for part in zip(*gradients, strict=True)))
     parts = (zip(*model, strict=True), zip(*nodes, strict=True), sampled)
     return tuple(np.sqrt(np.mean(a, 0) + np.sum(b, 0) + np.square(c)) for a, b, c in zip(*parts, strict=True))
 

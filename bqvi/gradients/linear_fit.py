@@ -42,10 +42,10 @@ class LinearFit:
 
     def residuals(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """y - a - B u, (m, D)."""
-        left: np.ndarray = points @ self.coefficients[1:]
-        left += self.coefficients[0]
-        np.subtract(targets, left, out=left)
-        return left
+        residuals: np.ndarray = points @ self.coefficients[1:]
+        residuals += self.coefficients[0]
+        np.subtract(targets, residuals, out=residuals)
+        return residuals
 
 
 def down_weighted(targets: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -40,9 +40,9 @@ def moment_matched(q: GaussianMixture) -> Gaussian:
     """The Gaussian with q's mean and covariance."""
     weights, means = np.asarray(q.weights), np.asarray(q.means)
     mean = weights @ means
-    apart = means - mean
+    offsets = means - mean
     within = (weights[:, None, None] * np.asarray(q.covariances)).sum(0)
-    return Gaussian(mean, within + (weights[:, None] * apart).T @ apart)
+    return Gaussian(mean, within + (weights[:, None] * offsets).T @ offsets)
 
 
 def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: GaussianMixture) -> MixtureExpectation:

@@ -150,17 +150,17 @@ class MixtureQuadrature:
         """
         _require_mixture(model, q)
         kept = memory or _fresh(model, q)
-        spent = asked = 0
+        spent = n_nodes = 0
         if self._due(q, kept):
             nodes = self._nodes(model, q, rng, kept)
             found = evaluate(model, q, batch, nodes, first=not len(kept.known))
-            spent, asked, kept = found.n_evaluations, len(nodes), self._with_round(model, q, found, kept)
+            spent, n_nodes, kept = found.n_evaluations, len(nodes), self._with_round(model, q, found, kept)
         else:
             before = _before(q, kept)
             kept = replace(kept, since=kept.since + 1, process=self._process(model, q, kept), before=before)
         gradient = self._gradient(model, q, rng, kept)
         return replace(
-            gradient, evaluations=spent, samples=asked, memory=kept if memory is not None else None
+            gradient, evaluations=spent, samples=n_nodes, memory=kept if memory is not None else None
         )
 
     def _due(self, q: GaussianMixture, kept: MixtureMemory) -> bool:

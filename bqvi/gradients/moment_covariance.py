@@ -88,12 +88,12 @@ def _gradient_map(frame: WhitenedFrame) -> np.ndarray:
     rows, columns = np.tril_indices(d)
     share = np.where(rows == columns, 0.25, 0.5)
     inverse = frame.inverse
-    ours, theirs = (np.arange(d), np.arange(d)) if frame.diagonal else (rows, columns)
+    i, j = (np.arange(d), np.arange(d)) if frame.diagonal else (rows, columns)
     second = (
         share
         * (
-            inverse[np.ix_(rows, ours)] * inverse[np.ix_(columns, theirs)]
-            + inverse[np.ix_(columns, ours)] * inverse[np.ix_(rows, theirs)]
+            inverse[np.ix_(rows, i)] * inverse[np.ix_(columns, j)]
+            + inverse[np.ix_(columns, i)] * inverse[np.ix_(rows, j)]
         ).T
     )
     if frame.diagonal:

@@ -1,7 +1,7 @@
 """Pathwise estimator, the reparameterisation trick (thesis Section 5.2, Eqs 5.6 and 5.15).
 
-theta = g(u, noise), so dL/du = E[d (f(theta) - ln q(theta)) / du]. Three treatments of
-the entropy, all unbiased:
+theta = g(u, noise), so dL/du = E[d (f(theta) - ln q(theta)) / du]. Three treatments of the entropy, all
+unbiased:
 
     sampled               differentiate -ln q_u(g(u, noise)) through the path and through u
     analytic              dH/du in closed form

@@ -128,8 +128,8 @@ def _near(points: np.ndarray, phi: np.ndarray, most: int) -> np.ndarray | None:
         return None
     near = near[squares[near] <= max(EVIDENCE.furthest * d, _least(squares[near], 2 * d + 2))]
     typical = np.median(phi[near[squares[near] <= _least(squares[near], (len(near) + 1) // 2)]])
-    apart = np.abs(phi[near] - typical)
-    similar: np.ndarray = near[apart <= max(EVIDENCE.apart, _least(apart, 2 * d + 2))]
+    gaps = np.abs(phi[near] - typical)
+    similar: np.ndarray = near[gaps <= max(EVIDENCE.apart, _least(gaps, 2 * d + 2))]
     return similar[-max(most, d + 2) :]
 
 

@@ -239,9 +239,9 @@ class MixtureSettings:
 class EvidenceSettings:
     """The ELBO and the evidence from kept evaluations (`remembered_elbo`, `remembered_evidence`).
 
-    The constants were chosen at 60 evaluations and three seeds on a banana, a
-    funnel, Student's t, log-gamma densities, a Gaussian, logistic, Poisson and linear regressions, a Gaussian
-    process and eight schools, centred and not, for which the evidence is known.
+    The constants were chosen at 60 evaluations and three seeds on a banana, a funnel, Student's t, log-gamma
+    densities, a Gaussian, logistic, Poisson and linear regressions, a Gaussian process and eight schools,
+    centred and not, for which the evidence is known.
     """
 
     rows: int = 600

@@ -249,5 +249,5 @@ def _fitted(posterior: LogPosterior, start: np.ndarray | None, parameters: int) 
     starts = (prior.lower, simple)
     if start is not None and len(start) == len(simple):
         starts = (start, prior.lower)
-    asked = SEARCH.search if posterior.convention == "profiled" else SEARCH.noisy_search
-    return search(posterior, starts, prior.bounds, asked).psi
+    settings = SEARCH.search if posterior.convention == "profiled" else SEARCH.noisy_search
+    return search(posterior, starts, prior.bounds, settings).psi

@@ -14,21 +14,21 @@ from bqvi.models.kinds import is_conjugate
 __all__ = ["affordable"]
 
 
-def affordable(problem: LoopProblem, state: LoopState, left: int | None) -> LoopProblem | None:
-    """The problem with an estimator that makes at most ``left`` evaluations at the next step.
+def affordable(problem: LoopProblem, state: LoopState, remaining: int | None) -> LoopProblem | None:
+    """The problem with an estimator that makes at most ``remaining`` evaluations at the next step.
 
     None where the estimator needs more. Without a limit the problem is returned unchanged.
     """
-    if left is None:
+    if remaining is None:
         return problem
     rows = max(_rows(problem, state), 1)
     # each datum counts once, however many draws of theta use its expectations
     if is_conjugate(problem.model):
-        return problem if rows <= left else None
+        return problem if rows <= remaining else None
     each, samples = _points(problem.estimator, state)
-    if each * samples * rows <= left:
+    if each * samples * rows <= remaining:
         return problem
-    fewer = left // rows // each
+    fewer = remaining // rows // each
     estimator = _with_samples(problem.estimator, fewer) if fewer >= 1 else None
     return None if estimator is None else replace(problem, estimator=estimator)
 

@@ -125,7 +125,7 @@ class FitRun:
         if self._reason(state) is not None:
             account = Account(self.ledger, self._budget(state), unfinished)
             return closed(self.problem, state, self.records.monitor, account)
-        problem = affordable(self.problem, state, self._left(state))
+        problem = affordable(self.problem, state, self._remaining(state))
         assert problem is not None  # called by `_reason`, which has a problem
         recorder = self.records.recorder
         if recorder.is_due(state.iteration) and not self._can_record(state):
@@ -231,19 +231,19 @@ class FitRun:
             return 0
         return 0 if affordable(self.problem, self.first, most - cost) is None else cost
 
-    def _left(self, state: LoopState) -> int | None:
+    def _remaining(self, state: LoopState) -> int | None:
         """Evaluations for the next step, less the closing record's."""
         most = self.records.stop.budget
         return None if most is None else most - self._paid(state) - self._reserve
 
     def _can_record(self, state: LoopState) -> bool:
-        left = self._left(state)
-        if left is None or self.records.monitor.cost == 0:
+        remaining = self._remaining(state)
+        if remaining is None or self.records.monitor.cost == 0:
             return True
         problem = self.problem
         free = is_conjugate(problem.model) and problem.minibatch is None and problem.estimator.samples == 0
         cost = 0 if free else self.records.monitor.cost  # no cost where the gradient brings the ELBO with it
-        return affordable(problem, state, left - cost) is problem
+        return affordable(problem, state, remaining - cost) is problem
 
     def _can_close(self, state: LoopState) -> bool:
         most = self.records.stop.budget
@@ -257,7 +257,7 @@ class FitRun:
         wanted = recorded(state) and self.records.recorder.is_due(state.iteration)
         if wanted and has_settled(self.problem, stop, state):
             return "tolerance"
-        return "budget" if affordable(self.problem, state, self._left(state)) is None else None
+        return "budget" if affordable(self.problem, state, self._remaining(state)) is None else None
 
     def finished(self, state: LoopState) -> str | None:
         """'tolerance', 'steps', 'budget' or 'seconds', once q has a record, if the budget allows one."""
@@ -294,9 +294,9 @@ class FitRun:
     def with_evaluations(self, state: LoopState, evaluations: Evaluations) -> LoopState:
         """The state with the evaluations of a step that was cut short, or with told values."""
         found = with_evaluations(state.fork(), evaluations)
-        rows, left = matched(state.pending, evaluations.points)
+        rows, remaining = matched(state.pending, evaluations.points)
         if (rows >= 0).any():
-            return replace(found, pending=state.pending[left])
+            return replace(found, pending=state.pending[remaining])
         if self._numbers is not None:
             found.rng.bit_generator.state = self._numbers
         return found

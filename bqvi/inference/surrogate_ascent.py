@@ -62,18 +62,18 @@ def ascend(
         change = identity - moments.jacobian - place.precision
         if diagonal:
             change = np.diag(np.diagonal(change))
-        left = _squared_norm(place, pull, change)
-        if not np.isfinite(left):
+        remaining = _squared_norm(place, pull, change)
+        if not np.isfinite(remaining):
             break
         if step == 0:
-            radius = _allowed(surrogate, radius, left, diagonal)
-        rate, before = _adapted(rate, left / before), left
+            radius = _allowed(surrogate, radius, remaining, diagonal)
+        rate, before = _adapted(rate, remaining / before), remaining
         following = _moved(place, pull, change, rate)
         if not following.divergence <= radius:
             return _at_the_boundary(place, pull, change, rate, radius)
         place = following
         # near the maximum each step squares the remaining gain, which is then negligible
-        if left < ASCENT.settled:
+        if remaining < ASCENT.settled:
             break
     return place
 

@@ -214,13 +214,13 @@ def _matrix_sums(
     moved = (slopes @ own[..., None])[..., 0]
     linear, full = np.empty((len(sums), d)), np.empty((len(sums), d, d))
     linear[:, shown], linear[:, ~shown] = own, counts[:, None] * centre - moved
-    across = centre[..., None] * own[:, None, :] - slopes @ seconds
+    cross = centre[..., None] * own[:, None, :] - slopes @ seconds
     product = centre[..., None] * moved[:, None, :]
     rest = counts[:, None, None] * (covariance + centre[..., None] * centre[:, None, :])
     rest += slopes @ seconds @ transpose(slopes) - product - transpose(product)
     o, m = np.flatnonzero(shown), np.flatnonzero(~shown)
     full[:, o[:, None], o], full[:, m[:, None], m] = seconds, rest
-    full[:, m[:, None], o], full[:, o[:, None], m] = across, transpose(across)
+    full[:, m[:, None], o], full[:, o[:, None], m] = cross, transpose(cross)
     rows, columns = _triangle(d)
     return np.column_stack([linear, full[:, rows, columns]])
 
@@ -279,10 +279,10 @@ class Matrix:
     def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
         """The Schur complement of the other columns' precision."""
         _, slopes, centre, level = _parted(expected, shown)
-        across = expected.precision[:, shown][:, :, ~shown]
+        cross = expected.precision[:, shown][:, :, ~shown]
         return GaussianExpectations(
-            expected.linear[:, shown] - (across @ centre[..., None])[..., 0],
-            expected.precision[:, shown][:, :, shown] - across @ slopes,
+            expected.linear[:, shown] - (cross @ centre[..., None])[..., 0],
+            expected.precision[:, shown][:, :, shown] - cross @ slopes,
             expected.offset + 0.5 * ((expected.linear[:, ~shown] * centre).sum(-1) - level),
         )
 

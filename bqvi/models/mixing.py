@@ -219,33 +219,33 @@ class Sticks:
     def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
         """E ln pi."""
         if self.learnt:
-            self._left(q)
+            self._log_rest(q)
         return np.asarray(self.log_weights_at(q.expected_statistics[0]))
 
     def log_weights_at(self, theta: Array) -> Array:
         """ln pi, (..., T) or, tied, (..., T + 1), at ``theta``: (ln v, ln(1 - v)), (..., sticks, 2)."""
-        left = theta[..., 1].cumsum(-1)
+        log_rest = theta[..., 1].cumsum(-1)
         if is_torch(theta):
-            none = left.new_zeros((*left.shape[:-1], 1))
+            none = log_rest.new_zeros((*log_rest.shape[:-1], 1))
             import torch
 
-            return torch.cat([none, left], -1) + torch.cat([theta[..., 0], none], -1)
-        none = np.zeros((*left.shape[:-1], 1))
-        return np.concatenate([none, left], -1) + np.concatenate([theta[..., 0], none], -1)
+            return torch.cat([none, log_rest], -1) + torch.cat([theta[..., 0], none], -1)
+        none = np.zeros((*log_rest.shape[:-1], 1))
+        return np.concatenate([none, log_rest], -1) + np.concatenate([theta[..., 0], none], -1)
 
     def concentration_given(self, q: FamilyOrPoint) -> Gamma:
         """The optimal q(alpha) given the sticks' factor q."""
         if not isinstance(self.concentration, tuple):
             raise ValueError(f"the concentration is known to be {self.concentration}")
         shape, rate = self.concentration
-        return Gamma(np.asarray(shape + self.n_sticks), np.asarray(rate - self._left(q)))
+        return Gamma(np.asarray(shape + self.n_sticks), np.asarray(rate - self._log_rest(q)))
 
-    def _left(self, q: FamilyOrPoint) -> float:
+    def _log_rest(self, q: FamilyOrPoint) -> float:
         """sum_t E ln(1 - v_t), on which a learnt concentration depends."""
-        left = float(q.expected_statistics[0][..., 1].sum())
-        if not np.isfinite(left):
+        log_rest = float(q.expected_statistics[0][..., 1].sum())
+        if not np.isfinite(log_rest):
             raise ArithmeticError(_NOTHING_LEFT)
-        return left
+        return log_rest
 
     def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
         """The counts (N_t, N_{>t}), and the contribution of a learnt concentration to the flat prior."""
@@ -266,10 +266,10 @@ class Sticks:
             return 0.0
         shape, rate = self.concentration
         found = self.concentration_given(q)
-        left = self._left(q)
+        log_rest = self._log_rest(q)
         log_alpha = float(found.expected_statistics[0])
         divergence = float(found.kl(Gamma(np.asarray(shape), np.asarray(rate))))
-        return self.n_sticks * log_alpha + (float(found.mean) - 1.0) * left - divergence
+        return self.n_sticks * log_alpha + (float(found.mean) - 1.0) * log_rest - divergence
 
     def weight_deviations(self, q: Any) -> np.ndarray:
         """Standard deviations of the weights under the factor q, (T,) or (T + 1,); 0 at a point mass."""
@@ -299,8 +299,8 @@ def expected_weights(mixing: Mixing, q: Any) -> np.ndarray:
     """E pi, (K,) or (K + 1,), summing to 1."""
     if isinstance(mixing, Sticks):
         means = np.asarray(q.mean)
-        left = np.concatenate([[1.0], np.cumprod(means[:, 1])])
-        return np.asarray(np.append(means[:, 0], 1.0) * left)
+        rest = np.concatenate([[1.0], np.cumprod(means[:, 1])])
+        return np.asarray(np.append(means[:, 0], 1.0) * rest)
     if q is None:
         return np.asarray(np.exp(mixing.log_weights(q)))
     return np.asarray(q.mean)

@@ -92,9 +92,9 @@ class RegressionPrior:
             return self
         root = np.sqrt(np.broadcast_to(self.strength, x.shape[1:]))
         wide, long = np.vstack([x, np.diag(root)]), np.vstack([y, np.zeros((x.shape[1], y.shape[1]))])
-        left = float(((long - wide @ np.linalg.lstsq(wide, long)[0]) ** 2).sum())
+        residual = float(((long - wide @ np.linalg.lstsq(wide, long)[0]) ** 2).sum())
         least = _ROUNDING.share * float((y * y).sum())
-        if np.mean(self.scale) + left >= least:  # type: ignore[arg-type]
+        if np.mean(self.scale) + residual >= least:  # type: ignore[arg-type]
             return self
         message = (
             "the inputs explain the outputs exactly, and rounding leaves nothing of prior.scale beside the "

@@ -34,9 +34,9 @@ def moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray,
         for j in range(i):
             # t_j given t_i is Gaussian: for each node of t_i there are nodes of t_j
             slope = raw.covariances[:, i, j] / sds[:, i]
-            left = np.sqrt(np.maximum(raw.covariances[:, j, j] - slope**2, 0.0))
+            conditional_sd = np.sqrt(np.maximum(raw.covariances[:, j, j] - slope**2, 0.0))
             t = raw.means[:, j, None, None] + slope[:, None, None] * _NODES[:, None]
-            t = t + left[:, None, None] * _NODES
+            t = t + conditional_sd[:, None, None] * _NODES
             other = coordinates.axis(j).chart_values(t[..., None])[..., 0] - mean[j]
             product = np.einsum("m,n,km,kmn->k", _WEIGHTS, _WEIGHTS, at[:, :, i] - mean[i], other)
             covariance[i, j] = covariance[j, i] = raw.weights @ product

@@ -180,13 +180,13 @@ class AnnealedTarget:
             The log joint is noisy, and its gradient is used.
         """
         log_proposal, proposal_slopes = self.proposals.log_density(points, self.gradient)
-        asked = (np.abs(points) < _FAR).all(axis=-1)
+        evaluated = (np.abs(points) < _FAR).all(axis=-1)
         if wanted is not None:
-            asked &= wanted
-        log_joint = np.full(asked.shape, -np.inf)
+            evaluated &= wanted
+        log_joint = np.full(evaluated.shape, -np.inf)
         slopes = np.full(points.shape, np.nan) if self.gradient else None
-        made = self._evaluated(with_numbers(points, asked, len(self.proposals)), first)
-        log_joint[asked] = made.values
+        made = self._evaluated(with_numbers(points, evaluated, len(self.proposals)), first)
+        log_joint[evaluated] = made.values
         self.n_failed += int(made.failed.sum())
         if made.failed.any():
             self._note_exceptions(made)
@@ -198,9 +198,9 @@ class AnnealedTarget:
                 )
             self.noisy = True
             shift = 0.5 if of_posterior else -0.5
-            log_joint[asked] += np.where(made.failed, 0.0, shift * made.noise_variance)
+            log_joint[evaluated] += np.where(made.failed, 0.0, shift * made.noise_variance)
         if slopes is not None and made.gradients is not None:
-            slopes[asked] = made.gradients[:, : points.shape[-1]]
+            slopes[evaluated] = made.gradients[:, : points.shape[-1]]
         return Particles(points, log_joint, log_proposal, slopes, proposal_slopes)
 
     def _evaluated(self, rows: np.ndarray, first: bool) -> Evaluations:

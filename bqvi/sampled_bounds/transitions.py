@@ -146,10 +146,10 @@ class Hamiltonian:
         before = 0.5 * (momenta**2).sum(axis=-1)
         here = particles
         momenta = momenta + 0.5 * steps * (here.slopes(temperature) @ factors)
-        for left in range(self.cost, 0, -1):
+        for remaining in range(self.cost, 0, -1):
             points = here.points + (steps * momenta) @ np.swapaxes(factors, -1, -2)
             here = target.at(points, movable)
-            momenta = momenta + (1.0 if left > 1 else 0.5) * steps * (here.slopes(temperature) @ factors)
+            momenta = momenta + (1.0 if remaining > 1 else 0.5) * steps * (here.slopes(temperature) @ factors)
         with np.errstate(invalid="ignore", over="ignore"):
             gain = here.log_density(temperature) - particles.log_density(temperature)
             gain = gain + before - 0.5 * (momenta**2).sum(axis=-1)

@@ -107,10 +107,10 @@ class KernelEmbedding:
     def jacobian(self, x: Array) -> tuple[Parameters, Parameters]:
         """Return the gradients of z(x) and of dz/dx in the parameters of the measure.
 
-        Each is a named tuple like ``measure.parameters()``, its entries with the leading dimensions
-        (n,) and (n, D). The gradient in a covariance is the symmetric G with
-        d z = sum_ij G_ij dS_ij; a pair defined for diagonal covariances only has it on the diagonal,
-        and zero elsewhere. Weights are free (their sum is not held at one).
+        Each is a named tuple like ``measure.parameters()``, its entries with the leading dimensions (n,) and
+        (n, D). The gradient in a covariance is the symmetric G with d z = sum_ij G_ij dS_ij; a pair defined
+        for diagonal covariances only has it on the diagonal, and zero elsewhere. Weights are free (their sum
+        is not held at one).
         """
         x = self._points(x)
         own = self._formulas(x)

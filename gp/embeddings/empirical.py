@@ -78,11 +78,11 @@ def _mixture_by_component(kernel: Kernel, measure: GaussianMixture) -> Formulas:
         xp = namespace(x)
         values = [alpha @ p.mean(x) for p in parts]
         slopes = [xp.sum(beta * p.mean_gradient(x)) for p in parts if p.mean_gradient is not None]
-        pulled = [p.pullback(x, alpha, beta) for p in parts if p.pullback is not None]
+        pullbacks = [p.pullback(x, alpha, beta) for p in parts if p.pullback is not None]
         return MixtureParameters(
             xp.stack([a + b for a, b in zip(values, slopes, strict=True)]),
-            weights[:, None] * xp.stack([p.mean for p in pulled]),
-            weights[:, None, None] * xp.stack([p.covariance for p in pulled]),
+            weights[:, None] * xp.stack([p.mean for p in pullbacks]),
+            weights[:, None, None] * xp.stack([p.covariance for p in pullbacks]),
         )
 
     known = all(part.mean_gradient is not None for part in parts)

@@ -49,8 +49,8 @@ def single(lengths: np.ndarray, measure: Measure, v: np.ndarray, w: np.ndarray) 
         parts = zip(measure.weights, measure.components, strict=True)
         return sum(weight * _against_gaussian(lengths, part, v, w) for weight, part in parts)
     middle = (v[:, None, :] + w[None, :, :]).reshape(-1, v.shape[1]) / 2
-    apart = cdist(v / lengths, w / lengths, "sqeuclidean")
-    return np.exp(-apart / 4) * _narrow(lengths, measure).mean(middle).reshape(apart.shape)
+    squares = cdist(v / lengths, w / lengths, "sqeuclidean")
+    return np.exp(-squares / 4) * _narrow(lengths, measure).mean(middle).reshape(squares.shape)
 
 
 def _narrow(lengths: np.ndarray, measure: Measure) -> KernelEmbedding:

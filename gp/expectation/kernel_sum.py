@@ -96,18 +96,18 @@ class KernelSum:
         """E and its gradients under N(mean, covariance)."""
         means = KernelMeans.of(self.points, self.lengthscale, mean, covariance)
         z, a = self.height * means.z, means.a
-        bent = self.trend.curvature @ mean
-        slope = self.trend.linear + bent
+        product = self.trend.curvature @ mean
+        slope = self.trend.linear + product
         hessian = self.trend.curvature
         weight = np.zeros_like(z) if self.values is None else z * self.values
         if self.slopes is not None:
-            pulled = z[:, None] * (self.slopes @ means.precision)
+            weighted = z[:, None] * (self.slopes @ means.precision)
             weight = weight - z * np.einsum("nd,nd->n", self.slopes, a)
-            crossed = pulled.T @ a
-            slope = slope + pulled.sum(0)
+            crossed = weighted.T @ a
+            slope = slope + weighted.sum(0)
             hessian = hessian + crossed + crossed.T
         hessian = hessian + (a.T * weight) @ a - weight.sum() * means.precision
-        value = self.trend.constant + self.trend.linear @ mean + 0.5 * mean @ bent
+        value = self.trend.constant + self.trend.linear @ mean + 0.5 * mean @ product
         value += 0.5 * np.vdot(self.trend.curvature, covariance) + weight.sum()
         return Integrated(float(value), slope + weight @ a, 0.5 * hessian)
 

@@ -51,8 +51,8 @@ class ByColumn(Algebra):
     def log_slopes(self, x: Array, y: Array) -> Array:
         """Return dlog k / dx_d between x (n, D) and y (m, D), (D, n, m); zero where the points coincide."""
         s = self._squares(x, y)
-        apart = (x.T[:, :, None] - y.T[:, None, :]) * self._inverse(x)[:, None, None] ** 2
-        return 2 * self.kernel.slope(s) * apart / _positive(self.kernel.profile(s))
+        differences = (x.T[:, :, None] - y.T[:, None, :]) * self._inverse(x)[:, None, None] ** 2
+        return 2 * self.kernel.slope(s) * differences / _positive(self.kernel.profile(s))
 
     def diagonal(self, x: Array) -> Array:
         """Return the variance, (n,)."""
@@ -89,9 +89,13 @@ class ByColumn(Algebra):
         factors = _positive(self.kernel.profile(s))
         k = variance * xp.prod(factors, axis=0)
         ratio = self.log_slopes(x, y)
-        apart = (x.T[:, :, None] - y.T[:, None, :]) * inverse[:, None, None] ** 2  # ds/dx = 2 apart
+        differences = (x.T[:, :, None] - y.T[:, None, :]) * inverse[
+            :, None, None
+        ] ** 2  # ds/dx = 2 differences
         slopes = 2 * self.kernel.slope(s)
-        own = -(slopes * inverse[:, None, None] ** 2 + 4 * self.kernel.curvature(s) * apart**2) / factors
+        own = (
+            -(slopes * inverse[:, None, None] ** 2 + 4 * self.kernel.curvature(s) * differences**2) / factors
+        )
         identity = xp.eye(x.shape[1], dtype=x.dtype, device=x.device)[:, :, None, None]
         mixed = -ratio[:, None, :, :] * ratio[None, :, :, :] * (1 - identity)
         k_xy = k * (mixed + identity * own[:, None, :, :])

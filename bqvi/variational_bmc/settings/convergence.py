@@ -50,12 +50,11 @@ class ComparisonSettings:
     such draws had a median of .08 to .17, and a tenth percentile of .04 to .07. On logistic 5, Rosenbrock 6
     and lumpy 2, whose errors were below .012, it had a median of .02 to .026, and a ninetieth percentile of
     .035 to .055. Draws of the density itself separate the two groups less well, the power .4 about as well.
-    ``total_variation`` was chosen
-    on lumpy 4 and ten other unimodal targets in boxes 1 and 2; boxes 3 to 5 had been seen before as
-    well. On lumpy 4, whose errors were below .07, the estimate was .07 to .14 from 108 to 193 evaluations on;
-    with half this share allowed, runs took up to twice the evaluations. For four evidences in D = 4 and 10
-    that were wrong by .16 to .22 it was .13 to .28. Draws do not show tails in which there are none: on a
-    thin ridge in the plane the estimate was below .002 where the error was -.11.
+    ``total_variation`` was chosen on lumpy 4 and ten other unimodal targets in boxes 1 and 2; boxes 3 to 5
+    had been seen before as well. On lumpy 4, whose errors were below .07, the estimate was .07 to .14 from
+    108 to 193 evaluations on; with half this share allowed, runs took up to twice the evaluations. For four
+    evidences in D = 4 and 10 that were wrong by .16 to .22 it was .13 to .28. Draws do not show tails in
+    which there are none: on a thin ridge in the plane the estimate was below .002 where the error was -.11.
     """
 
     draws: int = 5

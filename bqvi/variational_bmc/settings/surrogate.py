@@ -98,11 +98,11 @@ class FittingSettings:
     shorter: float = 1.0 / 3.0
     """The lengthscales of the kernel's second term, in units of those of the first. With gradients the kernel
     has this term once the posterior has been found, as a squared exponential alone is smoother than most log
-    densities. In twenty dimensions
-    with logistic-like coordinates (tilted 20, box 24010, 114 evaluations) the error of the log evidence was
-    -.107 without this term. With lengthscales of 1/2 and shares of the variance of .0003, .003 and .03 it was
-    -.050, -.023 and -.044, with 1/3 and .0001, .001 and .01 -.013, -.008 and -.043. With the term from the
-    first step, funnels that are turned were recognised later as not to be fitted with gradients."""
+    densities. In twenty dimensions with logistic-like coordinates (tilted 20, box 24010, 114 evaluations) the
+    error of the log evidence was -.107 without this term. With lengthscales of 1/2 and shares of the variance
+    of .0003, .003 and .03 it was -.050, -.023 and -.044, with 1/3 and .0001, .001 and .01 -.013, -.008 and
+    -.043. With the term from the first step, funnels that are turned were recognised later as not to be
+    fitted with gradients."""
     share: tuple[float, float] = (1e-6, 3.0)
     """Median and sd of the prior of the share that this term has in the variance, in the same way. Fits find
     .03 to .05 on tilted 20 and 1e-7 on the smooth centred schools, which with a fixed share of .001 kept an
