@@ -181,15 +181,13 @@ class Memoised:
         index = self.rows(n, b)
         rows = take(batch.rows, index)
         expected = tuple(np.maximum(part, _LEAST) for part in q.expected_statistics)
-        step = model.own_step if isinstance(model, Sharing) else model.local_step
-        nothing = step(q, take(batch.rows, slice(0, 1)), np.zeros(1))
-        local = step(q, rows)
-        found = subtract(local.statistics, nothing.statistics)
+        local, nothing = _visited(model, q, rows)
+        found = local.statistics
         if known.visits < self.stochastic_passes * self.batches(n):
             return _stochastic(model, q, known, found, nothing, (n_rows(rows), n))
         prior = model.prior.natural
         found = _held(prior, found, expected)
-        entropy = local.bound - nothing.bound - float(inner(found, expected))
+        entropy = local.bound - float(inner(found, expected))
         kept = _replaced(known, b, found, entropy, expected, prior)
         complete = self.visited_all(kept, n)
         everything, nothing = self._of_all(model, q, kept, nothing, expected, n)
@@ -257,6 +255,14 @@ class Memoised:
         if kept.visits % count == 0:
             kept = merged_memory(model, q, kept, moves)
         return kept, visited
+
+
+def _visited(model: Any, q: FamilyOrPoint, rows: Any) -> tuple[LocalStep, LocalStep]:
+    """The local step of a batch's rows less that of no data, and that of no data."""
+    step = model.own_step if isinstance(model, Sharing) else model.local_step
+    nothing = step(q, take(rows, slice(0, 1)), np.zeros(1))
+    local = step(q, rows)
+    return LocalStep(subtract(local.statistics, nothing.statistics), local.bound - nothing.bound), nothing
 
 
 def _stochastic(

@@ -57,13 +57,7 @@ def stratified_gradient(
     """
     q: GaussianMixture = posterior.q
     require_still(model)
-    if settings.errors and settings.noise is not None:
-        raise ValueError(
-            f"errors is True with noise {settings.noise!r} for a GaussianMixture, whose points depend on one "
-            "another; repeat the estimate instead, or leave noise out"
-        )
-    if batch.combination is not None:
-        raise ValueError("q is a GaussianMixture, whose gradients do not come datum by datum; use Reshuffled")
+    _require_independent(settings, batch)
     theta = q.strata(_noise(settings, q, rng))  # (L, K, D)
     log_joint = log_joint_function(model, q, batch)
     values = differentiable(log_joint(theta.reshape(-1, q.dimension))).reshape(theta.shape[:2])
@@ -88,6 +82,17 @@ def stratified_gradient(
         bound=float(objective.detach()),
         standard_error=errors,
     )
+
+
+def _require_independent(settings: Pathwise, batch: Batch) -> None:
+    """Raise ValueError where errors are asked for with a noise design, or gradients for each datum."""
+    if settings.errors and settings.noise is not None:
+        raise ValueError(
+            f"errors is True with noise {settings.noise!r} for a GaussianMixture, whose points depend on one "
+            "another; repeat the estimate instead, or leave noise out"
+        )
+    if batch.combination is not None:
+        raise ValueError("q is a GaussianMixture, whose gradients do not come datum by datum; use Reshuffled")
 
 
 def entropy_terms(

@@ -92,15 +92,7 @@ def problem_of(
 
     ``named`` is the method if it was given by name; arguments that are ``None`` have their defaults.
     """
-    estimator = named.estimator(samples) if named is not None else method
-    if not isinstance(estimator, Estimator) or isinstance(estimator, type):
-        raise TypeError(
-            f"method is {shown(method)}; it must be a method's name or an estimator{_made(method)}"
-        )
-    if named is None and samples is not None:
-        raise ValueError("samples was given beside an estimator, which has its own; leave it out")
-    if isinstance(estimator, Conjugate) and named is not None and named.batch == "all":
-        estimator = RefinedConjugate() if isinstance(model, RefinableModel) else estimator
+    estimator = _estimator(model, method, named, samples)
     if isinstance(estimator, Memoised) and isinstance(minibatch, int) and not isinstance(minibatch, bool):
         estimator, minibatch = Memoised(require_integer("minibatch", minibatch, 1)), None
     choices = named or defaults_for(estimator, geometry)
@@ -122,6 +114,20 @@ def problem_of(
     problem = LoopProblem(model, data, estimator, geometry, schedule, strategy)
     _check_gradients(problem)
     return problem
+
+
+def _estimator(model: Model, method: str | Estimator, named: Method | None, samples: int | None) -> Estimator:
+    """The estimator of the gradient; arguments as of `problem_of`."""
+    estimator = named.estimator(samples) if named is not None else method
+    if not isinstance(estimator, Estimator) or isinstance(estimator, type):
+        raise TypeError(
+            f"method is {shown(method)}; it must be a method's name or an estimator{_made(method)}"
+        )
+    if named is None and samples is not None:
+        raise ValueError("samples was given beside an estimator, which has its own; leave it out")
+    if isinstance(estimator, Conjugate) and named is not None and named.batch == "all":
+        return RefinedConjugate() if isinstance(model, RefinableModel) else estimator
+    return estimator
 
 
 def _check_amortised(model: AmortisedModel, estimator: object, method: str | Estimator) -> None:

@@ -25,8 +25,7 @@ class DirichletProcessMixture(Mixture):
     Parameters
     ----------
     components : any components; or a known covariance (D, D), or the name of an unknown one's shape, for
-    Gaussians with
-        the default priors of `GaussianMixture`
+        Gaussians with the default priors of `GaussianMixture`
     truncation : T, the largest number of components in q
     concentration : alpha, a number; or the (shape, rate) of a gamma prior, to learn it
     discount : d in [0, 1), for Pitman and Yor's process; above 0 only with a fixed concentration

@@ -59,8 +59,8 @@ class GaussianComponents:
     Parameters
     ----------
     covariance : the shape, of `covariances.COVARIANCES`
-    mean, strength, scale, dof : of the prior, see `covariances.GaussianPrior`; what is None is taken from
-    data
+    mean, strength, scale, dof : of the prior, see `covariances.GaussianPrior`; what is None is taken
+        from data
     flat : a flat prior instead, for point masses
     settled : the prior with all its parameters; made by `for_data`
     """

@@ -65,11 +65,10 @@ class GaussianMixture(Mixture):
     prior_covariance : (D, D), C_0, for a known covariance only; default 100 times ``covariance``
     prior_strength : kappa_0 > 0, for an unknown covariance: mu_k ~ N(m_0, Sigma_k / kappa_0); default 0.01
     prior_scale : of the unknown covariances: (D, D) for 'full' and 'tied', Sigma_k ~ IW(scale, dof); (D,) for
-    'diagonal'
-        and a number for 'spherical', each variance ~ InverseGamma(dof / 2, scale / 2). Default a tenth of the
-        variances of the data's columns
+        'diagonal' and a number for 'spherical', each variance ~ InverseGamma(dof / 2, scale / 2). Default a
+        tenth of the variances of the data's columns
     prior_dof : of the same; default D + 2 for matrices and 3 for variances, with which prior_scale is their
-    mean
+        mean
     flat : True for a flat prior of unknown covariances, and of the weights: with family='point', maximum
         likelihood by EM
 

@@ -47,9 +47,8 @@ class ProbabilisticLatentSemanticAnalysis:
     n_words : V >= 1
     kind : 1, symmetric in documents and words, or 2, topics' proportions in each document
     power : in (0, 1], of the tempered E step; 1 is EM
-    concentration, word_concentration : > 0, of all Dirichlet priors over topics or documents, and over
-    words; 1 is
-        flat
+    concentration, word_concentration : > 0, of all Dirichlet priors over topics or documents, and over words;
+        1 is flat
 
     Raises
     ------

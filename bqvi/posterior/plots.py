@@ -77,6 +77,19 @@ def _rows_of(name: str, given: object, columns: int, vector: bool = False) -> np
     return array
 
 
+def _names_of(posterior: Posterior, parameters: Sequence[str] | str | None) -> tuple[str, ...]:
+    """The names of the parameters that are shown."""
+    if isinstance(parameters, str):
+        parameters = (parameters,)
+    names = posterior.coordinates.free_names if parameters is None else tuple(parameters)
+    unknown = [name for name in names if name not in posterior.names]
+    if unknown or not names:
+        raise ValueError(
+            f"parameters is {list(names)}; it must be one or more of {', '.join(posterior.names)}"
+        )
+    return names
+
+
 def corner(
     posterior: Posterior,
     figure: Figure | None = None,
@@ -108,14 +121,7 @@ def corner(
         posterior is something else, such as the whole result.
     """
     _require_posterior(posterior)
-    if isinstance(parameters, str):
-        parameters = (parameters,)
-    names = posterior.coordinates.free_names if parameters is None else tuple(parameters)
-    unknown = [name for name in names if name not in posterior.names]
-    if unknown or not names:
-        raise ValueError(
-            f"parameters is {list(names)}; it must be one or more of {', '.join(posterior.names)}"
-        )
+    names = _names_of(posterior, parameters)
     index = [posterior.names.index(name) for name in names]
     sets = [(posterior.sample(n, seed)[:, index], _COLOUR)]
     if draws is not None:

@@ -225,10 +225,6 @@ def weighed(
     weights = np.exp(log_weights)
     effective = float(effective_size(weights))
     log_q = q.log_density(u)
-    log_share = np.log(possible) + log_q - log_g
-    mass = float(logsumexp(log_share))
-    expected = bounded(mean, variance, top) - log_q
-    elbo = float(np.exp(log_share - mass) @ expected) + mass - float(np.log(count))
     return Correction(
         u=u,
         whitened=whitened,
@@ -238,13 +234,24 @@ def weighed(
         log_q=log_q,
         log_weights=log_weights,
         log_evidence=total - float(np.log(count)),
-        elbo=elbo,
+        elbo=_elbo(np.log(possible) + log_q - log_g, bounded(mean, variance, top) - log_q),
         sd=float("nan"),
         monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
         effective=effective,
         shape=float(pareto_shape(weights)),
         feasible=feasible.of_all_failures(u),
     )
+
+
+def _elbo(log_share: np.ndarray, expected: np.ndarray) -> float:
+    """The ELBO of q where the log joint can be evaluated, from M draws.
+
+    Parameters
+    ----------
+    log_share : the logarithms of the weights c_s, (M,). expected : the surrogate's mean less log q, (M,).
+    """
+    mass = float(logsumexp(log_share))
+    return float(np.exp(log_share - mass) @ expected) + mass - float(np.log(len(log_share)))
 
 
 def _sd(surrogate: Surrogate, u: np.ndarray, whitened: np.ndarray, weights: np.ndarray, seed: int) -> float:

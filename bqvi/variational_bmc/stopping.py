@@ -66,7 +66,17 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     if len(rows) < steady + 2:
         return Verdict(False, (f"only {len(rows)} steps have been made; at least {steady + 2} are needed",))
     last = rows[-steady:]
-    now = last[-1]
+    reasons = [
+        *_about_change(last, tolerance),
+        *_about_coverage(last[-1]),
+        *_about_predictions(last[-1], tolerance),
+        *_about_exploration(last[-1]),
+    ]
+    return Verdict(not reasons, tuple(reasons))
+
+
+def _about_change(last: tuple[Row, ...], tolerance: float) -> list[str]:
+    """The reasons why posterior and log evidence may still change, from the latest records."""
     sds = [row.known_sd for row in last]
     evidences = np.array([row.log_evidence for row in last])
     spread = float(np.ptp(evidences))
@@ -78,13 +88,18 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
             f"successive posteriors still differ (divergence {divergence:.2g}, not {CONVERGENCE.divergence})"
         )
     if not spread < allowed:
-        reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {steady} steps)")
+        reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {len(last)} steps)")
     if not sds[-1] < tolerance:
         reasons.append(
             f"its sd is {sds[-1]:.2g} by the surrogate, without what unseen modes may add, and not below "
             f"tolerance={tolerance:.2g}"
         )
-    reasons += _about_coverage(now)
+    return reasons
+
+
+def _about_predictions(now: Row, tolerance: float) -> list[str]:
+    """The reasons why the surrogate may not be the log joint."""
+    reasons = []
     if not (now.prediction_error < CONVERGENCE.prediction_error or now.missed < CONVERGENCE.missed):
         reasons.append(
             f"the surrogate has prediction errors above its sds (mean squared z {now.prediction_error:.1f})"
@@ -93,11 +108,16 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
         reasons.append(_UNCOMPARED)
     elif not now.total_variation < max(tolerance, COMPARISON.allowed(now.compared)):
         reasons.append(f"{_DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
+    return reasons
+
+
+def _about_exploration(now: Row) -> list[str]:
+    """The reason why there may be further modes."""
     if not now.explored:
-        reasons.append(_UNEXPLORED)
-    elif not now.unseen < CONVERGENCE.unseen:
-        reasons.append(f"there may be further modes (they would add {now.unseen:.2g} nats on average)")
-    return Verdict(not reasons, tuple(reasons))
+        return [_UNEXPLORED]
+    if not now.unseen < CONVERGENCE.unseen:
+        return [f"there may be further modes (they would add {now.unseen:.2g} nats on average)"]
+    return []
 
 
 def _about_coverage(now: Row) -> list[str]:
