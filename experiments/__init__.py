@@ -10,8 +10,9 @@ An experiment is a grid, cases x seeds. `harness.runner` computes its cells, eac
 (`harness.store`), in any order; an interrupted command can be repeated. `harness.results` reads the cells
 back into one table. `harness.report` passes that table to the experiment's ``draw`` and ``tables`` and makes
 a page of the results. An experiment (`harness.experiment.Experiment`) therefore consists of a few functions,
-a title and a summary. A new one is a file such as the following and a line in `catalogue`, or a user's own
-module, as `harness.registry` describes:
+a title and a summary. In this package ``__all__`` has the experiment, and its functions start with an
+underscore unless another module uses them. A new one is a file such as the following and a line in
+`catalogue`, or a user's own module, as `harness.registry` describes:
 
     """How fast the error of the mean of n draws falls."""
 

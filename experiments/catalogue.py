@@ -3,6 +3,8 @@
 A new experiment is a new file and a line here.
 """
 
+__all__ = ["EXPERIMENTS"]
+
 EXPERIMENTS: dict[str, str] = {
     "short-gradients": "experiments.short.gradients",
     "short-minibatches": "experiments.short.minibatches",

@@ -16,10 +16,12 @@ import bqvi
 from bqvi.gradients import Estimator
 from bqvi.inference import Fit
 
-WORST: Mapping[str, float] = {"elbo": -np.inf, "log_likelihood_error": np.inf}
+__all__ = ["KEPT", "STRATEGY", "frame", "spread_records"]
+
+_WORST: Mapping[str, float] = {"elbo": -np.inf, "log_likelihood_error": np.inf}
 """The values of these columns for a run that diverged."""
 
-RESOLVED = 1e12
+_RESOLVED = 1e12
 """|ELBO| in nats beyond which its terms, of either sign, leave no correct digit in float64: a run there has
 diverged, even if the sum came out large and positive."""
 
@@ -34,7 +36,7 @@ def frame(
     method: str | Estimator,
     *,
     metrics: Mapping[str, Callable[[Any], float]],
-    worst: Mapping[str, float] = WORST,
+    worst: Mapping[str, float] = _WORST,
     steps: int,
     record: int | Iterable[int],
     keep: Sequence[str] = (),
@@ -65,7 +67,7 @@ def frame(
     table = pd.DataFrame({name: fit.trace[name] for name in columns})
     if diverged:
         table = pd.concat([table, _last(table, fit)], ignore_index=True)
-    diverged_rows = table["elbo"].abs() > RESOLVED
+    diverged_rows = table["elbo"].abs() > _RESOLVED
     for name in [name for name in worst if name in columns]:
         table[name] = table[name].fillna(worst[name]).mask(diverged_rows, worst[name])
     return table

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("gp", "acquisition", "bqvi", "experiments")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,10 +148,17 @@ def bindings(body: list[ast.stmt]) -> dict[str, ast.AST | str]:
         elif isinstance(node, ast.If | ast.Try | ast.With | ast.For):
             found |= bindings([*node.body, *getattr(node, "orelse", [])])
         else:
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                    found[inner.id] = node
+            found |= dict.fromkeys(_stored(node), node)
     return found
+
+
+def _stored(node: ast.AST) -> set[str]:
+    """Names that a statement binds; those of a comprehension are its own."""
+    if isinstance(node, Comprehension):
+        return set()
+    if isinstance(node, ast.Name):
+        return {node.id} if isinstance(node.ctx, ast.Store) else set()
+    return set().union(*map(_stored, ast.iter_child_nodes(node)))
 
 
 @functools.cache

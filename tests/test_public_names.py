@@ -6,16 +6,9 @@ import importlib
 import pytest
 from source_index import Module, modules
 
-NOT_YET = ("experiments",)
-"""Packages and modules whose names are not sorted yet: this list may only shrink."""
-
 
 def is_public(module: Module) -> bool:
     return not any(part.startswith("_") for part in module.name.split("."))
-
-
-def is_waited_for(module: Module) -> bool:
-    return any(module.name == name or module.name.startswith(f"{name}.") for name in NOT_YET)
 
 
 def astray(module: Module) -> list[str]:
@@ -28,9 +21,7 @@ def astray(module: Module) -> list[str]:
 
 def test_every_name_is_exported_or_private():
     wrong = {
-        module.name: names
-        for module in modules().values()
-        if is_public(module) and not is_waited_for(module) and (names := astray(module))
+        module.name: names for module in modules().values() if is_public(module) and (names := astray(module))
     }
     assert not wrong, f"neither in __all__ nor with an underscore: {wrong}"
 
@@ -43,24 +34,16 @@ def test_what_is_exported_exists():
             assert not missing, f"{module.name}.__all__ names {sorted(missing)}"
 
 
-def test_nothing_that_is_private_is_imported_by_another_package():
+def test_nothing_that_is_private_is_imported_by_another_module():
     wrong = [
         f"{module.name}: {node.module}.{alias.name}"
         for module in modules().values()
         for node in ast.walk(module.tree)
         if isinstance(node, ast.ImportFrom) and node.module in modules()
         for alias in node.names
-        if alias.name.startswith("_") and node.module.split(".")[0] != module.name.split(".")[0]
+        if alias.name.startswith("_")
     ]
     assert not wrong
-
-
-@pytest.mark.parametrize("name", NOT_YET)
-def test_the_list_only_shrinks(name):
-    if name not in modules():
-        return  # moved away
-    within = [m for m in modules().values() if m.name == name or m.name.startswith(f"{name}.")]
-    assert any(astray(module) for module in within), f"{name} is done: take it off the list"
 
 
 SAME_NAMES = {

@@ -27,39 +27,41 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from gp.measures import Gaussian, GaussianMixture
 
-LATENTS, QUICK_LATENTS = (2, 10), (2,)
-IMAGES, QUICK_IMAGES = 10, 2
-STEPS, QUICK_STEPS = 1500, 20
-CALLS, QUICK_CALLS = (1000, 4000, 16_000), (1000,)
+__all__ = ["experiment"]
+
+_LATENTS, _QUICK_LATENTS = (2, 10), (2,)
+_IMAGES, _QUICK_IMAGES = 10, 2
+_STEPS, _QUICK_STEPS = 1500, 20
+_CALLS, _QUICK_CALLS = (1000, 4000, 16_000), (1000,)
 """Of the decoder, for each image."""
-LONG, QUICK_LONG = 200_000, 2000
-CUSTOMARY = 100
-WIDER = 4.0
-NARROW = 0.1
+_LONG, _QUICK_LONG = 200_000, 2000
+_CUSTOMARY = 100
+_WIDER = 4.0
+_NARROW = 0.1
 """The width in nats of the mean over images below which a bracket is narrow."""
-PROPOSALS = ("prior", "encoder")
+_PROPOSALS = ("prior", "encoder")
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each latent dimension with each proposal and budget."""
     del resources
     given = {
-        "images": QUICK_IMAGES if quick else IMAGES,
-        "steps": QUICK_STEPS if quick else STEPS,
-        "draws": QUICK_LONG if quick else LONG,
+        "images": _QUICK_IMAGES if quick else _IMAGES,
+        "steps": _QUICK_STEPS if quick else _STEPS,
+        "draws": _QUICK_LONG if quick else _LONG,
     }
     return [
         Case(
             f"{latent} dimensions, {proposal}, {calls} calls",
             given | {"latent": latent, "proposal": proposal, "calls": calls},
         )
-        for latent in (QUICK_LATENTS if quick else LATENTS)
-        for proposal in PROPOSALS
-        for calls in (QUICK_CALLS if quick else CALLS)
+        for latent in (_QUICK_LATENTS if quick else _LATENTS)
+        for proposal in _PROPOSALS
+        for calls in (_QUICK_CALLS if quick else _CALLS)
     ]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each image: bounds, interval and the two estimates by importance sampling, nats."""
     chosen = case.settings
     model, q, _ = digits(chosen["latent"], chosen["steps"], seed)
@@ -68,7 +70,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     means = model.decode(q, z).reshape(len(z), -1)
     images = (rng.random(means.shape) < means).astype(np.float32)
     joints = [model.log_joint(q, image) for image in images]
-    wide = [mixed(encoded(model, q, image)) for image in images]
+    wide = [_mixed(encoded(model, q, image)) for image in images]
     prior = Gaussian(np.zeros(chosen["latent"]), np.ones(chosen["latent"]))
     found = bqvi.evidence_bounds(
         model.log_joints(q, images),
@@ -80,7 +82,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         seed=seed,
     )
     long = [_importance(*pair, chosen["draws"], rng) for pair in zip(joints, wide, strict=True)]
-    customary = model.log_evidence(q, images, CUSTOMARY, rng)
+    customary = model.log_evidence(q, images, _CUSTOMARY, rng)
     columns = {
         "lower": found.lower, "upper": found.upper, "log_evidence": found.log_evidence,
         "low": found.interval[:, 0], "customary": customary,
@@ -90,9 +92,9 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return pd.DataFrame(columns).assign(iteration=range(len(z)))
 
 
-def mixed(encoder: DiagonalGaussian) -> GaussianMixture:
+def _mixed(encoder: DiagonalGaussian) -> GaussianMixture:
     """An equal mixture of the ``encoder``'s Gaussian and one with larger variances."""
-    variances = np.stack([encoder.variance, WIDER * encoder.variance])
+    variances = np.stack([encoder.variance, _WIDER * encoder.variance])
     return GaussianMixture(np.array([0.5, 0.5]), np.stack([encoder.mean] * 2), variances)
 
 
@@ -117,12 +119,12 @@ def _ends(results: pd.DataFrame) -> pd.DataFrame:
     return parts.groupby(keys, sort=False)[columns].mean().reset_index()
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw both bounds less the long run's estimate, against calls."""
     ends = _ends(results)
     latents = list(ends["latent"].unique())
     made, axes = drawing.figure(1, len(latents), size=(3.4, 2.6))
-    lines = drawing.line_styles(PROPOSALS)
+    lines = drawing.line_styles(_PROPOSALS)
     for ax, latent in zip(axes.flat, latents, strict=True):
         of_one = ends[ends["latent"] == latent]
         for proposal, rows in of_one.groupby("proposal", sort=False):
@@ -133,10 +135,10 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
                 ax.plot(quartiles.index, quartiles[0.5], "o-", ms=3, color=colour, label=label)
                 ax.fill_between(quartiles.index, quartiles[0.25], quartiles[0.75], color=colour, alpha=0.2)
         customary = -float(of_one["below"].median())
-        ax.axhline(customary, color="grey", lw=1, ls=":", label=f"importance sampling, {CUSTOMARY} draws")
+        ax.axhline(customary, color="grey", lw=1, ls=":", label=f"importance sampling, {_CUSTOMARY} draws")
         ax.axhline(0.0, color="black", lw=1, ls="--")
         ax.set_xscale("log")
-        ax.set_yscale("symlog", linthresh=NARROW)
+        ax.set_yscale("symlog", linthresh=_NARROW)
         ax.set_title(f"{latent} latent dimensions")
         ax.set_xlabel("calls of the decoder an image")
     axes[0, 0].set_ylabel("bound less ln p(x) (nats)")
@@ -148,7 +150,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("brackets", made, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the brackets."""
     rows = [
         {
@@ -159,7 +161,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
             "upper less ln p(x)": f"{rows['upper'].median():.3f}",
             "width": f"{rows['width'].median():.3f}",
             "lower end below ln p(x)": f"{rows['held'].mean():.2f}",
-            f"ln p(x) less {CUSTOMARY} draws": f"{rows['below'].median():.3f}",
+            f"ln p(x) less {_CUSTOMARY} draws": f"{rows['below'].median():.3f}",
         }
         for (latent, proposal, _), rows in _ends(results).groupby(["latent", "proposal", "calls"], sort=False)
     ]
@@ -171,14 +173,14 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("brackets", pd.DataFrame(rows), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the width of the largest budget's bracket, proposal by proposal."""
     ends = _ends(results)
     largest = ends[ends["calls"] == ends["calls"].max()]
     checks = [
         Check(
             f"{latent} dimensions, from the {proposal}",
-            bool(rows["width"].median() < NARROW),
+            bool(rows["width"].median() < _NARROW),
             f"median width {rows['width'].median():.3f} nats, largest {rows['width'].max():.3f}",
         )
         for (latent, proposal), rows in largest.groupby(["latent", "proposal"], sort=False)
@@ -187,7 +189,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         Claim(
             "002",
             "Annealing forwards and backwards brackets ln p(x) of images under a trained decoder.",
-            f"mean width over images below {NARROW:g} nats, median over networks",
+            f"mean width over images below {_NARROW:g} nats, median over networks",
             checks,
         )
     ]
@@ -199,11 +201,11 @@ experiment = Experiment(
     summary="""How narrow are lower and upper bounds on ln p(x) of images that a trained decoder
         simulated? By sequential Monte Carlo forwards and backwards, from the prior or from the encoder,
         beside importance sampling.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
     seeds=5,
     quick_seeds=1,
 )

@@ -28,38 +28,40 @@ from experiments.harness.claims import Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.problems import images
 
-PLAIN, STOPPED, LOCAL, GLOBAL = "plain", "plain, stopped early", "Bayesian, local", "Bayesian, global"
-NETWORK = "Bayesian, by a network"
-KINDS: dict[str, WeightPrior | None] = {
+__all__ = ["PLAIN", "STOPPED", "ends", "experiment"]
+
+PLAIN, STOPPED, _LOCAL, _GLOBAL = "plain", "plain, stopped early", "Bayesian, local", "Bayesian, global"
+_NETWORK = "Bayesian, by a network"
+_KINDS: dict[str, WeightPrior | None] = {
     PLAIN: None,
-    LOCAL: WeightPrior(0.3),
-    GLOBAL: WeightPrior(0.3, "global"),
-    NETWORK: WeightPrior(0.3),
+    _LOCAL: WeightPrior(0.3),
+    _GLOBAL: WeightPrior(0.3, "global"),
+    _NETWORK: WeightPrior(0.3),
 }
-BAYESIAN = (LOCAL, GLOBAL, NETWORK)
-N, LATENT, HIDDEN, SIZE, RATE = 200, 10, 64, 100, 2e-3
-STEPS, QUICK_STEPS, RECORDS = 4000, 5, 8
-TEST_DRAWS, WEIGHT_DRAWS = 50, 10
-QUICK_DRAWS = 2
+_BAYESIAN = (_LOCAL, _GLOBAL, _NETWORK)
+_N, _LATENT, _HIDDEN, _SIZE, _RATE = 200, 10, 64, 100, 2e-3
+_STEPS, _QUICK_STEPS, _RECORDS = 4000, 5, 8
+_TEST_DRAWS, _WEIGHT_DRAWS = 50, 10
+_QUICK_DRAWS = 2
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the decoders."""
     del resources
-    steps = QUICK_STEPS if quick else STEPS
-    given = {"steps": steps, "record": steps if quick else steps // RECORDS}
-    given |= {"draws": QUICK_DRAWS if quick else TEST_DRAWS}
-    return [Case(kind, given | {"kind": kind}) for kind in KINDS]
+    steps = _QUICK_STEPS if quick else _STEPS
+    given = {"steps": steps, "record": steps if quick else steps // _RECORDS}
+    given |= {"draws": _QUICK_DRAWS if quick else _TEST_DRAWS}
+    return [Case(kind, given | {"kind": kind}) for kind in _KINDS]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Train on 200 images of the seed, with the held-out evidence at each record."""
     chosen = case.settings
     train, held = images.split("digits", None)
-    train = train[np.random.default_rng(seed).choice(len(train), N, replace=False)]
+    train = train[np.random.default_rng(seed).choice(len(train), _N, replace=False)]
     prior = _prior(chosen["kind"], train)
-    model = VariationalAutoencoder(latent=LATENT, dimension=train.shape[1], hidden=HIDDEN, weights=prior)
-    draws = 1 if prior is None else WEIGHT_DRAWS
+    model = VariationalAutoencoder(latent=_LATENT, dimension=train.shape[1], hidden=_HIDDEN, weights=prior)
+    draws = 1 if prior is None else _WEIGHT_DRAWS
 
     validation, test = np.array_split(held, 2)
 
@@ -70,8 +72,8 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         model,
         train,
         Pathwise(),
-        minibatch=SIZE,
-        schedule=bqvi.Adam(RATE),
+        minibatch=_SIZE,
+        schedule=bqvi.Adam(_RATE),
         start_from="random",
         steps=chosen["steps"],
         record=chosen["record"],
@@ -84,18 +86,18 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     )
     names = ("iteration", "seconds", "evaluations", "validation", "held_out")
     kept = {name: fit.trace[name] for name in names}
-    return pd.DataFrame(kept | {"elbo": np.asarray(fit.trace["elbo"]) / N})
+    return pd.DataFrame(kept | {"elbo": np.asarray(fit.trace["elbo"]) / _N})
 
 
 def _prior(kind: str, train: images.Images) -> WeightPrior | None:
     """The prior of a kind; a network for q(theta) sees the mean of each pixel."""
-    prior = KINDS[kind]
-    if prior is None or kind != NETWORK:
+    prior = _KINDS[kind]
+    if prior is None or kind != _NETWORK:
         return prior
     return replace(prior, network=WeightNetwork(np.asarray(train.mean(axis=0), float)))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the held-out evidence over steps."""
     made, axes = drawing.figure(1, 1, size=(4.5, 3.0))
     later = results[results["iteration"] > 0]
@@ -104,7 +106,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         y_label="held-out log p (nats an image)",
     )  # fmt: skip
     drawing.legend_below(made, axes)
-    caption = f"{N} training images. {drawing.band_caption(results)}"
+    caption = f"{_N} training images. {drawing.band_caption(results)}"
     return [Drawing("held-out", made, caption)]
 
 
@@ -121,7 +123,7 @@ def ends(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the last record of each case, and where the validation set would stop the plain one."""
     lines = [
         {
@@ -135,27 +137,28 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("ends", pd.DataFrame(lines), "Nats an image, medians over seeds.")]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that random weights do not overfit, and end no lower than with early stopping."""
     rows = ends(results)
     return [
         Claim(
             "004",
-            f"With {N} images, a decoder whose weights are integrated over ends with more held-out evidence.",
+            f"With {_N} images, a decoder whose weights are integrated over ends with more held-out "
+            "evidence.",
             "higher held-out log p than the plain decoder's after as many steps, seed by seed",
-            [evidence.more(rows, kind, PLAIN, "held_out", kind) for kind in BAYESIAN],
+            [evidence.more(rows, kind, PLAIN, "held_out", kind) for kind in _BAYESIAN],
         ),
         Claim(
             "004",
             "A network for q(theta) trains no worse a decoder than free means and standard deviations.",
             "held-out log p not lower than that of free parameters after as many steps, seed by seed",
-            [evidence.more(rows, NETWORK, LOCAL, "held_out", "by a network")],
+            [evidence.more(rows, _NETWORK, _LOCAL, "held_out", "by a network")],
         ),
         Claim(
             "004",
             "Integrating over the weights takes the place of stopping early.",
             "higher held-out log p than the plain decoder's at its best validation record, seed by seed",
-            [evidence.more(rows, kind, STOPPED, "held_out", kind) for kind in BAYESIAN],
+            [evidence.more(rows, kind, STOPPED, "held_out", kind) for kind in _BAYESIAN],
         ),
     ]
 
@@ -166,9 +169,9 @@ experiment = Experiment(
     summary="""Does a prior on the decoder's weights raise the held-out evidence of autoencoders of 200
         digits? The weights are maximised over, or have a Gaussian posterior, by local and by global
         reparameterisation, its parameters free or given by a network.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

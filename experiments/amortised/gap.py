@@ -31,31 +31,33 @@ from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 
-IMAGES, QUICK_IMAGES = 20, 2
-STEPS, QUICK_STEPS = 1500, 20
-BUDGET, QUICK_BUDGET = 100, 24
-FITTED, TESTED, DRAWS = 512, 4096, 20_000
-QUICK_POINTS = 256
-FAMILIES = {"diagonal": "mean-field", "full": "full"}
-CLOSE = 0.05
+__all__ = ["experiment"]
+
+_IMAGES, _QUICK_IMAGES = 20, 2
+_STEPS, _QUICK_STEPS = 1500, 20
+_BUDGET, _QUICK_BUDGET = 100, 24
+_FITTED, _TESTED, _DRAWS = 512, 4096, 20_000
+_QUICK_POINTS = 256
+_FAMILIES = {"diagonal": "mean-field", "full": "full"}
+_CLOSE = 0.05
 """The accuracy of a mean gap, in nats for each image, that suffices to compare encoders."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each latent dimension."""
     del resources
     return latent_cases(
         quick,
-        images=(IMAGES, QUICK_IMAGES),
-        steps=(STEPS, QUICK_STEPS),
-        budget=(BUDGET, QUICK_BUDGET),
-        fitted=(FITTED, QUICK_POINTS),
-        tested=(TESTED, QUICK_POINTS),
-        draws=(DRAWS, QUICK_POINTS),
+        images=(_IMAGES, _QUICK_IMAGES),
+        steps=(_STEPS, _QUICK_STEPS),
+        budget=(_BUDGET, _QUICK_BUDGET),
+        fitted=(_FITTED, _QUICK_POINTS),
+        tested=(_TESTED, _QUICK_POINTS),
+        draws=(_DRAWS, _QUICK_POINTS),
     )
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each image: bounds in nats, and calls."""
     chosen = case.settings
     model, q, held = digits(chosen["latent"], chosen["steps"], seed)
@@ -72,7 +74,7 @@ def _image(log_joint: Any, encoder: DiagonalGaussian, chosen: Any, seed: int) ->
     full = Gaussian(encoder.mean, encoder.covariance)
     starts: dict[str, DiagonalGaussian | Gaussian] = {"diagonal": encoder, "full": full}
     found: dict[str, float] = {"encoder": _elbo(log_joint, encoder, tested)}
-    for name, family in FAMILIES.items():
+    for name, family in _FAMILIES.items():
         fit = bqvi.fit(
             log_joint, method="bq", family=family, start_from=starts[name], budget=chosen["budget"], seed=seed
         )
@@ -137,7 +139,7 @@ def _evidence(log_joint: Any, q: Gaussian, n: int, seed: int) -> tuple[float, fl
 def _parts(results: pd.DataFrame) -> pd.DataFrame:
     """Gaps of each image."""
     parts = results[["case", "seed"]].copy()
-    for name in FAMILIES:
+    for name in _FAMILIES:
         parts[f"{name}: optimum less encoder"] = results[name] - results["encoder"]
         parts[f"{name}: the same by the long run"] = results[f"{name}, long"] - results["encoder"]
         parts[f"{name}: evidence less optimum"] = results["evidence"] - results[f"{name}, long"]
@@ -152,18 +154,18 @@ def _mean(values: pd.Series, seeds: pd.Series) -> tuple[float, float]:
     return float(values.mean()), float(units.std(ddof=1) / np.sqrt(len(units)))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap by quadrature against that of the long run, image by image."""
     parts = _parts(results)
     made, axes = drawing.figure(1, 2, sharey=True)
     marks = drawing.line_styles(results["case"])
-    for ax, name in zip(axes.flat, FAMILIES, strict=True):
+    for ax, name in zip(axes.flat, _FAMILIES, strict=True):
         for case, rows in parts.groupby("case", sort=False):
             ax.plot(
                 rows[f"{name}: the same by the long run"], rows[f"{name}: optimum less encoder"], "o", ms=3,
                 alpha=0.6, color=marks[case].colour, label=str(case),
             )  # fmt: skip
-        ends = [0.0, max(parts[f"{n}: the same by the long run"].max() for n in FAMILIES)]
+        ends = [0.0, max(parts[f"{n}: the same by the long run"].max() for n in _FAMILIES)]
         ax.plot(ends, ends, color="black", lw=0.8)
         ax.set_xlabel("by 512 points and L-BFGS (nats)")
         ax.set_title(f"{name} covariance")
@@ -177,12 +179,12 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("gaps", made, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return means over images with their standard errors."""
     parts = _parts(results)
     lines = []
     for case, rows in parts.groupby("case", sort=False):
-        for name in FAMILIES:
+        for name in _FAMILIES:
             line = {"latent": case, "q": name}
             for column in [c for c in map(str, parts) if c.startswith(f"{name}: ")]:
                 mean, error = _mean(rows[column], rows["seed"])
@@ -204,7 +206,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("gaps", pd.DataFrame(lines), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that there is a gap, and that few calls measure it."""
     parts = _parts(results)
     there, known = [], []
@@ -212,7 +214,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         mean, error = _mean(rows["diagonal: optimum less encoder"], rows["seed"])
         there.append(Check(str(case), mean > 2.0 * error, f"{mean:.3f} ± {error:.3f} nats"))
         off, error = _mean(rows["diagonal: long run less optimum"], rows["seed"])
-        near = abs(off) + 2.0 * error < CLOSE
+        near = abs(off) + 2.0 * error < _CLOSE
         known.append(Check(str(case), near, f"long run higher by {off:.4f} ± {error:.4f} nats"))
     return [
         Claim(
@@ -224,7 +226,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         Claim(
             "7.12",
             "Bayesian quadrature measures the amortisation gap from 100 calls of the decoder an image.",
-            f"the mean gap agrees with that of a long run to {CLOSE} nats, two standard errors included",
+            f"the mean gap agrees with that of a long run to {_CLOSE} nats, two standard errors included",
             known,
         ),
     ]
@@ -236,11 +238,11 @@ experiment = Experiment(
     summary="""How much lower is the ELBO of a trained encoder on single held-out digits than that of the best
         Gaussian q(z)? The latter is found by Bayesian quadrature from 100 calls of the decoder, and compared
         with a long run and with the evidence.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
     seeds=5,
     quick_seeds=1,
 )

@@ -18,9 +18,11 @@ from torch import nn
 
 from bqvi.models import GaussianLikelihood, VariationalAutoencoder
 
-DIMENSION = 20
+__all__ = ["VARIANCE", "gaussian_example"]
+
+_DIMENSION = 20
 VARIANCE = 2.0 / 3.0
-AWAY = 0.01
+_AWAY = 0.01
 """Standard deviation of the parameters' distances from the optimum, as in both papers."""
 
 
@@ -50,12 +52,12 @@ class _Decoder(nn.Module):
 def gaussian_example(n: int, seed: int) -> tuple[VariationalAutoencoder, Any, np.ndarray]:
     """The model, q near its optimum, and ``n`` data of the model, (n, 20)."""
     rng = np.random.default_rng([seed, 2])
-    mu = rng.standard_normal(DIMENSION)
-    x = mu + math.sqrt(2.0) * rng.standard_normal((n, DIMENSION))
-    a = 0.5 * np.eye(DIMENSION) + AWAY * rng.standard_normal((DIMENSION, DIMENSION))
-    b = -0.5 * mu + AWAY * rng.standard_normal(DIMENSION)
-    networks = _Encoder(a, b), _Decoder(mu + AWAY * rng.standard_normal(DIMENSION))
+    mu = rng.standard_normal(_DIMENSION)
+    x = mu + math.sqrt(2.0) * rng.standard_normal((n, _DIMENSION))
+    a = 0.5 * np.eye(_DIMENSION) + _AWAY * rng.standard_normal((_DIMENSION, _DIMENSION))
+    b = -0.5 * mu + _AWAY * rng.standard_normal(_DIMENSION)
+    networks = _Encoder(a, b), _Decoder(mu + _AWAY * rng.standard_normal(_DIMENSION))
     model = VariationalAutoencoder(
-        *networks, latent=DIMENSION, likelihood=GaussianLikelihood(1.0), dtype=torch.float64
+        *networks, latent=_DIMENSION, likelihood=GaussianLikelihood(1.0), dtype=torch.float64
     )
     return model, model.initial(x, "k-means++", rng), x

@@ -33,53 +33,55 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from gp.measures import Gaussian
 
-IMAGES, QUICK_IMAGES = 8, 1
-STEPS, QUICK_STEPS = 1500, 20
-NODES, QUICK_NODES = (16, 32, 64), (16,)
-PLAIN, QUICK_PLAIN = (16, 64, 256, 1024, 4096, 16_384), (16, 64)
-POINTS, QUICK_POINTS = 1 << 16, 1 << 10
+__all__ = ["experiment"]
+
+_IMAGES, _QUICK_IMAGES = 8, 1
+_STEPS, _QUICK_STEPS = 1500, 20
+_NODES, _QUICK_NODES = (16, 32, 64), (16,)
+_PLAIN, _QUICK_PLAIN = (16, 64, 256, 1024, 4096, 16_384), (16, 64)
+_POINTS, _QUICK_POINTS = 1 << 16, 1 << 10
 """The number of points of the truth; and the number of plain draws of an image, averaged in parts of n."""
-SCRAMBLINGS = 16
-GRADIENT_CALLS = 3
-DRAWS, SOBOL = "plain draws", "Sobol"
-QUADRATURE: dict[str, dict[str, dict[str, Any]]] = {
+_SCRAMBLINGS = 16
+_GRADIENT_CALLS = 3
+_DRAWS, _SOBOL = "plain draws", "Sobol"
+_QUADRATURE: dict[str, dict[str, dict[str, Any]]] = {
     "ELBO": {"quadrature": {}, "quadrature, gradients": {"gradient": "autodiff"}},
     "evidence": {"quadrature": {"log": True}, "WSABI": {"log": True, "method": "wsabi-l"}},
 }
-FEWER = 4.0
+_FEWER = 4.0
 """The factor of calls by which the claim requires a rule to need fewer than plain draws."""
 
-Function = Callable[[torch.Tensor], torch.Tensor]
+_Function = Callable[[torch.Tensor], torch.Tensor]
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each latent dimension."""
     del resources
     return latent_cases(
         quick,
-        images=(IMAGES, QUICK_IMAGES),
-        steps=(STEPS, QUICK_STEPS),
-        nodes=(NODES, QUICK_NODES),
-        plain=(PLAIN, QUICK_PLAIN),
-        points=(POINTS, QUICK_POINTS),
+        images=(_IMAGES, _QUICK_IMAGES),
+        steps=(_STEPS, _QUICK_STEPS),
+        nodes=(_NODES, _QUICK_NODES),
+        plain=(_PLAIN, _QUICK_PLAIN),
+        points=(_POINTS, _QUICK_POINTS),
     )
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return errors in nats: a row for each image, quantity, rule and number of calls."""
     chosen = case.settings
     model, q, held = digits(chosen["latent"], chosen["steps"], seed)
     rows: list[dict[str, Any]] = []
     for place, image in enumerate(some(held, chosen["images"], seed)):
         log_joint, encoder = model.log_joint(q, image), encoded(model, q, image)
-        for quantity in QUADRATURE:
+        for quantity in _QUADRATURE:
             f = _integrand(log_joint, encoder, quantity)
             found = _errors(f, encoder, quantity, chosen, [seed, place])
             rows += [{"image": place, "quantity": quantity, **row} for row in found]
     return pd.DataFrame(rows).assign(iteration=range(len(rows)))
 
 
-def _integrand(log_joint: Any, encoder: DiagonalGaussian, quantity: str) -> Function:
+def _integrand(log_joint: Any, encoder: DiagonalGaussian, quantity: str) -> _Function:
     """Points (n, D) to ln p(x | z), or to the log of p(x, z) / q(z | x)."""
     mean, variance = torch.as_tensor(encoder.mean), torch.as_tensor(encoder.variance)
 
@@ -94,7 +96,7 @@ def _integrand(log_joint: Any, encoder: DiagonalGaussian, quantity: str) -> Func
 
 
 def _errors(
-    f: Function, encoder: DiagonalGaussian, quantity: str, chosen: Any, seed: list[int]
+    f: _Function, encoder: DiagonalGaussian, quantity: str, chosen: Any, seed: list[int]
 ) -> list[dict[str, Any]]:
     """By each rule, its root mean square over repetitions and its mean."""
 
@@ -109,16 +111,16 @@ def _errors(
     latent, rng = len(encoder.mean), np.random.default_rng([*seed, 5])
     truth = averages(moved(normal_points(latent, chosen["points"], [*seed, 6])), chosen["points"])[0]
     draws = moved(rng.standard_normal((chosen["points"], latent)))
-    rows = [_row(DRAWS, n, averages(draws, n) - truth) for n in chosen["plain"]]
+    rows = [_row(_DRAWS, n, averages(draws, n) - truth) for n in chosen["plain"]]
     measure = Gaussian(torch.as_tensor(encoder.mean), torch.as_tensor(encoder.variance))
     for n in chosen["nodes"]:
-        points = [moved(normal_points(latent, n, [*seed, 7, i])) for i in range(SCRAMBLINGS)]
-        rows.append(_row(SOBOL, n, averages(np.concatenate(points), n) - truth))
-        for name, given in QUADRATURE[quantity].items():
+        points = [moved(normal_points(latent, n, [*seed, 7, i])) for i in range(_SCRAMBLINGS)]
+        rows.append(_row(_SOBOL, n, averages(np.concatenate(points), n) - truth))
+        for name, given in _QUADRATURE[quantity].items():
             found = bqvi.integrate(f, measure, n, seed=seed[0], **given)
             log = quantity == "evidence"
             mean, sd = np.asarray((found.log_mean, found.log_sd) if log else (found.mean, found.sd), float)
-            calls = n * (GRADIENT_CALLS if "gradient" in given else 1)
+            calls = n * (_GRADIENT_CALLS if "gradient" in given else 1)
             rows.append(_row(name, calls, np.array([mean - truth]), float(sd)))
     return rows
 
@@ -137,7 +139,7 @@ def _by_calls(results: pd.DataFrame) -> pd.DataFrame:
     table["inside"] = groups[["error", "sd"]].apply(lambda g: (g["error"].abs() <= 2.0 * g["sd"]).mean())
     table["rms"] = np.sqrt(table["square"])
     found = table.reset_index()
-    plain = dict(iter(found[found["rule"] == DRAWS].groupby(["case", "quantity"])))
+    plain = dict(iter(found[found["rule"] == _DRAWS].groupby(["case", "quantity"])))
     found["plain"] = [
         _draws_for(rms, plain[case, quantity])
         for rms, case, quantity in found[["rms", "case", "quantity"]].itertuples(index=False)
@@ -157,14 +159,14 @@ def _draws_for(rms: float, plain: pd.DataFrame) -> float:
     return float(np.exp(np.interp(at, y[order], x[order])))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the error over calls."""
     found = _by_calls(results)
     latents = list(found["case"].unique())
-    made, axes = drawing.figure(len(QUADRATURE), len(latents), size=(2.6, 2.5), sharex=True, sharey="row")
+    made, axes = drawing.figure(len(_QUADRATURE), len(latents), size=(2.6, 2.5), sharex=True, sharey="row")
     lines = drawing.line_styles(found["rule"])
     for (quantity, case), rows in found.groupby(["quantity", "case"], sort=False):
-        ax = axes[list(QUADRATURE).index(str(quantity)), latents.index(case)]
+        ax = axes[list(_QUADRATURE).index(str(quantity)), latents.index(case)]
         for rule, one in rows.groupby("rule", sort=False):
             ax.plot(one["calls"], one["rms"], "o-", ms=3, color=lines[rule].colour, label=str(rule))
         ax.set_xscale("log")
@@ -178,15 +180,15 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     number = results[["seed", "image"]].drop_duplicates()
     caption = (
         f"Root mean square error of a test bound of one image, over {len(number)} images of "
-        f"{number['seed'].nunique()} networks. A node with gradient counts as {GRADIENT_CALLS} calls."
+        f"{number['seed'].nunique()} networks. A node with gradient counts as {_GRADIENT_CALLS} calls."
     )
     return [Drawing("errors", made, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the error of each rule, and the number of plain draws with the same error."""
     found = _by_calls(results)
-    found = found[found["rule"] != DRAWS]
+    found = found[found["rule"] != _DRAWS]
     made = pd.DataFrame(
         {
             "latent": found["case"],
@@ -200,7 +202,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
             "plain draws for the same": found["plain"].map("{:.0f}".format),
             "ratio": found["ratio"].map("{:.1f}".format),
             "within 2 sd": [
-                "" if r == SOBOL else f"{i:.0%}" for r, i in zip(found["rule"], found["inside"], strict=True)
+                "" if r == _SOBOL else f"{i:.0%}" for r, i in zip(found["rule"], found["inside"], strict=True)
             ],
         }
     )
@@ -212,21 +214,21 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("calls", made, caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that other rules need fewer calls than plain draws."""
     found = _by_calls(results)
-    most = found[found["rule"] == SOBOL]["calls"].max()
+    most = found[found["rule"] == _SOBOL]["calls"].max()
     made = []
-    for rule, title in (("quadrature", "Bayesian quadrature"), (SOBOL, "Quasi-Monte Carlo")):
+    for rule, title in (("quadrature", "Bayesian quadrature"), (_SOBOL, "Quasi-Monte Carlo")):
         checks = []
         for one in found[(found["rule"] == rule) & (found["calls"] == most)].itertuples():
             numbers = f"{one.plain:.0f} plain draws for rms {one.rms:.4f}, {one.ratio:.1f} times the calls"
-            checks.append(Check(f"{one.quantity}, {one.case}", one.ratio >= FEWER, numbers))
+            checks.append(Check(f"{one.quantity}, {one.case}", one.ratio >= _FEWER, numbers))
         made.append(
             Claim(
                 "7.12",
                 f"{title} evaluates test bounds from fewer calls of the decoder than importance sampling.",
-                f"plain draws with the same rms error as {most} calls are {FEWER:g} times as many",
+                f"plain draws with the same rms error as {most} calls are {_FEWER:g} times as many",
                 checks,
             )
         )
@@ -239,11 +241,11 @@ experiment = Experiment(
     summary="""How many calls of a trained decoder do the ELBO and the evidence of a held-out digit take
         for the same standard error? By independent draws from the encoder's Gaussian, Sobol points,
         Bayesian quadrature and WSABI, with 2, 5 and 10 latent dimensions.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
     seeds=3,
     quick_seeds=1,
 )

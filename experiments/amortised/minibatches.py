@@ -34,20 +34,25 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.problems import images
 
-REFERENCE = "reshuffled"
-BY_FEATURES: dict[str, Callable[[int, Features], Strategy]] = {"balanced": Balanced, "stratified": Stratified}
-STRATEGIES = (REFERENCE, "uniform", "balanced, pixels", "balanced, encoder", "stratified, encoder")
-QUICK = (REFERENCE, "balanced, encoder")
-LATENT, HIDDEN, SIZE, RATE = 5, 64, 50, 2e-3
-EPOCHS, QUICK_EPOCHS = 40, 2
-EVERY, QUICK_EVERY = 10, 1
+__all__ = ["Renewed", "RenewedState", "experiment"]
+
+_REFERENCE = "reshuffled"
+_BY_FEATURES: dict[str, Callable[[int, Features], Strategy]] = {
+    "balanced": Balanced,
+    "stratified": Stratified,
+}
+_STRATEGIES = (_REFERENCE, "uniform", "balanced, pixels", "balanced, encoder", "stratified, encoder")
+_QUICK = (_REFERENCE, "balanced, encoder")
+_LATENT, _HIDDEN, _SIZE, _RATE = 5, 64, 50, 2e-3
+_EPOCHS, _QUICK_EPOCHS = 40, 2
+_EVERY, _QUICK_EVERY = 10, 1
 """The number of epochs after which data are encoded again."""
-RECORDS, QUICK_RECORDS = 20, 2
-DRAWS, QUICK_DRAWS = 50, 2
-REPEATS, QUICK_REPEATS = 120, 4
-ENCODING = 1.0 / 6.0
+_RECORDS, _QUICK_RECORDS = 20, 2
+_DRAWS, _QUICK_DRAWS = 50, 2
+_REPEATS, _QUICK_REPEATS = 120, 4
+_ENCODING = 1.0 / 6.0
 """The evaluations that an encoded datum counts for: a backward pass takes about two forward ones."""
-LEVEL = 0.1
+_LEVEL = 0.1
 """The level to be reached, in nats for each image below the best of reshuffling."""
 
 
@@ -82,7 +87,7 @@ class Renewed(Unlearning):
         return selection, RenewedState(state.strategy, inner, state.drawn + 1)
 
 
-class Encoded:
+class _Encoded:
     """Features of the data by the encoder of the latest q; of the pixels before there is one."""
 
     def __init__(self, model: VariationalAutoencoder, x: images.Images) -> None:
@@ -97,46 +102,46 @@ class Encoded:
         self.q = state.q
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each strategy."""
     del resources
     settings = {
-        "epochs": QUICK_EPOCHS if quick else EPOCHS,
-        "every": QUICK_EVERY if quick else EVERY,
-        "records": QUICK_RECORDS if quick else RECORDS,
-        "draws": QUICK_DRAWS if quick else DRAWS,
-        "repeats": QUICK_REPEATS if quick else REPEATS,
+        "epochs": _QUICK_EPOCHS if quick else _EPOCHS,
+        "every": _QUICK_EVERY if quick else _EVERY,
+        "records": _QUICK_RECORDS if quick else _RECORDS,
+        "draws": _QUICK_DRAWS if quick else _DRAWS,
+        "repeats": _QUICK_REPEATS if quick else _REPEATS,
     }
-    return [Case(name, settings | {"strategy": name}) for name in (QUICK if quick else STRATEGIES)]
+    return [Case(name, settings | {"strategy": name}) for name in (_QUICK if quick else _STRATEGIES)]
 
 
-def strategy_named(name: str, features: Encoded, epochs: int) -> Strategy:
+def _strategy_named(name: str, features: _Encoded, epochs: int) -> Strategy:
     """The strategy, its features made again after so many ``epochs`` where they are the encoder's."""
-    if name == REFERENCE:
-        return Reshuffled(SIZE)
+    if name == _REFERENCE:
+        return Reshuffled(_SIZE)
     if name == "uniform":
-        return Uniform(SIZE)
+        return Uniform(_SIZE)
     kind, rows = name.split(", ")
     if rows == "pixels":
-        return BY_FEATURES[kind](SIZE, features())
+        return _BY_FEATURES[kind](_SIZE, features())
     n = len(features.x)
-    return Renewed(SIZE, lambda: BY_FEATURES[kind](SIZE, features()), epochs * (n // SIZE), n)
+    return Renewed(_SIZE, lambda: _BY_FEATURES[kind](_SIZE, features()), epochs * (n // _SIZE), n)
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Train, with the held-out evidence at each record; the last row has the gradient's variances."""
     chosen = case.settings
     train, held = images.split("digits", None)
-    model = VariationalAutoencoder(latent=LATENT, dimension=train.shape[1], hidden=HIDDEN)
-    features = Encoded(model, train)
-    strategy = strategy_named(chosen["strategy"], features, chosen["every"])
-    epoch = len(train) // SIZE
+    model = VariationalAutoencoder(latent=_LATENT, dimension=train.shape[1], hidden=_HIDDEN)
+    features = _Encoded(model, train)
+    strategy = _strategy_named(chosen["strategy"], features, chosen["every"])
+    epoch = len(train) // _SIZE
     fit = bqvi.fit(
         model,
         train,
         Pathwise(),
         minibatch=strategy,
-        schedule=bqvi.Adam(RATE),
+        schedule=bqvi.Adam(_RATE),
         start_from="random",
         steps=chosen["epochs"] * epoch,
         record=chosen["epochs"] * epoch // chosen["records"],
@@ -148,7 +153,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     found = pd.DataFrame({name: fit.trace[name] for name in kept})
     if isinstance(strategy, Renewed):
         renewed = np.maximum(found["iteration"] - 1, 0) // strategy.every
-        found["evaluations"] += ENCODING * len(train) * renewed
+        found["evaluations"] += _ENCODING * len(train) * renewed
     variance, of_draws = _variances(model, fit.q, train, strategy, chosen["repeats"], seed)
     last = found.index == found.index[-1]
     return found.assign(variance=np.where(last, variance, np.nan), of_draws=np.where(last, of_draws, np.nan))
@@ -173,8 +178,8 @@ def _variances(
 
 def _costs(results: pd.DataFrame) -> pd.DataFrame:
     """A row for each run: evaluations and seconds to the level of its seed, and the last record."""
-    reference = results[results["strategy"] == REFERENCE]
-    levels = reference.groupby("seed")["held_out"].max() - LEVEL
+    reference = results[results["strategy"] == _REFERENCE]
+    levels = reference.groupby("seed")["held_out"].max() - _LEVEL
     rows = []
     for (case, seed), one in results.groupby(["case", "seed"], sort=False):
         level = levels.get(seed, np.nan)
@@ -204,15 +209,15 @@ def _reached(cost: pd.Series, value: pd.Series, level: float) -> float:
     return float(x[i - 1] + (x[i] - x[i - 1]) * (level - y[i - 1]) / (y[i] - y[i - 1]))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the held-out evidence over evaluations, less that of reshuffling."""
     later = results[results["iteration"] > 0]
-    reference = later[later["strategy"] == REFERENCE].set_index(["seed", "iteration"])["held_out"]
+    reference = later[later["strategy"] == _REFERENCE].set_index(["seed", "iteration"])["held_out"]
     same = pd.MultiIndex.from_frame(later[["seed", "iteration"]])
     later = later.assign(gain=later["held_out"].to_numpy() - reference.reindex(same).to_numpy())
     made, axes = drawing.figure(1, 2)
     lines = drawing.line_styles(results["case"])
-    others = later[later["strategy"] != REFERENCE]
+    others = later[later["strategy"] != _REFERENCE]
     shown = (
         (later, "held_out", "held-out log p (nats)"),
         (others, "gain", "gain on reshuffling (nats)"),
@@ -224,16 +229,16 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     axes[0, 1].axhline(0.0, color="black", lw=0.8)
     drawing.legend_below(made, axes, columns=3)
     caption = (
-        f"Digits, S = {SIZE}, Adam {RATE:g}; right: at the same step, less that of reshuffling with the same "
-        f"start. {drawing.band_caption(results)}"
+        f"Digits, S = {_SIZE}, Adam {_RATE:g}; right: at the same step, less that of reshuffling with the "
+        f"same start. {drawing.band_caption(results)}"
     )
     return [Drawing("held-out", made, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the cost to the level, and the variances."""
     costs = _costs(results)
-    reference = costs[costs["case"] == REFERENCE].set_index("seed")
+    reference = costs[costs["case"] == _REFERENCE].set_index("seed")
     lines = []
     for case, rows in costs.groupby("case", sort=False):
         own = rows.set_index("seed")
@@ -254,7 +259,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
             }
         )
     caption = (
-        f"The level is {LEVEL:g} nats an image below the best of reshuffling on the same seed. Medians over "
+        f"The level is {_LEVEL:g} nats an image below the best of reshuffling on the same seed. Medians over "
         f"{results['seed'].nunique()} seeds; where ± stands, means with their standard errors, seed by seed. "
         "Variances are of the gradient at the end of the run, summed over all weights."
     )
@@ -267,12 +272,12 @@ def _mean(values: pd.Series, digits: int) -> str:
     return f"{values.mean():.{digits}f} ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f}"
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check whether balanced mini-batches save evaluations."""
     costs = _costs(results)
     names = [name for name in costs["case"].unique() if name.startswith(("balanced", "stratified"))]
     checks: list[Check] = [
-        evidence.less(costs, name, REFERENCE, "evaluations_to", name, shown="evaluations") for name in names
+        evidence.less(costs, name, _REFERENCE, "evaluations_to", name, shown="evaluations") for name in names
     ]
     return [
         Claim(
@@ -291,11 +296,11 @@ experiment = Experiment(
         evaluations than random reshuffling? Features are the pixels, or the encoder's means, computed
         again every ten epochs. A table has the share of the gradient's variance that the choice of data
         makes.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
     seeds=8,
     quick_seeds=1,
 )

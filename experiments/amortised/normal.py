@@ -10,6 +10,8 @@ from scipy.special import ndtri
 
 from gp.low_discrepancy import scrambled_sobol
 
+__all__ = ["log_mean_weight", "normal_points", "values_of"]
+
 _BLOCK = 8192
 """Points evaluated at once."""
 

@@ -16,7 +16,7 @@ which rises with L; in the logarithm of the standard deviation the ratio at L = 
 What a ratio is at fixed networks depends on the bound that trained them, as the signal of a bound vanishes at
 its optimum and that of another bound does not: the more draws trained the networks, the larger is the ratio
 of one draw there. A number of draws is therefore also measured where it trains, in networks of its own
-(`ALIKE`): this ratio is met in training with L draws, and the code that Tucker et al. published records it
+(`_ALIKE`): this ratio is met in training with L draws, and the code that Tucker et al. published records it
 for networks (with 64 draws). Networks that five draws have trained are compared too. There the ratio does not
 fall from two draws on, and lies a little lower at a hundred draws than at one: a claim each.
 
@@ -48,56 +48,58 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.problems import images
 
-FIVE, ONE, ALIKE, EXAMPLE = "five draws", "one draw", "as many draws", "Gaussian example"
+__all__ = ["KINDS", "claims", "experiment"]
+
+_FIVE, _ONE, _ALIKE, _EXAMPLE = "five draws", "one draw", "as many draws", "Gaussian example"
 """The training of the networks: by the bound of a fixed number of draws, or of the number that is measured
 (with the gradient that is measured); or the networks are those of the example, near its optimum."""
 KINDS: dict[str, tuple[Any, str]] = {
-    "IWAE": (IWAE, FIVE),
-    "DReG": (DReG, FIVE),
-    "DReG, trained by one draw": (DReG, ONE),
-    "DReG, trained by as many": (DReG, ALIKE),
-    "IWAE, Gaussian example": (IWAE, EXAMPLE),
-    "DReG, Gaussian example": (DReG, EXAMPLE),
+    "IWAE": (IWAE, _FIVE),
+    "DReG": (DReG, _FIVE),
+    "DReG, trained by one draw": (DReG, _ONE),
+    "DReG, trained by as many": (DReG, _ALIKE),
+    "IWAE, Gaussian example": (IWAE, _EXAMPLE),
+    "DReG, Gaussian example": (DReG, _EXAMPLE),
 }
-DRAWS, QUICK_DRAWS = (1, 2, 5, 20, 50, 100), (1, 2, 5)
-MANY = 500
+_DRAWS, _QUICK_DRAWS = (1, 2, 5, 20, 50, 100), (1, 2, 5)
+_MANY = 500
 """Further numbers of draws of DReG in the example, from which the rate is computed."""
-STEPS, QUICK_STEPS = 500, 2
-REPEATS, QUICK_REPEATS = 200, 4
-SIZE, LATENT, HIDDEN = 20, 10, 64
-TOLERATED = 0.1
+_STEPS, _QUICK_STEPS = 500, 2
+_REPEATS, _QUICK_REPEATS = 200, 4
+_SIZE, _LATENT, _HIDDEN = 20, 10, 64
+_TOLERATED = 0.1
 """The largest mean decrease of the logarithm of a ratio that does not count as a fall. Set after the changes
 of twenty seeds had been seen. On other seeds (20 to 44 and 60 to 69) the ratio in networks that as many draws
 have trained changes by 0.098 ± 0.087 from L = 1 to 50. In networks trained by five draws it changes by -0.076
 ± 0.058 from L = 1 to 100 (seeds 0 to 43): it falls."""
-RATE, CLOSE = 0.5, 0.1
+_RATE, _CLOSE = 0.5, 0.1
 """The power of L of the ratio for large L, and the largest deviation that counts as this rate."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each gradient in its networks."""
     del resources
     settings = {
-        "steps": QUICK_STEPS if quick else STEPS,
-        "repeats": QUICK_REPEATS if quick else REPEATS,
+        "steps": _QUICK_STEPS if quick else _STEPS,
+        "repeats": _QUICK_REPEATS if quick else _REPEATS,
     }
     return [
-        Case(kind, settings | {"kind": kind, "draws": QUICK_DRAWS if quick else _draws(*chosen)})
+        Case(kind, settings | {"kind": kind, "draws": _QUICK_DRAWS if quick else _draws(*chosen)})
         for kind, chosen in KINDS.items()
     ]
 
 
 def _draws(estimator: Any, networks: str) -> tuple[int, ...]:
     """The numbers of draws; training with the most takes as long as with all others together."""
-    if networks == ALIKE:
-        return DRAWS[:-1]
-    return (*DRAWS, MANY) if networks == EXAMPLE and estimator is DReG else DRAWS
+    if networks == _ALIKE:
+        return _DRAWS[:-1]
+    return (*_DRAWS, _MANY) if networks == _EXAMPLE and estimator is DReG else _DRAWS
 
 
 @cache
 def _trained(estimator: Any, steps: int, seed: int) -> tuple[VariationalAutoencoder, Any]:
     train, _ = images.split("digits", None)
-    model = VariationalAutoencoder(latent=LATENT, dimension=train.shape[1], hidden=HIDDEN)
+    model = VariationalAutoencoder(latent=_LATENT, dimension=train.shape[1], hidden=_HIDDEN)
     return model, bqvi.fit(model, train, estimator, steps=steps, start_from="random", seed=seed).q
 
 
@@ -106,15 +108,15 @@ def _networks(
 ) -> tuple[VariationalAutoencoder, Any, np.ndarray]:
     """Model, q and mini-batch of a measurement with ``samples`` draws."""
     estimator, by = KINDS[kind]
-    if by == EXAMPLE:
-        return gaussian_example(SIZE, seed)
-    trainer = {FIVE: IWAE(5), ONE: IWAE(1), ALIKE: estimator(samples)}[by]
+    if by == _EXAMPLE:
+        return gaussian_example(_SIZE, seed)
+    trainer = {_FIVE: IWAE(5), _ONE: IWAE(1), _ALIKE: estimator(samples)}[by]
     train, _ = images.split("digits", None)
-    rows = train[np.random.default_rng(seed).choice(len(train), SIZE, replace=False)]
+    rows = train[np.random.default_rng(seed).choice(len(train), _SIZE, replace=False)]
     return *_trained(trainer, steps, seed), rows
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each L."""
     chosen = case.settings
     estimator, _ = KINDS[chosen["kind"]]
@@ -122,14 +124,14 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     table = []
     for samples in chosen["draws"]:
         model, q, rows = _networks(chosen["kind"], samples, chosen["steps"], seed)
-        batch = Batch(rows, SIZE)
+        batch = Batch(rows, _SIZE)
         encoder = [name.startswith("encoder") for name in q.leaf_names]
         found = [estimator(samples)(model, q, batch, rng) for _ in range(chosen["repeats"])]
         ratios = {
             name: _ratio([[g for g, e in zip(one.values, encoder, strict=True) if e == of] for one in found])
             for name, of in (("encoder", True), ("decoder", False))
         }
-        bound = float(np.mean([one.bound or 0.0 for one in found])) / SIZE
+        bound = float(np.mean([one.bound or 0.0 for one in found])) / _SIZE
         table.append({"iteration": samples, "samples": samples, "elbo": bound} | ratios)
     return pd.DataFrame(table)
 
@@ -142,7 +144,7 @@ def _ratio(gradients: list[list[Any]]) -> float:
     return float(np.median(np.abs(table.mean(0)[moving]) / spread[moving]))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the ratio over L for both networks."""
     made, axes = drawing.figure(1, 2, sharey=True)
     for ax, network in zip(axes.flat, ("encoder", "decoder"), strict=True):
@@ -161,7 +163,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("ratio", made, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the medians."""
     made = results.groupby(["case", "samples"], sort=False)[["encoder", "decoder", "elbo"]].median()
     caption = "Medians over seeds of the signal-to-noise ratios; the bound in nats an image."
@@ -172,7 +174,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     """Check whether the encoder's signal falls or rises with the number of draws."""
     change = "the 95 % interval over seeds of the mean change of the encoder's log ratio"
     above = (
-        f"{change} lies above -{TOLERATED:g}; no where it reaches below that number and lies below 0, "
+        f"{change} lies above -{_TOLERATED:g}; no where it reaches below that number and lies below 0, "
         "undecided where it reaches from below that number to above 0"
     )
     below = f"{change} lies below 0"
@@ -185,32 +187,32 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             "002",
             "Tighter bounds leave the encoder's gradient less signal.",
             below,
-            [_change(results, kind, 0, falls=True) for kind in of(IWAE, FIVE, EXAMPLE)],
+            [_change(results, kind, 0, falls=True) for kind in of(IWAE, _FIVE, _EXAMPLE)],
         ),
         Claim(
             "002",
             "The encoder's signal by doubly reparameterised gradients does not fall with the draws, from one "
             "on, in networks that as many draws or one have trained and in the papers' example.",
             above,
-            [_change(results, kind, 0) for kind in of(DReG, ALIKE, ONE, EXAMPLE)],
+            [_change(results, kind, 0) for kind in of(DReG, _ALIKE, _ONE, _EXAMPLE)],
         ),
         Claim(
             "002",
             "Nor does it fall from two draws on in networks that five draws have trained.",
             above,
-            [_change(results, kind, 1) for kind in of(DReG, FIVE)],
+            [_change(results, kind, 1) for kind in of(DReG, _FIVE)],
         ),
         Claim(
             "002",
             "In networks that five draws have trained it is lower with a hundred draws than with one.",
             below,
-            [_change(results, kind, 0, falls=True) for kind in of(DReG, FIVE)],
+            [_change(results, kind, 0, falls=True) for kind in of(DReG, _FIVE)],
         ),
         Claim(
             "002",
-            f"Near an optimum it rises, from many draws on, like their number to the power {RATE:g}.",
-            f"the 95 % interval over seeds of the mean power lies within {CLOSE:g} of {RATE:g}",
-            [_rate(results, kind) for kind in of(DReG, EXAMPLE)],
+            f"Near an optimum it rises, from many draws on, like their number to the power {_RATE:g}.",
+            f"the 95 % interval over seeds of the mean power lies within {_CLOSE:g} of {_RATE:g}",
+            [_rate(results, kind) for kind in of(DReG, _EXAMPLE)],
         ),
     ]
 
@@ -231,7 +233,7 @@ def _change(results: pd.DataFrame, kind: str, start: int, falls: bool = False) -
     low, high = mean - half, mean + half
     if falls:
         return Check(setting, high < 0.0, measured, "" if low > 0.0 or high < 0.0 else "the interval holds 0")
-    lasts = low > -TOLERATED
+    lasts = low > -_TOLERATED
     return Check(setting, lasts, measured, "" if lasts or high < 0.0 else f"from {low:.2f} to {high:.2f}")
 
 
@@ -242,8 +244,8 @@ def _rate(results: pd.DataFrame, kind: str) -> Check:
     mean, half = evidence.mean_interval(
         np.log((wide[last] / wide[first]).to_numpy()) / math.log(last / first)
     )
-    inside = abs(mean - RATE) + half < CLOSE
-    outside = abs(mean - RATE) - half > CLOSE
+    inside = abs(mean - _RATE) + half < _CLOSE
+    outside = abs(mean - _RATE) - half > _CLOSE
     measured = f"power {mean:.2f} ± {half:.2f} from L = {first} to {last}"
     return Check(kind, inside, measured, "" if inside or outside else "the interval holds an end")
 
@@ -256,9 +258,9 @@ experiment = Experiment(
         encoder and decoder, on digits and in the Gaussian example of the papers. With one draw DReG is
         sticking-the-landing: from there to two draws its ratio falls or rises by the bound that has trained
         the networks, so that each number of draws is also measured in networks that it has trained.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     claims=claims,
 )

@@ -14,14 +14,16 @@ from experiments.harness.experiment import Case
 from experiments.problems import images
 from experiments.problems.images import Images
 
-HIDDEN, RATE = 64, 2e-3
-LATENTS, QUICK_LATENTS = (2, 5, 10), (2,)
+__all__ = ["digits", "encoded", "latent_cases", "some"]
+
+_HIDDEN, _RATE = 64, 2e-3
+_LATENTS, _QUICK_LATENTS = (2, 5, 10), (2,)
 
 
 def latent_cases(quick: bool, **sizes: tuple[Any, Any]) -> list[Case]:
     """A case for each latent dimension; the second of each pair is for the ``quick`` form."""
     settings = {name: pair[quick] for name, pair in sizes.items()}
-    latents = QUICK_LATENTS if quick else LATENTS
+    latents = _QUICK_LATENTS if quick else _LATENTS
     return [Case(f"{latent} dimensions", settings | {"latent": latent}) for latent in latents]
 
 
@@ -29,8 +31,8 @@ def latent_cases(quick: bool, **sizes: tuple[Any, Any]) -> list[Case]:
 def digits(latent: int, steps: int, seed: int) -> tuple[VariationalAutoencoder, Any, Images]:
     """The model, q after so many pathwise steps from random weights, and the held-out images."""
     train, held = images.split("digits", None)
-    model = VariationalAutoencoder(latent=latent, dimension=train.shape[1], hidden=HIDDEN)
-    schedule = bqvi.Adam(RATE)
+    model = VariationalAutoencoder(latent=latent, dimension=train.shape[1], hidden=_HIDDEN)
+    schedule = bqvi.Adam(_RATE)
     fit = bqvi.fit(
         model, train, "pathwise", schedule=schedule, start_from="random", steps=steps, record=[], seed=seed
     )

@@ -22,60 +22,62 @@ from experiments.harness.claims import Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.problems import images
 
-IWAE_NAME, DREG = "IWAE, L = 50", "DReG, L = 50"
-METHODS: dict[str, Any] = {
+__all__ = ["experiment"]
+
+_IWAE_NAME, _DREG = "IWAE, L = 50", "DReG, L = 50"
+_METHODS: dict[str, Any] = {
     "pathwise": lambda: Pathwise(),
     "sticking the landing": lambda: Pathwise(entropy="sticking-the-landing"),
     "score, L = 10": lambda: Score(10),
-    IWAE_NAME: lambda: IWAE(50),
-    DREG: lambda: DReG(50),
+    _IWAE_NAME: lambda: IWAE(50),
+    _DREG: lambda: DReG(50),
 }
-STEPS = {"digits": 2000, "mnist": 5000}
-RECORDS = 10
-QUICK_STEPS, QUICK_METHODS = 5, ("pathwise", IWAE_NAME, DREG)
-HIDDEN = {"digits": 128, "mnist": 256}
-LATENT = {"digits": 10, "mnist": 32}
-SIZE, RATE, TEST_DRAWS, QUICK_DRAWS = 100, 1e-3, 50, 2
-MARGIN = 0.05
+_STEPS = {"digits": 2000, "mnist": 5000}
+_RECORDS = 10
+_QUICK_STEPS, _QUICK_METHODS = 5, ("pathwise", _IWAE_NAME, _DREG)
+_HIDDEN = {"digits": 128, "mnist": 256}
+_LATENT = {"digits": 10, "mnist": 32}
+_SIZE, _RATE, _TEST_DRAWS, _QUICK_DRAWS = 100, 1e-3, 50, 2
+_MARGIN = 0.05
 """Nats an image: a model that is lower by less on average is no worse. Held-out log p is about -23 on digits,
 with a standard deviation of .03 over seeds."""
-SHOWN, ACROSS = 8, 12
+_SHOWN, _ACROSS = 8, 12
 """Images in a row; points of a latent map along each axis."""
-MARGINS = {"digits": 1, "mnist": 2}
+_MARGINS = {"digits": 1, "mnist": 2}
 """White pixels on each side of an image of a picture."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every method, and the map; on MNIST too where its folder is given."""
     found = []
-    for name in STEPS:
+    for name in _STEPS:
         if name == "mnist" and (quick or resources.data is None):
             continue
-        steps = QUICK_STEPS if quick else STEPS[name]
-        given = {"data": name, "steps": steps, "record": steps if quick else steps // RECORDS}
-        given["draws"] = QUICK_DRAWS if quick else TEST_DRAWS
-        for method in QUICK_METHODS if quick else METHODS:
-            settings = given | {"method": method, "latent": LATENT[name]}
+        steps = _QUICK_STEPS if quick else _STEPS[name]
+        given = {"data": name, "steps": steps, "record": steps if quick else steps // _RECORDS}
+        given["draws"] = _QUICK_DRAWS if quick else _TEST_DRAWS
+        for method in _QUICK_METHODS if quick else _METHODS:
+            settings = given | {"method": method, "latent": _LATENT[name]}
             found.append(Case(f"{name}: {method}", settings, resources.data))
         settings = given | {"method": "pathwise", "latent": 2}
         found.append(Case(f"{name}: two latent dimensions", settings, resources.data))
     return found
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Train, with the held-out evidence at each record; the last row has pictures."""
     chosen = case.settings
     train, held = images.split(chosen["data"], case.folder)
     model = VariationalAutoencoder(
-        latent=chosen["latent"], dimension=train.shape[1], hidden=HIDDEN[chosen["data"]]
+        latent=chosen["latent"], dimension=train.shape[1], hidden=_HIDDEN[chosen["data"]]
     )
-    estimator: Estimator = METHODS[chosen["method"]]()
+    estimator: Estimator = _METHODS[chosen["method"]]()
     fit = bqvi.fit(
         model,
         train,
         estimator,
-        minibatch=Reshuffled(SIZE),
-        schedule=bqvi.Adam(RATE),
+        minibatch=Reshuffled(_SIZE),
+        schedule=bqvi.Adam(_RATE),
         start_from="random",
         steps=chosen["steps"],
         record=chosen["record"],
@@ -94,11 +96,11 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def _pictures(model: VariationalAutoencoder, q: Any, held: images.Images, latent: int) -> np.ndarray:
     """Rows of pixels: held-out images, their reconstructions, draws; or the map of a plane of z."""
     if latent == 2:
-        u = scipy.special.ndtri((np.arange(ACROSS) + 0.5) / ACROSS)
+        u = scipy.special.ndtri((np.arange(_ACROSS) + 0.5) / _ACROSS)
         z = np.stack(np.meshgrid(u, u), -1).reshape(-1, 2)
         return model.decode(q, z)
-    z = np.random.default_rng(0).standard_normal((2 * SHOWN, latent))
-    return np.concatenate([held[:SHOWN], model.reconstruct(q, held[:SHOWN]), model.decode(q, z)])
+    z = np.random.default_rng(0).standard_normal((2 * _SHOWN, latent))
+    return np.concatenate([held[:_SHOWN], model.reconstruct(q, held[:_SHOWN]), model.decode(q, z)])
 
 
 def _text(pixels: np.ndarray) -> str:
@@ -109,13 +111,13 @@ def _array(text: str, side: int) -> np.ndarray:
     return np.frombuffer(bytes.fromhex(text), np.uint8).reshape(-1, side, side)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the curves, and the pictures of the first seed."""
     found = []
     for name, rows in results.groupby("data", sort=False):
         compared = rows[rows["latent"] != 2]
         made, axes = drawing.figure(1, 2)
-        lines = drawing.line_styles(METHODS)
+        lines = drawing.line_styles(_METHODS)
         for ax, y, label in zip(
             axes.flat, ("elbo", "held_out"), ("training ELBO", "held-out log p"), strict=True
         ):
@@ -126,8 +128,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             )  # fmt: skip
         drawing.legend_below(made, axes, columns=3)
         caption = (
-            f"{name}: networks with one hidden layer, Adam {RATE:g}, S = {SIZE}. Held out: importance "
-            f"sampling with {TEST_DRAWS} draws. {drawing.band_caption(compared)}"
+            f"{name}: networks with one hidden layer, Adam {_RATE:g}, S = {_SIZE}. Held out: importance "
+            f"sampling with {_TEST_DRAWS} draws. {drawing.band_caption(compared)}"
         )
         found.append(Drawing(f"curves-{name}", made, caption))
         found += _shown(str(name), rows)
@@ -138,10 +140,10 @@ def _shown(name: str, rows: pd.DataFrame) -> list[Drawing]:
     found = []
     for latent, of_one in rows[rows["pictures"] != ""].groupby("latent"):
         text = of_one["pictures"].iloc[-1]
-        around, side = MARGINS[name], {"digits": 8, "mnist": 28}[name]
+        around, side = _MARGINS[name], {"digits": 8, "mnist": 28}[name]
         pixels = np.pad(_array(text, side), ((0, 0), (around, around), (around, around)))
         side += 2 * around
-        across = ACROSS if latent == 2 else SHOWN
+        across = _ACROSS if latent == 2 else _SHOWN
         made, axes = drawing.figure(size=(0.5 * across, 0.5 * len(pixels) // across))
         table = pixels.reshape(-1, across, side, side).swapaxes(1, 2).reshape(-1, across * side)
         axes[0, 0].imshow(table, cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
@@ -155,7 +157,7 @@ def _shown(name: str, rows: pd.DataFrame) -> list[Drawing]:
     return found
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return where each method ends."""
     last = results.sort_values("iteration").groupby(["case", "seed"], sort=False).tail(1)
     lines = []
@@ -171,20 +173,20 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("ends", pd.DataFrame(lines), "Medians over seeds at the last step, nats an image.")]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that held-out evidence with the doubly reparameterised gradient is not lower than with IWAE's."""
     last = (
         results[results["latent"] != 2].sort_values("iteration").groupby(["data", "method", "seed"]).tail(1)
     )
     checks = [
         evidence.not_lower(
-            rows.assign(case=rows["method"]), DREG, IWAE_NAME, "held_out", str(name), margin=MARGIN
+            rows.assign(case=rows["method"]), _DREG, _IWAE_NAME, "held_out", str(name), margin=_MARGIN
         )
         for name, rows in last.groupby("data", sort=False)
     ]
     criterion = (
         "the 95 % interval over seeds of the mean difference in held-out log p, DReG less IWAE, L = 50, lies "
-        f"above -{MARGIN:g} nats; no where it lies below, undecided where it holds that number"
+        f"above -{_MARGIN:g} nats; no where it lies below, undecided where it holds that number"
     )
     return [
         Claim("002", "Doubly reparameterised gradients train no worse models than IWAE's.", criterion, checks)
@@ -199,9 +201,9 @@ experiment = Experiment(
     networks, mini-batches and steps. Reconstructions, draws and a map of a latent plane are shown. With a
     data folder on
     5,000 images of MNIST as well.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

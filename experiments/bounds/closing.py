@@ -25,13 +25,15 @@ from experiments.harness import drawing
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from gp.measures import Gaussian
 
-PROBLEMS = ("regression", "decoder")
-PARTICLES, QUICK_PARTICLES = (1, 4, 16, 64, 256), (1, 16)
-TEMPERATURES, QUICK_TEMPERATURES = (1, 2, 4, 8, 16, 32), (1, 8)
-FEW = 16
-LABELS = {"importance": "importance", "ais": "annealed importance", "smc": "sequential Monte Carlo"}
-DATA, COEFFICIENTS = 40, 8
-IMAGES, PIXELS, HIDDEN = 5, 12, 8
+__all__ = ["COEFFICIENTS", "BracketProblem", "decoder", "experiment", "regression"]
+
+_PROBLEMS = ("regression", "decoder")
+_PARTICLES, _QUICK_PARTICLES = (1, 4, 16, 64, 256), (1, 16)
+_TEMPERATURES, _QUICK_TEMPERATURES = (1, 2, 4, 8, 16, 32), (1, 8)
+_FEW = 16
+_LABELS = {"importance": "importance", "ais": "annealed importance", "smc": "sequential Monte Carlo"}
+_DATA, COEFFICIENTS = 40, 8
+_IMAGES, _PIXELS, _HIDDEN = 5, 12, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,30 +52,32 @@ class BracketProblem:
     truth: Any
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each problem with each number of particles or temperatures."""
     del resources
-    particles, temperatures = (QUICK_PARTICLES, QUICK_TEMPERATURES) if quick else (PARTICLES, TEMPERATURES)
+    particles, temperatures = (
+        (_QUICK_PARTICLES, _QUICK_TEMPERATURES) if quick else (_PARTICLES, _TEMPERATURES)
+    )
     return [
         Case(
-            f"{problem}: {LABELS[method]} {count}",
-            {"problem": problem, "method": method, "label": LABELS[method], "count": count},
+            f"{problem}: {_LABELS[method]} {count}",
+            {"problem": problem, "method": method, "label": _LABELS[method], "count": count},
         )
-        for problem in PROBLEMS
-        for method in LABELS
+        for problem in _PROBLEMS
+        for method in _LABELS
         for count in (particles if method == "importance" else temperatures)
     ]
 
 
 def regression(rng: np.random.Generator) -> BracketProblem:
     """A linear regression with unit priors and unit noise."""
-    x = rng.normal(size=(DATA, COEFFICIENTS))
-    y = x @ rng.normal(size=COEFFICIENTS) + rng.normal(size=DATA)
+    x = rng.normal(size=(_DATA, COEFFICIENTS))
+    y = x @ rng.normal(size=COEFFICIENTS) + rng.normal(size=_DATA)
     precision = x.T @ x + np.eye(COEFFICIENTS)
     covariance = np.linalg.inv(precision)
     mean = covariance @ x.T @ y
-    constant = -0.5 * (DATA + COEFFICIENTS) * np.log(2 * np.pi)
-    marginal = x @ x.T + np.eye(DATA)
+    constant = -0.5 * (_DATA + COEFFICIENTS) * np.log(2 * np.pi)
+    marginal = x @ x.T + np.eye(_DATA)
     truth = -0.5 * (y @ np.linalg.solve(marginal, y) + np.linalg.slogdet(2 * np.pi * marginal)[1])
     inputs, outputs = torch.as_tensor(x), torch.as_tensor(y)
 
@@ -87,15 +91,15 @@ def regression(rng: np.random.Generator) -> BracketProblem:
 
 def decoder(rng: np.random.Generator) -> BracketProblem:
     """Binary images from two latent variables through one hidden layer."""
-    hidden = torch.as_tensor(rng.normal(size=(2, HIDDEN)))
-    out = torch.as_tensor(rng.normal(size=(HIDDEN, PIXELS)))
-    latents = rng.normal(size=(IMAGES, 1, 2))
+    hidden = torch.as_tensor(rng.normal(size=(2, _HIDDEN)))
+    out = torch.as_tensor(rng.normal(size=(_HIDDEN, _PIXELS)))
+    latents = rng.normal(size=(_IMAGES, 1, 2))
 
     def logits(z: torch.Tensor) -> torch.Tensor:
         return torch.tanh(z @ hidden) @ out
 
     chances = torch.sigmoid(logits(torch.as_tensor(latents[:, 0]))).numpy()
-    images = torch.as_tensor((rng.random((IMAGES, PIXELS)) < chances).astype(float))
+    images = torch.as_tensor((rng.random((_IMAGES, _PIXELS)) < chances).astype(float))
 
     def log_joint(z: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
         at = logits(z)
@@ -106,20 +110,20 @@ def decoder(rng: np.random.Generator) -> BracketProblem:
     grid = torch.as_tensor(np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2))
     area = 2.0 * np.log(axis[1] - axis[0])
     truth = np.array(
-        [logsumexp(log_joint(grid, torch.full((len(grid),), i)).numpy()) + area for i in range(IMAGES)]
+        [logsumexp(log_joint(grid, torch.full((len(grid),), i)).numpy()) + area for i in range(_IMAGES)]
     )
     prior = Gaussian(np.zeros(2), np.ones(2))
-    return BracketProblem(log_joint, [prior] * IMAGES, latents, truth)
+    return BracketProblem(log_joint, [prior] * _IMAGES, latents, truth)
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the two bounds less ln Z, means over problems, and whether the intervals hold it."""
     settings, rng = case.settings, np.random.default_rng([seed, 1])
     problem = (regression if settings["problem"] == "regression" else decoder)(rng)
     annealed = settings["method"] != "importance"
     count = settings["count"]
-    systems = 20 if settings["problem"] == "regression" else 11 * IMAGES
-    size = FEW if annealed else count
+    systems = 20 if settings["problem"] == "regression" else 11 * _IMAGES
+    size = _FEW if annealed else count
     found = bqvi.evidence_bounds(
         problem.log_joint,
         problem.proposal,
@@ -146,7 +150,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     )
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw both bounds less ln Z: medians over seeds with quartiles."""
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(len(problems), 2, size=(3.4, 2.5), sharey="row")
@@ -170,7 +174,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             ax.set_yscale("symlog", linthresh=0.1)
             ax.set_title(problem)
             if i == len(problems) - 1:
-                ax.set_xlabel("particles" if j == 0 else f"temperatures, {FEW} particles")
+                ax.set_xlabel("particles" if j == 0 else f"temperatures, {_FEW} particles")
             if j == 0:
                 ax.set_ylabel("bound less ln Z (nats)")
     drawing.legend_below(figure, axes)
@@ -181,7 +185,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("closing", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the bounds and how often the intervals hold ln Z."""
     rows = [
         {
@@ -207,10 +211,10 @@ experiment = Experiment(
     title="Bounds on the evidence: particles and temperatures",
     summary="""How narrow is the bracket around ln Z by importance sampling, annealed importance
         sampling and sequential Monte Carlo, on a conjugate regression and on images under a decoder?""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=5,
     quick_seeds=1,
 )

@@ -30,64 +30,66 @@ from experiments.problems.reference import MODELS, Reference, load_reference
 from experiments.problems.reference.unconstrained import unconstrained
 from gp.measures import Gaussian, GaussianMixture
 
-BUDGET, QUICK_BUDGET = 40_000, 4_000
-SLOW = {"lotka_volterra": 4_000}
+__all__ = ["experiment"]
+
+_BUDGET, _QUICK_BUDGET = 40_000, 4_000
+_SLOW = {"lotka_volterra": 4_000}
 """The budgets of densities that take milliseconds for each point."""
-SCALES = ((1.0, 4.0), (1.0, 4.0, 16.0))
+_SCALES = ((1.0, 4.0), (1.0, 4.0, 16.0))
 """The multiples of the covariance in each proposal that is tried."""
-TRIED = 500
+_TRIED = 500
 """The number of draws of each."""
-DRAWS = 10
-QUICK = ("gp_regr",)
-NARROW = 0.1
+_DRAWS = 10
+_QUICK = ("gp_regr",)
+_NARROW = 0.1
 """The width in nats below which a bracket is narrow."""
-TICKS = (0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+_TICKS = (0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The distances from 0 in nats that the axis of the picture shows, up to the longest bracket."""
-SECONDS, LEAST, COVERAGE = 10.0, 5, 0.95
+_SECONDS, _LEAST, _COVERAGE = 10.0, 5, 0.95
 """The CPU seconds for a narrow bracket; the number of posteriors; the share that should contain ln Z."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each posterior."""
     return [
         Case(
             name,
-            {"problem": name, "budget": QUICK_BUDGET if quick else SLOW.get(name, BUDGET)},
+            {"problem": name, "budget": _QUICK_BUDGET if quick else _SLOW.get(name, _BUDGET)},
             resources.posteriors,
         )
-        for name in (QUICK if quick else MODELS)
+        for name in (_QUICK if quick else MODELS)
     ]
 
 
-def proposal(reference: Reference, rng: np.random.Generator) -> GaussianMixture:
-    """The proposal: the better of the mixtures, by ``TRIED`` draws of each."""
+def _proposal(reference: Reference, rng: np.random.Generator) -> GaussianMixture:
+    """The proposal: the better of the mixtures, by ``_TRIED`` draws of each."""
     try:
         around = laplace(reference.target.log_density, reference.mean)
     except NoModeError:
         around = Laplace(Gaussian(reference.mean, reference.covariance), 0.0, 0)
-    tried = [around.heavy_tailed(scales) for scales in SCALES]
+    tried = [around.heavy_tailed(scales) for scales in _SCALES]
     return max(tried, key=lambda q: _effective(reference, q, rng))
 
 
 def _effective(reference: Reference, q: GaussianMixture, rng: np.random.Generator) -> float:
     """Effective sample size of importance sampling from ``q``."""
-    points = q.sample(TRIED, rng)
+    points = q.sample(_TRIED, rng)
     logs = reference.target.log_density(torch.as_tensor(points)).numpy() - q.log_density(points)
     weights = np.exp(logs - np.nanmax(logs))
     weights[np.isnan(weights)] = 0.0
     return float(weights.sum() ** 2 / np.square(weights).sum())
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the bracket less ln Z, its width, and the seconds of proposal and run together."""
     assert case.folder is not None  # `needs` requires the folder
     reference = load_reference(case.folder, case.settings["problem"])
     rng = np.random.default_rng([seed, 1])
-    chosen = rng.choice(len(reference.draws), DRAWS, replace=False)
+    chosen = rng.choice(len(reference.draws), _DRAWS, replace=False)
     draws = unconstrained(reference, reference.draws[chosen])
     began = time.process_time()
-    start = proposal(reference, rng)
-    tried = TRIED * len(SCALES)
+    start = _proposal(reference, rng)
+    tried = _TRIED * len(_SCALES)
     found = bqvi.evidence_bounds(
         reference.target.log_density,
         start,
@@ -119,7 +121,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     )
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the intervals less ln Z, run by run."""
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(1, 1, size=(6.4, 0.35 * len(problems) + 1.4))
@@ -131,9 +133,9 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             those = (group["held"] == held).to_numpy()
             ax.hlines(rows[those], group["low"][those], group["high"][those], color=colour, lw=2)
     ax.axvline(0.0, color="black", lw=1, ls="--")
-    ax.set_xscale("symlog", linthresh=NARROW)
+    ax.set_xscale("symlog", linthresh=_NARROW)
     reach = float(np.abs(results[["low", "high"]].to_numpy(dtype=float)).max())
-    shown = [side * tick for side in (-1.0, 1.0) for tick in TICKS if tick < reach]
+    shown = [side * tick for side in (-1.0, 1.0) for tick in _TICKS if tick < reach]
     ax.set_xticks([0.0, *shown], [f"{tick:g}" for tick in (0.0, *shown)])
     ax.set_yticks(range(len(problems)), problems)
     ax.set_xlabel("99 % interval less ln Z (nats)")
@@ -146,7 +148,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     ]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the brackets."""
     rows = [
         {
@@ -172,14 +174,14 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("brackets", pd.DataFrame(rows), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check how many brackets are narrow, and that they hold ln Z."""
     medians = results.groupby("problem")[["width", "seconds"]].median()
-    narrow = medians[(medians["width"] < NARROW) & (medians["seconds"] <= SECONDS)]
+    narrow = medians[(medians["width"] < _NARROW) & (medians["seconds"] <= _SECONDS)]
     held, runs = int(results["held"].sum()), len(results)
     coverage = Check(
         "all posteriors",
-        held >= COVERAGE * runs,
+        held >= _COVERAGE * runs,
         f"{held} of {runs} runs hold ln Z",
         wins=held,
         seeds=runs,
@@ -189,13 +191,14 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         Claim(
             "002",
             "Annealing forwards and backwards brackets the evidence of reference posteriors narrowly.",
-            f"median width below {NARROW:g} nats within {SECONDS:g} seconds on {LEAST} posteriors",
-            [Check("medians over seeds", len(narrow) >= LEAST, measured)],
+            f"median width below {_NARROW:g} nats within {_SECONDS:g} seconds on {_LEAST} posteriors",
+            [Check("medians over seeds", len(narrow) >= _LEAST, measured)],
         ),
         Claim(
             "002",
-            f"Brackets between annealing forwards and backwards hold the evidence in {COVERAGE:.0%} of runs.",
-            f"at least {COVERAGE:.0%} of the 99 % intervals hold ln Z",
+            "Brackets between annealing forwards and backwards hold the evidence in "
+            f"{_COVERAGE:.0%} of runs.",
+            f"at least {_COVERAGE:.0%} of the 99 % intervals hold ln Z",
             [coverage],
         ),
     ]
@@ -206,11 +209,11 @@ experiment = Experiment(
     title="Bounds on the evidence: reference posteriors",
     summary="""How wide is the bracket around ln Z of ten reference posteriors after 40,000 evaluations
         (4,000 of one with differential equations), and how often does it hold ln Z?""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
     seeds=5,
     quick_seeds=1,
     needs=("posteriors",),

@@ -31,6 +31,8 @@ from experiments.harness.experiment import (
 from experiments.harness.summaries import quartiles
 from experiments.problems.regression_sets import RegressionSet, Split, diabetes
 
+__all__ = ["QUICK_ROWS", "cases_of", "draw", "experiment", "scores", "tables"]
+
 _COLUMNS = {
     "rmse": "RMSE (sd of targets)",
     "nlpd": "negative log density (nats)",
@@ -40,7 +42,7 @@ _COLUMNS = {
 QUICK_ROWS = 80
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return one case for each package."""
     return cases_of("diabetes", {"rows": QUICK_ROWS if quick else None})
 
@@ -53,7 +55,7 @@ def cases_of(name: str, settings: dict[str, Any], **options: Any) -> list[Case]:
     ]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return one row: the errors on split `seed`."""
     return scores(case, diabetes(), seed)
 
@@ -123,8 +125,8 @@ experiment = Experiment(
     summary="""How accurate is Gaussian process regression with the defaults of gp.fit, of
         scikit-learn's GaussianProcessRegressor and of BoTorch's SingleTaskGP, all with the same kernel? On
         ten splits of the diabetes set.""",
-    cases=cases,
-    run=run,
+    cases=_cases,
+    run=_run,
     draw=draw,
     tables=tables,
     seeds=10,

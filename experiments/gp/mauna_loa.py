@@ -35,11 +35,13 @@ from experiments.harness.experiment import (
 )
 from gp import kernels
 
+__all__ = ["PREDICTIONS", "TERMS", "experiment", "monthly_means"]
+
 TERMS = ("trend", "season", "irregularities", "weather")
 PREDICTIONS = ("at the optimum", "marginalised")
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the composite kernel, and beside it a squared exponential alone.
 
     In the quick version every fifth month is used: five and twelve have no common divisor, so that
@@ -61,7 +63,7 @@ def monthly_means() -> tuple[Any, Any]:
     return np.asarray(index.year + (index.month - 0.5) / 12, dtype=float), months.to_numpy(dtype=float)
 
 
-def composite() -> kernels.Kernel:
+def _composite() -> kernels.Kernel:
     """Return Rasmussen & Williams' kernel, at the values that they found (years, ppm)."""
     trend = kernels.SquaredExponential(67.0, 66.0**2)
     season = kernels.Periodic(1.3, 1.0, 2.4**2) * kernels.SquaredExponential(90.0)
@@ -69,7 +71,7 @@ def composite() -> kernels.Kernel:
     return trend + season + irregularities + kernels.SquaredExponential(0.13, 0.18**2)
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return predictions, components and hyperparameters, one under the other (column `part`)."""
     s = case.settings
     time, y = monthly_means()
@@ -78,7 +80,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     posterior = gp.fit(
         time[seen][:: s["every"], None],
         y[seen][:: s["every"]],
-        composite() if is_composite else None,
+        _composite() if is_composite else None,
         max_iterations=400,
         seed=seed,
     )
@@ -119,7 +121,7 @@ def _hyperparameters(posterior: gp.Posterior) -> pd.DataFrame:
     )
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the forecast, its errors, and the components."""
     first = results[results["seed"] == results["seed"].min()]
     rows = first[first["case"] == "composite"]
@@ -177,7 +179,7 @@ def _band(ax: Any, x: Any, mean: Any, sd: Any, colour: str) -> None:
     ax.fill_between(x, mean - 2 * sd, mean + 2 * sd, color=colour, alpha=0.15, lw=0)
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the forecasts' errors, and the hyperparameters of the composite kernel."""
     first = results[results["seed"] == results["seed"].min()]
     lines = [
@@ -235,10 +237,10 @@ experiment = Experiment(
     summary="""How well does a Gaussian process with a composite kernel, fitted to the monthly means before
         1995, forecast the seven years after? The components show which terms of the kernel the forecast and
         its uncertainty are due to.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=1,
     quick_seeds=1,
 )

@@ -26,11 +26,13 @@ from experiments.harness.experiment import (
     Table,
 )
 
+__all__ = ["experiment"]
+
 _BAND = 2.0
 """Half the width of the band, in standard deviations."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the case of the thesis' figure, with fewer points for the quick form."""
     settings = {
         "reach": 5.0,
@@ -44,7 +46,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     return [Case("sine", settings)]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the mean, the standard deviation and samples of prior and posterior over a grid."""
     s = case.settings
     kernel = gp.kernels.SquaredExponential(s["lengthscale"], s["sd"] ** 2)
@@ -71,7 +73,7 @@ def _part(name: str, x: Any, mean: Any, sd: Any, samples: Any) -> pd.DataFrame:
     return pd.DataFrame({"part": name, "x": x, "truth": np.sin(x), "mean": mean, "sd": sd, **columns})
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw prior and posterior side by side, of the first seed."""
     first = results[results["seed"] == results["seed"].min()]
     figure, axes = drawing.figure(1, 2, size=(4.2, 3.2), sharey=True)
@@ -106,7 +108,7 @@ def _samples(frame: pd.DataFrame) -> list[str]:
     return [column for column in map(str, frame.columns) if column.startswith("sample ")]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate what the figure shows: the error, and whether the band holds the truth."""
     rows = []
     for part, group in results.groupby("part", sort=False):
@@ -128,10 +130,10 @@ experiment = Experiment(
     title="Gaussian process regression",
     summary="""What do draws of a Gaussian process look like before and after five points of a sine are
         observed? Ten samples of the prior and of the posterior, as in the thesis' Figure 7.1.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=1,
     quick_seeds=1,
 )

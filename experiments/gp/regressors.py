@@ -19,6 +19,8 @@ import numpy as np
 import gp
 from experiments.problems.regression_sets import Split
 
+__all__ = ["REGRESSORS", "Predictions"]
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
@@ -34,7 +36,7 @@ class Predictions:
     fit_seconds: float
 
 
-def ours(split: Split) -> Predictions:
+def _ours(split: Split) -> Predictions:
     """`gp.fit` with its defaults."""
     began = time.perf_counter()
     posterior = gp.fit(split.x, split.y)
@@ -43,7 +45,7 @@ def ours(split: Split) -> Predictions:
     return Predictions(mean, np.sqrt(variance + posterior.noise), seconds)
 
 
-def scikit_learn(split: Split) -> Predictions:
+def _scikit_learn(split: Split) -> Predictions:
     """`GaussianProcessRegressor` on standardised inputs, normalize_y=True, no restarts (its default)."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
@@ -62,7 +64,7 @@ def scikit_learn(split: Split) -> Predictions:
     return Predictions(mean, sd, seconds)
 
 
-def botorch(split: Split) -> Predictions:
+def _botorch(split: Split) -> Predictions:
     """`SingleTaskGP` with its defaults and the input normalisation that it asks for."""
     import torch
     from botorch.fit import fit_gpytorch_mll
@@ -84,7 +86,7 @@ def botorch(split: Split) -> Predictions:
 
 
 REGRESSORS: Mapping[str, Callable[[Split], Predictions]] = {
-    "gp.fit": ours,
-    "scikit-learn": scikit_learn,
-    "BoTorch": botorch,
+    "gp.fit": _ours,
+    "scikit-learn": _scikit_learn,
+    "BoTorch": _botorch,
 }

@@ -30,16 +30,18 @@ from experiments.harness.experiment import (
 )
 from experiments.harness.summaries import quartiles
 
-NAMES = ("banana", "logistic", "wine", "schools-noncentred")
-DEFAULT = "default"
-RECORDS = (30, 50, 75)
-LAST = 100
-WORST = 1e6
+__all__ = ["experiment"]
+
+_NAMES = ("banana", "logistic", "wine", "schools-noncentred")
+_DEFAULT = "default"
+_RECORDS = (30, 50, 75)
+_LAST = 100
+_WORST = 1e6
 """The largest gap that is drawn; larger ones are drawn as this."""
 
 
 @dataclass(frozen=True)
-class Change:
+class _Change:
     """One part changed."""
 
     part: str
@@ -47,28 +49,28 @@ class Change:
     radius: float = 1.0
 
 
-CHANGES: Mapping[str, Change] = {
-    DEFAULT: Change(DEFAULT),
-    "KL 0.3": Change("trust region", radius=0.3),
-    "KL 5": Change("trust region", radius=5.0),
-    "no trust region": Change("trust region", radius=1e300),
-    "no memory": Change("memory", lambda: BayesianQuadrature(nodes=10, memory=0)),
-    "40 most recent": Change("memory", lambda: BayesianQuadrature(memory=40)),
-    "jitter 1e-8": Change("jitter", lambda: BayesianQuadrature(process=OnGradients(jitter=1e-8))),
-    "jitter 1e-4": Change("jitter", lambda: BayesianQuadrature(process=OnGradients(jitter=1e-4))),
-    "zero mean": Change("prior mean", lambda: BayesianQuadrature(process=OnGradients(prior_slope=1.0))),
-    "antithetic": Change("nodes", lambda: BayesianQuadrature(design=AntitheticOrthogonal())),
-    "independent": Change("nodes", lambda: BayesianQuadrature(design=Independent())),
-    "uncertainty": Change("nodes", lambda: BayesianQuadrature(design=GradientUncertainty())),
+_CHANGES: Mapping[str, _Change] = {
+    _DEFAULT: _Change(_DEFAULT),
+    "KL 0.3": _Change("trust region", radius=0.3),
+    "KL 5": _Change("trust region", radius=5.0),
+    "no trust region": _Change("trust region", radius=1e300),
+    "no memory": _Change("memory", lambda: BayesianQuadrature(nodes=10, memory=0)),
+    "40 most recent": _Change("memory", lambda: BayesianQuadrature(memory=40)),
+    "jitter 1e-8": _Change("jitter", lambda: BayesianQuadrature(process=OnGradients(jitter=1e-8))),
+    "jitter 1e-4": _Change("jitter", lambda: BayesianQuadrature(process=OnGradients(jitter=1e-4))),
+    "zero mean": _Change("prior mean", lambda: BayesianQuadrature(process=OnGradients(prior_slope=1.0))),
+    "antithetic": _Change("nodes", lambda: BayesianQuadrature(design=AntitheticOrthogonal())),
+    "independent": _Change("nodes", lambda: BayesianQuadrature(design=Independent())),
+    "uncertainty": _Change("nodes", lambda: BayesianQuadrature(design=GradientUncertainty())),
 }
-QUICK = (DEFAULT, "KL 5", "no memory")
-LINE_STYLES = drawing.line_styles(CHANGES)
+_QUICK = (_DEFAULT, "KL 5", "no memory")
+_LINE_STYLES = drawing.line_styles(_CHANGES)
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each change on each target."""
     del resources
-    names, chosen, last = (("banana",), QUICK, 50) if quick else (NAMES, tuple(CHANGES), LAST)
+    names, chosen, last = (("banana",), _QUICK, 50) if quick else (_NAMES, tuple(_CHANGES), _LAST)
     return [
         Case(f"{name}: {change}", {"target": name, "change": change, "last": last})
         for name in names
@@ -76,26 +78,26 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     ]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap and costs along the run."""
-    change, last = CHANGES[case.settings["change"]], case.settings["last"]
-    records = [n for n in RECORDS if n < last]
+    change, last = _CHANGES[case.settings["change"]], case.settings["last"]
+    records = [n for n in _RECORDS if n < last]
     return surrogate_run(
         problem(case.settings["target"]), seed, last, change.make(), radius=change.radius, records=records
     )
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw a row for each part, a column for each target."""
     names = list(results["target"].unique())
-    parts = {p: [c for c, made in CHANGES.items() if made.part == p] for p in _parts(results)}
+    parts = {p: [c for c, made in _CHANGES.items() if made.part == p] for p in _parts(results)}
     figure, axes = drawing.figure(len(parts), len(names), size=(2.6, 2.1), sharex=True, sharey="col")
-    shown = results.assign(elbo_gap=results["elbo_gap"].clip(LEAST, WORST))
+    shown = results.assign(elbo_gap=results["elbo_gap"].clip(LEAST, _WORST))
     for row, (part, changes) in zip(axes, parts.items(), strict=True):
         for ax, name in zip(row, names, strict=True):
-            rows = shown[(shown["target"] == name) & shown["change"].isin([DEFAULT, *changes])]
+            rows = shown[(shown["target"] == name) & shown["change"].isin([_DEFAULT, *changes])]
             drawing.curves(
-                ax, rows, "evaluations", "elbo_gap", by="change", lines=LINE_STYLES, steps=False,
+                ax, rows, "evaluations", "elbo_gap", by="change", lines=_LINE_STYLES, steps=False,
                 x_scale="log", y_scale="log", x_label="", y_label="",
             )  # fmt: skip
         row[0].set_ylabel(f"{part}\nELBO gap (nats)")
@@ -103,8 +105,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set_title(name)
     for ax in axes[-1]:
         ax.set_xlabel("evaluations")
-        drawing.label_budgets(ax, (20, 50, LAST))
-    drawing.mark_ends(axes.flat, LEAST, WORST)
+        drawing.label_budgets(ax, (20, 50, _LAST))
+    drawing.mark_ends(axes.flat, LEAST, _WORST)
     drawing.legend_below(figure, axes, columns=5)
     caption = f"ELBO gap with one part changed at a time. {drawing.band_caption(results)}"
     return [Drawing("gaps", figure, caption)]
@@ -112,14 +114,14 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _parts(results: pd.DataFrame) -> list[str]:
     present = set(results["change"])
-    found = [made.part for change, made in CHANGES.items() if change in present and change != DEFAULT]
+    found = [made.part for change, made in _CHANGES.items() if change in present and change != _DEFAULT]
     return list(dict.fromkeys(found))
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the gaps midway and at the end."""
     made = []
-    for name, n in (("gaps-midway", 50), ("gaps-at-the-end", LAST)):
+    for name, n in (("gaps-midway", 50), ("gaps-at-the-end", _LAST)):
         rows = results[results["evaluations"] <= n + 5].groupby(["case", "seed"], sort=False).tail(1)
         frame = quartiles(rows, {"elbo_gap": "ELBO gap (nats)"}, by=("target", "change"), digits=2)
         frame["worst seed"] = [
@@ -136,8 +138,8 @@ experiment = Experiment(
     summary="""How large is the effect of each part of Bayesian quadrature with memory on the gap? One part is
         taken away or changed at a time: the trust region, the rule of the memory, the jitter, the prior mean,
         the choice of nodes.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
 )

@@ -2,7 +2,7 @@
 
 Each evaluation of the log joint, with its gradient, is extended by a given time, by waiting, for every draw
 of a batch. Bayesian quadrature and the natural gradient of `runs`, tuned for each budget, run until the gap
-stays below `LEVEL` nats, and the seconds of their steps are compared. The break-even cost is where the ratio
+stays below `_LEVEL` nats, and the seconds of their steps are compared. The break-even cost is where the ratio
 of the medians crosses 1, on a logarithmic scale.
 """
 
@@ -35,31 +35,33 @@ from experiments.harness.experiment import (
     Table,
 )
 
-NAMES = ("logistic", "wine")
-NODES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
-METHODS = (*NODES, "natural gradient, STL")
-LINE_STYLES = drawing.line_styles(METHODS)
-COSTS = (0.0, 0.3, 1.0, 3.0)
+__all__ = ["experiment"]
+
+_NAMES = ("logistic", "wine")
+_NODES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
+_METHODS = (*_NODES, "natural gradient, STL")
+_LINE_STYLES = drawing.line_styles(_METHODS)
+_COSTS = (0.0, 0.3, 1.0, 3.0)
 """The added costs of an evaluation, in milliseconds."""
-LEVEL = 0.1
-MOST = 200
+_LEVEL = 0.1
+_MOST = 200
 """The number of evaluations of the methods with a surrogate."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method at each cost on each target."""
     del resources
-    names, costs = (("banana",), (0.0, 1.0)) if quick else (NAMES, COSTS)
-    most, budgets = (30, (50,)) if quick else (MOST, BUDGETS)
+    names, costs = (("banana",), (0.0, 1.0)) if quick else (_NAMES, _COSTS)
+    most, budgets = (30, (50,)) if quick else (_MOST, BUDGETS)
     return [
         Case(
             f"{name}, {cost:g} ms: {method}",
             {"target": name, "cost_ms": cost, "method": method}
-            | ({"most": most} if method in NODES else _tuned(name, budgets)),
+            | ({"most": most} if method in _NODES else _tuned(name, budgets)),
         )
         for name in names
         for cost in costs
-        for method in METHODS
+        for method in _METHODS
     ]
 
 
@@ -68,7 +70,7 @@ def _tuned(name: str, budgets: Sequence[int]) -> dict[str, Any]:
     return {"budgets": list(budgets), "tuned": [setting("natural", name, budget) for budget in budgets]}
 
 
-def slowed(name: str, cost_ms: float) -> LogJoint:
+def _slowed(name: str, cost_ms: float) -> LogJoint:
     """The target's log joint with a cost added to each evaluation."""
     target = target_named(name)
 
@@ -82,12 +84,12 @@ def slowed(name: str, cost_ms: float) -> LogJoint:
     return replace(target, log_density=log_density).model()
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return evaluations and seconds to the level; infinite if it was not reached."""
     name, cost, method = (case.settings[key] for key in ("target", "cost_ms", "method"))
-    model = slowed(name, cost)
-    if method in NODES:
-        evaluations, seconds = _surrogate(name, model, NODES[method], case.settings["most"], seed)
+    model = _slowed(name, cost)
+    if method in _NODES:
+        evaluations, seconds = _surrogate(name, model, _NODES[method], case.settings["most"], seed)
     else:
         choices = zip(case.settings["budgets"], case.settings["tuned"], strict=True)
         evaluations, seconds = _natural(name, model, choices, seed)
@@ -98,7 +100,7 @@ def _surrogate(name: str, model: LogJoint, nodes: int, most: int, seed: int) -> 
     """Evaluations and seconds of the first record from which the gap stays below."""
     records = range(20, most, 10)
     found = surrogate_run(problem(name), seed, most, BayesianQuadrature(nodes), model=model, records=records)
-    above = np.flatnonzero(found["elbo_gap"].to_numpy() > LEVEL)
+    above = np.flatnonzero(found["elbo_gap"].to_numpy() > _LEVEL)
     first = above[-1] + 1 if len(above) else 0
     if first >= len(found):
         return float("inf"), float("inf")
@@ -112,30 +114,30 @@ def _natural(
     """Evaluations and seconds of the smallest budget whose run ends below."""
     for budget, (size, samples) in choices:
         last = stepped_run(problem(name), seed, budget, "natural", size, int(samples), model=model).iloc[-1]
-        if last["elbo_gap"] <= LEVEL:
+        if last["elbo_gap"] <= _LEVEL:
             return float(last["evaluations"]), float(last["seconds"])
     return float("inf"), float("inf")
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw seconds against the cost added."""
     # a case is a method at a cost of an evaluation; the costs are the axis here
     figure, axes, panels = drawing.panels(results.assign(case=results["method"]))
     for ax, rows in panels:
         drawing.curves(
-            ax, rows, "cost_ms", "seconds", by="method", lines=LINE_STYLES, steps=False, x_scale="symlog",
+            ax, rows, "cost_ms", "seconds", by="method", lines=_LINE_STYLES, steps=False, x_scale="symlog",
             y_scale="log", linthresh=0.3, x_label="added cost of an evaluation (ms)",
-            y_label=f"seconds to a gap of {LEVEL:g} nats",
+            y_label=f"seconds to a gap of {_LEVEL:g} nats",
         )  # fmt: skip
     drawing.legend_below(figure, axes)
     caption = (
-        f"Seconds of the steps until the gap stays below {LEVEL:g} nats, against the time added to each "
+        f"Seconds of the steps until the gap stays below {_LEVEL:g} nats, against the time added to each "
         f"evaluation. {drawing.band_caption(results)}"
     )
     return [Drawing("seconds", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate medians, and the break-even cost of each surrogate."""
     median = results.groupby(["target", "method", "cost_ms"], sort=False)[["evaluations", "seconds"]].median()
     wide = median["seconds"].unstack("cost_ms")
@@ -144,7 +146,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     for target, method in wide.index:
         line = {"target": target, "method": method, "evaluations": evaluations[target, method]}
         line |= {f"{cost:g} ms": f"{wide.loc[(target, method), cost]:.2g} s" for cost in wide.columns}
-        other = (target, METHODS[-1])  # absent while runs are missing
+        other = (target, _METHODS[-1])  # absent while runs are missing
         line["breaks even at"] = (
             _crossing(wide.loc[(target, method)], wide.loc[other]) if other in wide.index else ""
         )
@@ -172,8 +174,8 @@ experiment = Experiment(
     title="When a surrogate pays",
     summary="""From which cost of an evaluation of the log joint on does Bayesian quadrature take less
         time than tuned natural gradients to reach one accuracy?""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
 )

@@ -1,7 +1,8 @@
 """Inference with a surrogate: evaluations against the dimension.
 
-Logistic regressions with N = `ROWS` D rows, features N(0, R) with R_ij = `CORRELATION`^|i - j|, coefficients
-N(0, I) in the prior and N(0, `SIGNAL` I / D) in truth. From N(0, I), the posterior is 1 to 3 D nats away.
+Logistic regressions with N = `_ROWS` D rows, features N(0, R) with R_ij = `_CORRELATION`^|i - j|,
+coefficients N(0, I) in the prior and N(0, `_SIGNAL` I / D) in truth. From N(0, I), the posterior is 1 to 3 D
+nats away.
 
 There is no quadrature in the measure: with a = X m and s_n^2 = x_n^T C x_n the ELBO of N(m, C) is
 
@@ -61,16 +62,18 @@ from experiments.harness.experiment import (
 from experiments.problems.gradient_targets import GradientTarget
 from gp.laplace import curvature
 
-DIMENSIONS = (10, 25, 50, 100)
-BUDGETS = (50, 100, 200, 300)
-SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
-STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
+__all__ = ["LAPLACE", "Regression", "experiment", "regression"]
+
+_DIMENSIONS = (10, 25, 50, 100)
+_BUDGETS = (50, 100, 200, 300)
+_SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
+_STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
 LAPLACE = "Laplace's approximation"
-LINE_STYLES = drawing.line_styles((*SURROGATES, *STEPPED, LAPLACE))
-ROWS = 5
-CORRELATION = 0.5
-SIGNAL = 4.0
-RATE = 0.5
+_LINE_STYLES = drawing.line_styles((*_SURROGATES, *_STEPPED, LAPLACE))
+_ROWS = 5
+_CORRELATION = 0.5
+_SIGNAL = 4.0
+_RATE = 0.5
 """The length of steps to the optimum; with 1 they overshoot in 100 dimensions."""
 _SETTLED = 1e-12
 _MOST = 500
@@ -123,9 +126,9 @@ class Regression:
             falling = expit(-z)  # the derivative of ln sigma
             bend = (falling * (1.0 - falling)) @ weights
             pull = self.signed.T @ (falling @ weights) - mean
-            precision = precision + RATE * (np.eye(d) + (self.signed.T * bend) @ self.signed - precision)
+            precision = precision + _RATE * (np.eye(d) + (self.signed.T * bend) @ self.signed - precision)
             step = np.linalg.solve(precision, pull)
-            mean = mean + RATE * step
+            mean = mean + _RATE * step
             if float(pull @ step) < _SETTLED:
                 break
         return q
@@ -142,9 +145,9 @@ class Regression:
 def regression(dimension: int) -> Regression:
     """The one of this dimension."""
     rng = np.random.default_rng(dimension)
-    root = np.linalg.cholesky(toeplitz(CORRELATION ** np.arange(dimension)))
-    x = rng.standard_normal((ROWS * dimension, dimension)) @ root.T
-    truth = np.sqrt(SIGNAL / dimension) * rng.standard_normal(dimension)
+    root = np.linalg.cholesky(toeplitz(_CORRELATION ** np.arange(dimension)))
+    x = rng.standard_normal((_ROWS * dimension, dimension)) @ root.T
+    truth = np.sqrt(_SIGNAL / dimension) * rng.standard_normal(dimension)
     positive = rng.random(len(x)) < expit(x @ truth)
     return Regression(np.where(positive, 1.0, -1.0)[:, None] * x)
 
@@ -155,15 +158,15 @@ def _best(dimension: int) -> float:
     return posed.elbo(posed.best())
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method at each dimension."""
     del resources
-    dimensions, budgets = ((5,), (20, 50)) if quick else (DIMENSIONS, BUDGETS)
+    dimensions, budgets = ((5,), (20, 50)) if quick else (_DIMENSIONS, _BUDGETS)
     made = []
     for d in dimensions:
         common: dict[str, Any] = {"dimension": d, "budgets": list(budgets)}
-        made += [Case(f"D = {d}: {name}", common | {"method": name}) for name in SURROGATES]
-        for name, method in STEPPED.items():
+        made += [Case(f"D = {d}: {name}", common | {"method": name}) for name in _SURROGATES]
+        for name, method in _STEPPED.items():
             chosen = [setting(method, _name(d), budget) for budget in budgets]
             made.append(Case(f"D = {d}: {name}", common | {"method": name, "tuned": chosen}))
         made.append(Case(f"D = {d}: {LAPLACE}", common | {"method": LAPLACE}))
@@ -175,15 +178,15 @@ def _name(dimension: int) -> str:
     return f"regression of {dimension}"
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds at each budget."""
     method, budgets = case.settings["method"], case.settings["budgets"]
     posed = regression(case.settings["dimension"])
     if method == LAPLACE:
         return _laplace(posed)
-    if method in STEPPED:
-        return stepped_ends(posed, seed, STEPPED[method], budgets, case.settings["tuned"])
-    estimator = BayesianQuadrature(SURROGATES[method])
+    if method in _STEPPED:
+        return stepped_ends(posed, seed, _STEPPED[method], budgets, case.settings["tuned"])
+    estimator = BayesianQuadrature(_SURROGATES[method])
     return at_budgets(surrogate_run(posed, seed, budgets[-1], estimator, records=budgets[:-1]), budgets)
 
 
@@ -209,12 +212,12 @@ def _laplace(posed: Regression) -> pd.DataFrame:
     return pd.DataFrame([{**row, "elbo_gap": posed.gap(Gaussian(mode, covariance))}])
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations, by dimension."""
-    figure = gap_panels(_named(results), LINE_STYLES, columns=4, size=(2.8, 2.6), worst=_WORST)
+    figure = gap_panels(_named(results), _LINE_STYLES, columns=4, size=(2.8, 2.6), worst=_WORST)
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient, on logistic "
-        f"regressions of D coefficients and {ROWS} D rows, q a full Gaussian. Bayesian quadrature is "
+        f"regressions of D coefficients and {_ROWS} D rows, q a full Gaussian. Bayesian quadrature is "
         "untuned; natural gradients and Adam are tuned for each D and budget, a point each. Laplace's "
         "approximation ends where its mode has been found and differentiated. Gaps below "
         f"{LEAST:g} are drawn as that, gaps above {_WORST:g} and failures as that. "
@@ -223,7 +226,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("gaps", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate gaps and seconds."""
     return [gaps(_named(results))]
 
@@ -233,10 +236,10 @@ def _named(results: pd.DataFrame) -> pd.DataFrame:
     return results.assign(target=results["dimension"].map("D = {}".format))
 
 
-def tune(dimensions: Sequence[int] = DIMENSIONS) -> None:
+def _tune(dimensions: Sequence[int] = _DIMENSIONS) -> None:
     """Fill the table of step sizes where it has gaps: some minutes."""
     for d in dimensions:
-        tune_on(dict.fromkeys(TUNING_SEEDS, regression(d)), _name(d), BUDGETS, beyond=True)
+        tune_on(dict.fromkeys(TUNING_SEEDS, regression(d)), _name(d), _BUDGETS, beyond=True)
 
 
 experiment = Experiment(
@@ -245,12 +248,12 @@ experiment = Experiment(
     summary="""Which ELBO gap does Bayesian quadrature with memory reach, untuned, on logistic regressions of
     10 to 100 coefficients? Natural gradients and Adam have the best step size and number of samples for each
     dimension and budget; Laplace's approximation ends by itself. The gap is known to machine precision.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     quick_seeds=1,
 )
 
 if __name__ == "__main__":
-    tune()
+    _tune()

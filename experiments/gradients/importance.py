@@ -3,7 +3,7 @@
 The bound of L draws is not linear in the log joint, so a process can only be plugged in
 (`bqvi.gradients.importance_quadrature`). At q of the start and midway, with n evaluations: the mean of n / L
 doubly reparameterised estimates (DReG), against a process given the same number of gradients, or of values.
-The reference is DReG itself on `GROUPS` groups of L draws.
+The reference is DReG itself on `_GROUPS` groups of L draws.
 """
 
 from __future__ import annotations
@@ -35,71 +35,73 @@ from experiments.harness.experiment import (
 )
 from experiments.harness.summaries import quartiles
 
-NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
-DREG = "DReG"
-METHODS = (DREG, "BQ plug-in, gradients", "BQ plug-in, values")
-LINE_STYLES = drawing.line_styles(METHODS)
-SAMPLES = 5
-SIZES = (10, 20)
-GROUPS = 2**14
+__all__ = ["experiment"]
+
+_NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
+_DREG = "DReG"
+_METHODS = (_DREG, "BQ plug-in, gradients", "BQ plug-in, values")
+_LINE_STYLES = drawing.line_styles(_METHODS)
+_SAMPLES = 5
+_SIZES = (10, 20)
+_GROUPS = 2**14
 _BLOCK = 2**12
 _NO_DATA = Batch(None, 0)
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method at each place of each target."""
     del resources
-    names, places = (("banana",), ("midway",)) if quick else (NAMES, ("start", "midway"))
+    names, places = (("banana",), ("midway",)) if quick else (_NAMES, ("start", "midway"))
     return [
         Case(f"{name}, {where}: {method}", {"target": name, "place": where, "method": method})
         for name in names
         for where in places
-        for method in METHODS
+        for method in _METHODS
     ]
 
 
 @cache
-def reference(name: str, where: str) -> np.ndarray:
+def _reference(name: str, where: str) -> np.ndarray:
     """The whitened gradient of the bound, (D + D (D + 1) / 2,)."""
     target, frame = target_named(name), WhitenedFrame.of(place(name, where))
     rng, d = np.random.default_rng(20240301), target_named(name).dimension
     mean, slopes = np.zeros(d), np.zeros((d, d))
-    groups = GROUPS // 4 if name == "mixture" else GROUPS
+    groups = _GROUPS // 4 if name == "mixture" else _GROUPS
     for _ in range(0, groups, _BLOCK):
-        noise = rng.standard_normal((_BLOCK * SAMPLES, d))
+        noise = rng.standard_normal((_BLOCK * _SAMPLES, d))
         theta = torch.tensor(frame.points(noise), requires_grad=True)
         f = target.log_density(theta)
         (gradient,) = torch.autograd.grad(f.sum(), theta)
         log_weights = f.detach().numpy() + 0.5 * np.square(noise).sum(1)
-        v = torch.softmax(torch.from_numpy(log_weights.reshape(-1, SAMPLES)), 1).numpy().reshape(-1, 1)
+        v = torch.softmax(torch.from_numpy(log_weights.reshape(-1, _SAMPLES)), 1).numpy().reshape(-1, 1)
         y = np.square(v) * (gradient.numpy() @ frame.scale + noise)
         mean += y.sum(0) / groups
         slopes += y.T @ noise / groups
     return flat(WhitenedMoments(mean, 0.5 * (slopes + slopes.T)))
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the squared error of the whitened gradient at each n."""
     name, where, method = (case.settings[key] for key in ("target", "place", "method"))
-    q, truth = place(name, where), reference(name, where)
+    q, truth = place(name, where), _reference(name, where)
     target, rows = target_named(name), []
-    for n in SIZES:
+    for n in _SIZES:
         rng = np.random.default_rng([seed, n])
-        if method == DREG:
-            parts = [DReG(SAMPLES)(target.model(), q, _NO_DATA, rng) for _ in range(n // SAMPLES)]
+        if method == _DREG:
+            parts = [DReG(_SAMPLES)(target.model(), q, _NO_DATA, rng) for _ in range(n // _SAMPLES)]
             found = np.mean([whitened(q, q.gradient_to_natural(part.values)) for part in parts], axis=0)
         else:
             values = method.endswith("values")
             kind = "auto" if values else "derivative"  # with values there is only one kind
             process = BayesianQuadrature(n, Independent(), memory=0, process=kind)
-            plugged = ImportanceQuadrature(SAMPLES, process, groups=2000)
+            plugged = ImportanceQuadrature(_SAMPLES, process, groups=2000)
             model = without_gradient(target) if values else target.model()
             found = whitened(q, plugged(model, q, _NO_DATA, rng).values)
         rows.append({"n": n, "squared": float(np.square(found - truth).sum())})
     return pd.DataFrame(rows)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw squared errors against n."""
     names, places = list(results["target"].unique()), list(results["place"].unique())
     figure, axes = drawing.figure(len(places), len(names), size=(2.4, 2.2), sharex=True)
@@ -107,23 +109,23 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         for ax, name in zip(row, names, strict=True):
             rows = results[(results["target"] == name) & (results["place"] == where)]
             drawing.curves(
-                ax, rows, "n", "squared", by="method", lines=LINE_STYLES, steps=False, y_scale="log",
+                ax, rows, "n", "squared", by="method", lines=_LINE_STYLES, steps=False, y_scale="log",
                 x_label="evaluations", y_label="",
             )  # fmt: skip
             ax.set_title(f"{name}, {where}")
         row[0].set_ylabel("squared error")
     drawing.legend_below(figure, axes)
     caption = (
-        f"Squared error of the whitened gradient of the bound of L = {SAMPLES} draws, from n evaluations. "
+        f"Squared error of the whitened gradient of the bound of L = {_SAMPLES} draws, from n evaluations. "
         f"{drawing.band_caption(results)}"
     )
     return [Drawing("errors", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate gains over DReG."""
     keys = ["target", "place", "n"]
-    typical = results[results["method"] == DREG].groupby(keys)["squared"].mean()
+    typical = results[results["method"] == _DREG].groupby(keys)["squared"].mean()
     index = pd.MultiIndex.from_frame(results[keys])
     rows = results.assign(gain=typical.reindex(index).to_numpy() / results["squared"])
     frame = quartiles(rows, {"gain": "MSE(DReG) / squared error"}, by=("target", "place", "n", "method"))
@@ -141,8 +143,8 @@ experiment = Experiment(
     exponentials, so errors of a process matter where q has mass and no node is near: given gradients it is
     more accurate, most where few nodes determine the log joint; from values alone it is less accurate while
     n is about D.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
 )

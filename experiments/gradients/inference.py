@@ -32,33 +32,35 @@ from experiments.harness.experiment import (
 )
 from experiments.harness.summaries import quartiles
 
-NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
+__all__ = ["LEAST", "SURROGATES", "at_budgets", "experiment", "gap_panels", "gaps"]
+
+_NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
-STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
-LINE_STYLES = drawing.line_styles((*SURROGATES, *STEPPED))
+_STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
+_LINE_STYLES = drawing.line_styles((*SURROGATES, *_STEPPED))
 LEAST = 1e-5
 """The least gap that is drawn, which is the resolution of the quasi-random points."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method on each target."""
     del resources
-    names, budgets = (("banana",), (20, 50)) if quick else (NAMES, BUDGETS)
+    names, budgets = (("banana",), (20, 50)) if quick else (_NAMES, BUDGETS)
     made = []
     for name in names:
-        for method in (*SURROGATES, *STEPPED):
+        for method in (*SURROGATES, *_STEPPED):
             settings = {"target": name, "method": method, "budgets": list(budgets)}
-            if method in STEPPED:
-                settings["tuned"] = [setting(STEPPED[method], name, budget) for budget in budgets]
+            if method in _STEPPED:
+                settings["tuned"] = [setting(_STEPPED[method], name, budget) for budget in budgets]
             made.append(Case(f"{name}: {method}", settings))
     return made
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds at each budget."""
     name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
-    if method in STEPPED:
-        return stepped_ends(problem(name), seed, STEPPED[method], budgets, case.settings["tuned"])
+    if method in _STEPPED:
+        return stepped_ends(problem(name), seed, _STEPPED[method], budgets, case.settings["tuned"])
     values = method == "BQ, values only"
     follow = partial(surrogate_run, model=without_gradient(target_named(name))) if values else surrogate_run
     # from values the budget ends at 200: beyond it the figure does not change, and the runs take long
@@ -75,7 +77,7 @@ def at_budgets(found: pd.DataFrame, budgets: Sequence[int]) -> pd.DataFrame:
     return found
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations and against seconds."""
     return [
         _figure(results, "evaluations", "evaluations of the log joint"),
@@ -88,7 +90,7 @@ def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
     figure, axes, panels = drawing.panels(shown, sharey=True)
     for ax, rows in panels:
         drawing.curves(
-            ax, rows, cost, "elbo_gap", by="method", lines=LINE_STYLES, steps=False,
+            ax, rows, cost, "elbo_gap", by="method", lines=_LINE_STYLES, steps=False,
             x_scale="log", y_scale="log", x_label=label, y_label="",
         )  # fmt: skip
     for ax in axes[:, 0]:
@@ -124,7 +126,7 @@ def gap_panels(
     return figure
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the gaps."""
     return [gaps(results)]
 
@@ -144,8 +146,8 @@ experiment = Experiment(
     title="Inference with a surrogate",
     summary="""Which ELBO gap does Bayesian quadrature with memory reach, untuned? Natural gradients and
     Adam have the best step size and number of samples for each budget and target.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
 )

@@ -52,42 +52,44 @@ from experiments.harness.experiment import (
 from experiments.harness.summaries import quartiles
 from experiments.problems.gradient_targets import GradientTarget, mixture_data
 
-NAME = "mixture"
-SUMMED, INSIDE = "z summed out", "E step inside"
-FORMS = (SUMMED, INSIDE)
-NODES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
+__all__ = ["INSIDE", "STEPPED", "Best", "best_inside", "bound", "experiment", "model", "tables"]
+
+_NAME = "mixture"
+_SUMMED, INSIDE = "z summed out", "E step inside"
+_FORMS = (_SUMMED, INSIDE)
+_NODES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
 STEPPED = "natural gradient, STL"
-METHODS = (*NODES, STEPPED)
-BUDGETS = (50, 100, 200, 500)
-LAST = 200
+_METHODS = (*_NODES, STEPPED)
+_BUDGETS = (50, 100, 200, 500)
+_LAST = 200
 """Of Bayesian quadrature."""
-RECORDS = (12, 14, 16, 18, 20, 25, 30, 40, 50, 70, 100, 150)
-MARGIN = 0.1
+_RECORDS = (12, 14, 16, 18, 20, 25, 30, 40, 50, 70, 100, 150)
+_MARGIN = 0.1
 """Nats below the ELBO of the best q with the E step inside: the level to which evaluations are counted."""
 _STEPS = 100
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method on each form."""
     del resources
-    last, budgets = (40, (50,)) if quick else (LAST, BUDGETS)
+    last, budgets = (40, (50,)) if quick else (_LAST, _BUDGETS)
     made = []
-    for method in METHODS:
-        for form in FORMS:
+    for method in _METHODS:
+        for form in _FORMS:
             settings: dict[str, Any] = {"form": form, "method": method, "what": f"{method}, {form}"}
             if method == STEPPED:
                 settings["budgets"] = list(budgets)
-                settings["tuned"] = [setting("natural", NAME, budget) for budget in budgets]
+                settings["tuned"] = [setting("natural", _NAME, budget) for budget in budgets]
             else:
                 settings["last"] = last
             made.append(Case(f"{method}, {form}", settings))
     return made
 
 
-LINE_STYLES: Mapping[Hashable, drawing.LineStyle] = {
+_LINE_STYLES: Mapping[Hashable, drawing.LineStyle] = {
     f"{method}, {form}": drawing.LineStyle(drawing.COLOURS[i], drawing.DASHES[j])
-    for i, method in enumerate(METHODS)
-    for j, form in enumerate(FORMS)
+    for i, method in enumerate(_METHODS)
+    for j, form in enumerate(_FORMS)
 }
 
 
@@ -97,14 +99,14 @@ def model() -> SoftmaxMixture:
     return SoftmaxMixture(mixture_data()[0], 3)
 
 
-def held(q: Gaussian) -> GradientTarget:
+def _held(q: Gaussian) -> GradientTarget:
     """The log joint at q, its q(z) held fixed."""
-    return replace(target_named(NAME), log_density=model().at(q).log_prior)
+    return replace(target_named(_NAME), log_density=model().at(q).log_prior)
 
 
 def bound(q: Gaussian) -> float:
     """E_q[f_r] + H[q] with the best r under q, nats."""
-    return elbo(held(q), WhitenedFrame.of(q))
+    return elbo(_held(q), WhitenedFrame.of(q))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,21 +122,21 @@ class Best:
 @cache
 def best_inside() -> Best:
     """By natural-gradient steps on `POINTS` points from the best Gaussian with z summed out."""
-    q, rate, before = optimum(NAME), RATE, np.inf
+    q, rate, before = optimum(_NAME), RATE, np.inf
     for _ in range(_STEPS):
         frame = WhitenedFrame.of(q)
-        y = moments(held(q), frame, POINTS).y
+        y = moments(_held(q), frame, POINTS).y
         norm = float(y.mean @ y.mean + 0.5 * np.square(y.jacobian).sum())
         if norm < 1e-10:
             break
         rate = min(1.0, 1.2 * rate) if norm < before else 0.5 * rate
         q, before = moved(frame, y, rate), norm
-    return Best(q, bound(q), problem(NAME).gap(q))
+    return Best(q, bound(q), problem(_NAME).gap(q))
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gaps and costs along the run, or at the end of each budget."""
-    settings, posed = case.settings, problem(NAME)
+    settings, posed = case.settings, problem(_NAME)
     inside = settings["form"] == INSIDE
     best = best_inside().bound if inside else posed.best
     options: dict[str, Any] = {
@@ -149,15 +151,15 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         ]
         found = pd.concat(parts)
     else:
-        last, estimator = settings["last"], BayesianQuadrature(NODES[settings["method"]])
+        last, estimator = settings["last"], BayesianQuadrature(_NODES[settings["method"]])
         found = surrogate_run(
-            posed, seed, last, estimator, records=[n for n in RECORDS if n < last], **options
+            posed, seed, last, estimator, records=[n for n in _RECORDS if n < last], **options
         )
     passes = found["iteration"] if inside else found["evaluations"]
     return found.assign(passes=passes, inside_gap=best_inside().gap)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap of the common ELBO against evaluations and passes, and that of each form's own bound."""
     figure, axes = drawing.figure(1, 3, size=(3.4, 3.0))
     shown = results.assign(
@@ -170,7 +172,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     )
     for ax, (x, y, x_label, y_label) in zip(axes[0], panels, strict=True):
         drawing.curves(
-            ax, shown, x, y, by="what", lines=LINE_STYLES, steps=False, x_scale="log", y_scale="log",
+            ax, shown, x, y, by="what", lines=_LINE_STYLES, steps=False, x_scale="log", y_scale="log",
             x_label=x_label, y_label=y_label,
         )  # fmt: skip
         if y == "elbo_gap":
@@ -188,7 +190,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 def tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the costs to one ELBO, and the gaps at the end."""
-    level = results["inside_gap"].iloc[0] + MARGIN
+    level = results["inside_gap"].iloc[0] + _MARGIN
     ends = runs(
         results.sort_values(["case", "seed", "evaluations"]), "elbo_gap", level, keep=("what", "own_gap")
     )
@@ -201,12 +203,12 @@ def tables(results: pd.DataFrame) -> list[Table]:
         "evaluations_to": "evaluations", "passes_to": "passes over the data", "seconds_to": "seconds",
         "elbo_gap": "ELBO gap at the end (nats)", "own_gap": "own gap at the end (nats)",
     }  # fmt: skip
-    order = [what for what in LINE_STYLES if (rows["what"] == what).any()]
+    order = [what for what in _LINE_STYLES if (rows["what"] == what).any()]
     rows = rows.assign(what=pd.Categorical(rows["what"], order)).sort_values(["what", "seed"])
     frame = quartiles(rows.assign(what=rows["what"].astype(str)), columns, by=("what",))
     caption = (
-        f"Costs to the same ELBO, {MARGIN:g} nats below that of the best q(theta) with the E step inside, "
-        f"which is {level - MARGIN:.3g} nats below the best Gaussian's: the first record from which a run "
+        f"Costs to the same ELBO, {_MARGIN:g} nats below that of the best q(theta) with the E step inside, "
+        f"which is {level - _MARGIN:.3g} nats below the best Gaussian's: the first record from which a run "
         "stays above. Median [quartiles] over seeds; inf: never."
     )
     return [Table("costs", frame, caption)]
@@ -218,8 +220,8 @@ experiment = Experiment(
     summary="""How many evaluations does Bayesian quadrature with memory take to the same ELBO of a mixture,
     with the E step inside the log joint and with z summed out? With the E step the log joint changes at
     every step, but its value at old points needs no pass over the data.""",
-    cases=cases,
-    run=run,
-    draw=draw,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
     tables=tables,
 )

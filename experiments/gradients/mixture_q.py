@@ -10,8 +10,8 @@ the seed. Adam moves all of them, in the mixture's coordinates:
 
     quadrature   `MixtureQuadrature`, untuned: a rate of .05 throughout, as its gradients hardly vary
     STL, pathwise    one draw in each component a step; score: 10 draws of q and a leave-one-out baseline;
-                 the rate falls to a fifth, from the best of `RATES` by the mean gap at the end of the budget
-                 over two seeds that are not reported (`tune`; the table is `mixture_q.json`)
+                 the rate falls to a fifth, from the best of `_RATES` by the mean gap at the end of the budget
+                 over two seeds that are not reported (`_tune`; the table is `mixture_q.json`)
 
 Evaluations are of the value and its gradient; of the value alone for the score function. The gap is to ln Z
 where that is 0, and else to the best ELBO of `best`: long runs of STL with many draws from several starts.
@@ -48,22 +48,37 @@ from experiments.harness.summaries import last_records, quartiles
 from experiments.problems.gradient_targets import GradientTarget, banana, schools
 from gp.low_discrepancy import normal_sobol
 
-STL = "sticking-the-landing"
+__all__ = [
+    "DRAWS",
+    "METHODS",
+    "PROBLEMS",
+    "QUADRATURE",
+    "RATE",
+    "MixtureProblem",
+    "best",
+    "experiment",
+    "followed",
+    "problem",
+    "stored",
+    "tables",
+]  # fmt: skip
+
+_STL = "sticking-the-landing"
 QUADRATURE = "quadrature"
 DRAWS: Mapping[str, Callable[[], Estimator]] = {
-    "STL": lambda: Pathwise(1, STL),
+    "STL": lambda: Pathwise(1, _STL),
     "pathwise": lambda: Pathwise(1),
     "score": lambda: Score(10),
 }
 METHODS = (QUADRATURE, *DRAWS)
-LINE_STYLES = drawing.line_styles(METHODS)
-BUDGETS = {QUADRATURE: 160, "STL": 3000, "pathwise": 3000, "score": 6000}
-RATE, RATES = 0.05, (0.01, 0.03, 0.1, 0.3)
-TUNING_SEEDS = (1000, 1001)
-STORED = Path(__file__).with_name("mixture_q.json")
-LEAST = 1e-5
+_LINE_STYLES = drawing.line_styles(METHODS)
+_BUDGETS = {QUADRATURE: 160, "STL": 3000, "pathwise": 3000, "score": 6000}
+RATE, _RATES = 0.05, (0.01, 0.03, 0.1, 0.3)
+_TUNING_SEEDS = (1000, 1001)
+_STORED = Path(__file__).with_name("mixture_q.json")
+_LEAST = 1e-5
 """The least gap that is drawn."""
-LEVELS = (0.1, 0.01)
+_LEVELS = (0.1, 0.01)
 """The levels, in nats below the best, to which evaluations are counted."""
 _POINTS = 2**10
 """The number of quasi-random points in each component for gaps, which are the same for all q."""
@@ -140,13 +155,13 @@ def problem(name: str) -> MixtureProblem:
     return PROBLEMS[name]()
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method on each target."""
     del resources
     names = ("two modes",) if quick else tuple(PROBLEMS)
     made = []
     for name, method in itertools.product(names, METHODS):
-        budget = BUDGETS[method] // (8 if quick else 1)
+        budget = _BUDGETS[method] // (8 if quick else 1)
         settings: dict[str, Any] = {"target": name, "method": method, "budget": budget}
         settings["rate"] = RATE if method == QUADRATURE else stored().get(f"{method}, {name}", 0.1)
         made.append(Case(f"{name}: {method}", settings))
@@ -156,7 +171,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 @cache
 def stored() -> Mapping[str, float]:
     """Rates by "method, target" and the best ELBO by "best, target"."""
-    return dict(json.loads(STORED.read_text(encoding="utf-8"))) if STORED.exists() else {}
+    return dict(json.loads(_STORED.read_text(encoding="utf-8"))) if _STORED.exists() else {}
 
 
 def best(name: str) -> float:
@@ -165,7 +180,7 @@ def best(name: str) -> float:
     return stored().get(f"best, {name}", np.nan) if known is None else known
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds along a run."""
     name, method, budget, rate = (case.settings[key] for key in ("target", "method", "budget", "rate"))
     return followed(name, method, budget, rate, seed)
@@ -201,26 +216,26 @@ def followed(name: str, method: str, budget: int, rate: float, seed: int) -> pd.
     return table[table["evaluations"] > 0].reset_index(drop=True)
 
 
-def tune() -> None:
-    """Fill `STORED` where it has gaps: about five minutes."""
+def _tune() -> None:
+    """Fill `_STORED` where it has gaps: about five minutes."""
     found = dict(stored())
     for name, posed in ((name, problem(name)) for name in PROBLEMS):
         if posed.best is None and f"best, {name}" not in found:
-            found[f"best, {name}"] = max(_long_run(posed, seed) for seed in (*TUNING_SEEDS, 1002, 1003))
-            STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            found[f"best, {name}"] = max(_long_run(posed, seed) for seed in (*_TUNING_SEEDS, 1002, 1003))
+            _STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             stored.cache_clear()
         for method in DRAWS:
             if f"{method}, {name}" in found:
                 continue
             ends = {
                 rate: np.mean([
-                    followed(name, method, BUDGETS[method], rate, seed)["elbo_gap"].iloc[-1]
-                    for seed in TUNING_SEEDS
+                    followed(name, method, _BUDGETS[method], rate, seed)["elbo_gap"].iloc[-1]
+                    for seed in _TUNING_SEEDS
                 ])
-                for rate in RATES
+                for rate in _RATES
             }  # fmt: skip
             found[f"{method}, {name}"] = min(ends, key=lambda rate: np.nan_to_num(ends[rate], nan=np.inf))
-            STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            _STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     stored.cache_clear()
 
 
@@ -229,33 +244,33 @@ def _long_run(posed: MixtureProblem, seed: int) -> float:
     model = LogJoint(posed.target.log_density, posed.target.dimension)
     schedule = bqvi.Adam(0.05, decay=20.0 / _LONG)
     found = bqvi.fit(
-        model, None, Pathwise(10, STL), start_from=posed.start(seed), seed=seed, steps=_LONG,
+        model, None, Pathwise(10, _STL), start_from=posed.start(seed), seed=seed, steps=_LONG,
         schedule=schedule, record=[_LONG],
     )  # fmt: skip
     return posed.elbo(found.q)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations."""
     names = list(results["target"].unique())
     figure, axes = drawing.figure(1, len(names), size=(2.7, 2.7))
-    shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=LEAST))
+    shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=_LEAST))
     for ax, name in zip(axes[0], names, strict=True):
         drawing.curves(
-            ax, shown[shown["target"] == name], "evaluations", "elbo_gap", by="method", lines=LINE_STYLES,
+            ax, shown[shown["target"] == name], "evaluations", "elbo_gap", by="method", lines=_LINE_STYLES,
             steps=False, x_scale="log", y_scale="log", x_label="evaluations of the log joint", y_label="",
         )  # fmt: skip
         posed = problem(name)
         ax.set_title(f"{name}: K = {posed.components}, D = {posed.target.dimension}")
     axes[0][0].set_ylabel("ELBO gap (nats)")
-    drawing.mark_ends(axes.flat, LEAST)
+    drawing.mark_ends(axes.flat, _LEAST)
     drawing.legend_below(figure, axes)
     caption = (
         "q a mixture of K Gaussians, from the same start for all methods of a seed. Gap to ln Z of two and "
         "three modes, and of the others to the best ELBO of long runs. Quadrature is untuned, to "
-        f"{BUDGETS[QUADRATURE]} evaluations; STL and pathwise have one draw in each component a step, the "
+        f"{_BUDGETS[QUADRATURE]} evaluations; STL and pathwise have one draw in each component a step, the "
         "score function 10 of q, and the step size of a grid that suits each target best on two other seeds. "
-        f"Gaps below {LEAST:g} are drawn as that. "
+        f"Gaps below {_LEAST:g} are drawn as that. "
         f"{drawing.band_caption(results)}"
     )
     return [Drawing("gaps", figure, caption)]
@@ -268,7 +283,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
         each=lambda rows: 1e3 * rows["seconds"] / rows["evaluations"]
     )  # fmt: skip
     columns = {"elbo_gap": "ELBO gap at the end (nats)", "each": "ms an evaluation"}
-    for level in LEVELS:
+    for level in _LEVELS:
         reached = runs(ordered, "elbo_gap", level).set_index(["case", "seed"])["evaluations_to"]
         keys = pd.MultiIndex.from_frame(ends[["case", "seed"]])
         ends[f"to {level:g}"] = reached.reindex(keys).to_numpy()
@@ -294,11 +309,11 @@ experiment = Experiment(
     most that of sticking-the-landing after 3000, also on the banana. On three modes two of ten starts end at
     a gap of .2, as some runs of draws do. In ten dimensions, on the funnel of the schools, it is ahead at
     equal evaluations but does not converge, and draws end with a smaller gap.""",
-    cases=cases,
-    run=run,
-    draw=draw,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
     tables=tables,
 )
 
 if __name__ == "__main__":
-    tune()
+    _tune()

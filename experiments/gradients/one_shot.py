@@ -5,7 +5,7 @@ the log joint, with its gradient where the estimator uses it:
 
     MSE = |E error|^2 + E |error - E error|^2 = bias^2 + variance
 
-of the gradient in units whitened by q, sums over all coordinates. `REPLICATES` estimates are made for each
+of the gradient in units whitened by q, sums over all coordinates. `_REPLICATES` estimates are made for each
 seed and n, and bias^2 is estimated without bias from all of them: |mean error|^2 less its expectation under
 no bias.
 
@@ -75,17 +75,19 @@ from experiments.harness.experiment import (
 )
 from experiments.problems.gradient_targets import GradientTarget
 
+__all__ = ["CHOICES", "DEFAULT", "STL", "OneShotChoice", "decomposed", "experiment", "run", "unflat"]
+
 STL = "sticking-the-landing"
 DEFAULT = "BQ, default"
-SEPARABLE = "BQ, separable"
-LEVEL = 0.975
-NORMAL = 1.959964
+_SEPARABLE = "BQ, separable"
+_LEVEL = 0.975
+_NORMAL = 1.959964
 """The normal quantile of 95 % intervals."""
-REPLICATES = 1
-SIZES = (2, 5, 10, 20, 50)
-MOST_NUMBERS = 250
+_REPLICATES = 1
+_SIZES = (2, 5, 10, 20, 50)
+_MOST_NUMBERS = 250
 """The largest n D of a process on derivatives."""
-NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
+_NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 _NO_DATA = Batch(None, 0)
 
 
@@ -117,9 +119,9 @@ def _chosen(design: Design) -> OneShotChoice:
     )
 
 
-DESIGNS: Mapping[str, OneShotChoice] = {
+_DESIGNS: Mapping[str, OneShotChoice] = {
     STL: OneShotChoice(lambda n: Pathwise(n, STL, errors=True)),
-    SEPARABLE: OneShotChoice(_quadrature()),
+    _SEPARABLE: OneShotChoice(_quadrature()),
     "BQ, Sobol nodes": OneShotChoice(_quadrature(design=Sobol())),
     "BQ, antithetic-orthogonal nodes": OneShotChoice(_quadrature(design=AntitheticOrthogonal())),
     "BQ, optimised nodes": OneShotChoice(_quadrature(design=Optimised())),
@@ -127,33 +129,33 @@ DESIGNS: Mapping[str, OneShotChoice] = {
     "BQ, uncertain nodes": _chosen(GradientUncertainty()),
 }
 """How nodes are chosen."""
-ESTIMATORS: Mapping[str, OneShotChoice] = {
+_ESTIMATORS: Mapping[str, OneShotChoice] = {
     "score, leave-one-out": OneShotChoice(lambda n: Score(n, "leave-one-out", errors=True)),
     "score, optimal baseline": OneShotChoice(lambda n: Score(n, "optimal", errors=True), least=3),
     "pathwise": OneShotChoice(lambda n: Pathwise(n, errors=True)),
-    STL: DESIGNS[STL],
+    STL: _DESIGNS[STL],
     "STL, Sobol": OneShotChoice(lambda n: Pathwise(n, STL, Sobol())),
     "STL, antithetic-orthogonal": OneShotChoice(lambda n: Pathwise(n, STL, AntitheticOrthogonal())),
     "BQ, values": OneShotChoice(_quadrature("auto"), least=5, values_only=True),
     DEFAULT: OneShotChoice(_quadrature("auto")),
-    SEPARABLE: DESIGNS[SEPARABLE],
-    "BQ, derivatives": OneShotChoice(_quadrature("derivative"), most_numbers=MOST_NUMBERS),
-    "BQ, joint": OneShotChoice(_quadrature("joint"), most_numbers=MOST_NUMBERS),
+    _SEPARABLE: _DESIGNS[_SEPARABLE],
+    "BQ, derivatives": OneShotChoice(_quadrature("derivative"), most_numbers=_MOST_NUMBERS),
+    "BQ, joint": OneShotChoice(_quadrature("joint"), most_numbers=_MOST_NUMBERS),
 }
 """The estimators from independent nodes, and Monte Carlo with other draws."""
-GROUPS = {"estimators": ESTIMATORS, "designs": DESIGNS}
-CHOICES: Mapping[str, OneShotChoice] = {**ESTIMATORS, **DESIGNS}
-LINE_STYLES = drawing.line_styles((*DESIGNS, *ESTIMATORS))
-QUICK = (
-    STL, SEPARABLE, "BQ, derivatives", "BQ, joint", "BQ, variance-reducing nodes",
+_GROUPS = {"estimators": _ESTIMATORS, "designs": _DESIGNS}
+CHOICES: Mapping[str, OneShotChoice] = {**_ESTIMATORS, **_DESIGNS}
+_LINE_STYLES = drawing.line_styles((*_DESIGNS, *_ESTIMATORS))
+_QUICK = (
+    STL, _SEPARABLE, "BQ, derivatives", "BQ, joint", "BQ, variance-reducing nodes",
 )  # fmt: skip
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each estimator at each place of each target."""
     del resources
-    names, places, chosen = (("banana",), ("midway",), QUICK) if quick else (NAMES, PLACES, tuple(CHOICES))
-    sizes, many = ((5, 10), 2**14) if quick else (SIZES, MANY)
+    names, places, chosen = (("banana",), ("midway",), _QUICK) if quick else (_NAMES, PLACES, tuple(CHOICES))
+    sizes, many = ((5, 10), 2**14) if quick else (_SIZES, MANY)
     return [
         Case(
             f"{name}, {where}: {estimator}",
@@ -175,7 +177,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     for n in settings["sizes"]:
         if n < choice.least or n * target.dimension > choice.most_numbers:
             continue
-        for replicate in range(REPLICATES):
+        for replicate in range(_REPLICATES):
             # the same random numbers for all estimators that draw from q independently
             rng = np.random.default_rng([seed, n, replicate])
             error, covered = _errors(choice, target, q, truth, n, rng)
@@ -198,7 +200,7 @@ def _errors(
     error = whitened(q, natural) - truth
     if found.surrogate is not None:
         sd = flat(found.surrogate.standard_deviations())
-        return error, float(np.mean(np.abs(error) <= NORMAL * sd))
+        return error, float(np.mean(np.abs(error) <= _NORMAL * sd))
     return error, _covered(q, found, truth)
 
 
@@ -230,7 +232,7 @@ def _covered(q: Gaussian, found: Gradient, truth: np.ndarray) -> float:
     natural = WhitenedFrame.of(q).natural_gradient(unflat(truth, q.dimension))
     known = natural if found.natural else q.gradient_to_unconstrained(natural)
     missed = np.abs(_lower(found.values) - _lower(known))
-    return float(np.mean(missed <= student.ppf(LEVEL, found.samples - 1) * _lower(found.standard_error)))
+    return float(np.mean(missed <= student.ppf(_LEVEL, found.samples - 1) * _lower(found.standard_error)))
 
 
 def _lower(values: Values) -> np.ndarray:
@@ -246,12 +248,12 @@ def unflat(numbers: np.ndarray, dimension: int) -> WhitenedMoments:
     return WhitenedMoments(numbers[:dimension], lower + np.tril(lower, -1).T)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw MSE relative to sticking-the-landing, and coverage, against n."""
     return [
         _figure(results[results["estimator"].isin(choices)], where, group)
         for where in results["place"].unique()
-        for group, choices in GROUPS.items()
+        for group, choices in _GROUPS.items()
     ]
 
 
@@ -267,7 +269,7 @@ def _figure(results: pd.DataFrame, where: str, group: str) -> Drawing:
         table["ratio"] = table["n"].map(typical) / table["squared"]
         for ax, y in zip(axes[:, column], ("ratio", "covered"), strict=True):
             drawing.curves(
-                ax, table.dropna(subset=[y]), "n", y, by="estimator", lines=LINE_STYLES, steps=False,
+                ax, table.dropna(subset=[y]), "n", y, by="estimator", lines=_LINE_STYLES, steps=False,
                 x_scale="log", y_scale="log" if y == "ratio" else "linear", x_label="", y_label="",
             )  # fmt: skip
         axes[0, column].set_title(name)
@@ -303,7 +305,7 @@ def decomposed(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate gains over sticking-the-landing, bias and variance, and coverage."""
     parts = decomposed(results)
     typical = parts[parts["estimator"] == STL].set_index(["target", "place", "n"])["mse"]
@@ -375,9 +377,9 @@ experiment = Experiment(
     summary="""Which estimator of the ELBO's gradient has the smallest error at equal numbers of evaluations
     of the log joint? Bias, variance, mean squared error and how often 95 % intervals hold, on six targets,
     at the start, midway, on the path and at the optimum. No evaluations of earlier steps are used.""",
-    cases=cases,
+    cases=_cases,
     run=run,
-    draw=draw,
-    tables=tables,
+    draw=_draw,
+    tables=_tables,
     quick_seeds=2,
 )

@@ -59,28 +59,30 @@ from experiments.problems.reference import MODELS, Reference, load_reference
 from experiments.problems.reference.predator_prey import predator_prey
 from experiments.vbmc.posteriors import WIDTH, box
 
+__all__ = ["GRADIENTS", "QUICK", "experiment", "problem"]
+
 QUICK = "kidscore_interaction"
 GRADIENTS = ("BQ, 2 nodes", "BQ, 10 nodes")
-STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
-METHODS = (*GRADIENTS, *STEPPED)
-LINE_STYLES = drawing.line_styles(METHODS)
-POINTS = 2**11
-LEVEL = 0.1
+_STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
+_METHODS = (*GRADIENTS, *_STEPPED)
+_LINE_STYLES = drawing.line_styles(_METHODS)
+_POINTS = 2**11
+_LEVEL = 0.1
 _LEFT = 1e-7
 """Twice the nats still to be won at the best Gaussian."""
 _WORST = 1e6
 """Gaps above are drawn as this."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method on each posterior."""
     names, budgets = ((QUICK,), (20, 50)) if quick else (tuple(MODELS), BUDGETS)
     made = []
     for name in names:
-        for method in METHODS:
+        for method in _METHODS:
             settings: dict[str, Any] = {"target": name, "method": method, "budgets": list(budgets)}
-            if method in STEPPED:
-                settings["tuned"] = [setting(STEPPED[method], name, budget) for budget in budgets]
+            if method in _STEPPED:
+                settings["tuned"] = [setting(_STEPPED[method], name, budget) for budget in budgets]
             made.append(Case(f"{name}: {method}", settings, resources.posteriors))
     return made
 
@@ -95,8 +97,8 @@ def _known(folder: Path, name: str) -> tuple[Reference, GaussianTask]:
         density = predator_prey(data, STEPS_PER_UNIT).log_density
     sd = np.sqrt(np.diag(reference.covariance))
     target = GradientTarget(name, density, reference.mean, sd)
-    best = best_from(target, Gaussian(reference.mean, reference.covariance), POINTS, _LEFT)
-    return reference, GaussianTask(target, elbo(target, WhitenedFrame.of(best), POINTS), POINTS)
+    best = best_from(target, Gaussian(reference.mean, reference.covariance), _POINTS, _LEFT)
+    return reference, GaussianTask(target, elbo(target, WhitenedFrame.of(best), _POINTS), _POINTS)
 
 
 def problem(folder: Path, name: str, seed: int) -> GaussianTask:
@@ -108,20 +110,20 @@ def problem(folder: Path, name: str, seed: int) -> GaussianTask:
     return replace(found, target=start)
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds at each budget."""
     assert case.folder is not None  # `needs` requires the folder
     name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
     posed = problem(case.folder, name, seed)
-    if method in STEPPED:
-        return stepped_ends(posed, seed, STEPPED[method], budgets, case.settings["tuned"])
+    if method in _STEPPED:
+        return stepped_ends(posed, seed, _STEPPED[method], budgets, case.settings["tuned"])
     estimator = BayesianQuadrature(SURROGATES[method])
     return at_budgets(surrogate_run(posed, seed, budgets[-1], estimator, records=budgets[:-1]), budgets)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations."""
-    figure = gap_panels(results, LINE_STYLES, columns=5, size=(2.6, 2.3), worst=_WORST)
+    figure = gap_panels(results, _LINE_STYLES, columns=5, size=(2.6, 2.3), worst=_WORST)
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient. Bayesian "
         "quadrature is untuned; natural gradients and Adam are tuned for each posterior and budget, a point "
@@ -131,22 +133,22 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("gaps", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate the gaps, and the number of posteriors below `LEVEL` by method and budget."""
+def _tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate the gaps, and the number of posteriors below `_LEVEL` by method and budget."""
     return [gaps(results), _counted(results)]
 
 
 def _counted(results: pd.DataFrame) -> Table:
-    """On how many posteriors the median gap is below `LEVEL`."""
+    """On how many posteriors the median gap is below `_LEVEL`."""
     median = results.groupby(["method", "budget", "target"], sort=False)["elbo_gap"].median()
-    reached = (median <= LEVEL).groupby(["method", "budget"], sort=False).agg(["sum", "size"])
+    reached = (median <= _LEVEL).groupby(["method", "budget"], sort=False).agg(["sum", "size"])
     shown = reached["sum"].astype(str) + " of " + reached["size"].astype(str)
     frame = shown.unstack("budget").reset_index()
     frame.columns = [c if isinstance(c, str) else f"{int(c)} evaluations" for c in frame.columns]
-    return Table("reached", frame, f"Posteriors whose median gap over seeds is at most {LEVEL:g} nats.")
+    return Table("reached", frame, f"Posteriors whose median gap over seeds is at most {_LEVEL:g} nats.")
 
 
-def tune(folder: Path, names: Sequence[str] = tuple(MODELS)) -> None:
+def _tune(folder: Path, names: Sequence[str] = tuple(MODELS)) -> None:
     """Fill the table of step sizes where it has gaps; half of the time is for one posterior."""
     for name in sorted(names, key=lambda each: each == DIFFERENTIAL):
         tune_on({seed: problem(folder, name, seed) for seed in TUNING_SEEDS}, name, BUDGETS, beyond=True)
@@ -158,13 +160,13 @@ experiment = Experiment(
     summary="""Which ELBO gap does Bayesian quadrature with memory reach, untuned, on the posteriors of
         a folder? Natural gradients and Adam have the best step size and number of samples for each
         posterior and each budget.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     quick_seeds=1,
     needs=("posteriors",),
 )
 
 if __name__ == "__main__":
-    tune(Path(sys.argv[1]), sys.argv[2:] or tuple(MODELS))
+    _tune(Path(sys.argv[1]), sys.argv[2:] or tuple(MODELS))

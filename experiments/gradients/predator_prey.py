@@ -8,7 +8,7 @@ means of the two species the equilibrium, the first observation the initial stat
     BQ              10 nodes a round, a process on gradients
     BQ, joint       the same with a process on values and gradients together, chosen as evaluations cost 20 ms
     natural         natural gradient on 5 sticking-the-landing draws a step, cosine step ending at the budget,
-                    step size the best of `GRID` on two other seeds for each data set and budget (`tune`);
+                    step size the best of `_GRID` on two other seeds for each data set and budget (`_tune`);
                     10 draws were tried on the real data, and are worse
 """
 
@@ -41,35 +41,37 @@ from experiments.harness.summaries import quartiles
 from experiments.problems.reference.predator_prey import predator_prey, simulate
 from gp.low_discrepancy import normal_sobol
 
+__all__ = ["NAME", "STEPS_PER_UNIT", "experiment"]
+
 NAME = "lotka_volterra"
-SIMULATED = "simulated"
+_SIMULATED = "simulated"
 STEPS_PER_UNIT = 10
 """The tolerance of the solver: an error of about 3e-4 in the log density, for a fourth of the time."""
-PERIOD = 10.0
-NODES = 10
-ROUNDS = 12
-LEVEL = 0.1
-LEAST = 1e-4
+_PERIOD = 10.0
+_NODES = 10
+_ROUNDS = 12
+_LEVEL = 0.1
+_LEAST = 1e-4
 """The least gap that is drawn, nats."""
-DRAWS = 5
+_DRAWS = 5
 """The number of draws of a step of natural gradient."""
-SIZES: Mapping[str, Mapping[int, float]] = {
-    SIMULATED: {150: 0.1, 300: 0.1, 450: 0.2},
+_SIZES: Mapping[str, Mapping[int, float]] = {
+    _SIMULATED: {150: 0.1, 300: 0.1, 450: 0.2},
     NAME: {150: 0.2, 300: 0.2, 450: 0.4},
 }
-"""The step sizes by budget, the best of `GRID` on each data set by `tune`."""
-GRID = (0.05, 0.1, 0.2, 0.4, 0.8)
-TUNING_SEEDS = (1000, 1001)
-"""The seeds of `tune`, which are not reported."""
-POINTS = 256
-METHODS = ("BQ", "BQ, joint", "natural")
-LINE_STYLES = drawing.line_styles(METHODS)
+"""The step sizes by budget, the best of `_GRID` on each data set by `_tune`."""
+_GRID = (0.05, 0.1, 0.2, 0.4, 0.8)
+_TUNING_SEEDS = (1000, 1001)
+"""The seeds of `_tune`, which are not reported."""
+_POINTS = 256
+_METHODS = ("BQ", "BQ, joint", "natural")
+_LINE_STYLES = drawing.line_styles(_METHODS)
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method on the simulated data and, given the folder, on the real ones."""
-    targets = [(SIMULATED, None)] if quick or resources.posteriors is None else [
-        (SIMULATED, None), (NAME, resources.posteriors)
+    targets = [(_SIMULATED, None)] if quick or resources.posteriors is None else [
+        (_SIMULATED, None), (NAME, resources.posteriors)
     ]  # fmt: skip
     return [
         Case(
@@ -79,78 +81,78 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
             folder,
         )
         for name, folder in targets
-        for method in METHODS
+        for method in _METHODS
     ]
 
 
 def _rounds(quick: bool) -> dict[str, Any]:
-    return {"rounds": 4 if quick else ROUNDS}
+    return {"rounds": 4 if quick else _ROUNDS}
 
 
 def _stepped(name: str, quick: bool) -> dict[str, Any]:
-    sizes = {50: 0.2} if quick else SIZES[name]
+    sizes = {50: 0.2} if quick else _SIZES[name]
     return {"budgets": list(sizes), "sizes": list(sizes.values())}
 
 
 @cache
-def problem(name: str, folder: Path | None) -> tuple[LogJoint, Gaussian]:
+def _problem(name: str, folder: Path | None) -> tuple[LogJoint, Gaussian]:
     """The model and the start."""
-    if name == SIMULATED:
+    if name == _SIMULATED:
         data: Mapping[str, Any] = simulate(0)
     else:
-        assert folder is not None  # `cases` sets it
+        assert folder is not None  # `_cases` sets it
         data = json.loads((folder / NAME / "data.json").read_text())
     prey, predators = np.asarray(data["y"]).mean(0)
-    rate = 2.0 * np.pi / PERIOD
+    rate = 2.0 * np.pi / _PERIOD
     guess = [rate, rate / predators, rate, rate / prey, *data["y_init"], 0.3, 0.3]
     return predator_prey(data, STEPS_PER_UNIT).log_joint(), Gaussian(np.log(guess), 0.01 * np.eye(8))
 
 
-def elbo(model: LogJoint, q: Gaussian) -> float:
-    """By the same `POINTS` quasi-random points for every q."""
+def _elbo(model: LogJoint, q: Gaussian) -> float:
+    """By the same `_POINTS` quasi-random points for every q."""
     frame = WhitenedFrame.of(q)
-    noise = normal_sobol(8, POINTS, 1)
+    noise = normal_sobol(8, _POINTS, 1)
     with torch.no_grad():
         f = model.log_prior(torch.tensor(frame.points(noise))).numpy()
     constant = 4.0 * np.log(2.0 * np.pi) + np.log(np.diagonal(frame.scale)).sum()
     return float(np.mean(f + 0.5 * np.square(noise).sum(1)) + constant)
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the ELBO after each round, or at the end of each budget."""
     settings = case.settings
     if settings["method"] == "natural":
         sized = zip(settings["budgets"], settings["sizes"], strict=True)
         return pd.concat([_natural(settings["target"], case.folder, seed, *choice) for choice in sized])
-    model, start = problem(settings["target"], case.folder)
+    model, start = _problem(settings["target"], case.folder)
     seconds = 0.02 if settings["method"].endswith("joint") else 0.0
     fit = bqvi.fit(
-        model, method=BayesianQuadrature(NODES, seconds=seconds), geometry=bqvi.TrustRegion(),
+        model, method=BayesianQuadrature(_NODES, seconds=seconds), geometry=bqvi.TrustRegion(),
         schedule=bqvi.Constant(1.0), start_from=start, steps=settings["rounds"], record=1,
-        metrics={"reached": lambda q: elbo(model, q)}, elbo_samples=32, seed=seed,
+        metrics={"reached": lambda q: _elbo(model, q)}, elbo_samples=32, seed=seed,
     )  # fmt: skip
     return _table(fit).iloc[1:]
 
 
 def _natural(name: str, folder: Path | None, seed: int, budget: int, size: float) -> pd.DataFrame:
     """The end of natural gradient's run of one budget, in one row."""
-    model, start = problem(name, folder)
-    steps = budget // DRAWS
+    model, start = _problem(name, folder)
+    steps = budget // _DRAWS
     fit = bqvi.fit(
-        model, method=Pathwise(DRAWS, "sticking-the-landing"), geometry=bqvi.Riemannian(),
+        model, method=Pathwise(_DRAWS, "sticking-the-landing"), geometry=bqvi.Riemannian(),
         schedule=bqvi.Cosine(size, steps), start_from=start, steps=steps, record=[steps],
-        metrics={"reached": lambda q: elbo(model, q)}, elbo_samples=32, seed=seed,
+        metrics={"reached": lambda q: _elbo(model, q)}, elbo_samples=32, seed=seed,
     )  # fmt: skip
     return _table(fit).tail(1)
 
 
-def tune(name: str = SIMULATED, folder: Path | None = None) -> pd.DataFrame:
+def _tune(name: str = _SIMULATED, folder: Path | None = None) -> pd.DataFrame:
     """Return the mean ELBO at the end of each budget, by step size: several minutes."""
     rows = [
         {"budget": budget, "size": size, "elbo": _natural(name, folder, seed, budget, size)["elbo"].iloc[-1]}
-        for budget in SIZES[name]
-        for size in GRID
-        for seed in TUNING_SEEDS
+        for budget in _SIZES[name]
+        for size in _GRID
+        for seed in _TUNING_SEEDS
     ]
     return pd.DataFrame(rows).pivot_table(index="size", columns="budget", values="elbo")
 
@@ -162,10 +164,10 @@ def _table(fit: Any) -> pd.DataFrame:
 
 def _with_gap(results: pd.DataFrame) -> pd.DataFrame:
     best = results.groupby("target")["elbo"].transform("max")
-    return results.assign(elbo_gap=(best - results["elbo"]).clip(lower=LEAST))
+    return results.assign(elbo_gap=(best - results["elbo"]).clip(lower=_LEAST))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap to the best run against evaluations and seconds."""
     shown = _with_gap(results)
     names = list(shown["target"].unique())
@@ -175,31 +177,31 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         labels = {"evaluations": "evaluations of the log joint", "seconds": "time (s)"}
         for ax, (cost, label) in zip(row, labels.items(), strict=True):
             drawing.curves(
-                ax, rows, cost, "elbo_gap", by="method", lines=LINE_STYLES, steps=False, x_scale="log",
+                ax, rows, cost, "elbo_gap", by="method", lines=_LINE_STYLES, steps=False, x_scale="log",
                 y_scale="log", x_label=label, y_label="ELBO below the best run (nats)",
             )  # fmt: skip
             ax.set_title(name)
-    drawing.mark_ends(axes.flat, LEAST)
+    drawing.mark_ends(axes.flat, _LEAST)
     drawing.legend_below(figure, axes)
     caption = (
-        f"ELBO below that of the best of all runs, drawn as {LEAST:g} where it is less. Natural gradient has "
-        f"a run and a tuned step size for each budget. {drawing.band_caption(results)}"
+        f"ELBO below that of the best of all runs, drawn as {_LEAST:g} where it is less. Natural gradient "
+        f"has a run and a tuned step size for each budget. {drawing.band_caption(results)}"
     )
     return [Drawing("gap", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate the costs to `LEVEL` nats, the first from which a run stays below."""
+def _tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate the costs to `_LEVEL` nats, the first from which a run stays below."""
     rows = []
     for (target, method, seed), group in _with_gap(results).groupby(["target", "method", "seed"], sort=False):
         ordered = group.sort_values("evaluations")
-        above = np.flatnonzero(ordered["elbo_gap"].to_numpy() > LEVEL)
+        above = np.flatnonzero(ordered["elbo_gap"].to_numpy() > _LEVEL)
         first = int(above[-1]) + 1 if len(above) else 0
         reached = ordered.iloc[first] if first < len(ordered) else {"evaluations": np.inf, "seconds": np.inf}
         line = {"target": target, "method": method, "seed": seed, "final": ordered["elbo_gap"].iloc[-1]}
         rows.append(line | {"evaluations": reached["evaluations"], "seconds": reached["seconds"]})
     columns = {
-        "evaluations": f"evaluations to {LEVEL:g} nats",
+        "evaluations": f"evaluations to {_LEVEL:g} nats",
         "seconds": "seconds to it",
         "final": "final gap (nats)",
     }
@@ -213,12 +215,12 @@ experiment = Experiment(
     summary="""How many evaluations and seconds does a surrogate save where the log joint solves a
         differential equation? Both methods run to a tenth of a nat of the best Gaussian; natural
         gradients have a tuned step.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     quick_seeds=1,
 )
 
 if __name__ == "__main__":
-    print(tune())
+    print(_tune())

@@ -33,15 +33,38 @@ from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from experiments.problems.gradient_targets import GradientTarget, targets
 from gp.low_discrepancy import normal_sobol
 
+__all__ = [
+    "MANY",
+    "PLACES",
+    "POINTS",
+    "RATE",
+    "GaussianTask",
+    "Moment",
+    "TargetWithOptimum",
+    "best_elbo",
+    "best_from",
+    "elbo",
+    "flat",
+    "gap",
+    "moments",
+    "moved",
+    "optimum",
+    "place",
+    "problem",
+    "reference",
+    "target_named",
+    "whitened",
+]  # fmt: skip
+
 POINTS = 2**12
 """The number of points for paths, optima and gaps."""
 MANY = 2**20
 """The number of points for the reference gradient."""
-STORED = Path(__file__).with_name("references.json")
+_STORED = Path(__file__).with_name("references.json")
 """References of `MANY` points, made by `python -m experiments.gradients.references`."""
 PLACES = ("start", "midway", "path", "optimum")
 RATE = 0.3
-STEPS = 20
+_STEPS = 20
 """The number of steps of a path."""
 _SCRAMBLING = 20240229
 _BLOCK = 2**13
@@ -94,11 +117,11 @@ def target_named(name: str) -> GradientTarget:
 
 
 @cache
-def path(name: str) -> tuple[Gaussian, ...]:
-    """q before each of `STEPS` natural-gradient steps on `POINTS` points, and after the last."""
+def _path(name: str) -> tuple[Gaussian, ...]:
+    """q before each of `_STEPS` natural-gradient steps on `POINTS` points, and after the last."""
     target = target_named(name)
     q, found = target.start(), []
-    for _ in range(STEPS):
+    for _ in range(_STEPS):
         found.append(q)
         q = _stepped(target, q, RATE)
     return (*found, q)
@@ -107,7 +130,7 @@ def path(name: str) -> tuple[Gaussian, ...]:
 @cache
 def optimum(name: str) -> Gaussian:
     """The best Gaussian on `POINTS` points."""
-    return best_from(target_named(name), path(name)[-1])
+    return best_from(target_named(name), _path(name)[-1])
 
 
 def best_from(target: GradientTarget, q: Gaussian, points: int = POINTS, left: float = 1e-10) -> Gaussian:
@@ -145,7 +168,7 @@ def place(name: str, where: str) -> Gaussian:
     if where == "start":
         return target_named(name).start()
     if where == "path":
-        return path(name)[10]
+        return _path(name)[10]
     best = optimum(name)
     if where == "optimum":
         return best
@@ -215,7 +238,7 @@ def gap(name: str, q: Gaussian) -> float:
 def reference(name: str, where: str, points: int) -> np.ndarray:
     """The whitened gradient at a place by quasi-random points, (D + D (D + 1) / 2,).
 
-    Taken from `STORED` if it stands there for the same q, which saves minutes.
+    Taken from `_STORED` if it stands there for the same q, which saves minutes.
     """
     q = place(name, where)
     stored = _stored().get(f"{name}, {where}, {points}")
@@ -226,11 +249,11 @@ def reference(name: str, where: str, points: int) -> np.ndarray:
 
 @cache
 def _stored() -> Any:
-    return json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
+    return json.loads(_STORED.read_text(encoding="utf-8")) if _STORED.exists() else {}
 
 
-def store() -> None:
-    """Compute all references with `MANY` points, and write `STORED`: a few minutes."""
+def _store() -> None:
+    """Compute all references with `MANY` points, and write `_STORED`: a few minutes."""
     found = {}
     for name in targets():
         for where in PLACES:
@@ -240,7 +263,7 @@ def store() -> None:
                 "mean": [float(f"{x:.9g}") for x in q.mean],
                 "gradient": [float(f"{x:.12g}") for x in gradient],
             }
-    STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    _STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def whitened(q: Gaussian, values: Values) -> np.ndarray:
@@ -254,4 +277,4 @@ def flat(found: WhitenedMoments) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    store()
+    _store()

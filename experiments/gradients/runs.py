@@ -6,7 +6,7 @@
     adam         Adam on sticking-the-landing estimates, in the Cholesky coordinates
 
 Step size and number of samples of "natural" and "adam" are the best of a grid *for each budget and target* by
-the mean gap over two seeds that are not reported (`tune`; the table is `tuned.json`); a user does not know
+the mean gap over two seeds that are not reported (`_tune`; the table is `tuned.json`); a user does not know
 these. Evaluations are of the value and its gradient; of the value alone for "bq values".
 """
 
@@ -34,12 +34,24 @@ from experiments.gradients import references
 from experiments.gradients.references import TargetWithOptimum
 from experiments.problems.gradient_targets import GradientTarget, targets
 
-STL = "sticking-the-landing"
+__all__ = [
+    "BUDGETS",
+    "TUNING_SEEDS",
+    "Metric",
+    "setting",
+    "stepped_ends",
+    "stepped_run",
+    "surrogate_run",
+    "tune_on",
+    "without_gradient",
+]  # fmt: skip
+
+_STL = "sticking-the-landing"
 Metric = Callable[[Gaussian], float]
 BUDGETS = (50, 100, 200, 500)
-TUNED = Path(__file__).with_name("tuned.json")
+_TUNED = Path(__file__).with_name("tuned.json")
 TUNING_SEEDS = (1000, 1001)
-GRIDS: Mapping[str, tuple[tuple[float, ...], tuple[int, ...]]] = {
+_GRIDS: Mapping[str, tuple[tuple[float, ...], tuple[int, ...]]] = {
     "natural": ((0.05, 0.1, 0.2, 0.4), (2, 5)),
     "adam": ((0.03, 0.1, 0.3), (1,)),
 }
@@ -107,7 +119,7 @@ def stepped_run(
     natural = method != "adam"
     return _table(
         lambda: bqvi.fit(
-            model or target.model(), method=Pathwise(samples, STL),
+            model or target.model(), method=Pathwise(samples, _STL),
             geometry=bqvi.Riemannian() if natural else bqvi.Euclidean(),
             schedule=bqvi.Cosine(size, steps) if natural else bqvi.Adam(size, decay=4.0 / steps),
             start_from=target.start(), steps=steps, record=[steps],
@@ -151,18 +163,18 @@ def _table(fit: Callable[[], Fit], metrics: Sequence[str]) -> pd.DataFrame:
 
 
 @cache
-def tuned() -> Mapping[str, Any]:
+def _tuned() -> Mapping[str, Any]:
     """Step size and samples by "method, target, budget"."""
-    return dict(json.loads(TUNED.read_text(encoding="utf-8"))) if TUNED.exists() else {}
+    return dict(json.loads(_TUNED.read_text(encoding="utf-8"))) if _TUNED.exists() else {}
 
 
 def setting(method: str, name: str, budget: int) -> list[float]:
     """The best step size and samples."""
-    return list(tuned().get(f"{method}, {name}, {budget}", (0.1, 5)))
+    return list(_tuned().get(f"{method}, {name}, {budget}", (0.1, 5)))
 
 
-def tune(names: Sequence[str] | None = None) -> None:
-    """Fill `TUNED` where it has gaps: about two minutes."""
+def _tune(names: Sequence[str] | None = None) -> None:
+    """Fill `_TUNED` where it has gaps: about two minutes."""
     for name in names or targets():
         tune_on(dict.fromkeys(TUNING_SEEDS, references.problem(name)), name, BUDGETS)
 
@@ -170,20 +182,20 @@ def tune(names: Sequence[str] | None = None) -> None:
 def tune_on(
     problems: Mapping[int, TargetWithOptimum], name: str, budgets: Sequence[int], beyond: bool = False
 ) -> None:
-    """Fill `TUNED` for a problem, given for each of the seeds: the best of each grid for each budget.
+    """Fill `_TUNED` for a problem, given for each of the seeds: the best of each grid for each budget.
 
     ``beyond`` the grid a third of its smallest size is tried where that is the best, and so on.
     """
-    found = dict(tuned())
-    for method, budget in itertools.product(GRIDS, budgets):
+    found = dict(_tuned())
+    for method, budget in itertools.product(_GRIDS, budgets):
         score = partial(_mean_gap, problems, method, budget)
-        key, (sizes, counts) = f"{method}, {name}, {budget}", GRIDS[method]
+        key, (sizes, counts) = f"{method}, {name}, {budget}", _GRIDS[method]
         if key not in found:
             found[key] = list(min(itertools.product(sizes, counts), key=lambda choice: score(*choice)))
         if beyond and found[key][0] == sizes[0]:
             found[key] = _descended(score, *found[key])
-        TUNED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    tuned.cache_clear()
+        _TUNED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    _tuned.cache_clear()
 
 
 def _mean_gap(
@@ -203,4 +215,4 @@ def _descended(score: Callable[[float, int], float], size: float, samples: int) 
 
 
 if __name__ == "__main__":
-    tune()
+    _tune()

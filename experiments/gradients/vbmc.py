@@ -9,7 +9,7 @@ are therefore compared by the ELBO of the returned q, less that of the best *Gau
     evidence_error the ln Z that VBMC reports less ln Z
 
 The ELBO of a Gaussian is on the points of `references`; that of a mixture is the mean of ln p - ln q over
-`DRAWS` independent draws of it, without importance weights. ln Z is 2 pi .7 of the banana in closed form;
+`_DRAWS` independent draws of it, without importance weights. ln Z is 2 pi .7 of the banana in closed form;
 importance sampling from a multivariate t around the best Gaussian of the others; the two forms of the schools
 have the same. The mixture's is not known (its posterior has 6 modes, of which q has one): its limit is left
 out.
@@ -47,14 +47,16 @@ from experiments.harness.experiment import (
 from experiments.harness.summaries import quartiles
 from experiments.problems.gradient_targets import GradientTarget
 
-NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
-BQ, BQ_VALUES, VBMC, VBMC_VALUES = "BQ", "BQ, values only", "VBMC, gradients", "VBMC, values only"
-METHODS = (BQ, BQ_VALUES, VBMC, VBMC_VALUES)
-LINE_STYLES = drawing.line_styles(METHODS)
-BUDGETS = (50, 100, 200)
-WIDTH = 3.0
+__all__ = ["experiment", "log_evidence"]
+
+_NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
+_BQ, _BQ_VALUES, _VBMC, _VBMC_VALUES = "BQ", "BQ, values only", "VBMC, gradients", "VBMC, values only"
+_METHODS = (_BQ, _BQ_VALUES, _VBMC, _VBMC_VALUES)
+_LINE_STYLES = drawing.line_styles(_METHODS)
+_BUDGETS = (50, 100, 200)
+_WIDTH = 3.0
 """Half the width of the plausible box, in standard deviations of the start."""
-DRAWS = 2**14
+_DRAWS = 2**14
 _IMPORTANCE_DRAWS = 2**17
 _DEGREES = 5
 _THRESHOLD = 1e-3
@@ -63,14 +65,14 @@ _WORST = 1e4
 """The largest gap that is drawn."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method on each target."""
     del resources
-    names, budgets = (("banana",), (15, 25)) if quick else (NAMES, BUDGETS)
+    names, budgets = (("banana",), (15, 25)) if quick else (_NAMES, _BUDGETS)
     return [
         Case(f"{name}: {method}", {"target": name, "method": method, "budgets": list(budgets)})
         for name in names
-        for method in METHODS
+        for method in _METHODS
     ]
 
 
@@ -96,14 +98,14 @@ def _log_density(target: GradientTarget, theta: np.ndarray) -> np.ndarray:
     return found
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations, seconds, and for VBMC its reported evidence, at each budget."""
     name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
     posed = problem(name)
-    if method in (VBMC, VBMC_VALUES):
-        found = _vbmc(name, method == VBMC, budgets, seed)
+    if method in (_VBMC, _VBMC_VALUES):
+        found = _vbmc(name, method == _VBMC, budgets, seed)
     else:
-        model = without_gradient(posed.target) if method == BQ_VALUES else None
+        model = without_gradient(posed.target) if method == _BQ_VALUES else None
         records = surrogate_run(posed, seed, budgets[-1], model=model, records=budgets[:-1])
         found = at_budgets(records, budgets)[["evaluations", "seconds", "elbo_gap", "budget"]]
         found = found.dropna(subset=["budget"]).assign(said_error=np.nan, evidence_error=np.nan, sd=np.nan)
@@ -115,13 +117,13 @@ def _vbmc(name: str, gradients: bool, budgets: Sequence[int], seed: int) -> pd.D
     for budget in budgets:
         began = time.perf_counter()
         found = bqvi.vbmc(
-            _log_joint(target, gradients), plausible_lower=target.mean - WIDTH * target.scale,
-            plausible_upper=target.mean + WIDTH * target.scale, gradient="autodiff" if gradients else None,
+            _log_joint(target, gradients), plausible_lower=target.mean - _WIDTH * target.scale,
+            plausible_upper=target.mean + _WIDTH * target.scale, gradient="autodiff" if gradients else None,
             budget=budget, seed=seed, resume=found, tolerance=None,
         )  # fmt: skip
         seconds += time.perf_counter() - began
         q = found.posterior.without_weights()
-        theta = q.sample(DRAWS, 0)
+        theta = q.sample(_DRAWS, 0)
         elbo = float(np.mean(_log_density(target, theta) - q.log_prob(theta)))
         rows.append(
             {
@@ -144,13 +146,13 @@ def _log_joint(target: GradientTarget, gradients: bool) -> Callable[[Any], Any]:
     return lambda theta: float(_log_density(target, np.asarray(theta)[None])[0])
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations."""
     shown = results.assign(elbo_gap=results["elbo_gap"].clip(upper=_WORST))
     figure, axes, panels = drawing.panels(shown)
     for ax, rows in panels:
         drawing.curves(
-            ax, rows, "evaluations", "elbo_gap", by="method", lines=LINE_STYLES, steps=False, x_scale="log",
+            ax, rows, "evaluations", "elbo_gap", by="method", lines=_LINE_STYLES, steps=False, x_scale="log",
             y_scale="symlog", linthresh=_THRESHOLD, x_label="evaluations", y_label="ELBO gap (nats)",
         )  # fmt: skip
         ax.axhline(0.0, color="grey", linewidth=0.8)
@@ -166,7 +168,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("gaps", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate gaps and what VBMC reports."""
     rows = results.assign(budget=results["budget"].astype(int))
     by = ("target", "method", "budget")
@@ -201,9 +203,9 @@ experiment = Experiment(
     summary="""Which ELBO is reached from a surrogate of the log joint, with q a Gaussian by Bayesian
     quadrature of the ELBO's gradient, and a mixture by variational Bayesian Monte Carlo? Each with
     gradients and from values alone, by evaluations, and with the evidence that VBMC reports.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=5,
 )

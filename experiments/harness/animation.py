@@ -12,6 +12,8 @@ from PIL import Image
 
 from experiments.harness.experiment import Gif
 
+__all__ = ["gif"]
+
 
 def gif(frames: Iterable[Figure], *, seconds: float = 0.2, last_seconds: float = 2.0, dpi: float = 90) -> Gif:
     """Return an endless animation of the frames.

@@ -22,6 +22,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+__all__ = ["Band", "Floats", "Scale", "band", "quantile", "reached"]
+
 Floats = NDArray[np.float64]
 Scale = Literal["linear", "log", "symlog"]
 

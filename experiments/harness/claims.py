@@ -20,6 +20,8 @@ from typing import Literal
 
 from scipy.stats import beta
 
+__all__ = ["Check", "Claim", "Verdict"]
+
 Verdict = Literal["holds", "holds only if", "does not hold", "undecided"]
 
 

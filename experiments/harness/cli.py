@@ -23,17 +23,19 @@ from experiments.harness.experiment import Experiment, Resources, UnfitFolderErr
 if TYPE_CHECKING:
     from experiments.harness.runner import Outcome, Plan
 
+__all__ = ["app", "main"]
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-JobsOption = Annotated[
+_JobsOption = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Processes.", show_default="one for each processor")
 ]
-ResultsOption = Annotated[Path, typer.Option("--results", help="Folder of the results.")]
-ModuleOption = Annotated[
+_ResultsOption = Annotated[Path, typer.Option("--results", help="Folder of the results.")]
+_ModuleOption = Annotated[
     list[str] | None,
     typer.Option("--module", help="Module with an experiment of your own, e.g. my_study, or its file."),
 ]
@@ -46,7 +48,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def about(
+def _about(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version.")
     ] = False,
@@ -55,10 +57,10 @@ def about(
 
 
 @app.command("list")
-def list_experiments(
+def _list_experiments(
     beginning: Annotated[str, typer.Argument(help="Of the names that are listed, e.g. `models`.")] = "",
     *,
-    module: ModuleOption = None,
+    module: _ModuleOption = None,
 ) -> None:
     """List the experiments."""
     _add(module)
@@ -96,9 +98,9 @@ def _require_writable(folder: Path, option: str) -> None:
         )
 
 
-@app.command()
+@app.command("run")
 @_results_as_they_were_written()
-def run(
+def _run(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Experiments, or `all`.")],
     *,
     seeds: Annotated[
@@ -106,9 +108,9 @@ def run(
         typer.Option(min=1, help="Number of seeds, counted from 0.", show_default="the experiment's own"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version that takes seconds.")] = False,
-    jobs: JobsOption = None,
-    results: ResultsOption = Path("results"),
-    module: ModuleOption = None,
+    jobs: _JobsOption = None,
+    results: _ResultsOption = Path("results"),
+    module: _ModuleOption = None,
     backend: Annotated[
         str | None, typer.Option(help="Workers of `loky`, `dask` or `ray`, as of a cluster.")
     ] = None,
@@ -178,10 +180,10 @@ def run(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command("report")
 @_results_as_they_were_written()
-def report(
-    results: ResultsOption = Path("results"),
+def _report(
+    results: _ResultsOption = Path("results"),
     out: Annotated[
         Path | None, typer.Option(help="The page.", show_default="report.html in the results")
     ] = None,
@@ -193,8 +195,8 @@ def report(
         Path | None,
         typer.Option(file_okay=False, help="Also write pictures and verdicts for the site's gallery."),
     ] = None,
-    jobs: JobsOption = None,
-    module: ModuleOption = None,
+    jobs: _JobsOption = None,
+    module: _ModuleOption = None,
 ) -> None:
     """Make one self-contained HTML page of the results."""
     import joblib

@@ -27,6 +27,8 @@ from experiments.harness.runner import (
     written,
 )
 
+__all__ = ["BACKENDS", "execute"]
+
 BACKENDS = ("loky", "dask", "ray")
 
 

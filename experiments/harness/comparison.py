@@ -14,10 +14,12 @@ from experiments.harness.evidence import LEVEL
 from experiments.harness.experiment import Drawing, Table
 from experiments.harness.summaries import quartiles
 
+__all__ = ["COSTS", "REFERENCE", "drawings", "figure", "line_styles", "panel", "part", "table"]
+
 COSTS = ("iteration", "seconds", "evaluations")
 REFERENCE = "CAVI"
 """The name of the reference case in most figures: the same model, by coordinate ascent."""
-LEAST_GAP = 1e-3
+_LEAST_GAP = 1e-3
 """The least ELBO gap that is drawn, nats, so that the best run itself is on the logarithmic axis."""
 
 
@@ -48,7 +50,7 @@ def figure(
             if ax is not row[0]:
                 ax.set_ylabel("")
         if measure == "elbo_gap":
-            drawing.mark_ends(row, LEAST_GAP)
+            drawing.mark_ends(row, _LEAST_GAP)
     drawing.legend_below(made, axes)
     return made, axes
 
@@ -71,7 +73,7 @@ def panel(
 ) -> None:
     """Draw one measure against one cost, with the scales that suit them."""
     if measure == "elbo_gap":
-        shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=LEAST_GAP))
+        shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=_LEAST_GAP))
         label = "ELBO gap (nats)"
         drawing.curves(ax, shown, cost, measure, by, x_scale="log", y_scale="log", y_label=label, lines=lines)
         return
@@ -96,10 +98,10 @@ def drawings(results: pd.DataFrame, name: str, caption: str) -> list[Drawing]:
         Of the figure; how to read it is added to the caption.
     """
     made, _ = figure(evidence.with_gap(results, ("seed", "n")))
-    return [Drawing(name, made, f"{caption} {how_to_read(results)}")]
+    return [Drawing(name, made, f"{caption} {_how_to_read(results)}")]
 
 
-def how_to_read(results: pd.DataFrame) -> str:
+def _how_to_read(results: pd.DataFrame) -> str:
     """Return the sentences on axes, bands and runs that leave the figure."""
     diverged = results.loc[results["elbo"] == -float("inf")]
     counts = diverged.groupby("case", sort=False)["seed"].nunique()
@@ -107,7 +109,7 @@ def how_to_read(results: pd.DataFrame) -> str:
     note = f" Diverged, and above the axes from there on: {outside} seeds." if outside else ""
     return (
         "The error's axis is linear within 10 nats of 0 and logarithmic beyond; below 0 the fit is likelier "
-        f"than the truth. The ELBO gap is to the best run on the same data; gaps below {LEAST_GAP:g} are "
+        f"than the truth. The ELBO gap is to the best run on the same data; gaps below {_LEAST_GAP:g} are "
         f"drawn as that. Recording is not in the time. {drawing.band_caption(results)}{note}"
     )
 

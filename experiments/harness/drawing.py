@@ -19,14 +19,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from bqvi.canvas import COLOURS as COLOURS
+from bqvi.canvas import COLOURS
 from experiments.harness.bands import Band, Scale, band
+
+__all__ = [
+    "COLOURS", "DASHES", "LineStyle", "Panels", "band_caption", "curves", "figure", "label_budgets",
+    "legend_below", "line_styles", "mark_ends", "panels", "style",
+]  # fmt: skip
 
 Panels = NDArray[Any]
 
 DASHES = ("-", "--", ":", "-.")
 
-LABELS: Mapping[str, str] = {
+_LABELS: Mapping[str, str] = {
     "iteration": "iteration",
     "seconds": "time (s)",
     "evaluations": "data evaluations",
@@ -181,7 +186,7 @@ def curves(
         With the columns `seed`, `x`, `y` and `by`.
     x, y, by : str
     x_label, y_label : str or None
-        Axis labels with units; None takes the column's entry in `LABELS`, or its name.
+        Axis labels with units; None takes the column's entry in `_LABELS`, or its name.
     x_scale, y_scale : "linear" | "log" | "symlog"
         "symlog" is for signed errors: logarithmic on both sides, linear within +-`linthresh`.
     linthresh : float
@@ -213,8 +218,8 @@ def curves(
         _draw_band(ax, found, chosen[name], str(name), steps)
     _set_scale(ax, "x", x_scale, linthresh)
     _set_scale(ax, "y", y_scale, linthresh)
-    ax.set_xlabel(x_label if x_label is not None else LABELS.get(x, x))
-    ax.set_ylabel(y_label if y_label is not None else LABELS.get(y, y))
+    ax.set_xlabel(x_label if x_label is not None else _LABELS.get(x, x))
+    ax.set_ylabel(y_label if y_label is not None else _LABELS.get(y, y))
     return drawn
 
 

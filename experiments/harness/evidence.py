@@ -2,8 +2,8 @@
 
 Each run is first summarised in one row (`runs`): its final values, its cost until it stays near the truth,
 and the largest rise above its least value. Cases are then compared seed by seed, on the same data: a
-statement about two cases is true if it holds on at least `SHARE` of the seeds, and on more than tosses of a
-coin would give with probability `CHANCE`; it is false if it holds on fewer seeds than a share `SHARE` would
+statement about two cases is true if it holds on at least `_SHARE` of the seeds, and on more than tosses of a
+coin would give with probability `CHANCE`; it is false if it holds on fewer seeds than a share `_SHARE` would
 give with that probability. Otherwise it is undecided; with four seeds or fewer it cannot be true. Where the
 size of a difference counts, its mean over seeds is compared with a margin by its 95 % interval (`not_lower`).
 """
@@ -20,7 +20,12 @@ from scipy.stats import t as student
 from experiments.harness.bands import quantile
 from experiments.harness.claims import Check
 
-SHARE = 0.8
+__all__ = [
+    "CHANCE", "LEVEL", "at_least", "at_most", "less", "mean_interval", "more", "not_lower", "runs",
+    "stays_below", "with_gap", "with_lag", "within",
+]  # fmt: skip
+
+_SHARE = 0.8
 CHANCE = 0.06
 """Eight of ten tosses of a coin have probability 0.055, five of five 0.031."""
 LEVEL = 50.0
@@ -193,9 +198,9 @@ def _against(
 
 def _decided(wins: int, seeds: int) -> bool | None:
     """Whether a statement that held on ``wins`` of ``seeds`` is true; None where it is undecided."""
-    if wins >= SHARE * seeds:
+    if wins >= _SHARE * seeds:
         return True if float(binom.sf(wins - 1, seeds, 0.5)) <= CHANCE else None
-    return False if float(binom.cdf(wins, seeds, SHARE)) <= CHANCE else None
+    return False if float(binom.cdf(wins, seeds, _SHARE)) <= CHANCE else None
 
 
 def _few(wins: int, seeds: int) -> str:
@@ -258,14 +263,14 @@ def not_lower(table: pd.DataFrame, a: str, b: str, column: str, setting: str, *,
 def at_most(
     table: pd.DataFrame, a: str, column: str, level: float, setting: str, *, shown: str | None = None
 ) -> Check:
-    """Check that `column` in case `a` is at most `level` on at least `SHARE` of the seeds."""
+    """Check that `column` in case `a` is at most `level` on at least `_SHARE` of the seeds."""
     return _count(table, a, column, setting, shown, lambda values: values <= level)
 
 
 def at_least(
     table: pd.DataFrame, a: str, column: str, level: float, setting: str, *, shown: str | None = None
 ) -> Check:
-    """Check that `column` in case `a` is at least `level` on at least `SHARE` of the seeds."""
+    """Check that `column` in case `a` is at least `level` on at least `_SHARE` of the seeds."""
     return _count(table, a, column, setting, shown, lambda values: values >= level)
 
 

@@ -27,6 +27,20 @@ if TYPE_CHECKING:  # not imported by `bqvi list`, which is to take little time
 
     from experiments.harness.claims import Claim
 
+__all__ = [
+    "RESERVED_COLUMNS",
+    "Case",
+    "Drawing",
+    "Experiment",
+    "Gif",
+    "MissingResourceError",
+    "ResourceName",
+    "Resources",
+    "Table",
+    "UnfitFolderError",
+    "looked_for",
+]  # fmt: skip
+
 ResourceName = Literal["data", "posteriors"]
 RESERVED_COLUMNS = frozenset({"case", "seed"})
 
@@ -39,10 +53,10 @@ class UnfitFolderError(ValueError):
     """A folder that was given lacks what an experiment reads, or holds it in another layout."""
 
 
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 
 
-def looked_for(find: Callable[[Path], Found], folder: Path) -> Found:
+def looked_for(find: Callable[[Path], _Found], folder: Path) -> _Found:
     """Return the result of `find` in a folder that the user named.
 
     Raises
@@ -156,7 +170,7 @@ def _check_name(what: str, name: str) -> None:
         raise ValueError(f"{what}: name must be lower-case letters, digits and single hyphens, got {name!r}")
 
 
-def nothing(_: pd.DataFrame) -> tuple[()]:
+def _nothing(_: pd.DataFrame) -> tuple[()]:
     """Show nothing: the default of `Experiment.draw`, `Experiment.tables` and `Experiment.claims`."""
     return ()
 
@@ -205,9 +219,9 @@ class Experiment:
     summary: str
     cases: Callable[[bool, Resources], Sequence[Case]]
     run: Callable[[Case, int], pd.DataFrame]
-    draw: Callable[[pd.DataFrame], Sequence[Drawing]] = nothing
-    tables: Callable[[pd.DataFrame], Sequence[Table]] = nothing
-    claims: Callable[[pd.DataFrame], Sequence[Claim]] = nothing
+    draw: Callable[[pd.DataFrame], Sequence[Drawing]] = _nothing
+    tables: Callable[[pd.DataFrame], Sequence[Table]] = _nothing
+    claims: Callable[[pd.DataFrame], Sequence[Claim]] = _nothing
     seeds: int = 10
     quick_seeds: int = 2
     needs: Sequence[ResourceName] = ()

@@ -22,6 +22,8 @@ from experiments.harness import results as results_module
 from experiments.harness.experiment import Drawing, Experiment, Gif
 from experiments.harness.results import Results
 
+__all__ = ["COLOURS", "INDEX", "WIDTH", "thumbnail", "write"]
+
 WIDTH = 640
 """Pixels: twice a card's, for screens of high density."""
 COLOURS = 128
@@ -29,7 +31,7 @@ INDEX = "cards.json"
 
 
 @dataclass(frozen=True)
-class ClaimVerdict:
+class _ClaimVerdict:
     """A claim as a card states it.
 
     Attributes
@@ -45,7 +47,7 @@ class ClaimVerdict:
 
 
 @dataclass(frozen=True)
-class Card:
+class _Card:
     """What the results of one experiment say.
 
     Attributes
@@ -62,7 +64,7 @@ class Card:
     caption: str
     seeds: int
     quick: bool
-    claims: tuple[ClaimVerdict, ...]
+    claims: tuple[_ClaimVerdict, ...]
 
 
 def write(experiments: Sequence[Experiment], root: Path, folder: Path) -> list[str]:
@@ -97,17 +99,17 @@ def write(experiments: Sequence[Experiment], root: Path, folder: Path) -> list[s
     return written
 
 
-def _card(experiment: Experiment, results: Results, folder: Path) -> Card:
+def _card(experiment: Experiment, results: Results, folder: Path) -> _Card:
     with drawing.style():
         drawn = next(iter(experiment.draw(results.frame)), None)
         if drawn is not None:
             (folder / f"{experiment.name}.png").write_bytes(thumbnail(drawn))
     quick = results.manifest.quick
     claims = tuple(
-        ClaimVerdict(claim.statement, claim.verdict, claim.conditions)
+        _ClaimVerdict(claim.statement, claim.verdict, claim.conditions)
         for claim in (() if quick else experiment.claims(results.frame))
     )
-    return Card(drawn.caption if drawn is not None else "", len(results.manifest.seeds), quick, claims)
+    return _Card(drawn.caption if drawn is not None else "", len(results.manifest.seeds), quick, claims)
 
 
 def thumbnail(drawn: Drawing) -> bytes:

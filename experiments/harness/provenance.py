@@ -24,11 +24,13 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-LIBRARIES = ("gp", "acquisition", "bqvi")
+__all__ = ["Record", "package_versions", "processor", "python_version", "source_digest", "version"]
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+_LIBRARIES = ("gp", "acquisition", "bqvi")
 # Changes in these modules do not change the numbers.
-APART = frozenset(("__init__", "__main__", "catalogue", "harness"))
-RECORDED_PACKAGES = (
+_APART = frozenset(("__init__", "__main__", "catalogue", "harness"))
+_RECORDED_PACKAGES = (
     "array-api-compat", "botorch", "gpytorch", "matplotlib", "numpy", "palmerpenguins", "pandas",
     "pyarrow", "scikit-learn", "scipy", "statsmodels", "torch",
 )  # fmt: skip
@@ -81,7 +83,7 @@ class Record:
 @functools.cache
 def version() -> str:
     """Return the version of bqvi: of the checkout that holds this file, else as installed."""
-    project = ROOT / "pyproject.toml"
+    project = _ROOT / "pyproject.toml"
     if project.is_file():
         table = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
         if table.get("name") == "bqvi":
@@ -93,7 +95,7 @@ def version() -> str:
 def package_versions() -> dict[str, str]:
     """Return the versions of the packages that the numbers depend on, where installed."""
     found: dict[str, str] = {}
-    for name in RECORDED_PACKAGES:
+    for name in _RECORDED_PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -121,7 +123,7 @@ def source_digest(run: Callable[..., Any]) -> str:
     """Return 12 hexadecimal digits that change when the code on which `run` depends changes."""
     while isinstance(run, functools.partial):
         run = run.func
-    files = [path for name in LIBRARIES for path in sorted((ROOT / name).rglob("*.py"))]
+    files = [path for name in _LIBRARIES for path in sorted((_ROOT / name).rglob("*.py"))]
     return _digest([*files, *sorted(_modules_behind(run.__module__))])
 
 
@@ -167,7 +169,7 @@ def _is_experiment_code(module: str, own: str) -> bool:
     package, _, rest = module.partition(".")
     if package == own != "experiments":
         return True
-    return package == "experiments" and bool(rest) and rest.split(".")[0] not in APART
+    return package == "experiments" and bool(rest) and rest.split(".")[0] not in _APART
 
 
 def _digest(files: Iterable[Path]) -> str:
@@ -177,8 +179,8 @@ def _digest(files: Iterable[Path]) -> str:
     return total.hexdigest()[:12]
 
 
-BEFORE_A_DOCSTRING = bytes([dis.opmap["RESUME"], 0])
-NO_OPERATION = bytes([dis.opmap["NOP"], 0])
+_BEFORE_A_DOCSTRING = bytes([dis.opmap["RESUME"], 0])
+_NO_OPERATION = bytes([dis.opmap["NOP"], 0])
 """The constant that the compiler puts in place of a docstring that it removes."""
 
 
@@ -195,7 +197,7 @@ def _content(constant: Any) -> Any:
         names = (constant.co_names, constant.co_varnames, constant.co_freevars, constant.co_cellvars)
         counts = (constant.co_argcount, constant.co_posonlyargcount, constant.co_kwonlyargcount)
         parts = [_content(inner) for inner in constant.co_consts]
-        code = constant.co_code.replace(BEFORE_A_DOCSTRING + NO_OPERATION, BEFORE_A_DOCSTRING, 1)
+        code = constant.co_code.replace(_BEFORE_A_DOCSTRING + _NO_OPERATION, _BEFORE_A_DOCSTRING, 1)
         return constant.co_name, code, constant.co_flags, names, counts, parts
     if isinstance(constant, frozenset):
         return sorted(map(repr, constant))

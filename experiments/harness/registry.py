@@ -26,6 +26,11 @@ from pathlib import Path
 from experiments import catalogue
 from experiments.harness.experiment import Experiment
 
+__all__ = [
+    "EXPERIMENTS", "GROUP", "OwnModuleError", "UnknownExperimentError", "add", "check", "first_line", "load",
+    "offered",
+]  # fmt: skip
+
 GROUP = "bqvi.experiments"
 
 

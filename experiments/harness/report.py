@@ -37,17 +37,33 @@ from experiments.harness.gallery import thumbnail
 from experiments.harness.provenance import version
 from experiments.harness.results import Results
 
+__all__ = [
+    "DPI",
+    "Column",
+    "Failure",
+    "Grid",
+    "Picture",
+    "Report",
+    "Section",
+    "build",
+    "duration",
+    "grid",
+    "picture",
+    "write",
+    "write_pictures",
+]  # fmt: skip
+
 # about 300 kB; a raster of 160 dots per inch is smaller than a larger figure, and prints well enough
-SVG_VERTICES = 9_000
+_SVG_VERTICES = 9_000
 DPI = 160
-LEADING = 4
+_LEADING = 4
 """Sections whose first figure is in the summary as it is; of later sections it is a small raster."""
-QUICK = "a quick run decides nothing"
-MEDIA = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
+_QUICK = "a quick run decides nothing"
+_MEDIA = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
 
-NUMBERS = re.compile(r"[-+0-9.,e∞ ()\[\]%]+")
+_NUMBERS = re.compile(r"[-+0-9.,e∞ ()\[\]%]+")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,7 @@ class Picture:
 
 
 def _data_uri(ending: str, data: bytes) -> str:
-    return f"data:{MEDIA[ending]};base64,{base64.b64encode(data).decode()}"
+    return f"data:{_MEDIA[ending]};base64,{base64.b64encode(data).decode()}"
 
 
 @dataclass(frozen=True)
@@ -167,7 +183,7 @@ def build(
         "seconds": duration(sum(section.seconds for section in sections)),
         "command": command,
         "sections": sections,
-        "leading": LEADING,
+        "leading": _LEADING,
     }
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("experiments.harness", "."),
@@ -232,7 +248,7 @@ def _section(experiment: Experiment, results: Results) -> Section:
 def _claims(experiment: Experiment, results: Results) -> Sequence[Claim]:
     """The claims; without verdicts where the run was a quick one."""
     found = experiment.claims(results.frame)
-    return [claim.left_open(QUICK) for claim in found] if results.manifest.quick else found
+    return [claim.left_open(_QUICK) for claim in found] if results.manifest.quick else found
 
 
 def _asked(summary: str) -> str:
@@ -242,7 +258,7 @@ def _asked(summary: str) -> str:
     return text[: min(ends)] if ends else text
 
 
-def _attempt(what: str, make: Callable[[], Sequence[T]], problems: list[Failure]) -> Sequence[T]:
+def _attempt(what: str, make: Callable[[], Sequence[_T]], problems: list[Failure]) -> Sequence[_T]:
     try:
         return make()
     except Exception as error:  # one failed figure must not prevent the rest of the page
@@ -261,7 +277,7 @@ def picture(drawn: Drawing) -> Picture:
     """Return a drawing as a file: a GIF as it is, a figure as SVG, or PNG where that is large."""
     if isinstance(drawn.figure, Gif):
         return Picture(drawn.name, "gif", drawn.figure.data, drawn.caption)
-    if _vertices(drawn.figure) <= SVG_VERTICES:
+    if _vertices(drawn.figure) <= _SVG_VERTICES:
         svg = _saved(drawn.figure, "svg", metadata={"Date": None})
         return Picture(drawn.name, "svg", svg, drawn.caption)
     return Picture(drawn.name, "png", _saved(drawn.figure, "png", dpi=DPI), drawn.caption)
@@ -300,7 +316,7 @@ def _is_numeric(column: pd.Series) -> bool:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return True
     texts = [str(value) for value in column if value not in (None, "")]
-    return bool(texts) and all(NUMBERS.fullmatch(text) for text in texts)
+    return bool(texts) and all(_NUMBERS.fullmatch(text) for text in texts)
 
 
 def _cell(value: object) -> str:

@@ -17,6 +17,8 @@ from experiments.harness import store
 from experiments.harness.provenance import Record
 from experiments.harness.store import Manifest, PlannedCase
 
+__all__ = ["MissingRun", "Results", "combine", "read"]
+
 
 @dataclass(frozen=True)
 class MissingRun:

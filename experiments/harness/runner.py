@@ -35,6 +35,11 @@ from experiments.harness.experiment import (
 from experiments.harness.provenance import Record
 from experiments.harness.store import Manifest, PlannedCase
 
+__all__ = [
+    "BackendError", "Computed", "Job", "Outcome", "Plan", "WorkerDiedError", "computed", "execute", "plan",
+    "written",
+]  # fmt: skip
+
 
 class WorkerDiedError(RuntimeError):
     """The operating system ended a worker process."""
@@ -192,7 +197,7 @@ def execute(jobs: Sequence[Job], n_jobs: int = 1) -> Iterator[Outcome]:
     if n_jobs == 1 or len(jobs) < 2:
         import torch  # noqa: F401  # a thread pool can be limited only once it is loaded
 
-        yield from map(perform, jobs)
+        yield from map(_perform, jobs)
         return
     # joblib sets environment variables for the libraries that a worker loads later.
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
@@ -212,7 +217,7 @@ def _perform_in_worker(job: Job) -> Outcome:
     # Ctrl-C reaches the whole process group, and the parent ends its workers. A `run` that returns early when
     # interrupted would otherwise have a part of its results written as a finished run.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return perform(job)
+    return _perform(job)
 
 
 @dataclass(frozen=True)
@@ -268,7 +273,7 @@ def written(job: Job, found: Computed) -> Outcome:
     return Outcome(job.experiment, job.case.name, job.seed, found.seconds, found.error, log)
 
 
-def perform(job: Job) -> Outcome:
+def _perform(job: Job) -> Outcome:
     """Compute one job and write its shard, or its traceback if it raises."""
     return written(job, computed(job))
 

@@ -34,7 +34,12 @@ import pyarrow.parquet as pq
 from experiments.harness.experiment import Case
 from experiments.harness.provenance import Record
 
-KEY = b"bqvi"
+__all__ = [
+    "DamagedFileError", "Manifest", "PlannedCase", "digest", "error_path", "manifest_path", "read_manifest",
+    "read_record", "read_shard", "replacing", "shard_path", "write_frame", "write_shard", "write_text",
+]  # fmt: skip
+
+_KEY = b"bqvi"
 _OF_ROWS, _OF_RECORD = b"bqvi rows sha256", b"bqvi record sha256"
 _SHA256 = "sha256"
 
@@ -154,7 +159,7 @@ def write_frame(path: Path, frame: pd.DataFrame, metadata: str) -> None:
     """Write `frame` as Parquet, atomically, with `metadata` under the key "bqvi"; no index."""
     table = pa.Table.from_pandas(frame, preserve_index=False)
     sums = {_OF_ROWS: _sum_of_rows(table), _OF_RECORD: _sum(metadata)}
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: metadata.encode(), **sums})
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: metadata.encode(), **sums})
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
@@ -190,8 +195,8 @@ def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
 
 
 def _record(metadata: Mapping[bytes, bytes]) -> Record:
-    _require(_sum(metadata[KEY]).encode() == metadata[_OF_RECORD])
-    return Record.from_json(metadata[KEY])
+    _require(_sum(metadata[_KEY]).encode() == metadata[_OF_RECORD])
+    return Record.from_json(metadata[_KEY])
 
 
 @contextmanager

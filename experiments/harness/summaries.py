@@ -9,6 +9,8 @@ import pandas as pd
 
 from experiments.harness.bands import quantile
 
+__all__ = ["last_records", "quartiles"]
+
 
 def last_records(results: pd.DataFrame, by: Sequence[str] = ("case",)) -> pd.DataFrame:
     """Return the last row of each run, in the order of `results`."""
@@ -53,11 +55,11 @@ def _spread(values: np.ndarray[tuple[int], np.dtype[np.float64]], digits: int) -
     if np.isnan(median):
         return ""
     if lower == upper:
-        return number(median, digits)
-    return f"{number(median, digits)} [{number(lower, digits)}, {number(upper, digits)}]"
+        return _number(median, digits)
+    return f"{_number(median, digits)} [{_number(lower, digits)}, {_number(upper, digits)}]"
 
 
-def number(value: float, digits: int) -> str:
+def _number(value: float, digits: int) -> str:
     """A number for a table: "0.0123", "1,840", "2.1e+09", "∞".
 
     Parameters

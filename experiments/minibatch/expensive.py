@@ -18,6 +18,8 @@ from experiments.minibatch.problems import PROBLEMS
 from experiments.minibatch.runs import REFERENCE
 from experiments.problems.pharmacokinetics import optimum
 
+__all__ = ["BUDGET", "GAPS", "NAMES", "SIZE", "experiment"]
+
 SIZE = 20
 BUDGET = 6000
 GAPS = (3.0, 1.0, 0.3)
@@ -27,7 +29,7 @@ NAMES = (
 )  # fmt: skip
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each strategy, and the optimum."""
     del resources
     budget = 300 if quick else BUDGET
@@ -41,7 +43,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     ]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """One run, or the optimum as a run of one record."""
     if case.settings["strategy"] != REFERENCE:
         return minibatch_runs.run(case, seed)
@@ -51,12 +53,12 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return pd.DataFrame([{**costs, "elbo": elbo}])
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations and seconds."""
     return [minibatch_runs.panels(minibatch_runs.gaps(results), "drug", "gap-drug", GAPS)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the costs to each gap."""
     measured = minibatch_runs.gaps(results)
     return [
@@ -70,7 +72,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     ]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check whether choosing halves the seconds, and what the memory of gradients adds to the choice."""
     measured = minibatch_runs.gaps(results)
     goals = [("drug", level) for level in GAPS]
@@ -111,9 +113,9 @@ experiment = Experiment(
     choosing then saves time, and by how much at each gap. The control variate on a partition has a bias
     within an epoch; the one on balanced batches drawn with replacement has
     none.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

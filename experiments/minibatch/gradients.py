@@ -34,24 +34,26 @@ from experiments.minibatch.problems import (
     strategy,
 )
 
-SIZES = (10, 50)
-LATE = "late"
-PLACES = {"start": 0, "midway": 50, LATE: 400}
+__all__ = ["claims", "draw", "experiment", "run", "tables"]
+
+_SIZES = (10, 50)
+_LATE = "late"
+_PLACES = {"start": 0, "midway": 50, _LATE: 400}
 """The steps of the reference run after which errors are measured."""
-WINDOW = 30
+_WINDOW = 30
 """The number of steps over which errors are averaged."""
-SINGLES = 20
+_SINGLES = 20
 """Data drawn at each of these steps, from which the error of uniform sampling is estimated."""
-QUICK_PLACES = {"start": 0, "midway": 10, LATE: 30}
-NAMES = (*PLAIN, *FEATURED, "probabilities by norm of row")
+_QUICK_PLACES = {"start": 0, "midway": 10, _LATE: 30}
+_NAMES = (*PLAIN, *FEATURED, "probabilities by norm of row")
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return a case for each problem and size: all strategies see the same path of q."""
     del resources
     problems = ("mixture",) if quick else ("mixture", "logistic", "digits")
-    sizes = SIZES[:1] if quick else SIZES
-    places, window = (QUICK_PLACES, 8) if quick else (PLACES, WINDOW)
+    sizes = _SIZES[:1] if quick else _SIZES
+    places, window = (_QUICK_PLACES, 8) if quick else (_PLACES, _WINDOW)
     return [
         Case(f"{name}, S = {size}", {"problem": name, "size": size, "places": places, "window": window})
         for name in problems
@@ -70,7 +72,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         for name, first in chosen["places"].items()
     }
     rows = []
-    for name in NAMES:
+    for name in _NAMES:
         for place, found in _errors(name, setting, path, exact, chosen, seed):
             rows.append({"strategy": name, "place": place, **found})
     return pd.DataFrame(rows)
@@ -102,7 +104,7 @@ class _Exact:
         """The sum over the data, and the error of uniform sampling."""
         model, n = setting.model, n_rows(setting.data)
         statistics = model.local_step(q, setting.data).statistics
-        drawn = rng.integers(n, size=SINGLES)  # the gradient of one datum, times N
+        drawn = rng.integers(n, size=_SINGLES)  # the gradient of one datum, times N
         one = [
             model.local_step(q, take(setting.data, np.array([i])), np.full(1, float(n))).statistics
             for i in drawn
@@ -227,7 +229,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("gradient-error", shown, caption)]
 
 
-GREEDY = ("greatest variance", "upper confidence")
+_GREEDY = ("greatest variance", "upper confidence")
 """What the thesis proposes."""
 
 
@@ -258,7 +260,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             "7.3.4",
             "Greatest variance and upper confidence choose a better mini-batch than uniform sampling.",
             "the error is at most that of uniform sampling",
-            _below(results, GREEDY, 1.0),
+            _below(results, _GREEDY, 1.0),
         ),
         Claim(
             "7.3.4",
@@ -284,7 +286,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             "7.3.2",
             "Late in a run, the gradients of earlier steps lower the error of a step further.",
             "the error is below that of a balanced partition, which uses no earlier gradients",
-            _lower(results, ("SAGA", "GP control variate"), "balanced", LATE),
+            _lower(results, ("SAGA", "GP control variate"), "balanced", _LATE),
         ),
     ]
 
@@ -303,7 +305,7 @@ experiment = Experiment(
     error may be mostly bias, which later steps do not average away: the table says how much of it is. SVRG's
     passes
     over all data, which have no error, count as steps like others.""",
-    cases=cases,
+    cases=_cases,
     run=run,
     draw=draw,
     tables=tables,

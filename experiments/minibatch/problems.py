@@ -31,8 +31,10 @@ from experiments.problems.pharmacokinetics import Pharmacokinetics
 from experiments.problems.pharmacokinetics import simulate as patients
 from gp.kernels import Kernel
 
-PATIENTS = 2000
-PATIENT_FEATURES = 150
+__all__ = ["FEATURED", "PLAIN", "PROBLEMS", "UNBIASED", "Setting", "clusters", "strategy"]
+
+_PATIENTS = 2000
+_PATIENT_FEATURES = 150
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,12 @@ def _mixture(x: np.ndarray, components: int, rng: np.random.Generator) -> Settin
     return Setting(model, x, model.initial(x, "random", rng), x)
 
 
-def digits(seed: int) -> Setting:
+def _digits(seed: int) -> Setting:
     """The data are the same for all seeds; the start is not."""
     return _mixture(data.digits(10).x, 15, np.random.default_rng(seed))
 
 
-def logistic(seed: int) -> Setting:
+def _logistic(seed: int) -> Setting:
     """Nine tenths of the data, drawn from the seed."""
     from sklearn.datasets import load_breast_cancer
 
@@ -96,7 +98,7 @@ def logistic(seed: int) -> Setting:
                    minibatch.signed(*rows))  # fmt: skip
 
 
-def drug(seed: int, n: int = PATIENTS) -> Setting:
+def _drug(seed: int, n: int = _PATIENTS) -> Setting:
     """Patients drawn from the seed."""
     drawn = patients(n, seed)
     model = Pharmacokinetics()
@@ -105,15 +107,15 @@ def drug(seed: int, n: int = PATIENTS) -> Setting:
     known, kernel = minibatch.affine_in_labels(np.log(drawn.covariates), drawn.y)
     seconds = time.perf_counter() - began
     start = model.initial(rows, "random", np.random.default_rng(seed))
-    return Setting(model, rows, start, known, kernel, PATIENT_FEATURES, seconds)
+    return Setting(model, rows, start, known, kernel, _PATIENT_FEATURES, seconds)
 
 
 PROBLEMS: dict[str, Callable[[int], Setting]] = {
     "mixture": lambda seed: clusters(seed, 700, 7, 2, 10, 5.0),
     "mixture-20k": lambda seed: clusters(seed, 20_000, 15, 5, 20, 3.0),
-    "digits": digits,
-    "logistic": logistic,
-    "drug": drug,
+    "digits": _digits,
+    "logistic": _logistic,
+    "drug": _drug,
 }
 
 

@@ -30,6 +30,30 @@ from experiments.minibatch.problems import (
     strategy,
 )
 
+__all__ = [
+    "BUDGETS",
+    "NAMES",
+    "REFERENCE",
+    "SLOW",
+    "SLOW_AS",
+    "SMALLEST",
+    "TUNED",
+    "UNTUNED",
+    "Goal",
+    "Schedule",
+    "arrivals",
+    "case",
+    "compared",
+    "crossings",
+    "experiment",
+    "gaps",
+    "panels",
+    "run",
+    "schedule_of",
+    "tuned",
+    "way",
+]  # fmt: skip
+
 NAMES = (
     "reshuffled", "balanced", "balanced gradients", "SAGA", "SVRG", "GP control variate",
     "GP control variate, balanced", "sequential BQ",
@@ -48,11 +72,11 @@ BUDGETS: Mapping[str, tuple[int, int, tuple[float, ...]]] = {
 }
 """S, evaluations, and the ELBO gaps whose cost is reported."""
 
-RECORDS = 80
+_RECORDS = 80
 """The approximate number of records of a run, at even distances on a logarithmic axis."""
 SMALLEST = 1e-3
 """Nats; no smaller gap is drawn."""
-HIGHEST = 300.0
+_HIGHEST = 300.0
 """The largest gap that is drawn, as a multiple of the largest gap of the tables."""
 
 Schedule = tuple[float, float, float]
@@ -75,7 +99,7 @@ def schedule_of(problem: str, name: str) -> Schedule:
     return rho, tau, kappa
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each strategy on each problem, and coordinate ascent for the optimum."""
     del resources
     problems = ("mixture",) if quick else tuple(BUDGETS)
@@ -118,7 +142,7 @@ def way(
     schedule: Sequence[float],
     seed: int,
     *,
-    records: int = RECORDS,
+    records: int = _RECORDS,
 ) -> pd.DataFrame:
     """One run of stochastic natural gradients with the strategy ``made``."""
     rho, tau, kappa = schedule
@@ -222,7 +246,7 @@ def panels(results: pd.DataFrame, problem: str, name: str, levels: Sequence[floa
         for level in levels:
             ax.axhline(level, color="#000000", linewidth=0.5, linestyle=":")
     low, high = axes.flat[0].get_ylim()
-    axes.flat[0].set_ylim(low, min(high, HIGHEST * max(levels)))
+    axes.flat[0].set_ylim(low, min(high, _HIGHEST * max(levels)))
     drawing.mark_ends(axes.flat, SMALLEST)
     drawing.legend_below(made, axes)
     size = int(part["size"].iloc[0])
@@ -234,7 +258,7 @@ def panels(results: pd.DataFrame, problem: str, name: str, levels: Sequence[floa
     return Drawing(name, made, caption)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw a figure for each problem."""
     measured = gaps(results)
     return [
@@ -243,7 +267,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     ]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the costs to the gaps of each problem."""
     measured = gaps(results)
     return [
@@ -298,7 +322,7 @@ def compared(
     return checks
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check by which factor choosing the mini-batch saves evaluations and seconds."""
     measured = gaps(results)
     goals = [(problem, level) for problem, (_, _, levels) in BUDGETS.items() for level in levels]
@@ -350,10 +374,10 @@ experiment = Experiment(
     The claims decide, from the runs shown here, whether choosing saves evaluations, whether it saves seconds
     where a datum takes microseconds, and whether it is anywhere much worse than random sampling. A goal that
     neither of two strategies reaches on half of the seeds leaves a claim undecided.""",
-    cases=cases,
+    cases=_cases,
     run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
     seeds=10,
 )

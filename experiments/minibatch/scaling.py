@@ -23,12 +23,14 @@ from experiments.harness.experiment import (
 from experiments.harness.summaries import quartiles
 from experiments.minibatch.problems import Setting, clusters
 
-SIZE = 100
-COUNTS = (1_000, 10_000, 100_000, 1_000_000)
-QUICK_COUNTS = (1_000, 3_000)
-BATCHES = 300
+__all__ = ["experiment"]
+
+_SIZE = 100
+_COUNTS = (1_000, 10_000, 100_000, 1_000_000)
+_QUICK_COUNTS = (1_000, 3_000)
+_BATCHES = 300
 """Mini-batches whose errors are averaged."""
-COLUMNS = {
+_COLUMNS = {
     "mse": "MSE / uniform",
     "features": "features (s)",
     "partition": "partition (s)",
@@ -36,31 +38,31 @@ COLUMNS = {
 }
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each N."""
     del resources
-    counts = QUICK_COUNTS if quick else COUNTS
+    counts = _QUICK_COUNTS if quick else _COUNTS
     return [Case(f"N = {n}", {"n": n}) for n in counts]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Partition once; measure times, and the error of its batches near the optimum."""
     setting = clusters(seed, case.settings["n"], 15, 5, 20, 3.0)
     n = len(setting.data)
     features = Features.of(setting.representation)
-    made = Balanced(SIZE, features)
+    made = Balanced(_SIZE, features)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
     state = made.start(n, rng)
     partition = time.perf_counter() - began
-    count = min(BATCHES, n // SIZE)
+    count = min(_BATCHES, n // _SIZE)
     began = time.perf_counter()
     drawn = []
     for _ in range(count):
         selection, state = made.draw(state, rng)
         drawn.append(selection.indices)
     spent = (time.perf_counter() - began) / count
-    fit = bqvi.fit(setting.model, setting.data, "sngd", minibatch=SIZE, steps=500, record=[0],
+    fit = bqvi.fit(setting.model, setting.data, "sngd", minibatch=_SIZE, steps=500, record=[0],
                    start_from=setting.start, seed=seed)  # fmt: skip
     row = {
         "mse": _error(setting, fit.q, drawn) / _uniform(setting, fit.q, rng),
@@ -87,10 +89,10 @@ def _error(setting: Setting, q: Any, batches: list[np.ndarray]) -> float:
 
 def _uniform(setting: Setting, q: Any, rng: np.random.Generator) -> float:
     """Of data drawn uniformly."""
-    return _error(setting, q, [rng.choice(len(setting.data), SIZE, replace=False) for _ in range(BATCHES)])
+    return _error(setting, q, [rng.choice(len(setting.data), _SIZE, replace=False) for _ in range(_BATCHES)])
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw error and costs against N."""
     made, axes = drawing.figure(1, 3)
     shown = results.assign(setup=results["features"] + results["partition"])
@@ -108,32 +110,32 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set_xlabel("N")
         ax.set_ylabel(label)
     bands = drawing.band_caption(results)
-    caption = f"Balanced mini-batches of {SIZE}: error, set-up once, and time of one draw. {bands}"
+    caption = f"Balanced mini-batches of {_SIZE}: error, set-up once, and time of one draw. {bands}"
     return [Drawing("growth", made, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return error and costs by N."""
-    caption = f"S = {SIZE}, D = 5, K = 20. Median [lower quartile, upper quartile] over seeds."
-    return [Table("growth", quartiles(results, COLUMNS), caption)]
+    caption = f"S = {_SIZE}, D = 5, K = 20. Median [lower quartile, upper quartile] over seeds."
+    return [Table("growth", quartiles(results, _COLUMNS), caption)]
 
 
-BASE = 10_000
+_BASE = 10_000
 """N with which larger ones are compared: with fewer data there are too few batches to average."""
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check whether the gain holds from `BASE` to larger N, and what a draw and the set-up take."""
+def _claims(results: pd.DataFrame) -> list[Claim]:
+    """Check whether the gain holds from `_BASE` to larger N, and what a draw and the set-up take."""
     table = results.assign(setup=results["features"] + results["partition"])
-    larger = [n for n in dict.fromkeys(table["n"]) if n > BASE]
+    larger = [n for n in dict.fromkeys(table["n"]) if n > _BASE]
     proposed = (
         (
             "7.3.4",
             "The advantage of a balanced partition over uniform sampling does not shrink with more data.",
-            f"its relative error is less than 1.25 times that at N = {BASE}",
+            f"its relative error is less than 1.25 times that at N = {_BASE}",
             [
                 evidence.less(
-                    table, f"N = {n}", f"N = {BASE}", "mse", f"N = {n}", factor=1.25, shown="MSE / uniform"
+                    table, f"N = {n}", f"N = {_BASE}", "mse", f"N = {n}", factor=1.25, shown="MSE / uniform"
                 )
                 for n in larger
             ],
@@ -162,10 +164,10 @@ experiment = Experiment(
     title="Mini-batches of up to a million data",
     summary="""Does the gain of a balanced partition remain with more data, and what do a draw and the
     set-up take? Features and partitions are made once; a draw takes the next batch of the partition.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
     seeds=3,
 )

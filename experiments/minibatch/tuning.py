@@ -11,7 +11,7 @@ fills `tuned.json`, in some minutes a problem. The entries were found by this co
 problems. On "drug": on seeds 1000 to 1005, with Runge and Kutta's method for the patients of a mini-batch and
 the KL divergence from the optimum for the gap. On "mixture-20k", where it is random which run ends in the
 better optimum, and three seeds do not suffice: reshuffling and balanced partitions on seeds 1003 to 1007,
-among three schedules each that had reached the level before; the other strategies on `LARGE` with half the
+among three schedules each that had reached the level before; the other strategies on `_LARGE` with half the
 budget. Strategies without an entry take `runs.UNTUNED`.
 """
 
@@ -36,28 +36,30 @@ from experiments.minibatch.runs import (
     Schedule,
 )
 
-SEEDS = (1000, 1001, 1002)
-RECORDS = 60
+__all__ = ["GRIDS", "scores", "strategies"]
+
+_SEEDS = (1000, 1001, 1002)
+_RECORDS = 60
 """The number of records of a run, with which costs are known to a tenth."""
-LARGE: tuple[Schedule, ...] = ((1.0, 30.0, 0.7), (1.0, 10.0, 0.7), (1.0, 10.0, 1.0))
-SMALL: tuple[Schedule, ...] = ((0.3, 10.0, 0.7), (1.0, 3.0, 1.0), (0.3, 10.0, 1.0))
-LONG: tuple[Schedule, ...] = (
+_LARGE: tuple[Schedule, ...] = ((1.0, 30.0, 0.7), (1.0, 10.0, 0.7), (1.0, 10.0, 1.0))
+_SMALL: tuple[Schedule, ...] = ((0.3, 10.0, 0.7), (1.0, 3.0, 1.0), (0.3, 10.0, 1.0))
+_LONG: tuple[Schedule, ...] = (
     (1.0, 300.0, 1.0), (1.0, 100.0, 0.7), (1.0, 100.0, 1.0), (1.0, 30.0, 1.0), (0.3, 100.0, 1.0),
     (0.1, 300.0, 1.0),
 )  # fmt: skip
 """(rho_0, tau, kappa)."""
 GRIDS: Mapping[str, Sequence[Schedule]] = {
-    "mixture": LARGE,
-    "mixture-20k": (*LARGE, *LONG),
-    "digits": LARGE,
-    "logistic": (*LARGE[1:], *SMALL),
+    "mixture": _LARGE,
+    "mixture-20k": (*_LARGE, *_LONG),
+    "digits": _LARGE,
+    "logistic": (*_LARGE[1:], *_SMALL),
     "drug": ((1.0, 3.0, 1.0), (1.0, 2.0, 1.0), (1.0, 1.5, 1.0), (0.3, 10.0, 1.0), (0.3, 10.0, 0.7)),
 }
 """On the thesis' mixture the small ones were tried on one seed, and no strategy came near the optimum with
 them: runs whose steps fall early end in a poor local optimum. On the logistic model larger ones are worse. On
 20k data reshuffling reaches the level with none of the three on the tuning seeds: its noise requires many
 small steps."""
-GOALS = {
+_GOALS = {
     **BUDGETS,
     "drug": (minibatch_expensive.SIZE, minibatch_expensive.BUDGET, minibatch_expensive.GAPS),
 }
@@ -68,16 +70,16 @@ def strategies(problem: str) -> list[str]:
     return list(minibatch_expensive.NAMES) if problem == "drug" else [n for n in NAMES if n not in SLOW]
 
 
-def curves(problem: str, names: Sequence[str]) -> pd.DataFrame:
+def _curves(problem: str, names: Sequence[str]) -> pd.DataFrame:
     """The runs of strategies with all schedules; cases are called "strategy, place of the schedule"."""
-    size, budget, _ = GOALS[problem]
+    size, budget, _ = _GOALS[problem]
     found = []
-    for seed in SEEDS:
+    for seed in _SEEDS:
         setting = PROBLEMS[problem](seed)
         for name in names:
             made = strategy(name, size, setting)
             for place, schedule in enumerate(GRIDS[problem]):
-                run = minibatch_runs.way(setting, made, budget, schedule, seed, records=RECORDS)
+                run = minibatch_runs.way(setting, made, budget, schedule, seed, records=_RECORDS)
                 labels: dict[str, Any] = {
                     "problem": problem,
                     "seed": seed,
@@ -102,24 +104,24 @@ def scores(runs: pd.DataFrame, levels: Sequence[float], budget: int) -> pd.Serie
     return both.groupby("strategy").mean()
 
 
-def tune(problem: str, names: Sequence[str] | None = None) -> dict[str, Schedule]:
+def _tune(problem: str, names: Sequence[str] | None = None) -> dict[str, Schedule]:
     """The best schedule of each of the strategies ``names``, by default of all, on a problem."""
-    _, budget, levels = GOALS[problem]
+    _, budget, levels = _GOALS[problem]
     grid, tuned = GRIDS[problem], names or strategies(problem)
-    found = scores(curves(problem, tuned), levels, budget)
+    found = scores(_curves(problem, tuned), levels, budget)
     return {
         name: grid[int(np.argmin([found[f"{name}, {place}"] for place in range(len(grid))]))]
         for name in tuned
     }
 
 
-def main(problems: Sequence[str]) -> None:
+def _main(problems: Sequence[str]) -> None:
     """Tune each of ``problems`` and write the table."""
-    for problem in problems or GOALS:
-        write(problem, tune(problem))
+    for problem in problems or _GOALS:
+        _write(problem, _tune(problem))
 
 
-def write(problem: str, found: Mapping[str, Schedule]) -> None:
+def _write(problem: str, found: Mapping[str, Schedule]) -> None:
     """Put schedules of strategies on a problem into the table."""
     table = dict(minibatch_runs.tuned())
     table[problem] = {**table.get(problem, {}), **found}
@@ -128,4 +130,4 @@ def write(problem: str, found: Mapping[str, Schedule]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    _main(sys.argv[1:])

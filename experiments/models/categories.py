@@ -26,28 +26,30 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 
-COLUMNS = ("bill length", "bill depth", "flipper length", "body mass", "island")
-CATEGORIES = 3
-METHODS = {
+__all__ = ["experiment"]
+
+_COLUMNS = ("bill length", "bill depth", "flipper length", "body mass", "island")
+_CATEGORIES = 3
+_METHODS = {
     "EM": {"family": "point", "concentration": 1.0},
     "variational Bayes": {"family": "full", "concentration": 0.5},
 }
-MOST, QUICK_MOST = 8, 3
-STARTS, QUICK_STARTS = 10, 2
-SPECIES = 3
-SHOWN_SEED = 0
+_MOST, _QUICK_MOST = 8, 3
+_STARTS, _QUICK_STARTS = 10, 2
+_SPECIES = 3
+_SHOWN_SEED = 0
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return both methods on all columns, and EM on the first alone."""
     del resources
-    size = {"most": QUICK_MOST if quick else MOST, "starts": QUICK_STARTS if quick else STARTS}
-    whole = [Case(name, {**chosen, "columns": len(COLUMNS), **size}) for name, chosen in METHODS.items()]
-    return [*whole, Case("EM, one column", {**METHODS["EM"], "columns": 1, **size})]
+    size = {"most": _QUICK_MOST if quick else _MOST, "starts": _QUICK_STARTS if quick else _STARTS}
+    whole = [Case(name, {**chosen, "columns": len(_COLUMNS), **size}) for name, chosen in _METHODS.items()]
+    return [*whole, Case("EM, one column", {**_METHODS["EM"], "columns": 1, **size})]
 
 
 @cache
-def penguins() -> tuple[np.ndarray, np.ndarray]:
+def _penguins() -> tuple[np.ndarray, np.ndarray]:
     """Categories 0 to 2 (N, 5), and species (N,)."""
     from palmerpenguins import load_penguins
 
@@ -61,16 +63,16 @@ def penguins() -> tuple[np.ndarray, np.ndarray]:
     return np.column_stack([thirds, island]).astype(float), species
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each K, followed by a row for each probability of the fit with K = 3."""
     chosen = case.settings
-    x, species = penguins()
+    x, species = _penguins()
     order = np.random.default_rng(seed).permutation(len(x))
     learnt, held = np.split(order, [len(x) * 4 // 5])
     train, test = x[learnt, : chosen["columns"]], x[held, : chosen["columns"]]
     rows, probabilities = [], np.empty(0)
     for k in range(1, chosen["most"] + 1):
-        prior = categorical(CATEGORIES, chosen["concentration"])
+        prior = categorical(_CATEGORIES, chosen["concentration"])
         fit = bqvi.fit(
             Mixture(DirichletWeights(k, 1.0), prior), train, family=chosen["family"],
             starts=chosen["starts"], start_from="random", tolerance=1e-6, steps=2000, seed=seed,
@@ -88,7 +90,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
                 "seconds": fit.state.seconds,
             }
         )  # fmt: skip
-        if k == SPECIES:
+        if k == _SPECIES:
             probabilities = np.asarray(theta["probabilities"])
     component, column, category = np.indices(probabilities.shape)
     entries = pd.DataFrame(
@@ -102,7 +104,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def _of_frequencies(x: np.ndarray) -> float:
     """ln p(x) of independent columns at their frequencies, nats."""
-    counts = np.stack([(x == category).sum(axis=0) for category in range(CATEGORIES)])
+    counts = np.stack([(x == category).sum(axis=0) for category in range(_CATEGORIES)])
     return float((counts * np.log(np.maximum(counts, 1) / len(x))).sum())
 
 
@@ -110,7 +112,7 @@ def _fits(results: pd.DataFrame) -> pd.DataFrame:
     return results[results["component"] == -1]
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the scores over K, and the components of one seed beside the species."""
     rows = _fits(results)
     caption = (
@@ -120,9 +122,10 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         f"species. {drawing.band_caption(rows)}"
     )
     shown = (
-        f"Seed {SHOWN_SEED}, K = {SPECIES}: probabilities of the categories (low, middle and high third; of "
-        "the island Biscoe, Dream, Torgersen) from 0, white, to 1, black. Upper row: frequencies within each "
-        "species. Lower row: the components of variational Bayes, each below the species that it fits best."
+        f"Seed {_SHOWN_SEED}, K = {_SPECIES}: probabilities of the categories (low, middle and high third; "
+        "of the island Biscoe, Dream, Torgersen) from 0, white, to 1, black. Upper row: frequencies within "
+        "each species. Lower row: the components of variational Bayes, each below the species that it fits "
+        "best."
     )
     return [
         Drawing("components", _over_components(rows), caption),
@@ -132,8 +135,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _over_components(rows: pd.DataFrame) -> Figure:
     made, axes = drawing.figure(1, 3, size=(2.9, 2.5))
-    rows = rows[rows["columns"] == len(COLUMNS)]
-    lines = drawing.line_styles(METHODS)
+    rows = rows[rows["columns"] == len(_COLUMNS)]
+    lines = drawing.line_styles(_METHODS)
     bayes = rows[rows["family"] == "full"]
     bayes = bayes.assign(behind=bayes["elbo"] - bayes.groupby("seed")["elbo"].transform("max"))
     panels = (
@@ -145,7 +148,7 @@ def _over_components(rows: pd.DataFrame) -> Figure:
         drawing.curves(
             ax, table, "components", y, lines=lines, steps=False, y_label=label, x_label="components K"
         )
-        ax.axvline(SPECIES, color="0.5", lw=0.8, ls=":")
+        ax.axvline(_SPECIES, color="0.5", lw=0.8, ls=":")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0, 0].set_ylim(bottom=max(-60.0, float(bayes["behind"].min()) - 5.0))
     drawing.legend_below(made, axes)
@@ -153,32 +156,32 @@ def _over_components(rows: pd.DataFrame) -> Figure:
 
 
 def _pictures(results: pd.DataFrame) -> Figure:
-    x, species = penguins()
+    x, species = _penguins()
     truth = np.stack(
-        [[[(x[species == s, j] == c).mean() for c in range(CATEGORIES)] for j in range(len(COLUMNS))]
-         for s in range(SPECIES)]
+        [[[(x[species == s, j] == c).mean() for c in range(_CATEGORIES)] for j in range(len(_COLUMNS))]
+         for s in range(_SPECIES)]
     )  # fmt: skip
-    chosen = results[(results["seed"] == SHOWN_SEED) & (results["case"] == "variational Bayes")]
+    chosen = results[(results["seed"] == _SHOWN_SEED) & (results["case"] == "variational Bayes")]
     found = chosen[chosen["component"] >= 0]["probability"].to_numpy().reshape(truth.shape)
     distance = np.abs(truth[:, None] - found[None]).sum(axis=(2, 3))
     found = found[linear_sum_assignment(distance)[1]]
-    made, axes = drawing.figure(2, SPECIES, size=(2.2, 1.9))
+    made, axes = drawing.figure(2, _SPECIES, size=(2.2, 1.9))
     names = ("Adelie", "Chinstrap", "Gentoo")
     for line, (kind, tables_) in zip(axes, {"species": truth, "components": found}.items(), strict=True):
         for ax, table, name in zip(line, tables_, names, strict=True):
             ax.imshow(table, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
-            ax.set(xticks=range(CATEGORIES), yticks=range(len(COLUMNS)), yticklabels=[])
+            ax.set(xticks=range(_CATEGORIES), yticks=range(len(_COLUMNS)), yticklabels=[])
             ax.grid(False)
             if kind == "species":
                 ax.set_title(name)
-        line[0].set_yticklabels(COLUMNS)
+        line[0].set_yticklabels(_COLUMNS)
         line[0].set_ylabel(kind)
     for ax in axes[-1]:
         ax.set_xlabel("category")
     return made
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the fits by method and K."""
     columns = {
         "elbo": "ELBO (nats)",
@@ -194,7 +197,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("fits", found, caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the likelihood of one column, and that the bound chooses a K whose held-out density is high."""
     rows = _fits(results)
     one = float(rows[rows["columns"] == 1]["above_frequencies"].abs().max())
@@ -223,9 +226,9 @@ experiment = Experiment(
     summary="""What does a mixture find in rows of categories, and how many components does the ELBO choose?
         Penguins, their measurements in thirds and their island, by EM and by variational Bayes with 1 to 8
         components.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

@@ -26,21 +26,23 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 
-SETS = {"penguins": 3, "iris": 3, "wine": 3, "digits": 10}
+__all__ = ["experiment"]
+
+_SETS = {"penguins": 3, "iris": 3, "wine": 3, "digits": 10}
 """Data, and their labels."""
-DIGIT_AXES = 10
-FACTORS = 2
-STARTS, QUICK_STARTS = 5, 1
-STEPS = 500
-TOLERANCE = 1e-3
-LEAST = 0.01
+_DIGIT_AXES = 10
+_FACTORS = 2
+_STARTS, _QUICK_STARTS = 5, 1
+_STEPS = 500
+_TOLERANCE = 1e-3
+_LEAST = 0.01
 
 
 def _mixture(**settings: Any) -> Callable[[int], Any]:
     return lambda k: GaussianMixture(k, concentration=1.0, **settings)
 
 
-MODELS: dict[str, tuple[Callable[[int], Any], str]] = {
+_MODELS: dict[str, tuple[Callable[[int], Any], str]] = {
     "one Gaussian": (lambda _: GaussianMixture(1, "full"), "full"),
     "VB, full": (_mixture(covariance="full"), "full"),
     "VB, tied": (_mixture(covariance="tied"), "full"),
@@ -51,28 +53,28 @@ MODELS: dict[str, tuple[Callable[[int], Any], str]] = {
     "DP, full": (lambda k: DirichletProcessMixture("full", 2 * k), "full"),
     "DP, full, merged": (lambda k: DirichletProcessMixture("full", 2 * k), "full"),
     "DP, diagonal, merged": (lambda k: DirichletProcessMixture("diagonal", 2 * k), "full"),
-    "factor analysis": (lambda _: FactorAnalysis(FACTORS), "full"),
-    "PPCA": (lambda _: FactorAnalysis(FACTORS, "spherical"), "full"),
-    "mixture of FA": (lambda k: MixtureOfFactorAnalysers(k, FACTORS), "full"),
-    "mixture of PPCA": (lambda k: MixtureOfFactorAnalysers(k, FACTORS, "spherical"), "full"),
+    "factor analysis": (lambda _: FactorAnalysis(_FACTORS), "full"),
+    "PPCA": (lambda _: FactorAnalysis(_FACTORS, "spherical"), "full"),
+    "mixture of FA": (lambda k: MixtureOfFactorAnalysers(k, _FACTORS), "full"),
+    "mixture of PPCA": (lambda k: MixtureOfFactorAnalysers(k, _FACTORS, "spherical"), "full"),
 }
 """The model with as many components as labels, and q's family."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every model on every data set; a quick run leaves out the digits."""
     del resources
-    starts = QUICK_STARTS if quick else STARTS
+    starts = _QUICK_STARTS if quick else _STARTS
     return [
         Case(f"{name}, {model}", {"data": name, "model": model, "labels": k, "starts": starts})
-        for name, k in SETS.items()
+        for name, k in _SETS.items()
         if not (quick and name == "digits")
-        for model in MODELS
+        for model in _MODELS
     ]
 
 
 @cache
-def table(name: str) -> np.ndarray:
+def _table(name: str) -> np.ndarray:
     """Standardised rows (N, D); the digits on their first principal components, in units of the first's."""
     from sklearn import datasets
 
@@ -85,26 +87,26 @@ def table(name: str) -> np.ndarray:
     centred = x - x.mean(axis=0)
     if name != "digits":
         return np.asarray(centred / centred.std(axis=0))
-    axes = np.linalg.svd(centred, full_matrices=False)[2][:DIGIT_AXES]
+    axes = np.linalg.svd(centred, full_matrices=False)[2][:_DIGIT_AXES]
     found = centred @ axes.T
     return np.asarray(found / found[:, 0].std())
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the one row of a case."""
     chosen = case.settings
-    x = np.random.default_rng(seed).permutation(table(chosen["data"]))
+    x = np.random.default_rng(seed).permutation(_table(chosen["data"]))
     cut = len(x) * 4 // 5
     train, held = x[:cut], x[cut:]
-    make, family = MODELS[chosen["model"]]
-    choices: dict[str, Any] = {"family": family, "steps": STEPS, "tolerance": TOLERANCE, "seed": seed}
+    make, family = _MODELS[chosen["model"]]
+    choices: dict[str, Any] = {"family": family, "steps": _STEPS, "tolerance": _TOLERANCE, "seed": seed}
     fit = bqvi.fit(make(chosen["labels"]), train, starts=chosen["starts"], **choices)
     model, seconds = fit.problem.model, fit.state.seconds
     if "merged" in chosen["model"]:
         fit = bqvi.fit(model, train, start_from=merged(model, fit.q, train), **choices)
         seconds += fit.state.seconds
     weights = [1.0] if isinstance(model, FactorAnalysis) else model.expected_weights(fit.q)
-    components = int((np.asarray(weights) > LEAST).sum())
+    components = int((np.asarray(weights) > _LEAST).sum())
     return pd.DataFrame(
         [
             {
@@ -123,7 +125,7 @@ def _held_out(model: Any, q: Any, held: np.ndarray) -> float:
     return float(log_predictive(model, q, held).mean())
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the bound against the held-out density, a panel for each data set."""
     caption = (
         "Each point is a model on one seed's split. The bound is in nats for each training datum; point "
@@ -138,7 +140,7 @@ def _scatter(results: pd.DataFrame) -> Figure:
     lines = drawing.line_styles(names)
     marks = dict(zip(names, itertools.cycle("o^sDvP*X<>hp"), strict=False))
     for ax, rows in filled:
-        n = len(table(str(rows["data"].iloc[0]))) * 4 // 5
+        n = len(_table(str(rows["data"].iloc[0]))) * 4 // 5
         for name, found in rows.groupby("model", sort=False):
             ax.plot(
                 found["elbo"] / n, found["held_out"], marks[name], color=lines[name].colour, label=name,
@@ -150,7 +152,7 @@ def _scatter(results: pd.DataFrame) -> Figure:
     return made
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return one table for each data set."""
     columns = {
         "elbo": "ELBO (nats)",
@@ -170,7 +172,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     ]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that the bound chooses models with a high held-out density."""
     checks = []
     for name, rows in results[~results["point"]].groupby("data", sort=False):
@@ -196,9 +198,9 @@ experiment = Experiment(
     summary="""Which model has the highest bound, which the highest held-out density, and how many
         seconds do they take? Gaussian mixtures of four shapes, Dirichlet process mixtures, factor
         analysis, and point estimates on penguins, iris, wine and digits.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

@@ -20,27 +20,29 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.problems import data
 
-SHAPES = ("full", "tied", "diagonal", "spherical")
-SETS = {"seven clusters": 10, "penguins": 8}
+__all__ = ["experiment"]
+
+_SHAPES = ("full", "tied", "diagonal", "spherical")
+_SETS = {"seven clusters": 10, "penguins": 8}
 """Data, and the most components tried. The clusters are the thesis', whose covariances are the identity."""
-LABELS = {"seven clusters": 7, "penguins": 3}
-QUICK_MOST = 3
-STARTS, QUICK_STARTS = 5, 1
+_LABELS = {"seven clusters": 7, "penguins": 3}
+_QUICK_MOST = 3
+_STARTS, _QUICK_STARTS = 5, 1
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every shape on each data set."""
     del resources
     return [
         Case(
             f"{name}, {shape}",
             {
-                "data": name, "covariance": shape, "most": QUICK_MOST if quick else most,
-                "starts": QUICK_STARTS if quick else STARTS,
+                "data": name, "covariance": shape, "most": _QUICK_MOST if quick else most,
+                "starts": _QUICK_STARTS if quick else _STARTS,
             },
         )
-        for name, most in SETS.items()
-        for shape in SHAPES
+        for name, most in _SETS.items()
+        for shape in _SHAPES
     ]  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def _data(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x[:cut], x[cut:]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each K."""
     chosen = case.settings
     train, held = _data(chosen["data"], seed)
@@ -72,11 +74,11 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the bound and the held-out density over K."""
-    made, axes = drawing.figure(2, len(SETS), sharex="col")
-    lines = drawing.line_styles(SHAPES)
-    for column, name in enumerate(SETS):
+    made, axes = drawing.figure(2, len(_SETS), sharex="col")
+    lines = drawing.line_styles(_SHAPES)
+    for column, name in enumerate(_SETS):
         rows = results[results["data"] == name]
         best = rows.groupby("seed")["elbo"].transform("max")
         rows = rows.assign(behind=rows["elbo"] - best)
@@ -90,7 +92,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
                 ax, rows, "components", y, by="covariance", lines=lines, steps=False, y_label=label,
                 x_label="components K",
             )  # fmt: skip
-            ax.axvline(LABELS[name], color="0.5", lw=0.8, ls=":")
+            ax.axvline(_LABELS[name], color="0.5", lw=0.8, ls=":")
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0, column].set_title(name)
         axes[0, column].set_ylim(bottom=max(-1500.0, float(rows["behind"].min()) - 20.0))
@@ -117,7 +119,7 @@ def _chosen(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the choices by the bound and by held-out data."""
     chosen = _chosen(results)
     lines = []
@@ -132,10 +134,10 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("chosen", pd.DataFrame(lines), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that the bound is highest at the number of clusters."""
     chosen = _chosen(results)
-    found = chosen[chosen["data"] == "seven clusters"]["components"] == LABELS["seven clusters"]
+    found = chosen[chosen["data"] == "seven clusters"]["components"] == _LABELS["seven clusters"]
     share = float(found.mean())
     return [
         Claim(
@@ -153,9 +155,9 @@ experiment = Experiment(
     summary="""Does the ELBO tell how many components there are? Gaussian mixtures with 1 to 10
         components and four shapes of covariance: the ELBO, with all its constants, beside the log
         posterior predictive density of held-out data.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

@@ -25,42 +25,44 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 
-K, N = 3, 150
-CENTRES = np.array([-4.0, 0.0, 3.0])
-TAU = 5.0
-RATE = 0.1
-METHODS = {
+__all__ = ["direct_elbo", "experiment", "model", "problem"]
+
+_K, _N = 3, 150
+_CENTRES = np.array([-4.0, 0.0, 3.0])
+_TAU = 5.0
+_RATE = 0.1
+_METHODS = {
     "coordinate ascent": ("cavi", 60),
     "gradient ascent over q(mu)": ("gd", 400),
     "direct ascent over q(mu) and q(z)": ("direct", 5000),
 }
-QUICK_STEPS = 5
-SHOWN_SEED = 0
+_QUICK_STEPS = 5
+_SHOWN_SEED = 0
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the three ways up."""
     del resources
     return [
-        Case(name, {"method": method, "steps": QUICK_STEPS if quick else steps})
-        for name, (method, steps) in METHODS.items()
+        Case(name, {"method": method, "steps": _QUICK_STEPS if quick else steps})
+        for name, (method, steps) in _METHODS.items()
     ]
 
 
 def model() -> Mixture:
     """The mixture, with tau = 5."""
-    return Mixture(UniformWeights(K), KnownCovariance(np.eye(1), prior_covariance=TAU**2 * np.eye(1)))
+    return Mixture(UniformWeights(_K), KnownCovariance(np.eye(1), prior_covariance=_TAU**2 * np.eye(1)))
 
 
 def problem(seed: int) -> tuple[np.ndarray, Product]:
     """Data (N, 1), and q(mu) to begin with: at rows of the data, with variance 1."""
     rng = np.random.default_rng(seed)
-    x = CENTRES[rng.integers(K, size=N)] + rng.normal(size=N)
-    at = rng.choice(x, K, replace=False)
-    return x[:, None], Product({"means": Gaussian(at[:, None], np.ones((K, 1, 1)))})
+    x = _CENTRES[rng.integers(_K, size=_N)] + rng.normal(size=_N)
+    at = rng.choice(x, _K, replace=False)
+    return x[:, None], Product({"means": Gaussian(at[:, None], np.ones((_K, 1, 1)))})
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the trace, with the centres and standard deviations of q(mu) in its last row."""
     x, start = problem(seed)
     chosen = case.settings
@@ -93,8 +95,8 @@ def direct_elbo(x: Any, m: Any, log_variance: Any, psi: Any) -> Any:
     r, v = torch.softmax(psi, 1), torch.exp(log_variance)
     expected = -0.5 * np.log(2.0 * np.pi) - 0.5 * ((x[:, None] - m) ** 2 + v)
     entropy = -(r * torch.log_softmax(psi, 1)).sum()
-    kl = 0.5 * ((m**2 + v) / TAU**2 - 1.0 - torch.log(v / TAU**2)).sum()
-    return (r * (expected - np.log(K))).sum() + entropy - kl
+    kl = 0.5 * ((m**2 + v) / _TAU**2 - 1.0 - torch.log(v / _TAU**2)).sum()
+    return (r * (expected - np.log(_K))).sum() + entropy - kl
 
 
 def _direct(data: np.ndarray, start: np.ndarray, steps: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
@@ -102,9 +104,9 @@ def _direct(data: np.ndarray, start: np.ndarray, steps: int) -> tuple[pd.DataFra
     import torch
 
     x = torch.as_tensor(data)
-    given = [torch.as_tensor(start).clone(), torch.zeros(K).double(), torch.zeros(N, K).double()]
+    given = [torch.as_tensor(start).clone(), torch.zeros(_K).double(), torch.zeros(_N, _K).double()]
     parts = [part.requires_grad_() for part in given]
-    optimiser, rows, begin = torch.optim.Adam(parts, RATE), [], time.process_time()
+    optimiser, rows, begin = torch.optim.Adam(parts, _RATE), [], time.process_time()
     shown = set(fitting.spread_records(steps, 40))
     for step in range(steps + 1):
         optimiser.zero_grad()
@@ -117,10 +119,10 @@ def _direct(data: np.ndarray, start: np.ndarray, steps: int) -> tuple[pd.DataFra
     return pd.DataFrame(rows), parts[0].detach().numpy(), np.exp(0.5 * parts[1].detach().numpy())
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the ELBO over iterations, and q(mu) of each method for one seed."""
     made, axes = drawing.figure(1, 2)
-    lines = drawing.line_styles(METHODS)
+    lines = drawing.line_styles(_METHODS)
     best = results.groupby("seed")["elbo"].transform("max")
     rows = results.assign(behind=best - results["elbo"] + 1e-6)
     drawing.curves(
@@ -128,10 +130,10 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         lines=lines, y_label="ELBO behind the best (nats)",
     )  # fmt: skip
     ax, grid = axes[0, 1], np.linspace(-7.0, 6.0, 600)
-    ax.hist(problem(SHOWN_SEED)[0][:, 0], 30, density=True, color="0.85", label="data")
-    for name, found in results[results["seed"] == SHOWN_SEED].groupby("case", sort=False):
+    ax.hist(problem(_SHOWN_SEED)[0][:, 0], 30, density=True, color="0.85", label="data")
+    for name, found in results[results["seed"] == _SHOWN_SEED].groupby("case", sort=False):
         end = found.iloc[-1]
-        means, sds = (end[[f"{part}_{k}" for k in range(K)]].to_numpy(float) for part in ("mean", "sd"))
+        means, sds = (end[[f"{part}_{k}" for k in range(_K)]].to_numpy(float) for part in ("mean", "sd"))
         q = np.exp(-0.5 * ((grid[:, None] - means) / sds) ** 2) / (sds * np.sqrt(2.0 * np.pi))
         ax.plot(grid, q.mean(1), color=lines[name].colour, ls=lines[name].dashes)
     ax.set(xlabel="$\\mu$", ylabel="mean of the q($\\mu_k$)")
@@ -144,17 +146,17 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("ascent", made, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return how each way ended."""
     ends = results.groupby(["case", "seed"], sort=False).tail(1)
     columns = {"elbo": "final ELBO (nats)", "iteration": "iterations", "seconds": "seconds"}
     return [Table("end", quartiles(ends, columns, digits=5), "Median [lower quartile, upper quartile].")]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that direct ascent reaches a bound that coordinate ascent cannot raise, in more iterations."""
     ends = results.groupby(["case", "seed"], sort=False)["elbo"].last().unstack(0)
-    first, _, third = METHODS
+    first, _, third = _METHODS
     equal = float(((ends[first] - ends[third]).abs() < 0.01).mean())
     need = results[results["elbo"] > results.groupby(["case", "seed"])["elbo"].transform("last") - 0.01]
     steps = need.groupby(["case", "seed"], sort=False)["iteration"].first().unstack(0)
@@ -181,9 +183,9 @@ experiment = Experiment(
     summary="""How does gradient ascent of the ELBO in softmax and log parameters compare with
         coordinate ascent, on a mixture of three normal densities with uniform weights and unit
         variances?""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

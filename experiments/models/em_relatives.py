@@ -29,48 +29,50 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 
-SCALES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
-UNKNOWN: dict[str, dict[str, Any]] = {
+__all__ = ["clusters", "experiment"]
+
+_SCALES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
+_UNKNOWN: dict[str, dict[str, Any]] = {
     "EM, spherical": {"covariance": "spherical", "family": "point", "flat": True},
     "EM, full": {"covariance": "full", "family": "point", "flat": True},
     "MAP, full": {"covariance": "full", "family": "point", "flat": False},
     "variational, full": {"covariance": "full", "family": "full", "flat": False},
 }
-N, QUICK_N = 600, 150
-MEANS = np.array([[0.0, 0.0], [0.0, 2.5], [5.0, 1.25]])
-COVARIANCES = np.array([[[4.0, 0.0], [0.0, 0.15]], [[4.0, 0.0], [0.0, 0.15]], [[0.2, 0.0], [0.0, 4.0]]])
-K = len(MEANS)
-STEPS = 2000
-SHOWN_SEED = 0
+_N, _QUICK_N = 600, 150
+_MEANS = np.array([[0.0, 0.0], [0.0, 2.5], [5.0, 1.25]])
+_COVARIANCES = np.array([[[4.0, 0.0], [0.0, 0.15]], [[4.0, 0.0], [0.0, 0.15]], [[0.2, 0.0], [0.0, 4.0]]])
+_K = len(_MEANS)
+_STEPS = 2000
+_SHOWN_SEED = 0
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return k-means, its soft version at each scale, and the mixtures with unknown covariances."""
     del resources
-    n = QUICK_N if quick else N
-    soft = [Case(f"soft k-means, s = {s:g}", {"kind": "soft", "scale": s, "n": n}) for s in SCALES]
-    unknown = [Case(name, {"kind": "unknown", **chosen, "n": n}) for name, chosen in UNKNOWN.items()]
+    n = _QUICK_N if quick else _N
+    soft = [Case(f"soft k-means, s = {s:g}", {"kind": "soft", "scale": s, "n": n}) for s in _SCALES]
+    unknown = [Case(name, {"kind": "unknown", **chosen, "n": n}) for name, chosen in _UNKNOWN.items()]
     return [Case("k-means", {"kind": "k-means", "n": n}), *soft, *unknown]
 
 
 def clusters(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Three elongated clusters: data (N, 2) and labels (N,), and the start of all methods (K, 2)."""
     rng = np.random.default_rng(seed)
-    labels = rng.integers(K, size=n)
-    roots = np.linalg.cholesky(COVARIANCES)
-    x = MEANS[labels] + np.einsum("nij,nj->ni", roots[labels], rng.standard_normal((n, 2)))
-    return x, labels, starting_centres(x, K, "random", rng)
+    labels = rng.integers(_K, size=n)
+    roots = np.linalg.cholesky(_COVARIANCES)
+    x = _MEANS[labels] + np.einsum("nij,nj->ni", roots[labels], rng.standard_normal((n, 2)))
+    return x, labels, starting_centres(x, _K, "random", rng)
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each component, with columns of the whole run."""
     chosen = case.settings
     x, labels, start = clusters(chosen["n"], seed)
     if chosen["kind"] == "k-means":
         nearest, found = _kmeans(x, start)
         spread = float(((x - nearest[found]) ** 2).sum())
-        weights = np.bincount(found, minlength=K) / len(x)
-        return _rows(nearest, np.zeros((K, 2, 2)), weights, labels, found, 0.0, spread, 0.0)
+        weights = np.bincount(found, minlength=_K) / len(x)
+        return _rows(nearest, np.zeros((_K, 2, 2)), weights, labels, found, 0.0, spread, 0.0)
     model, q = _soft(x, start, chosen["scale"]) if chosen["kind"] == "soft" else _unknown(x, seed, chosen)
     means, covariances = component_estimates(model, q)
     r = model.responsibilities(q, x)
@@ -89,22 +91,22 @@ def _kmeans(x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Means (K, 2) and labels (N,); an empty cluster keeps its mean."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        means, labels = kmeans2(x, start, iter=STEPS, minit="matrix")
+        means, labels = kmeans2(x, start, iter=_STEPS, minit="matrix")
     return np.asarray(means), np.asarray(labels)
 
 
 def _soft(x: np.ndarray, start: np.ndarray, scale: float) -> tuple[Mixture, Product]:
     """EM with covariance s^2 I from centres ``start``, under a prior so wide that it has no effect."""
     known = scale**2 * np.eye(2)
-    model = Mixture(UniformWeights(K), KnownCovariance(known, prior_covariance=1e8 * np.eye(2)))
-    begin = Product({"means": Gaussian(start, np.tile(1e-12 * np.eye(2), (K, 1, 1)))})
-    fit = bqvi.fit(model, x, family="point", start_from=begin, steps=STEPS)
+    model = Mixture(UniformWeights(_K), KnownCovariance(known, prior_covariance=1e8 * np.eye(2)))
+    begin = Product({"means": Gaussian(start, np.tile(1e-12 * np.eye(2), (_K, 1, 1)))})
+    fit = bqvi.fit(model, x, family="point", start_from=begin, steps=_STEPS)
     return fit.problem.model, fit.q
 
 
 def _unknown(x: np.ndarray, seed: int, chosen: Any) -> tuple[GaussianMixture, Product]:
-    model = GaussianMixture(K, chosen["covariance"], concentration=1.0, flat=chosen["flat"])
-    fit = bqvi.fit(model, x, family=chosen["family"], starts=5, steps=STEPS, tolerance=1e-4, seed=seed)
+    model = GaussianMixture(_K, chosen["covariance"], concentration=1.0, flat=chosen["flat"])
+    fit = bqvi.fit(model, x, family=chosen["family"], starts=5, steps=_STEPS, tolerance=1e-4, seed=seed)
     return fit.problem.model, fit.q
 
 
@@ -114,7 +116,7 @@ def _rows(
 ) -> pd.DataFrame:  # fmt: skip
     return pd.DataFrame(
         {
-            "iteration": 0, "component": np.arange(K), "weight": weights, "mean_0": means[:, 0],
+            "iteration": 0, "component": np.arange(_K), "weight": weights, "mean_0": means[:, 0],
             "mean_1": means[:, 1], "variance_0": covariances[:, 0, 0], "covariance_01": covariances[:, 0, 1],
             "variance_1": covariances[:, 1, 1], "elbo": elbo, "within": spread, "away": away,
             "rand": adjusted_rand_score(labels, found),
@@ -122,10 +124,10 @@ def _rows(
     )  # fmt: skip
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the components of one seed, and the approach to k-means."""
     caption = (
-        f"Seed {SHOWN_SEED}. Crosses: the means found; ellipses: one and two standard deviations. Round "
+        f"Seed {_SHOWN_SEED}. Crosses: the means found; ellipses: one and two standard deviations. Round "
         "components of one size cannot describe elongated clusters, whether the assignment is hard or soft."
     )
     limit = (
@@ -139,10 +141,10 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def _components(results: pd.DataFrame) -> Figure:
-    shown = ["k-means", "soft k-means, s = 1", *UNKNOWN]
+    shown = ["k-means", "soft k-means, s = 1", *_UNKNOWN]
     made, axes = drawing.figure(2, 3, size=(2.9, 2.5), sharex=True, sharey=True)
-    rows = results[results["seed"] == SHOWN_SEED]
-    x, labels, _ = clusters(int(rows["n"].iloc[0]), SHOWN_SEED)
+    rows = results[results["seed"] == _SHOWN_SEED]
+    x, labels, _ = clusters(int(rows["n"].iloc[0]), _SHOWN_SEED)
     colours = np.array(["#555555", "#999999", "#bbbbbb"])
     for ax, name in zip(axes.flat, shown, strict=True):
         found = rows[rows["case"] == name]
@@ -167,7 +169,7 @@ def _limit(results: pd.DataFrame) -> Figure:
     return made
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the agreement of each with the clusters, and its bound."""
     rows = results[results["component"] == 0]
     columns = {
@@ -183,17 +185,17 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("relatives", quartiles(rows, columns), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the limit, and that elliptical components agree better with these clusters."""
     rows = results[results["component"] == 0]
-    least = rows[rows["scale"] == min(SCALES)]["away"]
+    least = rows[rows["scale"] == min(_SCALES)]["away"]
     near = float((least < 1e-3).mean())
     rand = rows.groupby("case")["rand"].median()
     return [
         Claim(
             "004",
             "k-means is the limit of EM with covariances epsilon I.",
-            f"the means at s = {min(SCALES):g} are within 0.001 of a fixed point of k-means",
+            f"the means at s = {min(_SCALES):g} are within 0.001 of a fixed point of k-means",
             [Check("at least 9 of 10 seeds", near >= 0.9, f"{near:.0%} of the seeds")],
         ),
         Claim(
@@ -216,9 +218,9 @@ experiment = Experiment(
     title="EM and its relatives",
     summary="""How do soft k-means, its limit k-means, and EM with spherical and full covariances differ
         on three elongated clusters? All are coordinate ascent on one ELBO.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

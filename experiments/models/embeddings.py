@@ -25,49 +25,51 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 
-GROUPS, WORDS = 3, 40
-N, QUICK_N = 150, 45
-SHORTEST, LONGEST = 20, 300
-METHODS = ("LSA", "LSA, rows scaled", "pLSA 1", "pLSA 2", "pLSA 2, tempered", "LDA")
-POWER = 0.8
-STEPS, QUICK_STEPS = 500, 20
-SHOWN_SEED = 0
-CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
+__all__ = ["experiment"]
+
+_GROUPS, _WORDS = 3, 40
+_N, _QUICK_N = 150, 45
+_SHORTEST, _LONGEST = 20, 300
+_METHODS = ("LSA", "LSA, rows scaled", "pLSA 1", "pLSA 2", "pLSA 2, tempered", "LDA")
+_POWER = 0.8
+_STEPS, _QUICK_STEPS = 500, 20
+_SHOWN_SEED = 0
+_CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method."""
     del resources
-    n, steps = (QUICK_N, QUICK_STEPS) if quick else (N, STEPS)
-    return [Case(name, {"method": name, "n": n, "steps": steps}) for name in METHODS]
+    n, steps = (_QUICK_N, _QUICK_STEPS) if quick else (_N, _STEPS)
+    return [Case(name, {"method": name, "n": n, "steps": steps}) for name in _METHODS]
 
 
-def documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Counts (n, 40) of documents of 20 to 300 words, and their groups (n,)."""
     rng = np.random.default_rng(seed)
-    topics = rng.dirichlet(np.full(WORDS, 0.3), GROUPS)
-    labels = np.arange(n) % GROUPS
-    shares = rng.dirichlet(np.full(GROUPS, 0.5), n) * 0.5 + 0.5 * np.eye(GROUPS)[labels]
-    lengths = rng.integers(SHORTEST, LONGEST, n)
+    topics = rng.dirichlet(np.full(_WORDS, 0.3), _GROUPS)
+    labels = np.arange(n) % _GROUPS
+    shares = rng.dirichlet(np.full(_GROUPS, 0.5), n) * 0.5 + 0.5 * np.eye(_GROUPS)[labels]
+    lengths = rng.integers(_SHORTEST, _LONGEST, n)
     return np.stack([rng.multinomial(m, p) for m, p in zip(lengths, shares @ topics, strict=True)]), labels
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each document: its point, and columns of all of them."""
     name, n = case.settings["method"], case.settings["n"]
-    counts, labels = documents(n, seed)
+    counts, labels = _documents(n, seed)
     points, elbo = _embedded(name, counts, case.settings["steps"], seed)
     rng = np.random.default_rng(seed)
-    nearest = starting_centres(points, GROUPS, "k-means++", rng)
+    nearest = starting_centres(points, _GROUPS, "k-means++", rng)
     for _ in range(20):  # Lloyd's steps, from the means of the groups in the embedding
         found = ((points[:, None] - nearest) ** 2).sum(-1).argmin(1)
         nearest = np.stack(
-            [points[found == k].mean(0) if (found == k).any() else nearest[k] for k in range(GROUPS)]
+            [points[found == k].mean(0) if (found == k).any() else nearest[k] for k in range(_GROUPS)]
         )
     return pd.DataFrame(
         {
             "iteration": 0, "document": np.arange(n), "group": labels, "length": counts.sum(1),
-            **{f"x_{i}": points[:, i] for i in range(GROUPS)}, "elbo": elbo,
+            **{f"x_{i}": points[:, i] for i in range(_GROUPS)}, "elbo": elbo,
             "rand": adjusted_rand_score(labels, found), "silhouette": silhouette_score(points, labels),
         }
     )  # fmt: skip
@@ -77,13 +79,15 @@ def _embedded(name: str, counts: np.ndarray, steps: int, seed: int) -> tuple[np.
     """Points (n, 3), and the bound where there is one, else 0."""
     if name.startswith("LSA"):
         table = counts / counts.sum(1, keepdims=True) if "scaled" in name else counts
-        return latent_semantic_analysis(table, GROUPS)[0], 0.0
+        return latent_semantic_analysis(table, _GROUPS)[0], 0.0
     if name == "LDA":
-        lda = LatentDirichletAllocation(GROUPS, WORDS)
+        lda = LatentDirichletAllocation(_GROUPS, _WORDS)
         fit = bqvi.fit(lda, counts, steps=steps, tolerance=1e-4, seed=seed, starts=3)
         return lda.transform(fit.q, counts), fit.elbo
-    power = POWER if "tempered" in name else 1.0
-    model = ProbabilisticLatentSemanticAnalysis(GROUPS, WORDS, kind=1 if name == "pLSA 1" else 2, power=power)
+    power = _POWER if "tempered" in name else 1.0
+    model = ProbabilisticLatentSemanticAnalysis(
+        _GROUPS, _WORDS, kind=1 if name == "pLSA 1" else 2, power=power
+    )
     fit = bqvi.fit(model, counts, family="point", steps=steps, tolerance=1e-4, seed=seed, starts=3)
     theta = fit.q.mean
     if name != "pLSA 1":
@@ -92,33 +96,33 @@ def _embedded(name: str, counts: np.ndarray, steps: int, seed: int) -> tuple[np.
     return np.asarray(joint / joint.sum(1, keepdims=True)), fit.elbo
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the embeddings of one seed."""
     caption = (
-        f"Seed {SHOWN_SEED}. Each point is a document, its size is the document's length, its colour the "
+        f"Seed {_SHOWN_SEED}. Each point is a document, its size is the document's length, its colour the "
         "group. LSA: the first three coordinates, two of them drawn; they grow with the length unless rows "
         "are "
         "scaled. pLSA and LDA: the proportions of three topics in the triangle of probabilities."
     )
-    return [Drawing("embeddings", _points(results[results["seed"] == SHOWN_SEED]), caption)]
+    return [Drawing("embeddings", _points(results[results["seed"] == _SHOWN_SEED]), caption)]
 
 
 def _points(rows: pd.DataFrame) -> Figure:
     made, axes = drawing.figure(2, 3, size=(2.7, 2.5))
     for ax, (name, found) in zip(axes.flat, rows.groupby("case", sort=False), strict=True):
         points = found[["x_0", "x_1", "x_2"]].to_numpy(float)
-        flat = points[:, 1:] if str(name).startswith("LSA") else points @ CORNERS
+        flat = points[:, 1:] if str(name).startswith("LSA") else points @ _CORNERS
         colours = [drawing.COLOURS[k] for k in found["group"]]
         ax.scatter(flat[:, 0], flat[:, 1], s=4 + found["length"] / 8, c=colours, alpha=0.5, linewidths=0)
         if not str(name).startswith("LSA"):
-            outline = CORNERS[[0, 1, 2, 0]]
+            outline = _CORNERS[[0, 1, 2, 0]]
             ax.plot(outline[:, 0], outline[:, 1], color="0.6", lw=0.8)
             ax.set(xticks=[], yticks=[], aspect="equal")
         ax.set_title(f"{name}\nadjusted Rand index {found['rand'].iloc[0]:.2f}")
     return made
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return how well groups show."""
     rows = results[results["document"] == 0]
     columns = {"rand": "adjusted Rand index", "silhouette": "silhouette of the groups"}
@@ -126,7 +130,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("groups", quartiles(rows, columns), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that the groups are found at least as well in the probabilistic version."""
     rand = results[results["document"] == 0].groupby("case")["rand"].median()
     return [
@@ -136,7 +140,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             "the median adjusted Rand index of pLSA 2 is at least that of LSA",
             [
                 Check(
-                    f"documents of {SHORTEST} to {LONGEST} words", bool(rand["pLSA 2"] >= rand["LSA"]),
+                    f"documents of {_SHORTEST} to {_LONGEST} words", bool(rand["pLSA 2"] >= rand["LSA"]),
                     f"{rand['pLSA 2']:.2f} against {rand['LSA']:.2f}",
                 )
             ],
@@ -148,9 +152,9 @@ experiment = Experiment(
     name="models-embeddings",
     title="pLSA against LSA",
     summary="How do LSA, the two formulations of pLSA, tempered EM and LDA embed the same documents?",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

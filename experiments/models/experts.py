@@ -21,54 +21,56 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 
-N, HELD_OUT, NOISE, STEEPNESS = 200, 500, 0.3, 4.0
-CASES: dict[str, dict[str, Any]] = {
+__all__ = ["experiment"]
+
+_N, _HELD_OUT, _NOISE, _STEEPNESS = 200, 500, 0.3, 4.0
+_CASES: dict[str, dict[str, Any]] = {
     "2 lines, Bayes": {"experts": "linear", "k": 2, "family": "full"},
     "2 lines, generalised EM": {"experts": "linear", "k": 2, "family": "point"},
     "4 lines, Bayes": {"experts": "linear", "k": 4, "family": "full"},
     "2 networks, generalised EM": {"experts": "network", "k": 2, "family": "point"},
 }
-STEPS, NETWORK_STEPS, QUICK_STEPS = 500, 100, 3
-GRID = np.linspace(-2.0, 2.0, 81)
-SHOWN_SEED = 0
+_STEPS, _NETWORK_STEPS, _QUICK_STEPS = 500, 100, 3
+_GRID = np.linspace(-2.0, 2.0, 81)
+_SHOWN_SEED = 0
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return lines and networks."""
     del resources
     return [
         Case(
             name,
-            {**chosen, "steps": QUICK_STEPS if quick else (NETWORK_STEPS if "net" in name else STEPS)},
+            {**chosen, "steps": _QUICK_STEPS if quick else (_NETWORK_STEPS if "net" in name else _STEPS)},
         )
-        for name, chosen in CASES.items()
+        for name, chosen in _CASES.items()
     ]
 
 
-def sample(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _sample(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Inputs with a column of ones (n, 2), and outputs (n,)."""
     t = rng.uniform(-2.0, 2.0, n)
-    right = rng.random(n) < 1.0 / (1.0 + np.exp(-STEEPNESS * t))
-    return with_ones(t), np.where(right, 2.0 - t, -1.0 + 2.0 * t) + NOISE * rng.normal(size=n)
+    right = rng.random(n) < 1.0 / (1.0 + np.exp(-_STEEPNESS * t))
+    return _with_ones(t), np.where(right, 2.0 - t, -1.0 + 2.0 * t) + _NOISE * rng.normal(size=n)
 
 
-def with_ones(t: np.ndarray) -> np.ndarray:
+def _with_ones(t: np.ndarray) -> np.ndarray:
     """(n, 2)."""
     return np.column_stack([t, np.ones(len(t))])
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each input of a grid, with the prediction and the experts' shares."""
     chosen = case.settings
     rng = np.random.default_rng(seed)
-    data, held = sample(N, rng), sample(HELD_OUT, rng)
+    data, held = _sample(_N, rng), _sample(_HELD_OUT, rng)
     made = MixtureOfExperts(chosen["k"], 2, _network() if chosen["experts"] == "network" else "linear")
     fit = bqvi.fit(
         made, data, family=chosen["family"], starts=3, steps=chosen["steps"], tolerance=1e-3, seed=seed
     )
     model: MixtureOfExperts = fit.problem.model
-    gate, theta = model.gate(fit.q, with_ones(GRID)), model.parameters(fit.q)
-    means = model.experts.means(theta, with_ones(GRID))
+    gate, theta = model.gate(fit.q, _with_ones(_GRID)), model.parameters(fit.q)
+    means = model.experts.means(theta, _with_ones(_GRID))
     shown = {
         f"{name}_{k}": values[:, k] if k < chosen["k"] else np.nan
         for name, values in (("share", gate), ("mean", means))
@@ -76,9 +78,9 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     }
     return pd.DataFrame(
         {
-            "iteration": fit.state.iteration, "input": GRID,
-            "prediction": model.predict(fit.q, with_ones(GRID)), **shown, "elbo": fit.elbo,
-            "held_out": model.log_likelihood(held, theta) / HELD_OUT, "seconds": fit.state.seconds,
+            "iteration": fit.state.iteration, "input": _GRID,
+            "prediction": model.predict(fit.q, _with_ones(_GRID)), **shown, "elbo": fit.elbo,
+            "held_out": model.log_likelihood(held, theta) / _HELD_OUT, "seconds": fit.state.seconds,
         }
     )  # fmt: skip
 
@@ -89,10 +91,10 @@ def _network() -> NetworkExperts:
     return NetworkExperts(nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1)))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the data, the experts where the gate weights them, and the prediction."""
-    x, y = sample(N, np.random.default_rng(SHOWN_SEED))
-    made, axes, filled = drawing.panels(results[results["seed"] == SHOWN_SEED], "case", columns=2)
+    x, y = _sample(_N, np.random.default_rng(_SHOWN_SEED))
+    made, axes, filled = drawing.panels(results[results["seed"] == _SHOWN_SEED], "case", columns=2)
     for ax, rows in filled:
         ax.plot(x[:, 0], y, ".", color="0.7", ms=3)
         for k in range(int(rows["k"].iloc[0])):
@@ -102,13 +104,13 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set(xlabel="x", ylabel="y")
     drawing.legend_below(made, axes)
     caption = (
-        f"Seed {SHOWN_SEED}. An expert's mean is drawn where the gate gives it a share of more than 5 %; "
+        f"Seed {_SHOWN_SEED}. An expert's mean is drawn where the gate gives it a share of more than 5 %; "
         "dashed: the mean of y given x, over the experts."
     )
     return [Drawing("experts", made, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return bounds and held-out densities."""
     columns = {
         "elbo": "ELBO (nats)", "held_out": "held-out log density (nats a row)", "iteration": "iterations",
@@ -123,7 +125,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("experts", quartiles(first, columns, digits=4), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that two lines suffice, and that their density is near the true one."""
     first = results.groupby(["case", "seed"], sort=False).head(1)
     by = first.set_index(["case", "seed"])["elbo"].unstack(0)
@@ -143,9 +145,9 @@ experiment = Experiment(
     title="A mixture of experts",
     summary="""Which inputs does a softmax gate assign to which expert, and how high is the held-out
         density? Experts are lines or small networks, fitted by variational Bayes or by generalised EM.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

@@ -27,23 +27,25 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 
-WEIGHTS = np.array([0.6, 0.4])
-SEPARATIONS = (1.0, 2.0, 4.0, 8.0)
-CORRELATION = 0.9
-PLANE = np.array([[1.0, CORRELATION], [CORRELATION, 1.0]])
-GRID = np.linspace(-12.0, 12.0, 4001)
-EVALUATIONS, QUICK_EVALUATIONS = 120, 40
-SHOWN_SEED = 0
+__all__ = ["cases", "experiment", "run"]
+
+_WEIGHTS = np.array([0.6, 0.4])
+_SEPARATIONS = (1.0, 2.0, 4.0, 8.0)
+_CORRELATION = 0.9
+_PLANE = np.array([[1.0, _CORRELATION], [_CORRELATION, 1.0]])
+_GRID = np.linspace(-12.0, 12.0, 4001)
+_EVALUATIONS, _QUICK_EVALUATIONS = 120, 40
+_SHOWN_SEED = 0
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return both directions at each separation, and for the correlated Gaussian."""
     del resources
-    budget = QUICK_EVALUATIONS if quick else EVALUATIONS
+    budget = _QUICK_EVALUATIONS if quick else _EVALUATIONS
     made = []
     for direction in ("forward", "reverse"):
         spent = {"evaluations": budget} if direction == "reverse" else {}
-        for separation in SEPARATIONS:
+        for separation in _SEPARATIONS:
             settings = {"target": "two normals", "separation": separation, "direction": direction}
             made.append(Case(f"{direction}, {separation:g} apart", {**settings, **spent}))
         settings = {"target": "correlated", "separation": 0.0, "direction": direction}
@@ -53,17 +55,17 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 def _centres(separation: float) -> np.ndarray:
     """The centres of the two normal densities, so that p has mean 0."""
-    return np.asarray(separation * (np.array([0.0, 1.0]) - WEIGHTS[1]))
+    return np.asarray(separation * (np.array([0.0, 1.0]) - _WEIGHTS[1]))
 
 
 def _log_density(x: np.ndarray, separation: float) -> np.ndarray:
     """ln p of two unit normals at x (n,)."""
     gap = x[:, None] - _centres(separation)
-    return np.asarray(logsumexp(np.log(WEIGHTS) - 0.5 * gap**2, axis=1) - 0.5 * np.log(2.0 * np.pi))
+    return np.asarray(logsumexp(np.log(_WEIGHTS) - 0.5 * gap**2, axis=1) - 0.5 * np.log(2.0 * np.pi))
 
 
 def _two_normals(separation: float) -> LogJoint:
-    centres, logs = torch.tensor(_centres(separation)), torch.tensor(np.log(WEIGHTS))
+    centres, logs = torch.tensor(_centres(separation)), torch.tensor(np.log(_WEIGHTS))
 
     def log_prob(theta: Any) -> Any:
         return torch.logsumexp(logs - 0.5 * (theta - centres) ** 2, -1) - 0.5 * np.log(2.0 * np.pi)
@@ -72,7 +74,7 @@ def _two_normals(separation: float) -> LogJoint:
 
 
 def _correlated() -> LogJoint:
-    target = torch.distributions.MultivariateNormal(torch.zeros(2).double(), torch.tensor(PLANE))
+    target = torch.distributions.MultivariateNormal(torch.zeros(2).double(), torch.tensor(_PLANE))
     return LogJoint(target.log_prob, 2)
 
 
@@ -81,15 +83,15 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     chosen = case.settings
     rng = np.random.default_rng(seed)
     if chosen["target"] == "correlated":
-        variances = np.diag(PLANE)
+        variances = np.diag(_PLANE)
         if chosen["direction"] == "reverse":
             start = DiagonalGaussian(rng.normal(0.0, 1.0, 2), np.ones(2))
             variances = np.diag(_reverse(_correlated(), start, chosen["evaluations"], seed).covariance)
-        q, p = Gaussian(np.zeros(2), np.diag(variances)), Gaussian(np.zeros(2), PLANE)
+        q, p = Gaussian(np.zeros(2), np.diag(variances)), Gaussian(np.zeros(2), _PLANE)
         forward, reverse = float(p.kl(q)), float(q.kl(p))
         return _row(0.0, float(np.sqrt(variances[0])), forward, reverse)
     separation = chosen["separation"]
-    mean, sd = 0.0, float(np.sqrt(1.0 + WEIGHTS @ _centres(separation) ** 2))
+    mean, sd = 0.0, float(np.sqrt(1.0 + _WEIGHTS @ _centres(separation) ** 2))
     if chosen["direction"] == "reverse":
         at = Gaussian(rng.normal(0.0, 0.5 * separation, 1), np.eye(1))
         found = _reverse(_two_normals(separation), at, chosen["evaluations"], seed)
@@ -104,9 +106,9 @@ def _reverse(model: LogJoint, start: Any, evaluations: int, seed: int) -> Any:
 
 def _divergences(mean: float, sd: float, separation: float) -> tuple[float, float]:
     """KL(p || q) and KL(q || p) in one dimension, nats, by the trapezoidal rule."""
-    log_p = _log_density(GRID, separation)
-    log_q = -0.5 * ((GRID - mean) / sd) ** 2 - np.log(sd * np.sqrt(2.0 * np.pi))
-    step = GRID[1] - GRID[0]
+    log_p = _log_density(_GRID, separation)
+    log_q = -0.5 * ((_GRID - mean) / sd) ** 2 - np.log(sd * np.sqrt(2.0 * np.pi))
+    step = _GRID[1] - _GRID[0]
     forward = float(np.sum(np.exp(log_p) * (log_p - log_q)) * step)
     reverse = float(np.sum(np.exp(log_q) * (log_q - log_p)) * step)
     return forward, reverse
@@ -123,7 +125,7 @@ def _row(mean: float, sd: float, forward: float, reverse: float) -> pd.DataFrame
     )  # fmt: skip
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the densities of one seed, and KL against the separation."""
     caption = (
         "Grey: the target. The Gaussian of least KL(p || q) has the target's moments and covers all its "
@@ -136,7 +138,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def _densities(results: pd.DataFrame) -> Figure:
-    made, axes = drawing.figure(1, 1 + len(SEPARATIONS), size=(2.6, 2.6))
+    made, axes = drawing.figure(1, 1 + len(_SEPARATIONS), size=(2.6, 2.6))
     rows = results[results["target"] == "two normals"]
     for ax, (_, found) in zip(axes[0], rows.groupby("separation", sort=False), strict=False):
         _line(ax, found, float(found["separation"].iloc[0]))
@@ -147,7 +149,7 @@ def _densities(results: pd.DataFrame) -> Figure:
 
 
 def _line(ax: Axes, rows: pd.DataFrame, separation: float) -> None:
-    x = GRID[np.abs(GRID) < separation + 4.0]
+    x = _GRID[np.abs(_GRID) < separation + 4.0]
     ax.fill_between(x, np.exp(_log_density(x, separation)), color="0.8", linewidth=0, label="target p")
     for direction, colour in zip(("forward", "reverse"), drawing.COLOURS, strict=False):
         found = rows[rows["direction"] == direction].drop_duplicates("sd")[["mean", "sd"]].to_numpy()
@@ -163,27 +165,27 @@ def _label(direction: str) -> str:
 
 
 def _plane(ax: Axes, rows: pd.DataFrame) -> None:
-    first = rows[rows["seed"] == SHOWN_SEED]
+    first = rows[rows["seed"] == _SHOWN_SEED]
     variances = [float(first[first["direction"] == d]["sd"].iloc[0]) ** 2 for d in ("forward", "reverse")]
-    covariances = np.stack([*(v * np.eye(2) for v in variances), PLANE])
+    covariances = np.stack([*(v * np.eye(2) for v in variances), _PLANE])
     plots.ellipses(np.zeros((3, 2)), covariances, ax)
     for i, patch in enumerate(ax.patches):
         patch.set_edgecolor((*drawing.COLOURS[:2], "0.6")[i // 2])
-    ax.set(title=f"correlation {CORRELATION:g}", aspect="equal", xlabel="$\\theta_1$", ylabel="$\\theta_2$")
+    ax.set(title=f"correlation {_CORRELATION:g}", aspect="equal", xlabel="$\\theta_1$", ylabel="$\\theta_2$")
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the moments and both divergences."""
     columns = {"mean": "mean of q", "sd": "sd of q", "forward": "KL(p || q)", "reverse": "KL(q || p)"}
     return [Table("divergences", quartiles(results, columns), "Nats. Median [lower, upper quartile].")]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check mode seeking, mass covering, and the known minimum in the plane."""
-    far = results[(results["target"] == "two normals") & (results["separation"] == max(SEPARATIONS))]
+    far = results[(results["target"] == "two normals") & (results["separation"] == max(_SEPARATIONS))]
     reverse, forward = (far[far["direction"] == d] for d in ("reverse", "forward"))
     plane = results[(results["target"] == "correlated") & (results["direction"] == "reverse")]
-    known = float(np.sqrt(1.0 / np.linalg.inv(PLANE)[0, 0]))
+    known = float(np.sqrt(1.0 / np.linalg.inv(_PLANE)[0, 0]))
     off = float((plane["sd"] / known - 1.0).abs().max())
     ratio = float(forward["sd"].min() / reverse["sd"].max())
     return [
@@ -209,7 +211,7 @@ experiment = Experiment(
     inference, differ from that of KL(p || q)? On densities with two modes and on correlated ones.""",
     cases=cases,
     run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

@@ -21,32 +21,34 @@ from experiments.harness.experiment import (
 from experiments.harness.summaries import quartiles
 from experiments.problems import data
 
-SIZES = (10, 50, 200, 1000)
-COMPONENTS = 20
-PASSES, QUICK_PASSES = 20, 3
-MOST_STEPS = 1500
-NEAR = 500.0
+__all__ = ["experiment"]
+
+_SIZES = (10, 50, 200, 1000)
+_COMPONENTS = 20
+_PASSES, _QUICK_PASSES = 20, 3
+_MOST_STEPS = 1500
+_NEAR = 500.0
 """The ELBO gap to the end of batch VI, in nats, that counts as reached: 0.3 nats a datum, which is 312
 counts."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return batch VI, and SVI at each S, with as many passes over the data (at most 1500 steps)."""
     del resources
-    passes = QUICK_PASSES if quick else PASSES
+    passes = _QUICK_PASSES if quick else _PASSES
     n = len(_digits()[0])
-    batch = Case("batch VI", {"method": "cavi", "minibatch": n, "steps": passes, "components": COMPONENTS})
+    batch = Case("batch VI", {"method": "cavi", "minibatch": n, "steps": passes, "components": _COMPONENTS})
     return [
         batch,
         *(
             Case(
                 f"SVI, S = {size}",
                 {
-                    "method": "sngd", "minibatch": size, "components": COMPONENTS,
-                    "steps": min(passes * n // size, MOST_STEPS),
+                    "method": "sngd", "minibatch": size, "components": _COMPONENTS,
+                    "steps": min(passes * n // size, _MOST_STEPS),
                 },
             )
-            for size in SIZES
+            for size in _SIZES
         ),
     ]  # fmt: skip
 
@@ -56,7 +58,7 @@ def _digits() -> tuple[data.Floats, np.ndarray]:
     return data.digit_counts()
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Run one case from the k-means++ start of the seed."""
     chosen = case.settings
     counts, labels = _digits()
@@ -77,22 +79,22 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     )
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the ELBO gap against the costs."""
     rows = evidence.with_gap(results, ("components",))
     made, _ = comparison.figure(rows, measures=("elbo_gap",))
     caption = (
-        f"The gap to the best ELBO of all runs, K = {COMPONENTS}. SVI with steps (t + 10)^-0.7; batch VI is "
+        f"The gap to the best ELBO of all runs, K = {_COMPONENTS}. SVI with steps (t + 10)^-0.7; batch VI is "
         f"CAVI. {drawing.band_caption(results)}"
     )
     return [Drawing("batch-sizes", made, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end of each case, and its costs to near the end of batch VI."""
     rows = evidence.with_gap(results, ("components",))
     rows = evidence.with_lag(rows, rows["method"] == "cavi")
-    summed = evidence.runs(rows, "behind", level=NEAR, keep=("elbo_gap", "rand"))
+    summed = evidence.runs(rows, "behind", level=_NEAR, keep=("elbo_gap", "rand"))
     columns = {
         "elbo_gap": "final ELBO gap (nats)",
         "behind": "final ELBO behind batch VI (nats)",
@@ -103,7 +105,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
         "ms_per_iteration": "ms an iteration",
     }
     caption = (
-        f"Median [lower quartile, upper quartile]. Near: at most {NEAR:g} nats behind where batch VI ends "
+        f"Median [lower quartile, upper quartile]. Near: at most {_NEAR:g} nats behind where batch VI ends "
         "from the same start, until the end; inf: never."
     )
     return [Table("costs", quartiles(summed, columns), caption)]
@@ -117,8 +119,8 @@ experiment = Experiment(
     K, gamma_0 = 0.1). Batch VI is coordinate ascent, stochastic VI its natural gradient on mini-batches; both
     use the same loop as the mixture of Gaussians. All start at the k-means++ centres that the seed gives and
     have as many passes over the data (S = 10: fewer).""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
 )

@@ -25,9 +25,11 @@ from experiments.harness.summaries import quartiles
 from experiments.problems import data
 from experiments.thesis import settings as thesis
 
-SETS: dict[str, tuple[int, ...]] = {"penguins": (3, 6), "digits": (10, 20)}
+__all__ = ["experiment"]
+
+_SETS: dict[str, tuple[int, ...]] = {"penguins": (3, 6), "digits": (10, 20)}
 """Numbers of components: as many as there are labels, and twice as many."""
-METHODS = {
+_METHODS = {
     "CAVI": ("cavi", None),
     "GD": ("gd", None),
     "SGD": ("sgd", None),
@@ -36,11 +38,11 @@ METHODS = {
     "score": ("score", 20),
 }
 """Method and L."""
-NEAR = {"penguins": 10.0, "digits": 50.0}
+_NEAR = {"penguins": 10.0, "digits": 50.0}
 """The ELBO gap, in nats, that counts as reached: 0.03 nats a datum."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every method on every data set with every K, the score function with the first K."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
@@ -48,13 +50,13 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
         Case(
             _name(method, name, k),
             {
-                "data": name, "components": k, "kind": method, "method": METHODS[method][0],
-                "samples_a_step": METHODS[method][1], "steps": steps,
+                "data": name, "components": k, "kind": method, "method": _METHODS[method][0],
+                "samples_a_step": _METHODS[method][1], "steps": steps,
             },
         )
-        for name, ks in SETS.items()
+        for name, ks in _SETS.items()
         for k in ks
-        for method in METHODS
+        for method in _METHODS
         if method != "score" or k == ks[0]  # iterations of "score" take longest by far
     ]  # fmt: skip
 
@@ -69,7 +71,7 @@ def _clusters(name: str) -> data.Clusters:
     return loaders[name]()
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Run one method with the package's default steps and mini-batches; the seed gives the start."""
     chosen = case.settings
     clusters = _clusters(chosen["data"])
@@ -104,12 +106,12 @@ def _with_gap(results: pd.DataFrame) -> pd.DataFrame:
     return evidence.with_gap(results, ("data", "components"))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the ELBO gap against the costs, a row for each K, a figure for each data set."""
     rows = _with_gap(results)
-    lines = comparison.line_styles(METHODS)
+    lines = comparison.line_styles(_METHODS)
     drawings = []
-    for name, ks in SETS.items():
+    for name, ks in _SETS.items():
         made, axes = drawing.figure(len(ks), len(comparison.COSTS), sharey="row")
         for row, k in zip(axes, ks, strict=True):
             shown = rows[(rows["data"] == name) & (rows["components"] == k)]
@@ -126,7 +128,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return drawings
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end of each method, and its costs."""
     summed = _summed(results)
     columns = {
@@ -137,7 +139,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
         "evaluations_to": "data evaluations to near",
         "seconds_to": "seconds to near",
     }
-    near = " and ".join(f"{level:g} nats ({name})" for name, level in NEAR.items())
+    near = " and ".join(f"{level:g} nats ({name})" for name, level in _NEAR.items())
     caption = (
         "Median [lower quartile, upper quartile]. The error is negative where the fit is likelier than the "
         f"mixture of the labels. Near: the gap stays at or below {near}, to where CAVI ends from the same "
@@ -153,20 +155,20 @@ def _summed(results: pd.DataFrame) -> pd.DataFrame:
     keep = ("kind", "data", "components", "elbo_gap", "log_likelihood_error", "rand", "elbo")
     return pd.concat(
         [
-            evidence.runs(part, "behind", level=NEAR[str(name)], keep=keep)
+            evidence.runs(part, "behind", level=_NEAR[str(name)], keep=keep)
             for name, part in rows.groupby("data", sort=False)
         ]
     )
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check on real data what Section 6.1 states for the thesis' data."""
     table = _summed(results)
     problems = {
         (name, k): table[(table["data"] == name) & (table["components"] == k)].assign(
             case=lambda part: part["kind"]
         )
-        for name, ks in SETS.items()
+        for name, ks in _SETS.items()
         for k in ks
     }
     others = ("GD", "SGD", "SNGD", "pathwise")
@@ -183,7 +185,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             "6.1",
             "On real data, too: CAVI is by far the most accurate.",
             "from the same start it ends more than 0.03 nats a datum above each of GD, SGD, SNGD, pathwise",
-            each(partial(evidence.less, shown="nats behind CAVI"), "CAVI", others, "behind", margin=NEAR),
+            each(partial(evidence.less, shown="nats behind CAVI"), "CAVI", others, "behind", margin=_NEAR),
         ),
         Claim(
             "6.1",
@@ -202,8 +204,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             "On real data, too: the score function fails to converge.",
             "with a baseline and L = 20 it ends more than 0.03 nats a datum behind CAVI",
             [
-                behind(problems[name, ks[0]], "score", "CAVI", "behind", name, margin=NEAR[name])
-                for name, ks in SETS.items()
+                behind(problems[name, ks[0]], "score", "CAVI", "behind", name, margin=_NEAR[name])
+                for name, ks in _SETS.items()
             ],
         ),
     ]
@@ -222,9 +224,9 @@ experiment = Experiment(
 
     Every method has the package's default steps and mini-batches, untuned: Adam for the Euclidean methods,
     Robbins-Monro for SNGD. All start at the same k-means++ centres, which the seed gives.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

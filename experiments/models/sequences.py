@@ -26,27 +26,32 @@ from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 
+__all__ = [
+    "ALPHABET", "LETTERS", "MOST", "draw_series", "experiment", "fitted", "held_out", "of_symbols",
+    "of_times", "series",
+]  # fmt: skip
+
 ALPHABET = "abcdefghijklmnopqrstuvwxyz "
-VOWELS = "aeiou"
-PAGES = ("exceptions", "objects", "execmodel", "import")
+_VOWELS = "aeiou"
+_PAGES = ("exceptions", "objects", "execmodel", "import")
 LETTERS = 6000
-SETS: dict[str, tuple[int, ...]] = {"Nile": (1, 2, 3), "sunspots": (2, 3, 4), "letters": (1, 2, 3)}
+_SETS: dict[str, tuple[int, ...]] = {"Nile": (1, 2, 3), "sunspots": (2, 3, 4), "letters": (1, 2, 3)}
 MOST = 4
 """States in any case."""
-SHOWN = {"Nile": 2, "sunspots": 3, "letters": 2}
-STARTS, QUICK_STARTS = 10, 1
-STEPS, QUICK_STEPS = 1000, 20
-TOLERANCE = 1e-3
-SHOWN_SEED = 0
+_SHOWN = {"Nile": 2, "sunspots": 3, "letters": 2}
+_STARTS, _QUICK_STARTS = 10, 1
+_STEPS, _QUICK_STEPS = 1000, 20
+_TOLERANCE = 1e-3
+_SHOWN_SEED = 0
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each series with each number of states."""
     del resources
-    starts, steps = (QUICK_STARTS, QUICK_STEPS) if quick else (STARTS, STEPS)
+    starts, steps = (_QUICK_STARTS, _QUICK_STEPS) if quick else (_STARTS, _STEPS)
     return [
         Case(f"{name}, K = {k}", {"data": name, "states": k, "starts": starts, "steps": steps})
-        for name, numbers in SETS.items()
+        for name, numbers in _SETS.items()
         for k in numbers
     ]
 
@@ -57,7 +62,7 @@ def series(name: str) -> tuple[np.ndarray, np.ndarray]:
     if name == "letters":
         from pydoc_data.topics import topics
 
-        text = " ".join(topics[name] for name in PAGES).lower()
+        text = " ".join(topics[name] for name in _PAGES).lower()
         words = " ".join("".join(c if c in ALPHABET else " " for c in text).split())
         symbols = np.array([ALPHABET.index(c) for c in words[:LETTERS]])
         return np.arange(len(symbols)), symbols
@@ -71,7 +76,7 @@ def series(name: str) -> tuple[np.ndarray, np.ndarray]:
     return frame[frame.columns[0]].to_numpy(dtype=float), values if name == "Nile" else np.sqrt(values)
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each time of a series, or each symbol of the alphabet."""
     name = case.settings["data"]
     times, values = series(name)
@@ -80,7 +85,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     if name != "letters":
         rows = of_times(fit, times, values)
     else:
-        rows = of_symbols(fit, values, np.isin(list(ALPHABET), list(VOWELS)))
+        rows = of_symbols(fit, values, np.isin(list(ALPHABET), list(_VOWELS)))
     return rows.assign(held_out=held_out(case, emissions, values, seed))
 
 
@@ -104,7 +109,7 @@ def fitted(case: Case, emissions: Emissions, values: Any, seed: int) -> bqvi.Fit
         values,
         starts=chosen["starts"],
         steps=chosen["steps"],
-        tolerance=TOLERANCE,
+        tolerance=_TOLERANCE,
         seed=seed,
     )
 
@@ -144,25 +149,25 @@ def _rows(
     )  # fmt: skip
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the posterior of the states of each series."""
     caption = (
-        f"Seed {SHOWN_SEED}. The shares of colour behind each year are the posterior probabilities of the "
+        f"Seed {_SHOWN_SEED}. The shares of colour behind each year are the posterior probabilities of the "
         "states; the heavy line is the posterior mean of the states' levels. Sunspots are square roots of "
         "the yearly numbers. Letters: the share of each letter's occurrences that is in the first state."
     )
-    return [Drawing("states", _states(results[results["seed"] == SHOWN_SEED]), caption)]
+    return [Drawing("states", _states(results[results["seed"] == _SHOWN_SEED]), caption)]
 
 
 def _states(rows: pd.DataFrame) -> Figure:
     made, axes = drawing.figure(3, 1, size=(7.5, 2.0))
-    for ax, (name, k) in zip(axes[:, 0], SHOWN.items(), strict=True):
+    for ax, (name, k) in zip(axes[:, 0], _SHOWN.items(), strict=True):
         found = rows[rows["case"] == f"{name}, K = {k}"]
         posterior = found[[f"state_{i}" for i in range(k)]].to_numpy(float)
         values = found["value"].to_numpy(float)
         if name == "letters":
             order = np.argsort(-posterior[:, 0], kind="stable")
-            colours = [drawing.COLOURS[0 if ALPHABET[v] in VOWELS else 1] for v in order]
+            colours = [drawing.COLOURS[0 if ALPHABET[v] in _VOWELS else 1] for v in order]
             ax.bar(np.arange(len(order)), posterior[order, 0], color=colours)
             ax.set_xticks(np.arange(len(order)), ["␣" if ALPHABET[v] == " " else ALPHABET[v] for v in order])
             ax.set(ylabel="in the first state", title="letters: vowels in blue")
@@ -184,7 +189,7 @@ def _first(results: pd.DataFrame) -> pd.DataFrame:
     return results.groupby(["case", "seed"], sort=False).head(1)
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the bound for each number of states."""
     columns = {
         "elbo": "ELBO (nats)",
@@ -200,13 +205,13 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("bound", quartiles(_first(results), columns, digits=5), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the change of the Nile, and that vowels are found."""
     nile = results[results["case"] == "Nile, K = 2"]
     lower = nile[nile["state_0"] > 0.5].groupby("seed")["time"].min()
     found = float(((lower - 1899).abs() <= 1).mean())
     letters = results[results["case"] == "letters, K = 2"]
-    vowels = [ALPHABET.index(v) for v in VOWELS]
+    vowels = [ALPHABET.index(v) for v in _VOWELS]
     first = np.array(
         [(rows["state_0"].to_numpy()[vowels] > 0.5).all() for _, rows in letters.groupby("seed")]
     )
@@ -229,9 +234,9 @@ experiment = Experiment(
     summary="""How many states does a hidden Markov model find in the flow of the Nile, in sunspots and in the
         letters of a text, and at which times? The bound is shown over the number of states, and the posterior
         of the states over time.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

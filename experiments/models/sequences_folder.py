@@ -20,16 +20,18 @@ from experiments.models import sequences
 from experiments.problems.array_files import checksum
 from experiments.problems.texts_and_series import Symbols, find_sequences, read_sequences
 
-STATES, QUICK_STATES = (1, 2, 3, 4), (2,)
-STARTS, QUICK_STARTS = 5, 1
-STEPS, QUICK_STEPS = 500, 5
-SHOWN_SEED = 0
+__all__ = ["STATES", "cases", "experiment", "run"]
+
+STATES, _QUICK_STATES = (1, 2, 3, 4), (2,)
+_STARTS, _QUICK_STARTS = 5, 1
+_STEPS, _QUICK_STEPS = 500, 5
+_SHOWN_SEED = 0
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each sequence of the folder with each number of states."""
     assert resources.data is not None  # `needs` requires the folder
-    starts, steps = (QUICK_STARTS, QUICK_STEPS) if quick else (STARTS, STEPS)
+    starts, steps = (_QUICK_STARTS, _QUICK_STEPS) if quick else (_STARTS, _STEPS)
     return [
         Case(
             f"{path.stem}, K = {k}",
@@ -40,7 +42,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
             path.parent,
         )
         for path in looked_for(find_sequences, resources.data)
-        for k in (QUICK_STATES if quick else STATES)
+        for k in (_QUICK_STATES if quick else STATES)
     ]  # fmt: skip
 
 
@@ -62,9 +64,9 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return rows.assign(kind="counts" if found.is_count else "measurements", name="")
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the posterior of the states of each sequence, with as many as have the highest bound."""
-    rows = results[results["seed"] == SHOWN_SEED]
+    rows = results[results["seed"] == _SHOWN_SEED]
     rows = rows[rows["elbo"] == rows.groupby("data")["elbo"].transform("max")]
     made, _, filled = drawing.panels(rows, "data", columns=1, size=(7.5, 2.0))
     for ax, own in filled:
@@ -77,7 +79,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             sequences.draw_series(ax, times, values, posterior)
         ax.set_title(f"{own['data'].iloc[0]}, K = {k}")
     caption = (
-        f"Seed {SHOWN_SEED}, with the number of states K that has the highest bound. Series: the shares of "
+        f"Seed {_SHOWN_SEED}, with the number of states K that has the highest bound. Series: the shares of "
         "colour behind each time are the posterior probabilities of the states, the heavy line the posterior "
         "mean of their levels. Symbols: the shares of each symbol's occurrences in the states, each in its "
         "colour."
@@ -95,7 +97,7 @@ def _draw_shares(ax: Any, shares: np.ndarray, names: list[str]) -> None:
     ax.set_ylabel("share in each state")
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the bound for each number of states."""
     columns: dict[str, Any] = {
         "elbo": "ELBO (nats)",
@@ -116,7 +118,7 @@ experiment = Experiment(
         of states, and the posterior of the states over time.""",
     cases=cases,
     run=run,
-    draw=draw,
-    tables=tables,
+    draw=_draw,
+    tables=_tables,
     needs=("data",),
 )

@@ -23,30 +23,32 @@ from experiments.harness.experiment import Case, Drawing, Experiment, Resources,
 from experiments.harness.summaries import quartiles
 from experiments.problems import data
 
-TRUNCATION = 20
-KINDS: dict[str, dict[str, Any]] = {
+__all__ = ["experiment"]
+
+_TRUNCATION = 20
+_KINDS: dict[str, dict[str, Any]] = {
     "truncated": {"tail": "truncated"},
     "tied": {"tail": "tied"},
     "Pitman-Yor, d = 0.3": {"tail": "truncated", "discount": 0.3, "concentration": 1.0},
 }
-SETS = {"seven clusters": 7, "penguins": 3}
-STEPS, QUICK_STEPS = 1000, 15
-LEAST = 0.01
+_SETS = {"seven clusters": 7, "penguins": 3}
+_STEPS, _QUICK_STEPS = 1000, 15
+_LEAST = 0.01
 """Components with a larger expected weight are counted."""
-SHOWN_SEED = 0
+_SHOWN_SEED = 0
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each process with and without merges on each data set."""
     del resources
-    steps = QUICK_STEPS if quick else STEPS
+    steps = _QUICK_STEPS if quick else _STEPS
     return [
         Case(
             f"{name}, {kind}{', merged' if merge else ''}",
-            {"data": name, "kind": kind, **KINDS[kind], "merges": merge, "steps": steps},
+            {"data": name, "kind": kind, **_KINDS[kind], "merges": merge, "steps": steps},
         )
-        for name in SETS
-        for kind in KINDS
+        for name in _SETS
+        for kind in _KINDS
         for merge in (False, True)
     ]
 
@@ -56,12 +58,12 @@ def _data(name: str, seed: int) -> data.Clusters:
     return data.penguins() if name == "penguins" else data.thesis(700, np.random.default_rng(seed))
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each stick: its weight, and its component."""
     chosen = case.settings
     x = _data(chosen["data"], seed).x
     process = {name: chosen[name] for name in ("tail", "discount", "concentration") if name in chosen}
-    model = DirichletProcessMixture("full", TRUNCATION, **process)
+    model = DirichletProcessMixture("full", _TRUNCATION, **process)
     fit = bqvi.fit(model, x, steps=chosen["steps"], tolerance=1e-3, seed=seed)
     settled, q = fit.problem.model, fit.q
     if chosen["merges"]:
@@ -79,18 +81,18 @@ def run(case: Case, seed: int) -> pd.DataFrame:
             "deviation": deviations[:t], "mean_0": means[:, 0], "mean_1": means[:, 1],
             "variance_0": covariances[:, 0, 0], "covariance_01": covariances[:, 0, 1],
             "variance_1": covariances[:, 1, 1], "elbo": fit.elbo, "alpha": alpha,
-            "occupied": int((weights > LEAST).sum()),
+            "occupied": int((weights > _LEAST).sum()),
         }
     )  # fmt: skip
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw sticks and components of one seed."""
     caption = (
-        f"Seed {SHOWN_SEED}. Upper row: data and components, opaque by weight. Lower row: E[pi_t] in the "
+        f"Seed {_SHOWN_SEED}. Upper row: data and components, opaque by weight. Lower row: E[pi_t] in the "
         "order of the sticks with a posterior standard deviation each way; dashed, the shares of the labels."
     )
-    return [Drawing("sticks", _sticks(results[results["seed"] == SHOWN_SEED]), caption)]
+    return [Drawing("sticks", _sticks(results[results["seed"] == _SHOWN_SEED]), caption)]
 
 
 def _sticks(rows: pd.DataFrame) -> Figure:
@@ -99,9 +101,9 @@ def _sticks(rows: pd.DataFrame) -> Figure:
     made, axes = drawing.figure(2, len(shown), size=(2.6, 2.4))
     for (above, below), name in zip(axes.T, shown, strict=True):
         found = rows[rows["case"] == name]
-        clusters = _data(name.partition(",")[0], SHOWN_SEED)
+        clusters = _data(name.partition(",")[0], _SHOWN_SEED)
         above.scatter(clusters.x[:, 0], clusters.x[:, 1], s=2, color="0.65", linewidths=0)
-        keep = found[found["weight"] > LEAST]
+        keep = found[found["weight"] > _LEAST]
         entries = keep[["variance_0", "covariance_01", "covariance_01", "variance_1"]].to_numpy(float)
         plots.ellipses(
             keep[["mean_0", "mean_1"]].to_numpy(float), entries.reshape(-1, 2, 2), above,
@@ -114,7 +116,7 @@ def _sticks(rows: pd.DataFrame) -> Figure:
     return made
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return how many components are occupied, and the bound."""
     rows = results[results["stick"] == 0]
     columns = {
@@ -123,18 +125,18 @@ def tables(results: pd.DataFrame) -> list[Table]:
         "alpha": "E[alpha]",
     }
     caption = (
-        f"T = {TRUNCATION}. Median [lower quartile, upper quartile]. The data have 7 clusters and 3 species; "
-        "nan: the concentration is given."
+        f"T = {_TRUNCATION}. Median [lower quartile, upper quartile]. The data have 7 clusters and 3 "
+        "species; nan: the concentration is given."
     )
     return [Table("occupied", quartiles(rows, columns, digits=4), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that the clusters are found, and that the truncations agree."""
     rows = results[results["stick"] == 0].set_index("seed")
     by = dict(list(rows.groupby("case")))
     checks = []
-    for kind in KINDS:
+    for kind in _KINDS:
         share = float((by[f"seven clusters, {kind}, merged"]["occupied"] == 7).mean())
         checks.append(Check(f"{kind}, merged", share >= 0.9, f"{share:.0%} of the seeds"))
     gap = (by["seven clusters, tied, merged"]["elbo"] - by["seven clusters, truncated, merged"]["elbo"]).abs()
@@ -160,9 +162,9 @@ experiment = Experiment(
     summary="""Does a Dirichlet process mixture find the number of clusters? Gaussian mixtures with
         stick-breaking weights, truncated or with a tied tail, and with Pitman and Yor's process:
         weights, their standard deviations, and the effect of merges.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

@@ -11,6 +11,8 @@ from bqvi.models import LatentDirichletAllocation
 from experiments import fitting
 from experiments.harness.experiment import Case
 
+__all__ = ["CASES", "fitted", "traces"]
+
 CASES: dict[str, dict[str, Any]] = {
     "batch": {"method": "cavi"},
     "batch, alpha and eta learnt": {"method": "cavi", "learnt": True},

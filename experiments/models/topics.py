@@ -22,20 +22,22 @@ from experiments.harness.experiment import Case, Drawing, Experiment, Resources,
 from experiments.harness.summaries import quartiles
 from experiments.models import topic_fits, topics_folder
 
-SIDE = 5
-TOPICS, WORDS = 2 * SIDE, SIDE * SIDE
-DOCUMENTS, QUICK_DOCUMENTS, HELD_OUT = 1000, 100, 200
-LENGTH = 100
-PASSES, QUICK_PASSES = 40, 2
-SHOWN = ("batch", "SVI, S = 100")
-SHOWN_SEED = 0
+__all__ = ["TOPICS", "experiment", "true_topics"]
+
+_SIDE = 5
+TOPICS, _WORDS = 2 * _SIDE, _SIDE * _SIDE
+_DOCUMENTS, _QUICK_DOCUMENTS, _HELD_OUT = 1000, 100, 200
+_LENGTH = 100
+_PASSES, _QUICK_PASSES = 40, 2
+_SHOWN = ("batch", "SVI, S = 100")
+_SHOWN_SEED = 0
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return LDA in one batch, with hyperparameters learnt, and on mini-batches, on each data set."""
     if resources.data is not None:
         return topics_folder.cases(quick, resources)
-    n, passes = (QUICK_DOCUMENTS, QUICK_PASSES) if quick else (DOCUMENTS, PASSES)
+    n, passes = (_QUICK_DOCUMENTS, _QUICK_PASSES) if quick else (_DOCUMENTS, _PASSES)
     return [
         Case(name, {"learnt": False, **chosen, "n": n, "passes": passes})
         for name, chosen in topic_fits.CASES.items()
@@ -44,27 +46,27 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 def true_topics() -> np.ndarray:
     """(10, 25): five rows and five columns."""
-    pixels = np.arange(WORDS).reshape(SIDE, SIDE)
-    topics = np.zeros((TOPICS, WORDS))
+    pixels = np.arange(_WORDS).reshape(_SIDE, _SIDE)
+    topics = np.zeros((TOPICS, _WORDS))
     for k, line in enumerate([*pixels, *pixels.T]):
-        topics[k, line] = 1.0 / SIDE
+        topics[k, line] = 1.0 / _SIDE
     return topics
 
 
 @cache
-def documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Counts (n, 25) of documents to learn from, and (200, 25) held out."""
     rng = np.random.default_rng(seed)
-    shares = rng.dirichlet(np.full(TOPICS, 0.1), n + HELD_OUT)
-    counts = rng.multinomial(LENGTH, shares @ true_topics())
+    shares = rng.dirichlet(np.full(TOPICS, 0.1), n + _HELD_OUT)
+    counts = rng.multinomial(_LENGTH, shares @ true_topics())
     return counts[:n], counts[n:]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the trace, followed by a row for each word of each topic."""
     if case.folder is not None:
         return topics_folder.run(case, seed)
-    counts, held = documents(case.settings["n"], seed)
+    counts, held = _documents(case.settings["n"], seed)
     trace, last = topic_fits.fitted(case, TOPICS, counts, held, seed)
     rows, columns = linear_sum_assignment(-true_topics() @ np.log(last.T + 1e-12))
     found = last[columns[np.argsort(rows)]]
@@ -87,7 +89,7 @@ def _of_a_folder(results: pd.DataFrame) -> bool:
     return "texts" in results
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw perplexity against costs, and the topics of one seed."""
     if _of_a_folder(results):
         return topics_folder.draw(results)
@@ -106,7 +108,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         f"{drawing.band_caption(rows)}"
     )
     shown = (
-        f"Seed {SHOWN_SEED}. E[beta] of each topic, on the square of words, beside the topics from which "
+        f"Seed {_SHOWN_SEED}. E[beta] of each topic, on the square of words, beside the topics from which "
         "the documents were simulated; each is beside the true one that it fits best. Right: the likeliest "
         "words of the "
         "first topic."
@@ -115,14 +117,14 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def _pictures(results: pd.DataFrame) -> Figure:
-    rows = results[(results["seed"] == SHOWN_SEED) & (results["topic"] >= 0)]
+    rows = results[(results["seed"] == _SHOWN_SEED) & (results["topic"] >= 0)]
     found = {
-        name: rows[rows["case"] == name]["probability"].to_numpy().reshape(TOPICS, WORDS) for name in SHOWN
+        name: rows[rows["case"] == name]["probability"].to_numpy().reshape(TOPICS, _WORDS) for name in _SHOWN
     }
     made, axes = drawing.figure(3, TOPICS + 1, size=(0.85, 0.95), width_ratios=[1.0] * TOPICS + [2.0])
     for line, (name, topics) in zip(axes, {"true": true_topics(), **found}.items(), strict=True):
         for ax, topic in zip(line, topics, strict=False):
-            ax.imshow(topic.reshape(SIDE, SIDE), cmap="Greys", vmin=0.0, vmax=0.25)
+            ax.imshow(topic.reshape(_SIDE, _SIDE), cmap="Greys", vmin=0.0, vmax=0.25)
             ax.set(xticks=[], yticks=[])
             ax.grid(False)
         line[0].set_ylabel(name, fontsize=7)
@@ -132,7 +134,7 @@ def _pictures(results: pd.DataFrame) -> Figure:
     return made
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return how each run ended."""
     if _of_a_folder(results):
         return topics_folder.tables(results)
@@ -151,7 +153,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("end", quartiles(rows, columns), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that SVI needs fewer passes than batch inference, on the simulated documents."""
     if _of_a_folder(results):
         return []
@@ -185,9 +187,9 @@ experiment = Experiment(
     lines of a square of words.
 
     With --data DIR it is LDA on the texts of that folder, as in `models-topics-folder`.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

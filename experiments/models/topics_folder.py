@@ -18,21 +18,23 @@ from experiments.models import topic_fits
 from experiments.problems.array_files import checksum
 from experiments.problems.texts_and_series import find_texts, read_texts
 
-TOPICS, PASSES, QUICK_TOPICS, QUICK_PASSES = 10, 40, 3, 2
-SHARE = 0.1
+__all__ = ["FREQUENCIES", "cases", "draw", "experiment", "run", "tables"]
+
+_TOPICS, _PASSES, _QUICK_TOPICS, _QUICK_PASSES = 10, 40, 3, 2
+_SHARE = 0.1
 """Of the documents, held out."""
-SHOWN, SHOWN_WORDS, SHOWN_SEED = "batch, alpha and eta learnt", 8, 0
-SHOWN_TOPICS = 5
+_SHOWN, _SHOWN_WORDS, _SHOWN_SEED = "batch, alpha and eta learnt", 8, 0
+_SHOWN_TOPICS = 5
 """In a row of the figure."""
 FREQUENCIES = "word frequencies"
-SMOOTHING = 0.1
+_SMOOTHING = 0.1
 """The number added to the count of each word for its frequency: LDA's default word concentration."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the ways of `models-topics` on each set of texts, and the words' frequencies."""
     assert resources.data is not None  # `needs` requires the folder
-    k, passes = (QUICK_TOPICS, QUICK_PASSES) if quick else (TOPICS, PASSES)
+    k, passes = (_QUICK_TOPICS, _QUICK_PASSES) if quick else (_TOPICS, _PASSES)
     made = []
     for path in looked_for(find_texts, resources.data):
         texts = {"texts": path.stem, "file": path.name, "sha256": checksum(path)}
@@ -47,12 +49,12 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     assert case.folder is not None  # `cases` sets it
     texts = read_texts(case.folder / case.settings["file"])
     order = np.random.default_rng(seed).permutation(texts.counts.shape[0])
-    cut = int(np.ceil(SHARE * len(order)))
+    cut = int(np.ceil(_SHARE * len(order)))
     held, train = texts.counts[np.sort(order[:cut])], texts.counts[np.sort(order[cut:])]
     if case.settings["way"] == FREQUENCIES:
         return _frequencies(train, held, seed)
     trace, found = topic_fits.fitted(case, case.settings["topics"], train, held, seed)
-    best = np.argsort(-found, axis=1)[:, :SHOWN_WORDS]
+    best = np.argsort(-found, axis=1)[:, :_SHOWN_WORDS]
     k = np.arange(len(found))[:, None]
     words = pd.DataFrame(
         {
@@ -70,7 +72,7 @@ def _frequencies(train: object, held: object, seed: int) -> pd.DataFrame:
     """The perplexity of one topic for all documents."""
     from bqvi.models.documents import split_words
 
-    totals = np.asarray(train.sum(axis=0)).ravel() + SMOOTHING  # type: ignore[attr-defined]
+    totals = np.asarray(train.sum(axis=0)).ravel() + _SMOOTHING  # type: ignore[attr-defined]
     words = split_words(held, 0.5, seed)[1]  # type: ignore[arg-type]
     counts = np.asarray(words.sum(axis=0)).ravel()
     mean = float(counts @ np.log(totals / totals.sum())) / counts.sum()
@@ -94,11 +96,13 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set_ylim(bottom=min(ax.get_ylim()[0], 0.99 * level))
     drawing.legend_below(made, axes, columns=2)
     caption = (
-        f"Held-out perplexity by document completion, {SHARE:.0%} of the documents held out, half of the "
+        f"Held-out perplexity by document completion, {_SHARE:.0%} of the documents held out, half of the "
         f"words of each seen. {drawing.band_caption(fits, 'way')}"
     )
-    shown = f"Seed {SHOWN_SEED}, alpha and eta learnt: each topic's likeliest words, and their probabilities."
-    words = results[(results["seed"] == SHOWN_SEED) & (results["way"] == SHOWN) & (results["topic"] >= 0)]
+    shown = (
+        f"Seed {_SHOWN_SEED}, alpha and eta learnt: each topic's likeliest words, and their probabilities."
+    )
+    words = results[(results["seed"] == _SHOWN_SEED) & (results["way"] == _SHOWN) & (results["topic"] >= 0)]
     return [
         Drawing("perplexity", made, caption),
         *(
@@ -110,7 +114,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _words(rows: pd.DataFrame) -> Figure:
     groups = list(rows.groupby("topic"))
-    made, axes = drawing.figure(-(-len(groups) // SHOWN_TOPICS), SHOWN_TOPICS, size=(1.9, 1.7))
+    made, axes = drawing.figure(-(-len(groups) // _SHOWN_TOPICS), _SHOWN_TOPICS, size=(1.9, 1.7))
     for ax in axes.flat[len(groups) :]:
         ax.set_visible(False)
     for ax, (topic, own) in zip(axes.flat, groups, strict=False):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+__all__ = ["DataFolderError", "checksum", "stored_names", "with_arrays"]
+
 
 class DataFolderError(ValueError):
     """A folder or a file that is not in the required layout."""

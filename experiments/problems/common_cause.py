@@ -40,18 +40,18 @@ from experiments.problems.torch_posteriors import TensorPosterior, known
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["common_cause"]
+__all__ = ["CENTRE", "SIMULATED", "SPREAD", "common", "common_cause", "headings"]
 
-Array = np.ndarray
+_Array = np.ndarray
 
-DIFFERENCES = np.array([-40.0, -20.0, -10.0, -5.0, 0.0, 5.0, 10.0, 20.0, 40.0])
+_DIFFERENCES = np.array([-40.0, -20.0, -10.0, -5.0, 0.0, 5.0, 10.0, 20.0, 40.0])
 """Vestibular heading less the visual one, degrees."""
-MEANS = np.arange(-25.0, 26.0, 5.0)
+_MEANS = np.arange(-25.0, 26.0, 5.0)
 """Of the two headings, degrees."""
-EACH = 4
+_EACH = 4
 """Responses to each of the 297 triples of difference, mean and coherence: 1,188 as in the experiment, where a
 person gave 700 to 1,200."""
-NODES = 11
+_NODES = 11
 """Of each of the two rules."""
 SIMULATED = np.array(
     [
@@ -68,13 +68,13 @@ SPREAD = np.array([*[0.8] * 4, *[0.7] * 4, 1.0, 3.0, 0.7, 1.0])
 """Mean and sd of the prior."""
 
 
-def headings() -> tuple[Array, Array]:
+def headings() -> tuple[_Array, _Array]:
     """The visual and the vestibular headings (99,) of all pairs of difference and mean."""
-    means, differences = (a.ravel() for a in np.meshgrid(MEANS, DIFFERENCES, indexing="ij"))
+    means, differences = (a.ravel() for a in np.meshgrid(_MEANS, _DIFFERENCES, indexing="ij"))
     return means - 0.5 * differences, means + 0.5 * differences
 
 
-def log_odds(
+def _log_odds(
     visual: torch.Tensor, vestibular: torch.Tensor, noise: tuple[torch.Tensor, torch.Tensor],
     mu: torch.Tensor, sd: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
@@ -95,7 +95,7 @@ def log_odds(
     return found
 
 
-def common(theta: torch.Tensor, nodes: int = NODES) -> torch.Tensor:
+def common(theta: torch.Tensor, nodes: int = _NODES) -> torch.Tensor:
     """The probability (L, 3, 99) of the response "common" with parameters (L, 12), by ``nodes`` a rule."""
     import torch
 
@@ -112,7 +112,7 @@ def common(theta: torch.Tensor, nodes: int = NODES) -> torch.Tensor:
 
     (z_v, a), (z_0, b) = measured(s_v, slice(0, 3)), measured(s_0, slice(3, 4))
     mu, sd, logit = (theta[:, i][:, None, None, None, None] for i in (9, 10, 11))
-    odds = log_odds(z_v[..., :, None], z_0[..., None, :], (a[..., :, None], b[..., None, :]), mu, sd.exp())
+    odds = _log_odds(z_v[..., :, None], z_0[..., None, :], (a[..., :, None], b[..., None, :]), mu, sd.exp())
     weights = torch.tensor(np.outer(w, w) / w.sum() ** 2)
     attended = ((odds + logit).sigmoid() * weights).sum((3, 4))
     lapse = theta[:, 8].sigmoid()[:, None, None]
@@ -121,16 +121,16 @@ def common(theta: torch.Tensor, nodes: int = NODES) -> torch.Tensor:
 
 
 @cache
-def model() -> TensorPosterior:
+def _model() -> TensorPosterior:
     """The posterior given simulated responses."""
     import torch
 
     shares = common(torch.tensor(SIMULATED)[None])[0].numpy()
-    counts = torch.tensor(np.random.default_rng(0).binomial(EACH, shares))
+    counts = torch.tensor(np.random.default_rng(0).binomial(_EACH, shares))
 
     def likelihood(theta: torch.Tensor) -> torch.Tensor:
         p = common(theta)
-        found: torch.Tensor = (torch.xlogy(counts, p) + torch.xlogy(EACH - counts, 1.0 - p)).sum((1, 2))
+        found: torch.Tensor = (torch.xlogy(counts, p) + torch.xlogy(_EACH - counts, 1.0 - p)).sum((1, 2))
         return found
 
     return TensorPosterior(SIMULATED, with_normal_prior(likelihood, CENTRE, SPREAD))
@@ -164,4 +164,4 @@ def common_cause() -> Problem:
         correlation[i, :i] = correlation[:i, i] = row
     box = CENTRE - SPREAD, CENTRE + SPREAD
     moments = _MEAN, correlation * np.outer(_SD, _SD)
-    return known("multisensory 12", model(), box, _LOG_EVIDENCE, moments)
+    return known("multisensory 12", _model(), box, _LOG_EVIDENCE, moments)

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from bqvi.models.gaussian_mixture import simulate
 
+__all__ = ["CENTRES", "Clusters", "Floats", "digit_counts", "digits", "labelled", "penguins", "thesis"]
+
 Floats = NDArray[np.float64]
 
 CENTRES: Floats = np.array([[6, 3], [3, 6], [12, 15], [9, 6], [3, 14], [9, 11], [13, 1]], dtype=float)

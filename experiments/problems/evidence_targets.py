@@ -28,8 +28,10 @@ from scipy.special import logsumexp
 
 from gp.measures import Gaussian
 
+__all__ = ["TARGETS", "EvidenceTarget"]
+
 _LOG_2PI = log(2 * pi)
-COLUMNS = ("bmi", "bp", "s5")
+_COLUMNS = ("bmi", "bp", "s5")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +55,18 @@ class EvidenceTarget:
         return self.log_likelihood(theta) + log_prior
 
 
-def standard(dimension: int) -> Gaussian:
+def _standard(dimension: int) -> Gaussian:
     """Return N(0, I), the prior of both."""
     return Gaussian(np.zeros(dimension), np.ones(dimension))
 
 
 @cache
-def regression() -> EvidenceTarget:
+def _regression() -> EvidenceTarget:
     """Diabetes: three coefficients and ln s, D = 4."""
     from sklearn.datasets import load_diabetes
 
     found = load_diabetes()
-    chosen = found.data[:, [found.feature_names.index(name) for name in COLUMNS]]
+    chosen = found.data[:, [found.feature_names.index(name) for name in _COLUMNS]]
     x, y = _standardised(chosen), _standardised(found.target)
     gram, moment, square = torch.as_tensor(x.T @ x), torch.as_tensor(x.T @ y), float(y @ y)
 
@@ -73,7 +75,7 @@ def regression() -> EvidenceTarget:
         fit = (beta @ gram * beta).sum(1) - 2 * beta @ moment
         return -0.5 * ((square + fit) * torch.exp(-2 * log_s) + len(y) * (2 * log_s + _LOG_2PI))
 
-    return EvidenceTarget("regression", log_likelihood, standard(4), _regression_truth(x, y))
+    return EvidenceTarget("regression", log_likelihood, _standard(4), _regression_truth(x, y))
 
 
 def _standardised(values: Any) -> Any:
@@ -94,7 +96,7 @@ def _regression_truth(x: Any, y: Any) -> float:
 
 
 @cache
-def process() -> EvidenceTarget:
+def _process() -> EvidenceTarget:
     """The Nile: ln a, ln l and ln s of a Gaussian process, D = 3."""
     from statsmodels.datasets import nile
 
@@ -112,7 +114,7 @@ def process() -> EvidenceTarget:
         value: torch.Tensor = whitened.square().sum((-2, -1)) + log_determinant + len(y) * _LOG_2PI
         return -0.5 * value
 
-    return EvidenceTarget("process", log_likelihood, standard(3), _process_truth(squares.numpy(), y))
+    return EvidenceTarget("process", log_likelihood, _standard(3), _process_truth(squares.numpy(), y))
 
 
 def _process_truth(squares: Any, y: Any) -> float:
@@ -131,4 +133,4 @@ def _process_truth(squares: Any, y: Any) -> float:
     return float(logsumexp(logs) + np.log(steps).sum())
 
 
-TARGETS: Mapping[str, Callable[[], EvidenceTarget]] = {"regression": regression, "process": process}
+TARGETS: Mapping[str, Callable[[], EvidenceTarget]] = {"regression": _regression, "process": _process}

@@ -20,7 +20,9 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from bqvi.families import Gaussian
 from bqvi.models import LogJoint
 
-Tensor = torch.Tensor
+__all__ = ["GradientTarget", "banana", "mixture", "mixture_data", "schools", "targets"]
+
+_Tensor = torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class GradientTarget:
     """A log joint and a start."""
 
     name: str
-    log_density: Callable[[Tensor], Tensor]
+    log_density: Callable[[_Tensor], _Tensor]
     """(L, D) -> (L,)."""
     mean: np.ndarray
     """(D,), of the first q."""
@@ -52,38 +54,38 @@ class GradientTarget:
 def banana() -> GradientTarget:
     """D = 2."""
 
-    def log_density(theta: Tensor) -> Tensor:
+    def log_density(theta: _Tensor) -> _Tensor:
         x, y = theta[:, 0], theta[:, 1]
         return -0.5 * x**2 - (y - x**2) ** 2 / (2 * 0.7**2)
 
     return GradientTarget("banana", log_density, np.array([1.5, -1.0]), np.ones(2))
 
 
-def _logistic(name: str, features: np.ndarray, positive: np.ndarray) -> GradientTarget:
+def _regression(name: str, features: np.ndarray, positive: np.ndarray) -> GradientTarget:
     standard = (features - features.mean(0)) / features.std(0)
     design = np.column_stack([standard, np.ones(len(standard))])
     signed = torch.from_numpy(design * np.where(positive, 1.0, -1.0)[:, None])
     d = design.shape[1]
     constant = -d * math.log(3.0 * math.sqrt(2.0 * math.pi))
 
-    def log_density(theta: Tensor) -> Tensor:
+    def log_density(theta: _Tensor) -> _Tensor:
         likelihood = torch.nn.functional.logsigmoid(theta @ signed.T).sum(1)
         return likelihood - (theta**2).sum(1) / 18.0 + constant
 
     return GradientTarget(name, log_density, np.zeros(d), np.ones(d))
 
 
-def logistic() -> GradientTarget:
+def _logistic() -> GradientTarget:
     """D = 5."""
     features, labels = load_breast_cancer(return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(features))[:120]
-    return _logistic("logistic", features[rows, :4], labels[rows] == 1)
+    return _regression("logistic", features[rows, :4], labels[rows] == 1)
 
 
-def wine() -> GradientTarget:
+def _wine() -> GradientTarget:
     """D = 10."""
     features, labels = load_wine(return_X_y=True)
-    return _logistic("wine", features[:, :9], labels == 1)
+    return _regression("wine", features[:, :9], labels == 1)
 
 
 def mixture_data() -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +103,7 @@ def mixture() -> GradientTarget:
     data = torch.from_numpy(x)
     half_squares = 0.5 * data.square().sum(1)
 
-    def log_density(theta: Tensor) -> Tensor:
+    def log_density(theta: _Tensor) -> _Tensor:
         logits = torch.cat([theta[:, :2], theta.new_zeros(len(theta), 1)], 1)
         log_weights = torch.log_softmax(logits, 1)
         means = theta[:, 2:].reshape(-1, 3, 2)
@@ -121,7 +123,7 @@ def schools(centred: bool) -> GradientTarget:
     effects = torch.tensor([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0], dtype=torch.float64)
     errors = torch.tensor([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0], dtype=torch.float64)
 
-    def log_density(theta: Tensor) -> Tensor:
+    def log_density(theta: _Tensor) -> _Tensor:
         mu, log_tau, rest = theta[:, :1], theta[:, 1:2], theta[:, 2:]
         tau = torch.exp(log_tau)
         half_cauchy = math.log(2.0 / (5.0 * math.pi)) - torch.log1p((tau / 5.0) ** 2)
@@ -138,10 +140,10 @@ def schools(centred: bool) -> GradientTarget:
 
 def targets() -> dict[str, GradientTarget]:
     """All six, by name."""
-    made = (banana(), logistic(), mixture(), wine(), schools(True), schools(False))
+    made = (banana(), _logistic(), mixture(), _wine(), schools(True), schools(False))
     return {target.name: target for target in made}
 
 
-def _normal(x: Tensor, mean: Tensor | float, scale: Tensor | float) -> Tensor:
+def _normal(x: _Tensor, mean: _Tensor | float, scale: _Tensor | float) -> _Tensor:
     log_scale = torch.log(scale) if isinstance(scale, torch.Tensor) else math.log(scale)
     return -0.5 * ((x - mean) / scale) ** 2 - log_scale - 0.5 * math.log(2.0 * math.pi)

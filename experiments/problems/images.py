@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["FILE", "Images", "split"]
+
 Images = NDArray[np.float32]
 FILE = "mnist_5k.npz"
-TRAINING = {"digits": 1497, "mnist": 4000}
+_TRAINING = {"digits": 1497, "mnist": 4000}
 """Images to train on; the others are held out."""
 
 
@@ -29,7 +31,7 @@ def split(name: str, folder: Path | None) -> tuple[Images, Images]:
     rng = np.random.default_rng(0)
     grey = rng.permutation(_digits() if name == "digits" else _mnist(folder))
     binary = np.asarray(rng.random(grey.shape) < grey, np.float32)
-    return binary[: TRAINING[name]], binary[TRAINING[name] :]
+    return binary[: _TRAINING[name]], binary[_TRAINING[name] :]
 
 
 def _digits() -> NDArray[np.float64]:

@@ -20,6 +20,11 @@ from scipy.special import erfc, expit, log_expit, ndtr
 
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
+__all__ = [
+    "Integrand", "banana", "bump", "cosine", "genz_corner_peak", "half_space", "integrands", "logistic_elbo",
+    "on_cube", "rotated", "standard",
+]  # fmt: skip
+
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(200)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
@@ -75,7 +80,7 @@ def cosine(name: str, measure: Gaussian, frequency: Any, phase: float) -> Integr
     return Integrand(name, "smooth", lambda x: np.cos(x @ w + phase), measure, float(truth))
 
 
-def exponential(dimension: int) -> Integrand:
+def _exponential(dimension: int) -> Integrand:
     """exp(a.x), log-normal."""
     a = np.linspace(0.3, 0.7, dimension)
     truth = exp(0.5 * float(a @ a))
@@ -84,7 +89,7 @@ def exponential(dimension: int) -> Integrand:
     )
 
 
-def polynomial() -> Integrand:
+def _polynomial() -> Integrand:
     """1 + x + x^2 y + y^4 / 3 + x z^3: degree 4 under a correlated Gaussian, by a product rule."""
     measure = Gaussian(np.array([0.3, -0.2, 0.1]), rotated([1.5, 0.8, 0.4], 1))
 
@@ -108,7 +113,7 @@ def on_cube(
     return Integrand(name, kind, lambda x: function(ndtr(x)), standard(dimension), truth)
 
 
-def genz_oscillatory(dimension: int, size: float, box: bool = False) -> Integrand:
+def _genz_oscillatory(dimension: int, size: float, box: bool = False) -> Integrand:
     """cos(2 pi u + a.t)."""
     a = size * np.arange(1, dimension + 1) / sum(range(1, dimension + 1))
     phase = 2 * pi * 0.3
@@ -117,7 +122,7 @@ def genz_oscillatory(dimension: int, size: float, box: bool = False) -> Integran
     return on_cube(name, "smooth", dimension, lambda t: np.cos(phase + t @ a), float(truth), box)
 
 
-def genz_product_peak(dimension: int) -> Integrand:
+def _genz_product_peak(dimension: int) -> Integrand:
     """prod 1 / (a^-2 + (t - w)^2)."""
     a, w = np.linspace(2.0, 4.0, dimension), np.linspace(0.3, 0.6, dimension)
     truth = float(np.prod(a * (np.arctan(a * (1 - w)) + np.arctan(a * w))))
@@ -140,7 +145,7 @@ def genz_corner_peak(dimension: int, box: bool = False) -> Integrand:
     )  # fmt: skip
 
 
-def genz_gaussian(dimension: int, box: bool = False) -> Integrand:
+def _genz_gaussian(dimension: int, box: bool = False) -> Integrand:
     """exp(-a^2 |t - w|^2)."""
     a, w = np.linspace(1.0, 2.5, dimension), np.linspace(0.35, 0.7, dimension)
     one = [sqrt(pi) / (2 * s) * (erf(s * (1 - c)) + erf(s * c)) for s, c in zip(a, w, strict=True)]
@@ -150,7 +155,7 @@ def genz_gaussian(dimension: int, box: bool = False) -> Integrand:
     )  # fmt: skip
 
 
-def genz_continuous(dimension: int) -> Integrand:
+def _genz_continuous(dimension: int) -> Integrand:
     """exp(-a |t - w|): a kink."""
     a, w = np.linspace(1.5, 3.0, dimension), np.linspace(0.3, 0.6, dimension)
     truth = float(np.prod((2 - np.exp(-a * w) - np.exp(-a * (1 - w))) / a))
@@ -160,7 +165,7 @@ def genz_continuous(dimension: int) -> Integrand:
     )  # fmt: skip
 
 
-def genz_discontinuous(dimension: int) -> Integrand:
+def _genz_discontinuous(dimension: int) -> Integrand:
     """exp(a.t) where t_1 < w_1 and t_2 < w_2, else 0: a jump."""
     a = np.linspace(1.0, 2.0, dimension)
     top = np.ones(dimension)
@@ -181,7 +186,7 @@ def half_space(dimension: int) -> Integrand:
     )
 
 
-def probit(dimension: int) -> Integrand:
+def _probit(dimension: int) -> Integrand:
     """Phi(a + w.x)."""
     w = np.linspace(0.3, 0.9, dimension)
     truth = float(ndtr(-0.4 / sqrt(1 + w @ w)))
@@ -190,7 +195,7 @@ def probit(dimension: int) -> Integrand:
     )
 
 
-def bimodal() -> Integrand:
+def _bimodal() -> Integrand:
     """Two narrow likelihoods of different weight, D = 2."""
     parts = [
         bump("", "", standard(2), [1.2, 0.8], np.diag([0.09, 0.16])),
@@ -216,13 +221,13 @@ def banana() -> Integrand:
     return Integrand("banana 2", "peaky", function, standard(2), truth, True)
 
 
-def heavy_tail() -> Integrand:
+def _heavy_tail() -> Integrand:
     """(1 + x^2)^-1 in D = 1: analytic in a narrow strip only."""
     truth = sqrt(pi / 2) * exp(0.5) * float(erfc(1 / sqrt(2)))
     return Integrand("rational 1", "smooth", lambda x: 1 / (1 + x[:, 0] ** 2), standard(1), truth, True)
 
 
-def growing() -> Integrand:
+def _growing() -> Integrand:
     """exp(x^2 / 4) cos(y): grows so fast that its variance is infinite."""
     truth = sqrt(2) * exp(-0.5)
 
@@ -253,7 +258,7 @@ def logistic_elbo(dimension: int, seed: int) -> Integrand:
     return Integrand(f"logistic ELBO {dimension}", kind, function, q, truth)
 
 
-def additive(dimension: int) -> Integrand:
+def _additive(dimension: int) -> Integrand:
     """sum_d sin(x_d + c_d) + 0.1 |x|^2."""
     c = np.linspace(0.2, 1.5, dimension)
     truth = exp(-0.5) * float(np.sin(c).sum()) + 0.1 * dimension
@@ -264,7 +269,7 @@ def additive(dimension: int) -> Integrand:
     return Integrand(f"additive {dimension}", "wide", function, standard(dimension), truth)
 
 
-def two_components() -> GaussianMixture:
+def _two_components() -> GaussianMixture:
     """A mixture of two Gaussians in the plane."""
     return GaussianMixture(
         np.array([0.4, 0.6]),
@@ -278,29 +283,29 @@ def integrands() -> tuple[Integrand, ...]:
     correlated = Gaussian(np.array([0.5, -0.3]), rotated([1.4, 0.5], 2))
     return (
         bump("bump 1", "smooth", standard(1), [0.7], np.diag([0.6])),
-        heavy_tail(),
+        _heavy_tail(),
         bump("bump, full covariance 2", "smooth", correlated, [0.2, 0.6], rotated([0.8, 0.15], 3)),
-        bump("bump, mixture measure 2", "smooth", two_components(), [0.4, 0.1], np.diag([0.5, 0.9])),
-        genz_oscillatory(2, 9.0),
-        genz_oscillatory(2, 9.0, box=True),
+        bump("bump, mixture measure 2", "smooth", _two_components(), [0.4, 0.1], np.diag([0.5, 0.9])),
+        _genz_oscillatory(2, 9.0),
+        _genz_oscillatory(2, 9.0, box=True),
         genz_corner_peak(2),
-        genz_continuous(2),
-        genz_discontinuous(2),
-        bimodal(),
+        _genz_continuous(2),
+        _genz_discontinuous(2),
+        _bimodal(),
         banana(),
-        growing(),
-        polynomial(),
+        _growing(),
+        _polynomial(),
         cosine("cosine 3", standard(3), [1.0, -0.8, 0.6], 0.5),
-        genz_product_peak(3),
+        _genz_product_peak(3),
         bump("narrow likelihood 3", "peaky", standard(3), [0.3, -0.2, 0.4], np.diag([0.06, 0.09, 0.12])),
         half_space(3),
-        exponential(4),
-        probit(5),
-        genz_gaussian(5, box=True),
+        _exponential(4),
+        _probit(5),
+        _genz_gaussian(5, box=True),
         bump("bump, far 5", "peaky", standard(5), [1.0, 0.5, 0.0, -0.5, -1.0], 0.8 * np.eye(5)),
         logistic_elbo(5, 1),
         bump("bump 10", "wide", standard(10), 0.2 * np.ones(10), 2.0 * np.eye(10)),
-        additive(10),
+        _additive(10),
         logistic_elbo(10, 2),
-        genz_discontinuous(10),
+        _genz_discontinuous(10),
     )

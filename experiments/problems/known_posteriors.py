@@ -29,18 +29,9 @@ from bqvi.variational_bmc.distances import gskl, mmtv
 from gp.measures import GaussianMixture
 
 __all__ = [
-    "Problem",
-    "bounded_banana",
-    "cigar",
-    "gskl",
-    "logistic",
-    "logistic_data",
-    "logistic_reference",
-    "lumpy",
-    "mmtv",
-    "problems",
-    "rosenbrock",
-]
+    "Density", "Pair", "Problem", "Sampler", "bounded_banana", "cigar", "gskl", "logistic", "logistic_data",
+    "logistic_reference", "lumpy", "mmtv", "of_mixture", "planar", "problems", "rosenbrock", "unbounded",
+]  # fmt: skip
 
 Sampler = Callable[[int, np.random.Generator], np.ndarray]
 Density = Callable[[np.ndarray], np.ndarray]
@@ -354,9 +345,9 @@ def _cells(log_density: Callable[[Any], Any], lower: np.ndarray, upper: np.ndarr
     return sample
 
 
-LOGISTIC_LOG_EVIDENCE = -103.672392
-LOGISTIC_MEAN = (0.972901, -4.824152, -1.627718, -1.612460, -0.750339)
-LOGISTIC_COVARIANCE = (
+_LOGISTIC_LOG_EVIDENCE = -103.672392
+_LOGISTIC_MEAN = (0.972901, -4.824152, -1.627718, -1.612460, -0.750339)
+_LOGISTIC_COVARIANCE = (
     (0.04203015, -0.01725635, -0.01567577, -0.01728965, -0.00124624),
     (-0.01725635, 0.2632487, 0.05783115, 0.06894245, 0.02048967),
     (-0.01567577, 0.05783115, 0.05867429, 0.03332275, 0.00932375),
@@ -447,9 +438,9 @@ def logistic() -> Problem:
         *unbounded(5),
         np.full(5, -2.5),
         np.full(5, 2.5),
-        LOGISTIC_LOG_EVIDENCE,
-        np.array(LOGISTIC_MEAN),
-        np.array(LOGISTIC_COVARIANCE),
+        _LOGISTIC_LOG_EVIDENCE,
+        np.array(_LOGISTIC_MEAN),
+        np.array(_LOGISTIC_COVARIANCE),
         _logistic_draws,
     )
 

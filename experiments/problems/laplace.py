@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Laplace", "NoModeError", "laplace"]
 
-FARTHEST = 1e10
+_FARTHEST = 1e10
 """The size of a coordinate beyond which a search counts as diverging. Not studied."""
-STATIONARY = 1e-6
+_STATIONARY = 1e-6
 """Largest derivative, nats over a unit of the coordinate, at which the search ends. Not studied."""
 
 
@@ -90,14 +90,14 @@ def laplace(log_density: Callable[[torch.Tensor], torch.Tensor], start: Any) -> 
     start = np.asarray(start, dtype=float)
 
     def objective(theta: Any) -> tuple[float, Any]:
-        if np.abs(theta).max() > FARTHEST:
+        if np.abs(theta).max() > _FARTHEST:
             raise NoModeError(f"start = {start.tolist()}: the log density grows without end from there")
         value, gradient = _with_gradient(log_density, theta)
         return (-value, -gradient) if np.isfinite(value) else (np.inf, np.zeros_like(theta))
 
     if not np.isfinite(objective(start)[0]):
         raise NoModeError(f"start = {start.tolist()}: the log density is not finite there")
-    found: Any = minimize(objective, start, jac=True, method="BFGS", options={"gtol": STATIONARY})
+    found: Any = minimize(objective, start, jac=True, method="BFGS", options={"gtol": _STATIONARY})
     hessian = _hessian(log_density, found.x)
     if not np.all(np.isfinite(hessian)) or np.linalg.eigvalsh(hessian).min() <= 0:
         raise NoModeError(

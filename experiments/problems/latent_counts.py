@@ -27,17 +27,20 @@ from gp.low_discrepancy import normal_sobol
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["latent_counts"]
+__all__ = [
+    "DRAWS", "RATE", "SD", "SHAPE", "counts", "factor", "given_hyperparameters", "latent_counts",
+    "log_hyperprior", "model",
+]  # fmt: skip
 
-Array = np.ndarray
+_Array = np.ndarray
 
-PLACES = np.arange(-10.0, 11.0, 2.0)
+_PLACES = np.arange(-10.0, 11.0, 2.0)
 SHAPE, RATE, SD = 25.0, 4.0, 2.0
 """Of the priors of rho and alpha."""
-JITTER = 1e-8
+_JITTER = 1e-8
 """Of the variance of f, relative."""
-CORNERS = np.array([-2.5, math.log(2.2)]), np.array([2.2, math.log(16.0)])
-NODES = 40, 36
+_CORNERS = np.array([-2.5, math.log(2.2)]), np.array([2.2, math.log(16.0)])
+_NODES = 40, 36
 """The grid's corners and nodes. With half of the spacing the log evidence differs by .0002 nats."""
 DRAWS = 256
 """Points of z at each node; with 4,096 the log evidence differs by .003 nats."""
@@ -51,10 +54,10 @@ def factor(log_rho: torch.Tensor) -> torch.Tensor:
     """The Cholesky factors (L, 11, 11) of the correlations of f with ln rho (L,)."""
     import torch
 
-    x = torch.tensor(PLACES)
+    x = torch.tensor(_PLACES)
     apart = (x[:, None] - x) ** 2
     correlation = torch.exp(-0.5 * apart * (-2.0 * log_rho).exp()[:, None, None])
-    found: torch.Tensor = torch.linalg.cholesky(correlation + JITTER * torch.eye(len(x), dtype=x.dtype))
+    found: torch.Tensor = torch.linalg.cholesky(correlation + _JITTER * torch.eye(len(x), dtype=x.dtype))
     return found
 
 
@@ -67,7 +70,7 @@ def log_hyperprior(log_alpha: torch.Tensor, log_rho: torch.Tensor) -> torch.Tens
 
 
 @cache
-def counts() -> Array:
+def counts() -> _Array:
     """The counts (11,), with the parameters with which they were drawn."""
     import torch
 
@@ -95,7 +98,7 @@ def model() -> TensorPosterior:
     return TensorPosterior(np.array([*_SIMULATED, *np.zeros(11)]), log_joint)
 
 
-def given_hyperparameters(log_alpha: Array, log_rho: Array) -> tuple[Array, Array]:
+def given_hyperparameters(log_alpha: _Array, log_rho: _Array) -> tuple[_Array, _Array]:
     """Points z and their log weights, whose mean is p(counts | alpha, rho).
 
     Parameters
@@ -132,7 +135,7 @@ def latent_counts() -> Problem:
     """The posterior of the simulated counts."""
     import torch
 
-    axes = [np.linspace(low, high, n) for low, high, n in zip(*CORNERS, NODES, strict=True)]
+    axes = [np.linspace(low, high, n) for low, high, n in zip(*_CORNERS, _NODES, strict=True)]
     pairs = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
     points, log_weights = given_hyperparameters(*pairs.T)
     prior = log_hyperprior(torch.tensor(pairs[:, 0]), torch.tensor(pairs[:, 1])).numpy()
@@ -146,7 +149,7 @@ def latent_counts() -> Problem:
     covariance = (centred.T * share) @ centred
     covariance[:2, :2] += np.diag(step**2) / 12.0  # of a cell
 
-    def sample(n: int, rng: np.random.Generator) -> Array:
+    def sample(n: int, rng: np.random.Generator) -> _Array:
         found = table[rng.choice(len(table), n, p=share / share.sum())]
         found[:, :2] += step * (rng.random((n, 2)) - 0.5)
         return found

@@ -37,15 +37,19 @@ from experiments.problems.torch_posteriors import TensorPosterior, known
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["multisensory", "timing", "with_normal_prior"]
+__all__ = [
+    "DIFFERENCES", "EACH", "INTERVALS", "LONGEST", "PerceptionModel", "common", "multisensory",
+    "multisensory_model", "response_log_density", "simulated_responses", "timing", "timing_model",
+    "with_normal_prior",
+]  # fmt: skip
 
-Array = np.ndarray
+_Array = np.ndarray
 
 INTERVALS = np.array([0.6, 0.675, 0.75, 0.825, 0.9, 0.975])
 """Seconds."""
 LONGEST = 2.0
 """The longest response, seconds."""
-NODES = 21
+_NODES = 21
 """Of the rule over x; with 61, log likelihoods at 20 points about the simulated parameters differ by at most
 .008 nats."""
 DIFFERENCES = np.array([-40.0, -20.0, -10.0, -5.0, 0.0, 5.0, 10.0, 20.0, 40.0])
@@ -66,13 +70,13 @@ class PerceptionModel(TensorPosterior):
     counts : the numbers of responses "common" (3, 9) of the multisensory model.
     """
 
-    centre: Array
-    spread: Array
-    counts: Array | None = None
+    centre: _Array
+    spread: _Array
+    counts: _Array | None = None
 
 
 def with_normal_prior(
-    likelihood: Callable[[torch.Tensor], torch.Tensor], centre: Array, spread: Array
+    likelihood: Callable[[torch.Tensor], torch.Tensor], centre: _Array, spread: _Array
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """The log joint of a log likelihood and independent normal priors of these means and sds (D,)."""
     import torch
@@ -92,7 +96,7 @@ def response_log_density(theta: torch.Tensor, responses: torch.Tensor) -> torch.
     """The log densities (L, 6, n) of ``responses`` (6, n) to the intervals, with parameters (L, 5)."""
     import torch
 
-    z, w = np.polynomial.hermite_e.hermegauss(NODES)
+    z, w = np.polynomial.hermite_e.hermegauss(_NODES)
     nodes, log_w = torch.tensor(z), torch.tensor(np.log(w / w.sum()))
     w_s, w_m, sigma = (theta[:, i].exp()[:, None, None] for i in (0, 1, 3))
     mu = (_SCALE[0] + _SCALE[1] * theta[:, 2])[:, None, None]
@@ -107,7 +111,7 @@ def response_log_density(theta: torch.Tensor, responses: torch.Tensor) -> torch.
     return found
 
 
-def simulated_responses(theta: Array, count: int, seed: int) -> Array:
+def simulated_responses(theta: _Array, count: int, seed: int) -> _Array:
     """Draw ``count`` responses to each interval with parameters theta (5,), (6, count)."""
     rng = np.random.default_rng(seed)
     w_s, w_m, sigma = np.exp(theta[[0, 1, 3]])
@@ -201,7 +205,7 @@ _MULTISENSORY = (
 
 
 def _problem(
-    name: str, model: PerceptionModel, log_evidence: float, mean: Array, covariance: Array
+    name: str, model: PerceptionModel, log_evidence: float, mean: _Array, covariance: _Array
 ) -> Problem:
     box = model.centre - model.spread, model.centre + model.spread
     return known(name, model, box, log_evidence, (mean, covariance))

@@ -30,17 +30,30 @@ from scipy.integrate import odeint
 from bqvi.families import Gaussian
 from bqvi.models.conjugate import LocalStep, LocalTerms
 
+__all__ = [
+    "CENTRE",
+    "SD",
+    "TRUTH",
+    "Floats",
+    "Patients",
+    "Pharmacokinetics",
+    "log_concentrations",
+    "optimum",
+    "simulate",
+    "solved",
+]  # fmt: skip
+
 Floats = NDArray[np.float64]
 
 TRUTH: Floats = np.array([0.3, 1.5, 0.7, 0.2, 0.75])
 CENTRE: Floats = np.array([0.0, 1.0, 0.5, 0.5, 1.0])
 """theta_0."""
-TIMES: Floats = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 9.0, 12.0])
+_TIMES: Floats = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 9.0, 12.0])
 """Hours."""
-EXACT_ONLY = "a pharmacokinetic model has exact expectations only; use 'sngd', 'sgd', 'ngd' or 'gd'"
+_EXACT_ONLY = "a pharmacokinetic model has exact expectations only; use 'sngd', 'sgd', 'ngd' or 'gd'"
 SD = 0.3
-DIMENSION = 5
-BLANK = 0.05
+_DIMENSION = 5
+_BLANK = 0.05
 """The reading of the assay without the drug."""
 
 
@@ -60,7 +73,7 @@ def simulate(n: int, seed: int) -> Patients:
     dose = rng.choice([5.0, 10.0, 20.0, 40.0, 80.0], n)
     weight = 70.0 * np.exp(0.25 * rng.standard_normal(n))
     covariates = np.column_stack([dose, weight])
-    y = log_concentrations(TRUTH[None], covariates)[0] + SD * rng.standard_normal((n, len(TIMES)))
+    y = log_concentrations(TRUTH[None], covariates)[0] + SD * rng.standard_normal((n, len(_TIMES)))
     return Patients(covariates, y)
 
 
@@ -73,9 +86,9 @@ def log_concentrations(theta: Floats, covariates: Floats, steps: int = 10) -> Fl
     def slope(t: float, c: Floats) -> Floats:
         return np.asarray(np.exp(-ka * t) * peak - vmax * (c / (km + c)))
 
-    found = np.empty((len(theta), len(covariates), len(TIMES)))
+    found = np.empty((len(theta), len(covariates), len(_TIMES)))
     c, t = np.zeros(volume.shape), 0.0
-    for place, end in enumerate(TIMES):
+    for place, end in enumerate(_TIMES):
         h = (end - t) / steps
         for _ in range(steps):
             k1 = slope(t, c)
@@ -83,7 +96,7 @@ def log_concentrations(theta: Floats, covariates: Floats, steps: int = 10) -> Fl
             k3 = slope(t + h / 2, c + h / 2 * k2)
             c = np.maximum(c + h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(t + h, c + h * k3)), 0.0)
             t += h
-        found[:, :, place] = np.log(c + BLANK)
+        found[:, :, place] = np.log(c + _BLANK)
         t = end
     return found
 
@@ -109,8 +122,8 @@ def solved(theta: Floats, dose: float, weight: float) -> tuple[Floats, Floats]:
             -inflow * log_scale - decay * c4,
         ]
 
-    path = odeint(slope, np.zeros(6), np.concatenate([[0.0], TIMES]), rtol=1e-7, atol=1e-9)[1:]
-    measured = np.maximum(path[:, 0], 0.0) + BLANK
+    path = odeint(slope, np.zeros(6), np.concatenate([[0.0], _TIMES]), rtol=1e-7, atol=1e-9)[1:]
+    measured = np.maximum(path[:, 0], 0.0) + _BLANK
     return np.log(measured), path[:, 1:] / measured[:, None]
 
 
@@ -120,7 +133,7 @@ class Pharmacokinetics:
     @cached_property
     def prior(self) -> Gaussian:
         """N(theta_0, I / 4)."""
-        return Gaussian(CENTRE, 0.25 * np.eye(DIMENSION))
+        return Gaussian(CENTRE, 0.25 * np.eye(_DIMENSION))
 
     def check(self, data: Any) -> Any:
         """As they are."""
@@ -129,16 +142,16 @@ class Pharmacokinetics:
     def initial(self, data: Any, how: str, rng: np.random.Generator) -> Gaussian:
         """N(theta_0, 0.1^2 I), or for 'random' a mean drawn around it with sd 0.1."""
         del data
-        shift = 0.1 * rng.standard_normal(DIMENSION) if how == "random" else 0.0
-        return Gaussian(CENTRE + shift, 0.01 * np.eye(DIMENSION))
+        shift = 0.1 * rng.standard_normal(_DIMENSION) if how == "random" else 0.0
+        return Gaussian(CENTRE + shift, 0.01 * np.eye(_DIMENSION))
 
     def log_prior(self, theta: Any) -> Any:
         """Not defined, as the model has expectations in closed form only: raises TypeError."""
-        raise TypeError(EXACT_ONLY)
+        raise TypeError(_EXACT_ONLY)
 
     def log_likelihood_terms(self, theta: Any, rows: Any) -> Any:
         """Not defined, as the model has a local step only: raises TypeError."""
-        raise TypeError(EXACT_ONLY)
+        raise TypeError(_EXACT_ONLY)
 
     def local_step(self, q: Gaussian, rows: Any, weights: Any = None) -> LocalStep:
         """The sum of S_n; see the module's docstring."""
@@ -150,13 +163,13 @@ class Pharmacokinetics:
         """S_n of each patient: (S, 5 + 15)."""
         covariates, y = rows
         i, j = self._triangle
-        statistics = np.empty((len(y), DIMENSION + len(i)))
+        statistics = np.empty((len(y), _DIMENSION + len(i)))
         bounds = np.empty(len(y))
         for n, ((dose, weight), seen) in enumerate(zip(covariates, y, strict=True)):
             predicted, jacobian = solved(q.mean, float(dose), float(weight))
             left = seen - predicted
-            statistics[n, :DIMENSION] = jacobian.T @ (left + jacobian @ q.mean) / SD**2
-            statistics[n, DIMENSION:] = -0.5 * (jacobian[:, i] * jacobian[:, j]).sum(axis=0) / SD**2
+            statistics[n, :_DIMENSION] = jacobian.T @ (left + jacobian @ q.mean) / SD**2
+            statistics[n, _DIMENSION:] = -0.5 * (jacobian[:, i] * jacobian[:, j]).sum(axis=0) / SD**2
             bounds[n] = -0.5 * left @ left / SD**2
         return LocalTerms(statistics, bounds)
 
@@ -167,20 +180,20 @@ class Pharmacokinetics:
     def local_total(self, total: Floats, bound: float, limits: None) -> LocalStep:
         """The local step whose terms sum to ``total``, the curvature's positive eigenvalues set to 0."""
         del limits
-        second = np.zeros((DIMENSION, DIMENSION))
-        second[self._triangle] = total[DIMENSION:]
+        second = np.zeros((_DIMENSION, _DIMENSION))
+        second[self._triangle] = total[_DIMENSION:]
         values, vectors = np.linalg.eigh(second)
         second = (vectors * np.minimum(values, 0.0)) @ vectors.T
-        return LocalStep((total[:DIMENSION], second), bound)
+        return LocalStep((total[:_DIMENSION], second), bound)
 
     @cached_property
     def _triangle(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.tril_indices(DIMENSION)
+        return np.tril_indices(_DIMENSION)
 
     def elbo(self, q: Gaussian, data: Any) -> float:
         """The ELBO up to a constant of the data, the likelihood's expectation by cubature of degree 3."""
         covariates, y = data
-        spread = np.sqrt(DIMENSION) * q.scale_tril.T
+        spread = np.sqrt(_DIMENSION) * q.scale_tril.T
         points = np.concatenate([q.mean + spread, q.mean - spread])
         left = y - log_concentrations(points, covariates, steps=6)
         likelihood = -0.5 * float((left**2).sum()) / SD**2 / len(points)
@@ -193,9 +206,9 @@ def optimum(data: Any, steps: int = 6) -> Gaussian:
     prior = Pharmacokinetics().prior
     mean, h = TRUTH, 1e-5
     for _ in range(steps):
-        shifted = np.concatenate([mean[None], mean + h * np.eye(DIMENSION), mean - h * np.eye(DIMENSION)])
+        shifted = np.concatenate([mean[None], mean + h * np.eye(_DIMENSION), mean - h * np.eye(_DIMENSION)])
         values = log_concentrations(shifted, covariates)
-        jacobian = ((values[1 : DIMENSION + 1] - values[DIMENSION + 1 :]) / (2 * h)).reshape(DIMENSION, -1)
+        jacobian = ((values[1 : _DIMENSION + 1] - values[_DIMENSION + 1 :]) / (2 * h)).reshape(_DIMENSION, -1)
         left = (y - values[0]).ravel()
         precision = prior.precision + jacobian @ jacobian.T / SD**2
         linear = prior.natural[0] + jacobian @ (left + mean @ jacobian) / SD**2

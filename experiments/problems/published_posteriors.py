@@ -24,7 +24,7 @@ from gp.measures import GaussianMixture
 
 __all__ = ["eggbox", "himmelblau", "rosenbrock_gaussian", "shells"]
 
-Array = np.ndarray
+_Array = np.ndarray
 _LOG_2PI = math.log(2.0 * math.pi)
 
 
@@ -32,15 +32,15 @@ def _side_by_side(name: str, *parts: Problem) -> Problem:
     """The product of the densities of independent ``parts``."""
     ends = np.cumsum([part.dimension for part in parts])[:-1]
 
-    def log_density(x: Array) -> Array:
+    def log_density(x: _Array) -> _Array:
         blocks = np.split(x, ends, axis=1)
         return np.sum([part.log_density(b) for part, b in zip(parts, blocks, strict=True)], axis=0)
 
-    def gradient(x: Array) -> Array:
+    def gradient(x: _Array) -> _Array:
         blocks = np.split(x, ends, axis=1)
         return np.hstack([part.log_density_gradient(b) for part, b in zip(parts, blocks, strict=True)])
 
-    def joined(of: Callable[[Problem], Array]) -> Array:
+    def joined(of: Callable[[Problem], _Array]) -> _Array:
         return np.concatenate([of(part) for part in parts])
 
     return Problem(
@@ -76,11 +76,11 @@ def rosenbrock_gaussian() -> Problem:
 def himmelblau(cells: int = 1500) -> Problem:
     """Himmelblau's function as a density, on a grid of so many ``cells`` a side."""
 
-    def log_density(x: Array) -> Array:
+    def log_density(x: _Array) -> _Array:
         a, b = x.T
         return -0.1 * ((a * a + b - 11.0) ** 2 + (a + b * b - 7.0) ** 2)
 
-    def gradient(x: Array) -> Array:
+    def gradient(x: _Array) -> _Array:
         a, b = x.T
         first, second = a * a + b - 11.0, a + b * b - 7.0
         return -0.2 * np.stack([2.0 * a * first + second, first + 2.0 * b * second], axis=1)
@@ -95,10 +95,10 @@ def himmelblau(cells: int = 1500) -> Problem:
 def eggbox(cells: int = 2500) -> Problem:
     """The eggbox on [0, 10 pi]^2, on a grid of so many ``cells`` a side."""
 
-    def log_density(x: Array) -> Array:
+    def log_density(x: _Array) -> _Array:
         return (2.0 + np.cos(0.5 * x).prod(axis=1)) ** 5
 
-    def gradient(x: Array) -> Array:
+    def gradient(x: _Array) -> _Array:
         c, s = np.cos(0.5 * x), np.sin(0.5 * x)
         outer = -2.5 * (2.0 + c.prod(axis=1)) ** 4
         return outer[:, None] * s * c[:, ::-1]
@@ -113,17 +113,17 @@ def shells(cells: int = 1500) -> Problem:
     """Two rings, on a grid of so many ``cells`` a side."""
     centres, radius, sd = np.array([[-3.5, 0.0], [3.5, 0.0]]), 2.0, 0.1
 
-    def parts(x: Array) -> tuple[Array, Array]:
+    def parts(x: _Array) -> tuple[_Array, _Array]:
         apart = x[:, None] - centres
         return apart, np.linalg.norm(apart, axis=2)
 
-    def logs(distance: Array) -> Array:
+    def logs(distance: _Array) -> _Array:
         return -0.5 * ((distance - radius) / sd) ** 2 - 0.5 * _LOG_2PI - math.log(sd)
 
-    def log_density(x: Array) -> Array:
+    def log_density(x: _Array) -> _Array:
         return np.logaddexp.reduce(logs(parts(x)[1]), axis=1)
 
-    def gradient(x: Array) -> Array:
+    def gradient(x: _Array) -> _Array:
         apart, distance = parts(x)
         each = logs(distance)
         share = np.exp(each - np.logaddexp.reduce(each, axis=1)[:, None])

@@ -20,6 +20,8 @@ import numpy as np
 
 from experiments.problems.array_files import DataFolderError, stored_names, with_arrays
 
+__all__ = ["RegressionSet", "RegressionSetError", "Split", "diabetes", "find", "read"]
+
 _ARRAYS = ("X", "y", "test_mask")
 
 

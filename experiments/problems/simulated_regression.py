@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["simulated"]
+
 
 def simulated(n: int, dimension: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return x (n, D) and y (n,): a smooth function of some of the columns, with noise."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+__all__ = ["SimulatedFuture", "SimulatedWorkers"]
+
 
 class SimulatedWorkers:
     """An executor of W workers, each with one evaluation at a time.

@@ -32,10 +32,12 @@ import scipy.sparse
 
 from experiments.problems.array_files import DataFolderError, stored_names, with_arrays
 
+__all__ = ["Series", "Symbols", "Texts", "find_sequences", "find_texts", "read_sequences", "read_texts"]
+
 _TEXT = ("data", "indices", "indptr", "shape")
-COUNT = "count"
+_COUNT = "count"
 """Name of a column of counts."""
-SECONDS_A_YEAR = 365.25 * 86400.0
+_SECONDS_A_YEAR = 365.25 * 86400.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +143,7 @@ def read_sequences(path: Path) -> Symbols | Series:
             raise DataFolderError(f"{path} has not two columns, a strictly rising time and a value")
         given = series.values[~np.isnan(series.values)]
         if series.is_count and ((given < 0) | (given != np.floor(given))).any():
-            raise DataFolderError(f"{path}: {COUNT} must be whole and nonnegative")
+            raise DataFolderError(f"{path}: {_COUNT} must be whole and nonnegative")
         return series
     held = stored_names(path)
     with np.load(path) as arrays:
@@ -179,8 +181,8 @@ def _series(path: Path) -> Series | None:
     times, values = frame.iloc[:, 0], frame.iloc[:, 1].to_numpy(float)
     if times.dtype.kind not in "iuf":
         dates = pd.to_datetime(times, errors="coerce", format="ISO8601")
-        times = 1970.0 + (dates - pd.Timestamp(1970, 1, 1)).dt.total_seconds() / SECONDS_A_YEAR
+        times = 1970.0 + (dates - pd.Timestamp(1970, 1, 1)).dt.total_seconds() / _SECONDS_A_YEAR
     years = times.to_numpy(float)
     if not (np.diff(years) > 0.0).all() or np.isinf(values).any():
         return None
-    return Series(years, values, frame.columns[1] == COUNT)
+    return Series(years, values, frame.columns[1] == _COUNT)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TensorPosterior", "known", "reference"]
 
-Array = np.ndarray
+_Array = np.ndarray
 _ROUNDS, _ROUND, _COMPONENTS = 6, 2048, 24
 """Rounds of population Monte Carlo, draws of each, and the components of its mixture."""
 
@@ -39,10 +39,10 @@ class TensorPosterior:
     log_joint : a function of parameters (L, D), tensors, that returns log joint densities (L,).
     """
 
-    start: Array
+    start: _Array
     log_joint: Callable[[torch.Tensor], torch.Tensor]
 
-    def log_density(self, points: Array) -> Array:
+    def log_density(self, points: _Array) -> _Array:
         """The log joint density (n,) at points (n, D)."""
         import torch
 
@@ -50,7 +50,7 @@ class TensorPosterior:
             parts = np.split(points, range(32, len(points), 32))
             return np.concatenate([self.log_joint(torch.tensor(part)).numpy() for part in parts])
 
-    def gradient(self, points: Array) -> Array:
+    def gradient(self, points: _Array) -> _Array:
         """Its gradient (n, D) at points (n, D)."""
         import torch
 
@@ -59,7 +59,7 @@ class TensorPosterior:
         return found.numpy()
 
 
-def reference(model: TensorPosterior, power: int, seed: int) -> tuple[Array, Array]:
+def reference(model: TensorPosterior, power: int, seed: int) -> tuple[_Array, _Array]:
     """Points (2^power, D) and log weights (2^power,) of an importance sample; their mean is the evidence.
 
     The proposal is a mixture that begins with wide Gaussians at Laplace's approximation and is adapted by a
@@ -88,9 +88,9 @@ def reference(model: TensorPosterior, power: int, seed: int) -> tuple[Array, Arr
 def known(
     name: str,
     model: TensorPosterior,
-    plausible: tuple[Array, Array],
+    plausible: tuple[_Array, _Array],
     log_evidence: float,
-    moments: tuple[Array, Array],
+    moments: tuple[_Array, _Array],
 ) -> Problem:
     """The problem of a posterior without bounds whose ``log_evidence``, mean and covariance are known.
 
@@ -98,11 +98,11 @@ def known(
     """
 
     @cache
-    def pool() -> tuple[Array, Array]:
+    def pool() -> tuple[_Array, _Array]:
         points, logs = reference(model, 13, 0)
         return points, np.exp(logs - logsumexp(logs))
 
-    def draws(n: int, rng: np.random.Generator) -> Array:
+    def draws(n: int, rng: np.random.Generator) -> _Array:
         points, share = pool()
         return points[rng.choice(len(points), n, p=share)]
 

@@ -25,29 +25,31 @@ from experiments.problems.integrands import (
 )
 from gp.measures import Gaussian, GaussianMixture, Uniform
 
+__all__ = ["first", "second"]
+
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(200)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-def in_one_dimension(function: Any) -> float:
+def _in_one_dimension(function: Any) -> float:
     """E[function(x)], x ~ N(0, 1), of an analytic function."""
     return float(_WEIGHTS @ function(_NODES))
 
 
-def turned(dimension: int, seed: int) -> Gaussian:
+def _turned(dimension: int, seed: int) -> Gaussian:
     """A Gaussian with a mean and correlations."""
     rng = np.random.default_rng(seed)
     return Gaussian(rng.uniform(-1, 1, dimension), rotated(list(np.linspace(0.3, 2.0, dimension)), seed))
 
 
-def three_components(dimension: int, seed: int) -> GaussianMixture:
+def _three_components(dimension: int, seed: int) -> GaussianMixture:
     """A mixture of three Gaussians."""
     rng = np.random.default_rng(seed)
     covariances = np.stack([rotated(list(rng.uniform(0.2, 1.0, dimension)), seed + k) for k in range(3)])
     return GaussianMixture(np.array([0.5, 0.3, 0.2]), 1.5 * rng.standard_normal((3, dimension)), covariances)
 
 
-def sextic() -> Integrand:
+def _sextic() -> Integrand:
     """(a.x)^6 / 15 - (b.x)^3 + x y: of degree 6, along axes that are turned."""
     a, b = np.array([0.6, -0.5]), np.array([0.3, 0.8])
 
@@ -57,13 +59,13 @@ def sextic() -> Integrand:
     return Integrand("sextic 2", "smooth", function, standard(2), float((a @ a) ** 3))
 
 
-def wave(dimension: int, frequency: float) -> Integrand:
+def _wave(dimension: int, frequency: float) -> Integrand:
     """cos(w.x + b) against a Gaussian with correlations."""
     w = frequency * np.cos(np.arange(dimension))
-    return cosine(f"wave {dimension}", turned(dimension, 11), w, 0.9)
+    return cosine(f"wave {dimension}", _turned(dimension, 11), w, 0.9)
 
 
-def sharp_product_peak(dimension: int) -> Integrand:
+def _sharp_product_peak(dimension: int) -> Integrand:
     """prod 1 / (a^-2 + (t - w)^2) with a up to 8."""
     a, w = np.linspace(4.0, 8.0, dimension), np.linspace(0.7, 0.4, dimension)
     truth = float(np.prod(a * (np.arctan(a * (1 - w)) + np.arctan(a * w))))
@@ -74,7 +76,7 @@ def sharp_product_peak(dimension: int) -> Integrand:
     return on_cube(f"sharp product peak {dimension}", "peaky", dimension, function, truth)
 
 
-def ridge(dimension: int) -> Integrand:
+def _ridge(dimension: int) -> Integrand:
     """exp(-5 (w.x - 1)^2), |w| = 1: varies along one direction."""
     w = np.linspace(-1.0, 1.5, dimension)
     w = w / np.linalg.norm(w)
@@ -89,7 +91,7 @@ def ridge(dimension: int) -> Integrand:
     )
 
 
-def three_modes() -> Integrand:
+def _three_modes() -> Integrand:
     """Three likelihoods of different shape and weight, D = 3."""
     places = [[1.0, 0.5, -0.5], [-1.2, 0.3, 0.4], [0.2, -1.0, 1.0]]
     parts = [bump("", "", standard(3), c, rotated([0.1, 0.25, 0.5], 20 + k)) for k, c in enumerate(places)]
@@ -102,7 +104,7 @@ def three_modes() -> Integrand:
     return Integrand("three modes 3", "peaky", function, standard(3), float(truth), True)
 
 
-def turned_banana() -> Integrand:
+def _turned_banana() -> Integrand:
     """exp(-(v - u^2/2 + 1)^2 / (2 s^2) - (u - 1/2)^2 / 2) with (u, v) turned by 40 degrees."""
     s, angle = 0.35, 0.7
     c = np.array([[cos(angle), -np.sin(angle)], [np.sin(angle), cos(angle)]])
@@ -117,10 +119,10 @@ def turned_banana() -> Integrand:
     return Integrand("turned banana 2", "peaky", function, standard(2), truth, True)
 
 
-def student(dimension: int) -> Integrand:
+def _student(dimension: int) -> Integrand:
     """prod (1 + (x - c)^2 / 3)^-2: likelihoods with heavy tails."""
     c = np.linspace(-0.5, 1.0, dimension)
-    truth = float(np.prod([in_one_dimension(lambda x, s=s: (1 + (x - s) ** 2 / 3) ** -2) for s in c]))
+    truth = float(np.prod([_in_one_dimension(lambda x, s=s: (1 + (x - s) ** 2 / 3) ** -2) for s in c]))
 
     def function(x: Any) -> Any:
         return np.prod((1 + (x - c) ** 2 / 3) ** -2, axis=1)
@@ -128,7 +130,7 @@ def student(dimension: int) -> Integrand:
     return Integrand(f"heavy tails {dimension}", "smooth", function, standard(dimension), truth, True)
 
 
-def ball(dimension: int) -> Integrand:
+def _ball(dimension: int) -> Integrand:
     """1 where |x|^2 is below its median."""
     size = float(chi2.ppf(0.4, dimension))
     return Integrand(
@@ -141,7 +143,7 @@ def ball(dimension: int) -> Integrand:
     )
 
 
-def payoff(dimension: int) -> Integrand:
+def _payoff(dimension: int) -> Integrand:
     """max(w.x - b, 0): a kink along no axis."""
     w, b = np.linspace(0.2, 0.8, dimension), 0.3
     size = float(np.linalg.norm(w))
@@ -151,7 +153,7 @@ def payoff(dimension: int) -> Integrand:
     )
 
 
-def box_corner(dimension: int) -> Integrand:
+def _box_corner(dimension: int) -> Integrand:
     """exp(-a.t) + a wave on a box that is no cube."""
     lower, upper = -np.ones(dimension), np.linspace(0.5, 2.0, dimension)
     a = np.linspace(1.0, 2.0, dimension)
@@ -165,7 +167,7 @@ def box_corner(dimension: int) -> Integrand:
     return Integrand(f"box corner {dimension}", "smooth", function, Uniform(lower, upper), truth)
 
 
-def steep_gaussian(dimension: int) -> Integrand:
+def _steep_gaussian(dimension: int) -> Integrand:
     """exp(-a^2 |t - w|^2) on the cube, carried to a Gaussian."""
     a, w = np.linspace(3.0, 1.5, dimension), np.linspace(0.2, 0.8, dimension)
     one = [sqrt(pi) / (2 * s) * (erf(s * (1 - c)) + erf(s * c)) for s, c in zip(a, w, strict=True)]
@@ -175,7 +177,7 @@ def steep_gaussian(dimension: int) -> Integrand:
     )  # fmt: skip
 
 
-def quarter(dimension: int) -> Integrand:
+def _quarter(dimension: int) -> Integrand:
     """1 in a product of half lines, else -1/2: a jump along each axis."""
     b = np.linspace(0.8, 1.6, dimension)
     inside = float(np.prod(ndtr(b)))
@@ -185,7 +187,7 @@ def quarter(dimension: int) -> Integrand:
     )  # fmt: skip
 
 
-def cosines(dimension: int) -> Integrand:
+def _cosines(dimension: int) -> Integrand:
     """prod cos(c_d x_d)."""
     c = np.linspace(0.2, 0.6, dimension)
     return Integrand(
@@ -194,7 +196,7 @@ def cosines(dimension: int) -> Integrand:
     )  # fmt: skip
 
 
-def far_exponential(dimension: int) -> Integrand:
+def _far_exponential(dimension: int) -> Integrand:
     """exp(a.x) in D = 10."""
     a = 0.25 * np.cos(np.arange(dimension))
     return Integrand(
@@ -210,43 +212,47 @@ def first() -> tuple[Integrand, ...]:
         bump(
             "correlated likelihood 2", "peaky", standard(2), [0.6, 0.4], np.array([[0.3, 0.27], [0.27, 0.3]])
         ),
-        sextic(),
-        wave(2, 2.0),
-        turned_banana(),
-        payoff(2),
-        bump("bump, mixture measure 3", "smooth", three_components(3, 30), [0.3, -0.2, 0.5], 0.8 * np.eye(3)),
-        box_corner(3),
-        student(3),
-        ball(3),
+        _sextic(),
+        _wave(2, 2.0),
+        _turned_banana(),
+        _payoff(2),
         bump(
-            "bump, turned 5", "smooth", turned(5, 7), 0.3 * np.ones(5), rotated([0.5, 1.0, 2.0, 3.0, 4.0], 8)
+            "bump, mixture measure 3", "smooth", _three_components(3, 30), [0.3, -0.2, 0.5], 0.8 * np.eye(3)
+        ),
+        _box_corner(3),
+        _student(3),
+        _ball(3),
+        bump(
+            "bump, turned 5", "smooth", _turned(5, 7), 0.3 * np.ones(5), rotated([0.5, 1.0, 2.0, 3.0, 4.0], 8)
         ),
         genz_corner_peak(5),
-        ridge(5),
-        quarter(5),
+        _ridge(5),
+        _quarter(5),
         logistic_elbo(8, 5),
-        cosines(10),
+        _cosines(10),
     )
 
 
 def second() -> tuple[Integrand, ...]:
     """The other half."""
     return (
-        sharp_product_peak(1),
-        wave(1, 3.0),
-        quarter(1),
-        student(2),
-        ridge(2),
-        sharp_product_peak(2),
-        ball(2),
-        three_modes(),
-        wave(3, 1.0),
-        steep_gaussian(3),
-        bump("bump, turned 4", "peaky", turned(4, 17), 0.5 * np.ones(4), rotated([0.2, 0.4, 0.8, 1.2], 18)),
-        box_corner(5),
-        payoff(5),
-        bump("bump, mixture measure 5", "smooth", three_components(5, 40), 0.2 * np.ones(5), 2.0 * np.eye(5)),
+        _sharp_product_peak(1),
+        _wave(1, 3.0),
+        _quarter(1),
+        _student(2),
+        _ridge(2),
+        _sharp_product_peak(2),
+        _ball(2),
+        _three_modes(),
+        _wave(3, 1.0),
+        _steep_gaussian(3),
+        bump("bump, turned 4", "peaky", _turned(4, 17), 0.5 * np.ones(4), rotated([0.2, 0.4, 0.8, 1.2], 18)),
+        _box_corner(5),
+        _payoff(5),
+        bump(
+            "bump, mixture measure 5", "smooth", _three_components(5, 40), 0.2 * np.ones(5), 2.0 * np.eye(5)
+        ),
         logistic_elbo(3, 6),
-        far_exponential(10),
-        ball(10),
+        _far_exponential(10),
+        _ball(10),
     )

@@ -40,25 +40,27 @@ from experiments.quadrature.runs import (
     method_cases,
 )
 
-LEFT_OUT = ("bump 10", "additive 10", "logistic ELBO 10")
-QUICK_PROBLEMS = ("bump 1", "bump, full covariance 2", "Genz oscillatory 2", "half space 3")
+__all__ = ["experiment"]
+
+_LEFT_OUT = ("bump 10", "additive 10", "logistic ELBO 10")
+_QUICK_PROBLEMS = ("bump 1", "bump, full covariance 2", "Genz oscillatory 2", "half space 3")
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every method with a standard deviation on every integrand that suits it."""
     if quick:
-        return method_cases(QUICK_PROBLEMS, STATING_SD, BUDGETS[:2])
-    return method_cases([name for name in known() if name not in LEFT_OUT], STATING_SD, BUDGETS)
+        return method_cases(_QUICK_PROBLEMS, STATING_SD, BUDGETS[:2])
+    return method_cases([name for name in known() if name not in _LEFT_OUT], STATING_SD, BUDGETS)
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return standardised errors and their probability integral transforms."""
     rows = against_truth(case, seed)
     z = -rows["error"] / rows["sd"]
     return rows.assign(z=z, pit=ndtr(z))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw shares within two standard deviations, calibration curves and a histogram of the PIT."""
     figure, axes = drawing.figure(1, 3, size=(3.4, 3.0))
     _shares(axes[0, 0], results)
@@ -123,7 +125,7 @@ def _histogram(ax: Axes, results: pd.DataFrame) -> None:
     ax.set(xlabel="PIT of the truth", ylabel="density", title="probability integral transform")
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the shares, in all and by integrand."""
     inside = (results["z"].abs() <= 2).rename("inside")
     shares = inside.groupby([results["method"], results["n"]], sort=False).mean().unstack()
@@ -152,10 +154,10 @@ experiment = Experiment(
     name="quadrature-calibration",
     title="Quadrature: calibration",
     summary="How often is the truth within the stated standard deviations of a quadrature?",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=2,
     quick_seeds=1,
 )

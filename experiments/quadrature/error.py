@@ -2,12 +2,12 @@
 
 Integrals that are known in closed form (`experiments.problems.integrands`), against a Gaussian. Recorded are
 the relative error |estimate - truth| / |truth| after n evaluations, and its ratio to the error of a scrambled
-Sobol sequence of the same n, which is the median over `SCRAMBLINGS` scramblings. The ratio is averaged over
+Sobol sequence of the same n, which is the median over `_SCRAMBLINGS` scramblings. The ratio is averaged over
 problems by its geometric mean, in which halving one error offsets doubling another.
 
 Three seeds suffice for the order of the methods. `bqvi run quadrature-error --seeds 20` narrows the bands
 (five minutes on two cores); other integrands of `experiments.problems.integrands` are added by name in
-`PROBLEMS`, and D = 10 with n = 160 in `BUDGETS`.
+`_PROBLEMS`, and D = 10 with n = 160 in `_BUDGETS`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from experiments.quadrature.runs import (
     method_cases,
 )
 
-PROBLEMS = (
+__all__ = ["draw", "experiment", "run"]
+
+_PROBLEMS = (
     "bump 1",
     "bump, full covariance 2",
     "Genz oscillatory 2",
@@ -49,30 +51,30 @@ PROBLEMS = (
     "bump 10",
     "logistic ELBO 10",
 )
-QUICK_PROBLEMS = ("bump 1", "Genz discontinuous 2", "narrow likelihood 3")
-METHODS = tuple(LABELS)
-BUDGETS = (10, 20, 40, 80)
-SCRAMBLINGS = 40
+_QUICK_PROBLEMS = ("bump 1", "Genz discontinuous 2", "narrow likelihood 3")
+_METHODS = tuple(LABELS)
+_BUDGETS = (10, 20, 40, 80)
+_SCRAMBLINGS = 40
 _LEAST = 1e-15
 """Smaller errors are due to rounding and count as this: a geometric mean with an error of zero would be
 zero."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every method on every integrand that suits it."""
-    problems, budgets = (QUICK_PROBLEMS, BUDGETS[:3]) if quick else (PROBLEMS, BUDGETS)
-    return method_cases(problems, METHODS, budgets)
+    problems, budgets = (_QUICK_PROBLEMS, _BUDGETS[:3]) if quick else (_PROBLEMS, _BUDGETS)
+    return method_cases(problems, _METHODS, budgets)
 
 
 @cache
-def typical_error(name: str, budgets: tuple[int, ...]) -> np.ndarray:
+def _typical_error(name: str, budgets: tuple[int, ...]) -> np.ndarray:
     """Return the median relative error of scrambled Sobol at each of ``budgets``."""
     problem = known()[name]
     errors = [
         np.abs(
             estimates(problem.function, problem.measure, BASELINE, budgets, 1000 + s)["mean"] - problem.truth
         )
-        for s in range(SCRAMBLINGS)
+        for s in range(_SCRAMBLINGS)
     ]
     return np.median(errors, axis=0) / abs(problem.truth)
 
@@ -80,7 +82,7 @@ def typical_error(name: str, budgets: tuple[int, ...]) -> np.ndarray:
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return relative errors at each n, and their ratios to that of scrambled Sobol."""
     rows = against_truth(case, seed)
-    typical = typical_error(case.settings["problem"], tuple(case.settings["budgets"]))
+    typical = _typical_error(case.settings["problem"], tuple(case.settings["budgets"]))
     relative = rows["relative"].clip(lower=_LEAST)
     return rows.assign(relative=relative, ratio=relative / typical)
 
@@ -108,7 +110,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("error", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate ratios to scrambled Sobol at the last n."""
     last = results[results["n"] == results["n"].max()]
     typical = last.groupby(["method", "problem", "kind", "dimension"], sort=False)["ratio"].median()
@@ -149,10 +151,10 @@ experiment = Experiment(
     title="Quadrature: error against evaluations",
     summary="""How many evaluations does an integral take by simple Monte Carlo, scrambled Sobol points,
         Bayesian quadrature and WSABI? The integrals are known.""",
-    cases=cases,
+    cases=_cases,
     run=run,
     draw=draw,
-    tables=tables,
+    tables=_tables,
     seeds=3,
     quick_seeds=1,
 )

@@ -33,18 +33,20 @@ from experiments.quadrature.evidence_runs import (
     table_of_estimates,
 )
 
-METHODS = ("monte-carlo", "sobol", "bq", "wsabi-l")
-BUDGETS = (20, 40, 80)
+__all__ = ["experiment"]
+
+_METHODS = ("monte-carlo", "sobol", "bq", "wsabi-l")
+_BUDGETS = (20, 40, 80)
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method with each proposal on both targets."""
     if quick:
-        return evidence_cases(tuple(TARGETS), (PRIOR, GAUSSIAN), ("sobol", "wsabi-l"), BUDGETS[:2])
-    return evidence_cases(tuple(TARGETS), (PRIOR, GAUSSIAN, HEAVY), METHODS, BUDGETS)
+        return evidence_cases(tuple(TARGETS), (PRIOR, GAUSSIAN), ("sobol", "wsabi-l"), _BUDGETS[:2])
+    return evidence_cases(tuple(TARGETS), (PRIOR, GAUSSIAN, HEAVY), _METHODS, _BUDGETS)
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return ln Z at each n with its error."""
     target = TARGETS[case.settings["problem"]]()
     around_mode, log_evidence = proposals(target.log_joint, np.zeros(target.prior.dimension))
@@ -54,13 +56,13 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     )
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw errors against n."""
     caption = "Error of the log evidence; columns: the proposal. Dotted: Laplace's approximation by itself."
     return draw_errors(results, caption)
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the estimates."""
     return [table_of_estimates(results, "Truth: brute force.")]
 
@@ -71,10 +73,10 @@ experiment = Experiment(
     summary="""How accurate is the evidence of a Bayesian linear regression (diabetes data, three
         coefficients and the noise) and of a Gaussian process (the Nile's flow, three hyperparameters)?
         The references are sums over fine grids.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=2,
     quick_seeds=1,
 )

@@ -29,7 +29,12 @@ from experiments.problems.laplace import laplace
 from experiments.quadrature.runs import LABELS, LINE_STYLES, estimates
 from gp.measures import Measure
 
-WIDTH = 1.5
+__all__ = [
+    "GAUSSIAN", "HEAVY", "PRIOR", "draw_errors", "evidence_cases", "log_evidences", "proposals",
+    "table_of_estimates",
+]  # fmt: skip
+
+_WIDTH = 1.5
 PRIOR, GAUSSIAN, HEAVY = "prior", "Laplace", "heavy tails"
 _LEAST = 1e-7
 """nats; smaller errors are drawn there."""
@@ -40,7 +45,7 @@ def proposals(
 ) -> tuple[Mapping[str, Measure], float]:
     """Return the two proposals around the mode reached from ``start``, and Laplace's own ln Z."""
     found = laplace(log_joint, start)
-    return {GAUSSIAN: found.widened(WIDTH), HEAVY: found.heavy_tailed()}, found.log_evidence
+    return {GAUSSIAN: found.widened(_WIDTH), HEAVY: found.heavy_tailed()}, found.log_evidence
 
 
 def evidence_cases(

@@ -1,6 +1,6 @@
 """Quadrature: the nodes that each acquisition function chooses, numbered in order.
 
-The kernel is the same for all, fitted beforehand to `DESIGN` Sobol points of the integrand, and the prior
+The kernel is the same for all, fitted beforehand to `_DESIGN` Sobol points of the integrand, and the prior
 mean is zero, so that only the acquisition differs. After three Sobol nodes,
 
     x_(n+1) = argmax a(x | x_1 .. x_n),        a one of
@@ -61,8 +61,10 @@ from gp.kernels import Kernel
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian
 
-DESIGN = 40
-START = 3
+__all__ = ["CHOICES", "ModelledIntegrand", "NodeChoice", "experiment", "fitted_kernel", "problems", "run"]
+
+_DESIGN = 40
+_START = 3
 _REACH = 4.2
 """The range of the figures in standard deviations; the search ends at 4."""
 _RULE = {1: 150, 2: 50}
@@ -91,10 +93,10 @@ CHOICES: Mapping[str, NodeChoice] = {
     "WSABI-L": NodeChoice(LinearisedWarpedUncertainty(), warped=True),
     "WSABI-M": NodeChoice(MatchedWarpedUncertainty(), warped=True, matched=True),
 }
-QUICK = ("uncertainty sampling", "variance reduction", "WSABI-L")
+_QUICK = ("uncertainty sampling", "variance reduction", "WSABI-L")
 
 
-def two_bumps() -> Integrand:
+def _two_bumps() -> Integrand:
     """A likelihood with two peaks on a line, one of them narrow and off the centre of N(0, 1)."""
     wide = bump("", "", standard(1), [-0.8], [[0.16]])
     narrow = bump("", "", standard(1), [1.3], [[0.04]])
@@ -109,15 +111,15 @@ def two_bumps() -> Integrand:
 @cache
 def problems() -> Mapping[str, tuple[Integrand, int]]:
     """Return the integrands by name, each with the number of nodes chosen."""
-    return {"line": (two_bumps(), 12), "plane": (banana(), 24)}
+    return {"line": (_two_bumps(), 12), "plane": (banana(), 24)}
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every acquisition on both integrands."""
     return [
         Case(f"{problem}: {name}", {"problem": problem, "acquisition": name, "nodes": 8 if quick else nodes})
         for problem, (_, nodes) in problems().items()
-        for name in (QUICK if quick else CHOICES)
+        for name in (_QUICK if quick else CHOICES)
     ]
 
 
@@ -159,7 +161,7 @@ class ModelledIntegrand:
 def fitted_kernel(problem: str, warped: bool) -> Kernel:
     """Return the kernel of f, or of g, with the hyperparameters that all acquisitions share."""
     integrand, _ = problems()[problem]
-    x = integrand.measure.from_unit_cube(scrambled_sobol(integrand.measure.dimension, DESIGN, 12345))
+    x = integrand.measure.from_unit_cube(scrambled_sobol(integrand.measure.dimension, _DESIGN, 12345))
     y = integrand.function(x)
     modelled = np.sqrt(2 * y) if warped else y
     dimension = integrand.measure.dimension
@@ -177,7 +179,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     points, weights = _rule(integrand.measure.dimension)
     estimates = [
         float(weights @ ModelledIntegrand.of(choice, kernel, x[:n], y[:n]).mean(points))
-        if n >= START
+        if n >= _START
         else np.nan
         for n in range(1, len(x) + 1)
     ]
@@ -190,12 +192,12 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def _nodes(integrand: Integrand, choice: NodeChoice, kernel: Kernel, count: int, seed: int) -> Any:
-    """Return ``count`` nodes (count, D), the first `START` of them from the Sobol sequence."""
+    """Return ``count`` nodes (count, D), the first `_START` of them from the Sobol sequence."""
     measure = integrand.measure
     sequence = measure.from_unit_cube(scrambled_sobol(measure.dimension, count, seed))
     if choice.criterion is None:
         return sequence
-    x, rng = sequence[:START], np.random.default_rng(seed)
+    x, rng = sequence[:_START], np.random.default_rng(seed)
     while len(x) < count:
         posterior = ModelledIntegrand.of(choice, kernel, x, integrand.function(x)).posterior
         found = _SEARCH.maximise(bind(choice.criterion, posterior, measure), rng)
@@ -232,7 +234,7 @@ def _grid(integrand: Integrand, surrogate: ModelledIntegrand) -> pd.DataFrame:
     return pd.DataFrame({"part": "grid", **_columns(x), **columns})
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the nodes of the first seed on the line and in the plane, and errors over seeds."""
     first = results[results["seed"] == results["seed"].min()]
     line = _panels(first[first["problem"] == "line"], _on_the_line, (3.3, 2.6))
@@ -243,7 +245,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             line,
             "Two bumps against N(0, 1), zero-mean process with the same kernel for all. Orange: integrand; "
             "grey: measure; blue: posterior mean and two standard deviations after all nodes. Below: the "
-            f"nodes from the first (top) to the last; the first {START}, grey, are the same for all.",
+            f"nodes from the first (top) to the last; the first {_START}, grey, are the same for all.",
         ),
         Drawing(
             "plane",
@@ -251,7 +253,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             "The banana exp(-2 (y - x^2)^2) against N(0, I) (dashed: one, two and three standard "
             "deviations). Orange: contours of the integrand times the density of the measure, whose integral "
             "is estimated; blue: posterior mean after all nodes. Numbers: nodes in order; "
-            f"the first {START}, grey, are the same for all.",
+            f"the first {_START}, grey, are the same for all.",
         ),
         Drawing(
             "error",
@@ -287,7 +289,7 @@ def _on_the_line(ax: Axes, rows: pd.DataFrame) -> None:
     ax.axhspan(bottom - 0.2, top + 0.1, facecolor="white", edgecolor="0.7", lw=0.5, zorder=2)
     for n, x in zip(nodes["n"].astype(int), nodes["x1"], strict=True):
         y = top + (bottom - top) * (n - 1) / max(len(nodes) - 1, 1)
-        colour = "0.5" if n <= START else "black"
+        colour = "0.5" if n <= _START else "black"
         ax.plot([x], [y], "o", color=colour, ms=2.5, zorder=3)
         ax.annotate(str(n), (x, y), (3, 0), textcoords="offset points", fontsize=7, va="center", color=colour)
     ax.set_ylim(bottom - 0.1, 1.7)
@@ -314,14 +316,14 @@ def _in_the_plane(ax: Axes, rows: pd.DataFrame) -> None:
     for radius in (1, 2, 3):
         ax.plot(radius * np.cos(angle), radius * np.sin(angle), color="0.5", lw=0.5, ls="--")
     for n, a, b in zip(nodes["n"].astype(int), nodes["x1"], nodes["x2"], strict=True):
-        colour = "0.45" if n <= START else "black"
+        colour = "0.45" if n <= _START else "black"
         ax.plot([a], [b], "o", color="white", mec=colour, mew=0.6, ms=9, zorder=4)
         ax.text(a, b, str(n), fontsize=6, ha="center", va="center", color=colour, zorder=5)
     ax.set(aspect="equal", xlim=(-_REACH, _REACH), ylim=(-_REACH, _REACH))
 
 
 def _errors(results: pd.DataFrame) -> Any:
-    nodes = results[(results["part"] == "nodes") & (results["n"] >= START)]
+    nodes = results[(results["part"] == "nodes") & (results["n"] >= _START)]
     lines = drawing.line_styles(nodes["acquisition"].unique())
     figure, axes = drawing.figure(1, 2, size=(4.2, 3.2))
     for ax, (name, rows) in zip(axes.flat, nodes.groupby("problem", sort=False), strict=True):
@@ -334,12 +336,12 @@ def _errors(results: pd.DataFrame) -> Any:
     return figure
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate errors with all nodes, and the distances of the nodes from the centre."""
     nodes = results[results["part"] == "nodes"]
     rows = []
     for (problem, name), group in nodes.groupby(["problem", "acquisition"], sort=False):
-        chosen = group[group["n"] > START]
+        chosen = group[group["n"] > _START]
         radius = np.sqrt(chosen["x1"] ** 2 + (chosen["x2"] ** 2 if problem == "plane" else 0.0))
         error = group[group["n"] == group["n"].max()]["error"].median()
         rows.append(
@@ -363,10 +365,10 @@ experiment = Experiment(
         "nodes remain where f is known to be large; linearised (L), it places none in regions without "
         "evaluations."
     ),
-    cases=cases,
+    cases=_cases,
     run=run,
-    draw=draw,
-    tables=tables,
+    draw=_draw,
+    tables=_tables,
     seeds=3,
     quick_seeds=1,
 )

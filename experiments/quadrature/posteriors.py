@@ -30,22 +30,24 @@ from experiments.quadrature.evidence_runs import (
     table_of_estimates,
 )
 
-NAMES = ("gp_regr", "garch11", "kidscore_interaction")
-METHODS = ("monte-carlo", "sobol", "qmc", "bq", "wsabi-l")
-BUDGETS = (20, 40, 80, 160)
+__all__ = ["experiment"]
+
+_NAMES = ("gp_regr", "garch11", "kidscore_interaction")
+_METHODS = ("monte-carlo", "sobol", "qmc", "bq", "wsabi-l")
+_BUDGETS = (20, 40, 80, 160)
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method with each proposal on the three posteriors."""
     made = (
-        evidence_cases(NAMES, (GAUSSIAN,), ("sobol", "bq"), BUDGETS[:2])
+        evidence_cases(_NAMES, (GAUSSIAN,), ("sobol", "bq"), _BUDGETS[:2])
         if quick
-        else evidence_cases(NAMES, (GAUSSIAN, HEAVY), METHODS, BUDGETS)
+        else evidence_cases(_NAMES, (GAUSSIAN, HEAVY), _METHODS, _BUDGETS)
     )
     return [Case(case.name, case.settings, resources.posteriors) for case in made]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return ln Z at each n with its error from the reference."""
     assert case.folder is not None  # `needs` requires the folder
     reference = load_reference(case.folder, case.settings["problem"])
@@ -56,7 +58,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return rows.assign(laplace=log_evidence, reference_se=reference.log_evidence_se)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw errors against n."""
     caption = (
         "Error of the log evidence against the reference; columns: the proposal. Dotted: "
@@ -65,7 +67,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return draw_errors(results, caption)
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the estimates."""
     errors = results.groupby("problem", sort=False)["reference_se"].first()
     known = ", ".join(f"{name} {error:.1g}" for name, error in errors.items())
@@ -78,10 +80,10 @@ experiment = Experiment(
     summary="""How accurate is the evidence of three reference posteriors from 20 to 160 evaluations of
         their log joint density? Quadrature is compared with importance sampling from Laplace's
         approximation.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=3,
     quick_seeds=1,
     needs=("posteriors",),

@@ -30,6 +30,11 @@ from experiments.problems.integrands import Integrand, integrands
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 
+__all__ = [
+    "BASELINE", "BUDGETS", "LABELS", "LINE_STYLES", "STATING_SD", "against_truth", "estimates", "known",
+    "method_cases",
+]  # fmt: skip
+
 BASELINE = "sobol"
 LABELS: Mapping[str, str] = {
     "monte-carlo": "simple Monte Carlo",
@@ -39,7 +44,7 @@ LABELS: Mapping[str, str] = {
     "wsabi-l": "WSABI-L",
     "wsabi-m": "WSABI-M",
 }
-NON_NEGATIVE = ("wsabi-l", "wsabi-m")
+_NON_NEGATIVE = ("wsabi-l", "wsabi-m")
 """Methods for integrands that are nowhere negative."""
 STATING_SD = ("monte-carlo", "qmc", "bq", "wsabi-l")
 """Methods that state a standard deviation; WSABI-M has the nodes of WSABI-L and almost its estimates."""
@@ -131,7 +136,7 @@ def method_cases(problems: Iterable[str], methods: Sequence[str], budgets: Seque
         )
         for name in problems
         for method in methods
-        if method not in NON_NEGATIVE or known()[name].non_negative
+        if method not in _NON_NEGATIVE or known()[name].non_negative
     ]
 
 

@@ -9,28 +9,30 @@ from experiments.harness import drawing, evidence
 from experiments.harness.claims import Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources
 
-TARGETS = ("banana", "logistic")
-ESTIMATORS = ("score, optimal baseline", "pathwise", one_shot.STL, one_shot.DEFAULT)
-SIZES = (5, 10, 20)
-POINTS = 2**16
+__all__ = ["experiment"]
+
+_TARGETS = ("banana", "logistic")
+_ESTIMATORS = ("score, optimal baseline", "pathwise", one_shot.STL, one_shot.DEFAULT)
+_SIZES = (5, 10, 20)
+_POINTS = 2**16
 """Quasi-random points of the reference: its error is a thousandth of that of twenty draws."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each estimator on each target, midway to the optimum."""
     del resources
     return [
         Case(
             f"{target}: {estimator}",
             {"target": target, "place": "midway", "estimator": estimator}
-            | {"sizes": list(SIZES), "points": 2**14 if quick else POINTS},
+            | {"sizes": list(_SIZES), "points": 2**14 if quick else _POINTS},
         )
-        for target in TARGETS[: 1 if quick else None]
-        for estimator in ESTIMATORS
+        for target in _TARGETS[: 1 if quick else None]
+        for estimator in _ESTIMATORS
     ]
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the squared error of the gradient against evaluations."""
     figure, axes, panels = drawing.panels(results, "target", columns=2, size=(3.4, 2.6), sharex=True)
     for ax, rows in panels:
@@ -48,10 +50,10 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("error", figure, caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check whether quadrature has the smaller error at twenty evaluations."""
-    last = results[results["n"] == max(SIZES)]
-    others = ESTIMATORS[:-1]
+    last = results[results["n"] == max(_SIZES)]
+    others = _ESTIMATORS[:-1]
     checks = [
         evidence.less(rows.assign(case=rows["estimator"]), one_shot.DEFAULT, others, "squared", str(target))
         for target, rows in last.groupby("target", sort=False)
@@ -61,7 +63,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             "7.3.2",
             "Bayesian quadrature estimates the ELBO's gradient more accurately than Monte Carlo does from as "
             "many evaluations.",
-            f"its squared error at n = {max(SIZES)} is below that of each other estimator",
+            f"its squared error at n = {max(_SIZES)} is below that of each other estimator",
             checks,
         )
     ]
@@ -73,9 +75,9 @@ experiment = Experiment(
     summary="""How accurate is the ELBO's gradient from a few evaluations of the log joint, by the score
     function, by reparameterised draws and by Bayesian quadrature? `bqvi run bq-one-shot` is the whole
     study.""",
-    cases=cases,
+    cases=_cases,
     run=one_shot.run,
-    draw=draw,
-    claims=claims,
+    draw=_draw,
+    claims=_claims,
     seeds=20,
 )

@@ -5,14 +5,16 @@ from __future__ import annotations
 from experiments.harness.experiment import Case, Experiment, Resources
 from experiments.minibatch import gradients
 
-PLACES = {"start": 0, "late": 30}
-WINDOW = 12
+__all__ = ["experiment"]
+
+_PLACES = {"start": 0, "late": 30}
+_WINDOW = 12
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the mixture with mini-batches of ten."""
     del quick, resources
-    settings = {"problem": "mixture", "size": 10, "places": PLACES, "window": WINDOW}
+    settings = {"problem": "mixture", "size": 10, "places": _PLACES, "window": _WINDOW}
     return [Case("mixture, S = 10", settings)]
 
 
@@ -21,7 +23,7 @@ experiment = Experiment(
     title="In short: which mini-batch",
     summary="""Which ten of N data estimate the natural gradient of a mixture best, and is the estimate
     biased? `bqvi run minibatch-gradients` is the whole study.""",
-    cases=cases,
+    cases=_cases,
     run=gradients.run,
     draw=gradients.draw,
     tables=gradients.tables,

@@ -10,30 +10,32 @@ from experiments.harness.experiment import Case, Experiment, Resources
 from experiments.quadrature import error
 from experiments.quadrature.runs import LABELS, method_cases
 
-PROBLEMS = ("bump, full covariance 2", "Genz discontinuous 2", "cosine 3", "logistic ELBO 5")
-METHODS = ("monte-carlo", "sobol", "bq")
-BUDGETS = (10, 20, 40)
-QUADRATURE, SOBOL = LABELS["bq"], LABELS["sobol"]
+__all__ = ["experiment"]
+
+_PROBLEMS = ("bump, full covariance 2", "Genz discontinuous 2", "cosine 3", "logistic ELBO 5")
+_METHODS = ("monte-carlo", "sobol", "bq")
+_BUDGETS = (10, 20, 40)
+_QUADRATURE, _SOBOL = LABELS["bq"], LABELS["sobol"]
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return simple Monte Carlo, Sobol points and Bayesian quadrature on four integrands."""
     del resources
-    return method_cases(PROBLEMS[: 2 if quick else None], METHODS, BUDGETS)
+    return method_cases(_PROBLEMS[: 2 if quick else None], _METHODS, _BUDGETS)
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check whether quadrature has the smaller error at the largest budget."""
-    last = results[results["n"] == max(BUDGETS)]
+    last = results[results["n"] == max(_BUDGETS)]
     checks = [
-        evidence.less(rows.assign(case=rows["method"]), QUADRATURE, SOBOL, "relative", str(problem))
+        evidence.less(rows.assign(case=rows["method"]), _QUADRATURE, _SOBOL, "relative", str(problem))
         for problem, rows in last.groupby("problem", sort=False)
     ]
     return [
         Claim(
             "7.2.2",
             "Bayesian quadrature needs fewer evaluations than scrambled Sobol points.",
-            f"its relative error at n = {max(BUDGETS)} is smaller",
+            f"its relative error at n = {max(_BUDGETS)} is smaller",
             checks,
         )
     ]
@@ -45,9 +47,9 @@ experiment = Experiment(
     summary="""How accurate is an integral from ten to forty evaluations, by simple Monte Carlo, scrambled
     Sobol points and Bayesian quadrature? One of the four integrands has a jump, which a smooth kernel does
     not model. `bqvi run quadrature-error` is the whole study.""",
-    cases=cases,
+    cases=_cases,
     run=error.run,
     draw=error.draw,
-    claims=claims,
+    claims=_claims,
     seeds=10,
 )

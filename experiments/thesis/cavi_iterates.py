@@ -29,25 +29,27 @@ from experiments.harness.summaries import quartiles
 from experiments.problems import data
 from experiments.thesis import settings as thesis
 
-NARROW, WIDE = "C_0 = I (thesis)", "C_0 = 100 I"
-SHOWN_SEED = 0
-MOST = 1000
-LEAST_GAP = 1e-6
+__all__ = ["experiment"]
+
+_NARROW, _WIDE = "C_0 = I (thesis)", "C_0 = 100 I"
+_SHOWN_SEED = 0
+_MOST = 1000
+_LEAST_GAP = 1e-6
 """The least ELBO gap that is drawn, nats."""
-MOST_FRAMES = 20
+_MOST_FRAMES = 20
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the thesis' prior, and one that does not shrink means 15 from the origin towards it."""
     del resources
-    steps = thesis.QUICK_STEPS if quick else MOST
+    steps = thesis.QUICK_STEPS if quick else _MOST
     return [
-        thesis.case(NARROW, "cavi", steps=steps),
-        thesis.case(WIDE, "cavi", prior_variance=100.0, steps=steps),
+        thesis.case(_NARROW, "cavi", steps=steps),
+        thesis.case(_WIDE, "cavi", prior_variance=100.0, steps=steps),
     ]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each component at each iteration."""
     chosen = case.settings
     model, clusters, start = thesis.problem(seed, chosen["n"], chosen["prior_variance"])
@@ -79,13 +81,13 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw six iterates of one run, all of them as an animation, and the traces of all runs."""
-    one = results[(results["case"] == NARROW) & (results["seed"] == SHOWN_SEED)]
-    x = thesis.problem(SHOWN_SEED)[1].x
+    one = results[(results["case"] == _NARROW) & (results["seed"] == _SHOWN_SEED)]
+    x = thesis.problem(_SHOWN_SEED)[1].x
     last = int(one["iteration"].max())
     shown = sorted({t for t in (0, 1, 2, 5, 10, last) if t <= last})
-    frames = sorted({*range(min(last, MOST_FRAMES) + 1), last})
+    frames = sorted({*range(min(last, _MOST_FRAMES) + 1), last})
     return [
         Drawing(
             "iterates",
@@ -96,7 +98,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         Drawing(
             "animation",
             animation.gif((_frame(one, x, t) for t in frames), seconds=0.3),
-            f"The same run: iterations 0 to {min(last, MOST_FRAMES)}, and the last.",
+            f"The same run: iterations 0 to {min(last, _MOST_FRAMES)}, and the last.",
         ),
         Drawing(
             "traces",
@@ -145,7 +147,7 @@ def _mixture(ax: Axes, components: pd.DataFrame, x: np.ndarray) -> None:
 
 def _traces(results: pd.DataFrame) -> Figure:
     rows = evidence.with_gap(_by_iteration(results), ("case", "seed"))
-    rows = rows.assign(elbo_gap=rows["elbo_gap"].clip(lower=LEAST_GAP))
+    rows = rows.assign(elbo_gap=rows["elbo_gap"].clip(lower=_LEAST_GAP))
     made, axes = drawing.figure(1, 2)
     drawing.curves(
         axes[0, 0], rows, "iteration", "log_likelihood_error", x_scale="symlog", y_scale="symlog",
@@ -155,7 +157,7 @@ def _traces(results: pd.DataFrame) -> Figure:
         axes[0, 1], rows, "iteration", "elbo_gap", x_scale="symlog", y_scale="log",
         y_label="ELBO gap (nats)", linthresh=10.0,
     )  # fmt: skip
-    drawing.mark_ends(axes[0, 1:], LEAST_GAP)
+    drawing.mark_ends(axes[0, 1:], _LEAST_GAP)
     drawing.legend_below(made, axes)
     return made
 
@@ -167,7 +169,7 @@ def _by_iteration(results: pd.DataFrame) -> pd.DataFrame:
     return results.assign(components=components)[results["component"] == 0]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the ends of the runs under the two priors."""
     last = _by_iteration(results).groupby(["case", "seed"], sort=False).tail(1)
     columns = {
@@ -182,13 +184,13 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("end", quartiles(last, columns), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that few iterations nearly suffice, and that superfluous components lose their weight."""
     rows = _by_iteration(results)
     ends = rows.groupby(["case", "seed"], sort=False)["log_likelihood_error"].transform("last")
     rows = rows.assign(excess=rows["log_likelihood_error"] - ends, seconds=0.0, evaluations=0)
     table = evidence.runs(rows, "excess", level=10.0, keep=("components",))
-    settings = {NARROW: "with the thesis' prior", WIDE: "with the wide prior"}
+    settings = {_NARROW: "with the thesis' prior", _WIDE: "with the wide prior"}
     return [
         Claim(
             "3.3",
@@ -217,9 +219,9 @@ experiment = Experiment(
 
     Under the thesis' prior on the centres, N(0, I), data lie up to 15 standard deviations from the mean; it
     is compared with N(0, 100 I), which has little effect.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

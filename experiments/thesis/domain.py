@@ -37,11 +37,13 @@ from experiments.harness.experiment import (
 from experiments.harness.summaries import quartiles
 from experiments.thesis import settings as thesis
 
-STEPS = 60
-LEAST_ALPHA = 0.1
-RAW, OURS = "(alpha, m, C)", "(ln alpha, m, Cholesky)"
-METHODS = {"GD": ("gd", None), "SGD, S = 10": ("sgd", 10)}
-WORST = {"elbo": -np.inf, "eigenvalue": -np.inf}
+__all__ = ["Raw", "experiment"]
+
+_STEPS = 60
+_LEAST_ALPHA = 0.1
+_RAW, _OURS = "(alpha, m, C)", "(ln alpha, m, Cholesky)"
+_METHODS = {"GD": ("gd", None), "SGD, S = 10": ("sgd", 10)}
+_WORST = {"elbo": -np.inf, "eigenvalue": -np.inf}
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,9 @@ class Raw:
         return weights * alpha, means * mean, means * g_2
 
     def move(self, q: Product, increment: Values) -> Product:
-        """Add the increment; alpha is kept above `LEAST_ALPHA`; C is not constrained."""
+        """Add the increment; alpha is kept above `_LEAST_ALPHA`; C is not constrained."""
         alpha, mean, covariance = add(self.coordinates(q), increment)
-        return self.at(q, (np.maximum(alpha, LEAST_ALPHA), mean, covariance))
+        return self.at(q, (np.maximum(alpha, _LEAST_ALPHA), mean, covariance))
 
     def coordinates(self, q: Product) -> Values:
         """(alpha, m, C)."""
@@ -86,14 +88,14 @@ class Raw:
         )
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return GD and SGD in both coordinates, and CAVI, which finds the nearest maximum of the ELBO."""
     del resources
-    steps = thesis.QUICK_STEPS if quick else STEPS
+    steps = thesis.QUICK_STEPS if quick else _STEPS
     made = [
         thesis.case(_name(name, where), method, minibatch=size, steps=steps, coordinates=where)
-        for where in (RAW, OURS)
-        for name, (method, size) in METHODS.items()
+        for where in (_RAW, _OURS)
+        for name, (method, size) in _METHODS.items()
     ]
     return [*made, thesis.case("CAVI", "cavi", steps=steps, coordinates="natural")]
 
@@ -102,19 +104,19 @@ def _name(method: str, where: str) -> str:
     return f"{method}, {where}"
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Run one case; recorded are the ELBO and the smallest eigenvalue of all C_k."""
     chosen = case.settings
     model, clusters, start = thesis.problem(seed)
     choices = thesis.method_choices(chosen)
-    if chosen["coordinates"] == RAW:
+    if chosen["coordinates"] == _RAW:
         choices |= {"geometry": Raw(), "schedule": Exponential(chosen["s"], thesis.DECAY)}
     return fitting.frame(
         model,
         clusters.x,
         **choices,
         metrics={"eigenvalue": _smallest_eigenvalue},
-        worst=WORST,
+        worst=_WORST,
         start_from=start,
         steps=chosen["steps"],
         record=1,
@@ -127,7 +129,7 @@ def _smallest_eigenvalue(q: Any) -> float:
     return float(np.linalg.eigvalsh(covariance).min()) if np.isfinite(covariance).all() else np.nan
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the smallest eigenvalue and the ELBO against iterations."""
     made, axes = drawing.figure(1, 2, size=(4.4, 3.2))
     lines = comparison.line_styles(results["case"])
@@ -155,20 +157,20 @@ def _left(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the iteration at which each case left the cone."""
     columns = {"left": "first iteration outside the cone"}
     caption = "inf: never. Median [lower quartile, upper quartile] over seeds."
     return [Table("left", quartiles(_left(results), columns), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that gradient descent with the thesis' coordinates stays in the domain."""
     left = _left(results)
     checks: list[Check] = [
         at_least(left, _name(m, where), "left", np.inf, _name(m, where), shown="first iteration outside")
-        for where in (RAW, OURS)
-        for m in METHODS
+        for where in (_RAW, _OURS)
+        for m in _METHODS
     ]
     return [
         Claim(
@@ -188,9 +190,9 @@ experiment = Experiment(
     too long for one as narrow as at the end, 1 / (N_k + 1): it ends outside of the cone of positive definite
     matrices, where responsibilities and ELBO are still finite numbers, so that no error is raised. Steps in
     ln alpha and the Cholesky factor stay in the domain.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

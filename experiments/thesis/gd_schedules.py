@@ -19,17 +19,19 @@ from experiments.harness.experiment import (
 )
 from experiments.thesis import settings as thesis
 
-SCALES = (0.3, 1, 3, 5, 10, 20, 30)
+__all__ = ["SOUND", "experiment"]
+
+_SCALES = (0.3, 1, 3, 5, 10, 20, 30)
 SOUND = (0.3, 1, 3, 5)
 """The scales for which the thesis reports no instability."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return GD at each scale, and CAVI."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
     return [
-        *(thesis.case(_name(s), "gd", s=s, steps=steps) for s in SCALES),
+        *(thesis.case(_name(s), "gd", s=s, steps=steps) for s in _SCALES),
         thesis.case(comparison.REFERENCE, "cavi", steps=steps),
     ]
 
@@ -38,17 +40,17 @@ def _name(s: float) -> str:
     return f"s = {s:g}"
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw error and ELBO gap against the costs."""
     return comparison.drawings(results, "schedules", "Gradient descent, steps s exp(-0.01 t).")
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end and the costs at each scale."""
     return [comparison.table(results)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the claims of Section 6.2."""
     table = evidence.runs(results)
     return [
@@ -97,9 +99,9 @@ experiment = Experiment(
 
     The curvature of the ELBO in m_k is N_k + 1, about 101 here, so steps along it are stable below 2 / 101;
     the thesis' steps are 1e-3 s.""",
-    cases=cases,
+    cases=_cases,
     run=thesis.run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

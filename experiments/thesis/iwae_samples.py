@@ -15,25 +15,27 @@ from experiments.harness.experiment import (
 )
 from experiments.thesis import settings as thesis
 
-SAMPLES = (1, 20)
-KINDS = {"IWAE": "iwae", "DReG": "dreg"}
-BETWEEN = 5
+__all__ = ["experiment"]
+
+_SAMPLES = (1, 20)
+_KINDS = {"IWAE": "iwae", "DReG": "dreg"}
+_BETWEEN = 5
 """A further L, for IWAE."""
-EARLY = 1000.0
+_EARLY = 1000.0
 """Log-likelihood error, nats, that marks initial convergence; runs start beyond 5000."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return both estimators at each L, IWAE at one more, and CAVI."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
     return [
         *(
             thesis.case(_name(kind, n), method, samples=n, steps=steps)
-            for kind, method in KINDS.items()
-            for n in SAMPLES
+            for kind, method in _KINDS.items()
+            for n in _SAMPLES
         ),
-        thesis.case(_name("IWAE", BETWEEN), "iwae", samples=BETWEEN, steps=steps),
+        thesis.case(_name("IWAE", _BETWEEN), "iwae", samples=_BETWEEN, steps=steps),
         thesis.case(comparison.REFERENCE, "cavi", steps=steps),
     ]
 
@@ -42,26 +44,26 @@ def _name(kind: str, samples: int) -> str:
     return f"{kind}, L = {samples}"
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw each estimator in a figure of its own."""
     return [
         drawn
-        for kind, method in KINDS.items()
+        for kind, method in _KINDS.items()
         for drawn in comparison.drawings(
             comparison.part(results, results["method"] == method), method, f"{kind}, steps exp(-0.01 t)."
         )
     ]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end and the costs of each."""
     return [comparison.table(results)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the claims on importance weighting of Section 6.4."""
-    late, early = evidence.runs(results), evidence.runs(results, level=EARLY)
-    most = SAMPLES[-1]
+    late, early = evidence.runs(results), evidence.runs(results, level=_EARLY)
+    most = _SAMPLES[-1]
     return [
         Claim(
             "6.4",
@@ -69,21 +71,21 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             f"no other L stays within {evidence.LEVEL:g} nats sooner",
             [
                 evidence.less(
-                    late, _name(kind, 1), [_name(kind, n) for n in SAMPLES[1:]], "seconds_to", kind,
+                    late, _name(kind, 1), [_name(kind, n) for n in _SAMPLES[1:]], "seconds_to", kind,
                     shown="seconds",
                 )
-                for kind in KINDS
+                for kind in _KINDS
             ],
         ),
         Claim(
             "6.4",
             "With importance weighting, several samples converge slightly faster at first.",
-            f"L = {most} stays below {EARLY:g} nats after fewer iterations than L = 1",
+            f"L = {most} stays below {_EARLY:g} nats after fewer iterations than L = 1",
             [
                 evidence.less(
                     early, _name(kind, most), _name(kind, 1), "iterations_to", kind, shown="iterations"
                 )
-                for kind in KINDS
+                for kind in _KINDS
             ],
         ),
     ]  # fmt: skip
@@ -98,9 +100,9 @@ experiment = Experiment(
 
     Both ascend a bound of their own, tighter than the ELBO; the figure shows the ELBO of q, which need not
     increase with L.""",
-    cases=cases,
+    cases=_cases,
     run=thesis.run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

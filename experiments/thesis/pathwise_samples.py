@@ -15,18 +15,20 @@ from experiments.harness.experiment import (
 )
 from experiments.thesis import settings as thesis
 
-SAMPLES = (1, 5, 20)
-SCALES = {"": 1.0, ", tuned": thesis.TUNED["pathwise"]}
-SETTINGS = {"": "with the thesis' steps", ", tuned": "with tuned steps"}
+__all__ = ["experiment"]
+
+_SAMPLES = (1, 5, 20)
+_SCALES = {"": 1.0, ", tuned": thesis.TUNED["pathwise"]}
+_SETTINGS = {"": "with the thesis' steps", ", tuned": "with tuned steps"}
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return pathwise at each L, with the thesis' steps and tuned ones, GD, its limit, and CAVI."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
     made = []
-    for tag, s in SCALES.items():
-        made += [thesis.case(_name(n, tag), "pathwise", samples=n, s=s, steps=steps) for n in SAMPLES]
+    for tag, s in _SCALES.items():
+        made += [thesis.case(_name(n, tag), "pathwise", samples=n, s=s, steps=steps) for n in _SAMPLES]
         made.append(thesis.case(f"GD{tag}", "gd", s=s, steps=steps))
     return [*made, thesis.case(comparison.REFERENCE, "cavi", steps=steps)]
 
@@ -35,7 +37,7 @@ def _name(samples: int, tag: str) -> str:
     return f"L = {samples}{tag}"
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the thesis' steps and the tuned ones in two figures."""
     captions = {"": "With the thesis' steps, exp(-0.01 t).", ", tuned": "With steps 5 exp(-0.01 t)."}
     names = {"": "thesis-steps", ", tuned": "tuned-steps"}
@@ -43,22 +45,22 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         drawn
         for tag, caption in captions.items()
         for drawn in comparison.drawings(
-            comparison.part(results, results["s"] == SCALES[tag]),
+            comparison.part(results, results["s"] == _SCALES[tag]),
             names[tag],
             f"Pathwise gradients with L samples, and gradient descent with exact ones. {caption}",
         )
     ]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end and the costs at each L."""
     return [comparison.table(results)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the claims on the pathwise estimator of Section 6.4."""
     table = evidence.runs(results)
-    most = SAMPLES[-1]
+    most = _SAMPLES[-1]
     return [
         Claim(
             "6.4",
@@ -69,20 +71,20 @@ def claims(results: pd.DataFrame) -> list[Claim]:
                     table, _name(1, tag), _name(most, tag), "log_likelihood_error", setting,
                     margin=10.0, shown="final error",
                 )
-                for tag, setting in SETTINGS.items()
+                for tag, setting in _SETTINGS.items()
             ],
         ),
         Claim(
             "6.4",
             "A single sample is optimal in wall-clock time.",
             f"no other L stays within {evidence.LEVEL:g} nats sooner",
-            [_soonest(table, tag, setting) for tag, setting in SETTINGS.items()],
+            [_soonest(table, tag, setting) for tag, setting in _SETTINGS.items()],
         ),
     ]  # fmt: skip
 
 
 def _soonest(table: pd.DataFrame, tag: str, setting: str) -> Check:
-    others = [_name(n, tag) for n in SAMPLES[1:]]
+    others = [_name(n, tag) for n in _SAMPLES[1:]]
     return evidence.less(table, _name(1, tag), others, "seconds_to", setting, shown="seconds")
 
 
@@ -93,9 +95,9 @@ experiment = Experiment(
     step, on all the data. The assignments z are summed out exactly, so the data enter through their expected
     statistics and a further sample costs
     nothing per datum: data evaluations do not depend on L.""",
-    cases=cases,
+    cases=_cases,
     run=thesis.run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

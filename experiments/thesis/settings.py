@@ -7,8 +7,8 @@
 
 These are the author's own, with one exception: his Euclidean steps are taken in alpha, m and C, times 1, 1e-3
 and 1e-3, and leave the domain (see `domain`); ours are in ln alpha, m and the Cholesky factor of C, times
-`SCALE`. It was chosen from 3e-4, 1e-3, 3e-3 and 1e-2 for ln alpha, with the author's for m, as the value with
-which most runs of GD with s = 1, 3, 5 came within 20 nats of the truth. `TUNED` has the s that gave each
+`_SCALE`. It was chosen from 3e-4, 1e-3, 3e-3 and 1e-2 for ln alpha, with the author's for m, as the value
+with which most runs of GD with s = 1, 3, 5 came within 20 nats of the truth. `TUNED` has the s that gave each
 method the highest median ELBO at the end, of 1, 3, 5, 10, 15, 20, without a run that diverged. Both choices
 were made on seeds 100 and beyond, which are not reported.
 
@@ -32,9 +32,25 @@ from experiments import fitting
 from experiments.harness.experiment import Case
 from experiments.problems import data
 
+__all__ = [
+    "DECAY",
+    "QUICK_STEPS",
+    "SAMPLING_STEPS",
+    "STEPS",
+    "TUNED",
+    "TUNED_SMALL_SGD",
+    "K",
+    "N",
+    "case",
+    "method_choices",
+    "metrics",
+    "problem",
+    "run",
+]  # fmt: skip
+
 N = 700
 K = 10
-SCALE = 1e-3
+_SCALE = 1e-3
 DECAY = 0.01
 STEPS, SAMPLING_STEPS, QUICK_STEPS = 250, 80, 20
 """Iterations; the second for experiments with sampling estimators, whose steps take longest."""
@@ -150,7 +166,7 @@ def method_choices(chosen: Any) -> dict[str, Any]:
         found["minibatch"] = chosen["minibatch"]
     if method != "sngd":
         # gradients of N data are N / 700 times as large as those of 700
-        found["geometry"] = Euclidean(dict.fromkeys(("weights", "means"), SCALE * N / chosen["n"]))
+        found["geometry"] = Euclidean(dict.fromkeys(("weights", "means"), _SCALE * N / chosen["n"]))
     return found
 
 

@@ -17,16 +17,18 @@ from experiments.harness.experiment import (
 )
 from experiments.thesis import settings as thesis
 
-SIZES = (1, 10, 50, 100, 350)
-MANY = 20_000
-MANY_SIZES = (10, 100, 1000)
-MANY_STEPS, MANY_CAVI_STEPS = 150, 60
+__all__ = ["experiment"]
+
+_SIZES = (1, 10, 50, 100, 350)
+_MANY = 20_000
+_MANY_SIZES = (10, 100, 1000)
+_MANY_STEPS, _MANY_CAVI_STEPS = 150, 60
 """Iterations with 20 000 data; the second number is for CAVI, for comparison."""
-LONGER = 3.0
+_LONGER = 3.0
 """The scale of the steps with which all but a few runs converge (`gd-schedules`)."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return SGD and GD on the thesis' 700 data with two scales of steps, and on 20 000; CAVI on both."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
@@ -37,16 +39,20 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
             minibatch=None if size == n else size,
             s=s,
             n=n,
-            steps=steps if n == thesis.N else min(steps, MANY_STEPS),
+            steps=steps if n == thesis.N else min(steps, _MANY_STEPS),
         )
-        for s, n, sizes in ((1.0, thesis.N, SIZES), (LONGER, thesis.N, SIZES), (LONGER, MANY, MANY_SIZES))
+        for s, n, sizes in (
+            (1.0, thesis.N, _SIZES),
+            (_LONGER, thesis.N, _SIZES),
+            (_LONGER, _MANY, _MANY_SIZES),
+        )
         for size in (*sizes, n)
     ]
-    few, many = comparison.REFERENCE, f"{comparison.REFERENCE}, N = {MANY}"
+    few, many = comparison.REFERENCE, f"{comparison.REFERENCE}, N = {_MANY}"
     return [
         *plain,
         thesis.case(few, "cavi", steps=steps),
-        thesis.case(many, "cavi", steps=min(steps, MANY_CAVI_STEPS), n=MANY),
+        thesis.case(many, "cavi", steps=min(steps, _MANY_CAVI_STEPS), n=_MANY),
     ]
 
 
@@ -55,22 +61,24 @@ def _name(size: int, s: float, n: int = thesis.N) -> str:
     return f"{batch}, s = {s:g}" + f", N = {n}" * (n != thesis.N)
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw both scales of steps and both sizes of data."""
-    few, many = results[results["n"] == thesis.N], results[results["n"] == MANY]
+    few, many = results[results["n"] == thesis.N], results[results["n"] == _MANY]
     steps = "SGD with N = 700, steps {:g} exp(-0.01 t)."
     return [
         *comparison.drawings(comparison.part(few, few["s"] == 1.0), "thesis-steps", steps.format(1)),
-        *comparison.drawings(comparison.part(few, few["s"] == LONGER), "longer-steps", steps.format(LONGER)),
+        *comparison.drawings(
+            comparison.part(few, few["s"] == _LONGER), "longer-steps", steps.format(_LONGER)
+        ),
         *comparison.drawings(
             many,
             "more-data",
-            f"The same with N = 20 000 from the same clusters and steps {LONGER:g} (700 / N) exp(-0.01 t).",
+            f"The same with N = 20 000 from the same clusters and steps {_LONGER:g} (700 / N) exp(-0.01 t).",
         ),
     ]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end and the costs at each size."""
     made = comparison.table(_per_datum(results))
     return [replace(made, caption=f"Errors for N = 20 000 are given times 700 / N. {made.caption}")]
@@ -81,10 +89,10 @@ def _per_datum(results: pd.DataFrame) -> pd.DataFrame:
     return results.assign(log_likelihood_error=results["log_likelihood_error"] * thesis.N / results["n"])
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the claims on mini-batches of Section 6.3."""
     table = evidence.runs(_per_datum(results))
-    scales = (1.0, LONGER)
+    scales = (1.0, _LONGER)
     return [
         Claim(
             "6.3",
@@ -105,7 +113,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             [
                 _cheaper(table, column, s, n)
                 for column in ("seconds_to", "evaluations_to")
-                for s, n in ((1.0, thesis.N), (LONGER, thesis.N), (LONGER, MANY))
+                for s, n in ((1.0, thesis.N), (_LONGER, thesis.N), (_LONGER, _MANY))
             ],
         ),
     ]
@@ -129,9 +137,9 @@ experiment = Experiment(
     With the thesis' s = 1 many runs have not converged when the steps have become too short; with s = 3 they
     converge. In so small a problem most seconds are those of the loop and not of the data, so the same is
     done with N = 20 000.""",
-    cases=cases,
+    cases=_cases,
     run=thesis.run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

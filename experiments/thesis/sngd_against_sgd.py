@@ -15,8 +15,10 @@ from experiments.harness.experiment import (
 )
 from experiments.thesis import settings as thesis
 
-SIZES = (10, 100)
-KINDS = {
+__all__ = ["experiment"]
+
+_SIZES = (10, 100)
+_KINDS = {
     "SGD": ("sgd", "exponential"),
     "SGD, tuned": ("sgd", "exponential"),
     "SNGD, exp": ("sngd", "exponential"),
@@ -25,7 +27,7 @@ KINDS = {
 """Method and schedule."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return both kinds of gradient with two sizes, and CAVI to compare with."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
@@ -38,8 +40,8 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
             steps=steps,
             s=_scale(kind, size),
         )
-        for size in SIZES
-        for kind, (method, schedule) in KINDS.items()
+        for size in _SIZES
+        for kind, (method, schedule) in _KINDS.items()
     ]
     return [*made, thesis.case("CAVI", "cavi", steps=steps)]
 
@@ -54,7 +56,7 @@ def _name(kind: str, size: int) -> str:
     return f"{kind}, S = {size}"
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw each size in a figure of its own."""
     captions = {
         10: "S = 10, as in the thesis. Tuned SGD has s = 10.",
@@ -68,19 +70,19 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def _one_size(results: pd.DataFrame, size: int) -> pd.DataFrame:
-    names = [_name(kind, size) for kind in KINDS]
+    names = [_name(kind, size) for kind in _KINDS]
     return results[results["case"].isin([*names, "CAVI"])]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end and the costs of each."""
     return [comparison.table(results)]
 
 
-PAIRS = (("SNGD, exp", "SGD"), ("SNGD, Robbins-Monro", "SGD"), ("SNGD, Robbins-Monro", "SGD, tuned"))
+_PAIRS = (("SNGD, exp", "SGD"), ("SNGD, Robbins-Monro", "SGD"), ("SNGD, Robbins-Monro", "SGD, tuned"))
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the claims on the two gradients of Sections 6.1 and 6.3."""
     table = evidence.runs(results)
     measures = {
@@ -97,8 +99,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
                     table, _name(a, size), _name(b, size), column,
                     f"{how}, {a} against {b}, S = {size}", shown=shown,
                 )
-                for size in SIZES
-                for a, b in PAIRS
+                for size in _SIZES
+                for a, b in _PAIRS
                 for column, (how, shown) in measures.items()
             ],
         ),
@@ -111,7 +113,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
                     table, _name("SNGD, exp", size), _name("SGD", size), "ms_per_iteration", f"S = {size}",
                     shown="ms",
                 )
-                for size in SIZES
+                for size in _SIZES
             ],
         ),
         Claim(
@@ -123,8 +125,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
                     table, _name(kind, size), "CAVI", "log_likelihood_error", _name(kind, size),
                     margin=10.0, shown="final error",
                 )
-                for size in SIZES
-                for kind in KINDS
+                for size in _SIZES
+                for kind in _KINDS
             ],
         ),
     ]  # fmt: skip
@@ -136,9 +138,9 @@ experiment = Experiment(
     summary="""Are stochastic natural gradients better than Euclidean ones? SNGD and SGD have
     mini-batches of 10, as in the thesis, and of 100. Each is also run with better steps than the
     thesis': Robbins-Monro for SNGD, the scale tuned on other seeds for SGD.""",
-    cases=cases,
+    cases=_cases,
     run=thesis.run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

@@ -15,28 +15,30 @@ from experiments.harness.experiment import (
 )
 from experiments.thesis import settings as thesis
 
-SIZES = (10, 50, 100, 350)
-SCHEDULES = {"exponential": "exp", "robbins-monro": "Robbins-Monro"}
+__all__ = ["experiment"]
+
+_SIZES = (10, 50, 100, 350)
+_SCHEDULES = {"exponential": "exp", "robbins-monro": "Robbins-Monro"}
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return SNGD at each S with both schedules, and SGD and CAVI to compare with."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
     natural = [
         thesis.case(_name(size, kind), "sngd", minibatch=size, schedule=kind, steps=steps)
-        for kind in SCHEDULES
-        for size in SIZES
+        for kind in _SCHEDULES
+        for size in _SIZES
     ]
-    plain = [thesis.case(f"SGD, S = {size}", "sgd", minibatch=size, steps=steps) for size in SIZES]
+    plain = [thesis.case(f"SGD, S = {size}", "sgd", minibatch=size, steps=steps) for size in _SIZES]
     return [*natural, *plain, thesis.case(comparison.REFERENCE, "cavi", steps=steps)]
 
 
 def _name(size: int, kind: str = "exponential") -> str:
-    return f"S = {size}, {SCHEDULES[kind]}"
+    return f"S = {size}, {_SCHEDULES[kind]}"
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw SNGD with each schedule in a figure of its own."""
     captions = {
         "exponential": "SNGD with the thesis' steps, exp(-0.01 t).",
@@ -53,12 +55,12 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     ]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end and the costs of each."""
     return [comparison.table(results)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the claims on SNGD of Section 6.3."""
     table = evidence.runs(results)
     return [
@@ -71,14 +73,14 @@ def claims(results: pd.DataFrame) -> list[Claim]:
                     table, f"SGD, S = {s}", _name(s), "log_likelihood_error", f"S = {s}",
                     margin=10.0, shown="final error",
                 )
-                for s in SIZES
+                for s in _SIZES
             ],
         ),
         Claim(
             "6.3",
             "SNGD is poor compared with SGD because its step size is not tuned.",
             "with Robbins-Monro steps SNGD ends at most 10 nats above SGD, with exp(-0.01 t) not",
-            [_step_size(table, s) for s in SIZES],
+            [_step_size(table, s) for s in _SIZES],
         ),
         Claim(
             "6.3",
@@ -86,10 +88,10 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             "the error rises further above the lowest it had been than with S = 350",
             [
                 evidence.less(
-                    table, _name(350, kind), _name(10, kind), "rise", f"S = 10, {SCHEDULES[kind]} steps",
+                    table, _name(350, kind), _name(10, kind), "rise", f"S = 10, {_SCHEDULES[kind]} steps",
                     shown="rise",
                 )
-                for kind in SCHEDULES
+                for kind in _SCHEDULES
             ],
         ),
     ]  # fmt: skip
@@ -114,9 +116,9 @@ experiment = Experiment(
     drawn uniformly without replacement. The thesis' steps exp(-0.01 t) begin at 1, where an iterate is
     replaced by the estimate of one mini-batch. They are compared with the package's default (t + 10)^-0.7,
     which fulfils Robbins and Monro's conditions and is not tuned to this problem.""",
-    cases=cases,
+    cases=_cases,
     run=thesis.run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

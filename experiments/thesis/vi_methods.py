@@ -15,20 +15,22 @@ from experiments.harness.experiment import (
 )
 from experiments.thesis import settings as thesis
 
-METHODS = ("CAVI", "GD", "SGD", "SNGD", "pathwise")
-SCORES = ("score, L = 100", "score, L = 10", "score, L = 10, no baseline")
-BATCH = 100
-STEPS = 200
+__all__ = ["experiment"]
+
+_METHODS = ("CAVI", "GD", "SGD", "SNGD", "pathwise")
+_SCORES = ("score, L = 100", "score, L = 10", "score, L = 10, no baseline")
+_BATCH = 100
+_STEPS = 200
 """Iterations: enough for all that converge with these steps to do so."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method with the thesis' steps and, for methods with a step size, tuned ones."""
     del resources
-    steps = thesis.QUICK_STEPS if quick else STEPS
+    steps = thesis.QUICK_STEPS if quick else _STEPS
     made = [
         thesis.case("CAVI", "cavi", steps=steps, group="both"),
-        thesis.case("SNGD", "sngd", minibatch=BATCH, steps=steps, group="both"),
+        thesis.case("SNGD", "sngd", minibatch=_BATCH, steps=steps, group="both"),
     ]
     for group in ("thesis", "tuned"):
         tag = ", tuned" if group == "tuned" else ""
@@ -38,7 +40,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
         made += [
             thesis.case(f"GD{tag}", "gd", s=s("gd"), steps=steps, group=group),
-            thesis.case(f"SGD{tag}", "sgd", minibatch=BATCH, s=s("sgd"), steps=steps, group=group),
+            thesis.case(f"SGD{tag}", "sgd", minibatch=_BATCH, s=s("sgd"), steps=steps, group=group),
             thesis.case(f"pathwise{tag}", "pathwise", samples=1, s=s("pathwise"), steps=steps, group=group),
         ]
     return [*made, *_scores(steps)]
@@ -46,20 +48,20 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 def _scores(steps: int) -> list[Case]:
     return [
-        thesis.case(SCORES[0], "score", samples=100, steps=steps, group="thesis"),
+        thesis.case(_SCORES[0], "score", samples=100, steps=steps, group="thesis"),
         thesis.case(
-            f"{SCORES[0]}, tuned", "score", samples=100, s=thesis.TUNED["score"], steps=steps, group="tuned"
+            f"{_SCORES[0]}, tuned", "score", samples=100, s=thesis.TUNED["score"], steps=steps, group="tuned"
         ),
-        thesis.case(SCORES[1], "score", samples=10, steps=steps, group="thesis"),
-        thesis.case(SCORES[2], "score", samples=10, baseline=False, steps=steps, group="thesis"),
-        thesis.case(f"{SCORES[1]}, s = 0.3", "score", samples=10, s=0.3, steps=steps, group="tuned"),
+        thesis.case(_SCORES[1], "score", samples=10, steps=steps, group="thesis"),
+        thesis.case(_SCORES[2], "score", samples=10, baseline=False, steps=steps, group="thesis"),
+        thesis.case(f"{_SCORES[1]}, s = 0.3", "score", samples=10, s=0.3, steps=steps, group="tuned"),
         thesis.case(
-            f"{SCORES[2]}, s = 0.1", "score", samples=10, s=0.1, baseline=False, steps=steps, group="tuned"
+            f"{_SCORES[2]}, s = 0.1", "score", samples=10, s=0.1, baseline=False, steps=steps, group="tuned"
         ),
     ]
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the thesis' steps and the tuned ones in two figures."""
     captions = {
         "thesis": "The thesis' steps, exp(-0.01 t). SGD and SNGD with S = 100, pathwise with L = 1.",
@@ -76,12 +78,12 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     ]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end and the costs of each method."""
     return [comparison.table(results)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check the claims of Section 6.1, with the thesis' steps and with tuned ones."""
     table = evidence.runs(evidence.with_gap(results), keep=("elbo_gap", "components"))
     return [*_pathwise(table), *_cavi(table), *_fast(table), _score(table), _elimination(table)]
@@ -91,8 +93,8 @@ def _named(method: str, tag: str) -> str:
     return method if method in ("CAVI", "SNGD") else method + tag
 
 
-TAGS = {"": "with the thesis' steps", ", tuned": "with tuned steps"}
-MEASURES = {
+_TAGS = {"": "with the thesis' steps", ", tuned": "with tuned steps"}
+_MEASURES = {
     "log_likelihood_error": ("by final error", "final error"),
     "elbo_gap": ("by final ELBO", "ELBO gap"),
     "seconds_to": (f"by seconds to {evidence.LEVEL:g} nats", "seconds"),
@@ -102,9 +104,9 @@ MEASURES = {
 def _pathwise(table: pd.DataFrame) -> list[Claim]:
     """Check that pathwise is above all others in a measure."""
     checks = []
-    for tag, steps in TAGS.items():
-        others = [_named(m, tag) for m in METHODS if m != "pathwise"]
-        for column, (by, shown) in MEASURES.items():
+    for tag, steps in _TAGS.items():
+        others = [_named(m, tag) for m in _METHODS if m != "pathwise"]
+        for column, (by, shown) in _MEASURES.items():
             checks.append(
                 evidence.more(table, f"pathwise{tag}", others, column, f"{steps}, {by}", shown=shown)
             )
@@ -119,7 +121,7 @@ def _pathwise(table: pd.DataFrame) -> list[Claim]:
 
 
 def _cavi(table: pd.DataFrame) -> list[Claim]:
-    others = {tag: [_named(m, tag) for m in METHODS if m != "CAVI"] for tag in TAGS}
+    others = {tag: [_named(m, tag) for m in _METHODS if m != "CAVI"] for tag in _TAGS}
     return [
         _most_accurate(table),
         Claim(
@@ -128,7 +130,7 @@ def _cavi(table: pd.DataFrame) -> list[Claim]:
             f"it stays within {evidence.LEVEL:g} nats of the truth after fewer than each of the others",
             [
                 evidence.less(table, "CAVI", others[tag], "iterations_to", steps, shown="iterations")
-                for tag, steps in TAGS.items()
+                for tag, steps in _TAGS.items()
             ],
         ),
         Claim(
@@ -137,7 +139,7 @@ def _cavi(table: pd.DataFrame) -> list[Claim]:
             f"it is the first to stay within {evidence.LEVEL:g} nats",
             [
                 evidence.less(table, "CAVI", f"pathwise{tag}", "seconds_to", steps, shown="seconds")
-                for tag, steps in TAGS.items()
+                for tag, steps in _TAGS.items()
             ],
         ),
     ]
@@ -146,8 +148,8 @@ def _cavi(table: pd.DataFrame) -> list[Claim]:
 def _most_accurate(table: pd.DataFrame) -> Claim:
     checks = []
     for column in ("log_likelihood_error", "elbo_gap"):
-        by, shown = MEASURES[column]
-        for tag, steps in TAGS.items():
+        by, shown = _MEASURES[column]
+        for tag, steps in _TAGS.items():
             plain = [f"{m}{tag}" for m in ("GD", "SGD", "pathwise")]
             setting = f"against GD, SGD and pathwise {steps}, {by}"
             checks.append(evidence.less(table, "CAVI", plain, column, setting, margin=10.0, shown=shown))
@@ -166,10 +168,10 @@ def _fast(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "6.1",
             "SGD needs more iterations than SNGD.",
-            f"SNGD is the first to stay within {evidence.LEVEL:g} nats, S = {BATCH} in both",
+            f"SNGD is the first to stay within {evidence.LEVEL:g} nats, S = {_BATCH} in both",
             [
                 evidence.less(table, "SNGD", f"SGD{tag}", "iterations_to", steps, shown="iterations")
-                for tag, steps in TAGS.items()
+                for tag, steps in _TAGS.items()
             ],
         )
     ]
@@ -177,12 +179,12 @@ def _fast(table: pd.DataFrame) -> list[Claim]:
 
 def _score(table: pd.DataFrame) -> Claim:
     settings = {
-        SCORES[2]: "without a baseline, L = 10",
-        f"{SCORES[2]}, s = 0.1": "without a baseline, L = 10, steps a tenth as long",
-        SCORES[1]: "with a leave-one-out baseline, L = 10",
-        f"{SCORES[1]}, s = 0.3": "with the baseline, L = 10, steps a third as long",
-        SCORES[0]: "with the baseline, L = 100",
-        f"{SCORES[0]}, tuned": "with the baseline, L = 100, steps three times as long",
+        _SCORES[2]: "without a baseline, L = 10",
+        f"{_SCORES[2]}, s = 0.1": "without a baseline, L = 10, steps a tenth as long",
+        _SCORES[1]: "with a leave-one-out baseline, L = 10",
+        f"{_SCORES[1]}, s = 0.3": "with the baseline, L = 10, steps a third as long",
+        _SCORES[0]: "with the baseline, L = 100",
+        f"{_SCORES[0]}, tuned": "with the baseline, L = 100, steps three times as long",
     }
     return Claim(
         "5.1, 6.1",
@@ -202,8 +204,8 @@ def _elimination(table: pd.DataFrame) -> Claim:
         "the run ends with at most 7 weights E[pi_k] above 1 %",
         [
             evidence.at_most(table, _named(m, tag), "components", 7, _named(m, tag), shown="components")
-            for tag in TAGS
-            for m in METHODS
+            for tag in _TAGS
+            for m in _METHODS
             if tag == "" or m not in ("CAVI", "SNGD")
         ],
     )
@@ -219,9 +221,9 @@ experiment = Experiment(
 
     All Euclidean methods share the thesis' schedule in the first figure; in the second each has the scale of
     steps that was best on seeds that are not reported.""",
-    cases=cases,
+    cases=_cases,
     run=thesis.run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
 )

@@ -39,28 +39,30 @@ from experiments.harness.experiment import (
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import ERROR, draw_errors, problem_named, sized
 
-BUDGETS = {"Rosenbrock 2": 50, "lumpy 4": 90, "logistic 5": 70}
-ALONE, CLOSE, ROUGH, MISLEADING = "none", "close", "rough", "misleading"
-SHAPES = {CLOSE: (0.9, 1.05, 0.15), ROUGH: (0.6, 1.25, 0.6)}
+__all__ = ["experiment"]
+
+_BUDGETS = {"Rosenbrock 2": 50, "lumpy 4": 90, "logistic 5": 70}
+_ALONE, _CLOSE, _ROUGH, _MISLEADING = "none", "close", "rough", "misleading"
+_SHAPES = {_CLOSE: (0.9, 1.05, 0.15), _ROUGH: (0.6, 1.25, 0.6)}
 """Factor of the log joint, stretch, shift in sds."""
 _CHEAP_BUDGET = 150
 
 
-def cheap_model(problem: Problem, quality: str) -> Callable[[np.ndarray], float] | None:
+def _cheap_model(problem: Problem, quality: str) -> Callable[[np.ndarray], float] | None:
     """The cheap model of that quality; None without one."""
     mean, sd = problem.mean, np.sqrt(np.diag(problem.covariance))
-    if quality == ALONE:
+    if quality == _ALONE:
         return None
-    if quality == MISLEADING:
+    if quality == _MISLEADING:
         return lambda theta: -4.5 * float(np.square((theta - mean) / sd - 5.0).sum())
-    factor, stretch, shift = SHAPES[quality]
+    factor, stretch, shift = _SHAPES[quality]
     return lambda theta: factor * problem.log_joint(mean + stretch * (theta - mean) + shift * sd) - 7.0
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each cheap model, and none, on each target."""
     del resources
-    budgets = {"Rosenbrock 2": 12} if quick else BUDGETS
+    budgets = {"Rosenbrock 2": 12} if quick else _BUDGETS
     return [
         Case(
             f"{problem}: {cheap}",
@@ -72,15 +74,15 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
             },
         )
         for problem in budgets
-        for cheap in ((ALONE, CLOSE) if quick else (ALONE, CLOSE, ROUGH, MISLEADING))
+        for cheap in ((_ALONE, _CLOSE) if quick else (_ALONE, _CLOSE, _ROUGH, _MISLEADING))
     ]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the records of one run."""
     settings = case.settings
     problem = problem_named(settings["problem"])
-    cheap = cheap_model(problem, settings["cheap"])
+    cheap = _cheap_model(problem, settings["cheap"])
     more: dict[str, Any] = {} if cheap is None else {"cheap_budget": settings["cheap_budget"]}
     rows: list[dict[str, float]] = []
 
@@ -99,7 +101,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return sized(made.assign(scale=scale))
 
 
-def evaluations(results: pd.DataFrame) -> pd.DataFrame:
+def _evaluations(results: pd.DataFrame) -> pd.DataFrame:
     """Evaluations until the error stays below `ERROR`, infinite if it does not: seeds by cheap models."""
     rows = []
     for (problem, cheap, seed), one in results.groupby(["problem", "cheap", "seed"], sort=False):
@@ -109,7 +111,7 @@ def evaluations(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).pivot(index=["problem", "seed"], columns="cheap", values="n")
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the error against evaluations of the log joint."""
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(1, len(problems), size=(3.2, 2.4), sharey=True)
@@ -126,9 +128,9 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("against-evaluations", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate evaluations until the error stays below `ERROR`, and the learnt scales."""
-    counts = evaluations(results)
+    counts = _evaluations(results)
     rows = []
     for (problem, cheap), group in results.groupby(["problem", "cheap"], sort=False):
         n = counts.loc[problem, cheap]  # type: ignore[index]
@@ -140,7 +142,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
                 "evaluations": f"{n.median():.0f}",
                 "least, most": f"{n.min():.0f}, {n.max():.0f}",
                 "|error| at the end": f"{ends['error'].abs().median():.2g}",
-                "scale": "" if cheap == ALONE else f"{ends['scale'].median():.2f}",
+                "scale": "" if cheap == _ALONE else f"{ends['scale'].median():.2f}",
             }
         )
     caption = (
@@ -150,10 +152,10 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("evaluations", pd.DataFrame(rows), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Compare with the runs on the same seeds that had no cheap model."""
-    counts = evaluations(results)
-    asked = ((CLOSE, 0.7, "saves evaluations"), (ROUGH, 1.0, "costs none"), (MISLEADING, 1.5, "costs few"))
+    counts = _evaluations(results)
+    asked = ((_CLOSE, 0.7, "saves evaluations"), (_ROUGH, 1.0, "costs none"), (_MISLEADING, 1.5, "costs few"))
     return [
         Claim(
             "bqvi",
@@ -167,8 +169,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 
 
 def _compared(problem: str, counts: pd.DataFrame, quality: str, most: float) -> Check:
-    within = (counts[quality] <= most * counts[ALONE]) & np.isfinite(counts[quality])
-    numbers = f"medians {counts[quality].median():.0f} and {counts[ALONE].median():.0f}"
+    within = (counts[quality] <= most * counts[_ALONE]) & np.isfinite(counts[quality])
+    numbers = f"medians {counts[quality].median():.0f} and {counts[_ALONE].median():.0f}"
     wins, seeds = int(within.sum()), len(counts)
     return Check(problem, wins >= 0.8 * seeds, numbers, wins=wins, seeds=seeds)
 
@@ -178,11 +180,11 @@ experiment = Experiment(
     title="VBMC with a cheap approximate model",
     summary="""How many evaluations of the log joint does a cheap model save, by its quality? Error of
         the evidence with a close, a rough and a misleading one, and with none.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
     seeds=5,
     quick_seeds=1,
 )

@@ -47,6 +47,8 @@ from experiments.problems import (
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import DRAWS, GRADIENTS, VALUES
 
+__all__ = ["FIRST_LAYOUT", "HARD", "HardProblem", "claims", "converged_wrongly", "experiment", "met"]
+
 FIRST_LAYOUT = 1000
 """Layouts below this number were used for choosing defaults."""
 _LEAST = 1e-4
@@ -144,18 +146,18 @@ HARD: dict[str, HardProblem] = {
     "multisensory 12": HardProblem(lambda _: common_cause.common_cause(), VALUES, 500, 0.82, 0.5),
 }
 """The problems by name."""
-QUICK = {"clusters": 30, "Rosenbrock 2, noise 1": 20}
+_QUICK = {"clusters": 30, "Rosenbrock 2, noise 1": 20}
 """Evaluations of the quick form."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the problems."""
     del resources
-    budgets = QUICK if quick else {name: asked.budget for name, asked in HARD.items()}
+    budgets = _QUICK if quick else {name: asked.budget for name, asked in HARD.items()}
     return [Case(name, {"problem": name, "budget": budget}) for name, budget in budgets.items()]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return how one run ended."""
     asked = HARD[case.settings["problem"]]
     problem = asked.problem(seed)
@@ -205,7 +207,7 @@ def _beyond(rows: pd.DataFrame, sds: float) -> pd.Series:
     return rows["error"].abs() > sds * rows["sd"]
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw each run's error over its stated sd, and its error."""
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(1, 2, size=(4.2, 0.26 * len(problems) + 1.2), sharey=True)
@@ -236,7 +238,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     ]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate where the runs ended."""
     rows = []
     for problem, group in results.groupby("problem", sort=False):
@@ -326,10 +328,10 @@ experiment = Experiment(
         "Several modes, a thin ring, funnels, a centred hierarchy, twenty dimensions and noise: is the "
         "evidence right, and where it is not, does the standard deviation show it?"
     ),
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     claims=claims,
     seeds=_SEEDS,
     quick_seeds=1,

@@ -29,15 +29,17 @@ from experiments.harness.experiment import (
 from experiments.problems.reference import MODELS, Reference, load_reference
 from experiments.vbmc.runs import GRADIENTS, VALUES, covered
 
-DRAWS = 20_000
-WIDTH, SHIFT = 4.0, 1.0
+__all__ = ["WIDTH", "box", "experiment"]
+
+_DRAWS = 20_000
+WIDTH, _SHIFT = 4.0, 1.0
 """Half the width of the plausible box, and the largest offset of its middle, in standard deviations."""
-LEVEL = 0.1
+_LEVEL = 0.1
 """An evidence is good whose error is below this and three standard errors of the reference."""
-QUICK = ("gp_regr",)
+_QUICK = ("gp_regr",)
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each posterior from values and from values with gradients."""
     return [
         Case(
@@ -45,7 +47,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
             {"problem": name, "method": method, "per_dimension": 6 if quick else 50},
             resources.posteriors,
         )
-        for name in (QUICK if quick else MODELS)
+        for name in (_QUICK if quick else MODELS)
         for method in (VALUES, GRADIENTS)
     ]
 
@@ -53,11 +55,11 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 def box(reference: Reference, seed: int) -> dict[str, Any]:
     """The plausible bounds (D,) of this seed."""
     sd = np.sqrt(np.diag(reference.covariance))
-    middle = reference.mean + SHIFT * sd * np.random.default_rng(seed).uniform(-1, 1, len(sd))
+    middle = reference.mean + _SHIFT * sd * np.random.default_rng(seed).uniform(-1, 1, len(sd))
     return {"plausible_lower": middle - WIDTH * sd, "plausible_upper": middle + WIDTH * sd}
 
 
-def log_joint(reference: Reference, gradients: bool) -> Callable[[Any], Any]:
+def _log_joint(reference: Reference, gradients: bool) -> Callable[[Any], Any]:
     """Of one vector: a float, or for autodiff a tensor."""
     density = reference.target.log_density
     if gradients:
@@ -70,7 +72,7 @@ def log_joint(reference: Reference, gradients: bool) -> Callable[[Any], Any]:
     return value
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return where the run ended."""
     assert case.folder is not None  # `needs` requires the folder
     reference = load_reference(case.folder, case.settings["problem"])
@@ -78,11 +80,11 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     dimension = reference.target.dimension
     began = time.perf_counter()
     found = bqvi.vbmc(
-        log_joint(reference, gradients), **box(reference, seed), gradient="autodiff" if gradients else None,
+        _log_joint(reference, gradients), **box(reference, seed), gradient="autodiff" if gradients else None,
         budget=case.settings["per_dimension"] * (dimension + 2), seed=seed,
     )  # fmt: skip
     seconds = time.perf_counter() - began
-    draws = found.posterior.sample(DRAWS, 0)
+    draws = found.posterior.sample(_DRAWS, 0)
     stated = reference.target.constrain(torch.as_tensor(draws)).numpy()
     error = found.log_evidence - reference.log_evidence
     return pd.DataFrame(
@@ -95,7 +97,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
                 "size": max(abs(error), 1e-5),
                 "sd": found.log_evidence_sd,
                 "reference_se": reference.log_evidence_se,
-                "good": abs(error) < LEVEL + 3 * reference.log_evidence_se,
+                "good": abs(error) < _LEVEL + 3 * reference.log_evidence_se,
                 "mmtv": mmtv(stated, reference.draws),
                 "gskl": gskl(
                     found.posterior.mean, found.posterior.covariance, reference.mean, reference.covariance
@@ -106,7 +108,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     )
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw errors and their stated standard deviations, run by run."""
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(1, 2, size=(4.4, 0.35 * len(problems) + 1.4), sharey=True)
@@ -118,7 +120,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             ax.plot(
                 group[column], np.full(len(group), row), "o", ms=4, color=lines[method].colour, label=label
             )
-    for ax, label, level in zip(axes[0], ("|error of ln Z| (nats)", "MMTV"), (LEVEL, 0.1), strict=True):
+    for ax, label, level in zip(axes[0], ("|error of ln Z| (nats)", "MMTV"), (_LEVEL, 0.1), strict=True):
         ax.axvline(level, color="0.5", ls=":", lw=1)
         ax.set_xscale("log")
         ax.set_xlabel(label)
@@ -127,7 +129,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("errors", figure, "Each dot is a run; dotted: .1.")]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate where the runs ended."""
     rows = []
     for (problem, method), group in results.groupby(["problem", "method"], sort=False):
@@ -161,10 +163,10 @@ experiment = Experiment(
     title="VBMC: reference posteriors",
     summary="""How accurate are evidence and posterior on the reference posteriors of a folder, within 50
         (D + 2) evaluations? From values and from values with gradients.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=3,
     quick_seeds=1,
     needs=("posteriors",),

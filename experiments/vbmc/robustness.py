@@ -26,29 +26,31 @@ from experiments.harness.experiment import (
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import covered, problem_named
 
-NAMES: Sequence[str] = ("Rosenbrock 2", "bounded banana", "lumpy 4", "logistic 5")
-FACTOR = 3.0
-WRONG = 1.0
+__all__ = ["badly_scaled", "experiment"]
+
+_NAMES: Sequence[str] = ("Rosenbrock 2", "bounded banana", "lumpy 4", "logistic 5")
+_FACTOR = 3.0
+_WRONG = 1.0
 """nats; a run with such an error must not be `converged`."""
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the targets."""
     del resources
     return [
         Case(name, {"problem": name, "budget": 20 if quick else 150})
-        for name in NAMES[: 2 if quick else None]
+        for name in _NAMES[: 2 if quick else None]
     ]
 
 
 def badly_scaled(problem: Problem, seed: int) -> tuple[Problem, float]:
     """The problem in a bad box, and the factor by which the box is too wide."""
     rng = np.random.default_rng(seed)
-    width = FACTOR if rng.random() < 0.5 else 1.0 / FACTOR
+    width = _FACTOR if rng.random() < 0.5 else 1.0 / _FACTOR
     return problem.rescaled(width, rng.choice([-1.0, 1.0], problem.dimension)), width
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the end of one run; a run that raised has said so."""
     problem, width = badly_scaled(problem_named(case.settings["problem"]), seed)
     began = time.perf_counter()
@@ -79,7 +81,7 @@ def _ended(results: pd.DataFrame) -> pd.DataFrame:
     return results[results["crashed"].fillna("") == ""]
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the error of each run against its reported standard deviation."""
     ended = _ended(results)
     problems = list(results["problem"].unique())
@@ -99,7 +101,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("errors", figure, "Each mark is a run; lines: the error is one and three stated sds.")]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Count what went wrong."""
     rows = []
     for problem, group in results.groupby("problem", sort=False):
@@ -113,7 +115,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
                 "raised": len(group) - len(ended),
                 "not finite": int((~np.isfinite(numbers)).any(axis=1).sum()),
                 "converged": int(converged.sum()),
-                "converged and wrong": int((converged & (numbers["error"].abs() > WRONG)).sum()),
+                "converged and wrong": int((converged & (numbers["error"].abs() > _WRONG)).sum()),
                 "|error|": f"{numbers['error'].abs().median():.2g}",
                 "largest |error|": f"{numbers['error'].abs().max():.2g}",
                 "gsKL": f"{numbers['gskl'].median():.2g}",
@@ -121,7 +123,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
                 **covered(ended),
             }
         )
-    caption = f"Badly scaled runs. Wrong: the error of ln Z is above {WRONG:g} nat."
+    caption = f"Badly scaled runs. Wrong: the error of ln Z is above {_WRONG:g} nat."
     return [Table("runs", pd.DataFrame(rows), caption)]
 
 
@@ -130,10 +132,10 @@ experiment = Experiment(
     title="VBMC: badly chosen plausible boxes",
     summary="""Is the evidence right from plausible boxes three times too wide or too narrow and off by a
         width? A hundred runs.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=25,
     quick_seeds=1,
 )

@@ -39,6 +39,11 @@ from experiments.problems.known_posteriors import (
     rosenbrock,
 )
 
+__all__ = [
+    "DRAWS", "ERROR", "GRADIENTS", "NOISY", "PEER", "PROBLEMS", "VALUES", "covered", "distances",
+    "draw_errors", "ours", "peer_installed", "problem_named", "pyvbmc", "sized",
+]  # fmt: skip
+
 DRAWS = 20_000
 ERROR = 0.1
 """Nats: what a run of the log evidence comes to."""

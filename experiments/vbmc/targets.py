@@ -32,6 +32,8 @@ from experiments.vbmc.runs import (
     pyvbmc,
 )
 
+__all__ = ["PEER_EVALUATIONS", "experiment"]
+
 _STEPS = (15, 20, 25, 30, 40, 50, 65, 80, 95, 115, 145, 160)
 PEER_EVALUATIONS = {
     "Rosenbrock 2": 80, "Rosenbrock 4": 115, "Rosenbrock 6": 160,
@@ -39,23 +41,23 @@ PEER_EVALUATIONS = {
     "lumpy 2": 65, "lumpy 4": 95, "bounded banana": 85, "logistic 5": 120,
 }  # fmt: skip
 """The number of evaluations of PyVBMC until it stops: our runs end there too, if they do not stop before."""
-NOISE, MOST_NOISY = 1.0, 150
+_NOISE, _MOST_NOISY = 1.0, 150
 """nats, on Rosenbrock 2, and its number of evaluations."""
-QUICK = ("Rosenbrock 2",)
+_QUICK = ("Rosenbrock 2",)
 _LEAST = 1e-5
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method on each target."""
     del resources
     methods: Sequence[str] = (VALUES, GRADIENTS, *((PEER,) if peer_installed() and not quick else ()))
     chosen = [
         (name, method, [12, 20] if quick else _up_to(PEER_EVALUATIONS[name]))
-        for name in (QUICK if quick else PROBLEMS)
+        for name in (_QUICK if quick else PROBLEMS)
         for method in methods
     ]
     if not quick:
-        chosen.append(("Rosenbrock 2", NOISY, _up_to(MOST_NOISY)))
+        chosen.append(("Rosenbrock 2", NOISY, _up_to(_MOST_NOISY)))
     return [
         Case(f"{name}: {method}", {"problem": name, "method": method, "budgets": budgets})
         for name, method, budgets in chosen
@@ -66,19 +68,19 @@ def _up_to(last: int) -> list[int]:
     return [n for n in _STEPS if n < last] + [last]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the rows of `runs`."""
     problem = problem_named(case.settings["problem"])
     method, budgets = case.settings["method"], case.settings["budgets"]
     if method == PEER:
         found = pyvbmc(problem, seed)
     else:
-        noise_sd = NOISE if method == NOISY else None
+        noise_sd = _NOISE if method == NOISY else None
         found = ours(problem, budgets, seed, gradients=method == GRADIENTS, noise_sd=noise_sd)
     return found.assign(size=found["error"].abs().clip(lower=_LEAST))
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the three distances against evaluations and seconds."""
     return [_against(results, "n", "evaluations"), _against(results, "seconds", "seconds")]
 
@@ -102,7 +104,7 @@ def _against(results: pd.DataFrame, x: str, label: str) -> Drawing:
     return Drawing(f"against-{label}", figure, caption)
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the end of each run, and whether its standard deviation is calibrated."""
     last = results.sort_values("n").groupby(["problem", "method", "seed"], sort=False).tail(1)
     rows = []
@@ -145,10 +147,10 @@ experiment = Experiment(
     summary="""How many evaluations and seconds does an accurate evidence and posterior take? Rosenbrock,
         correlated Gaussians, mixtures, a bounded banana and a logistic regression in 2 to 6
         dimensions, from values and from values with gradients, beside PyVBMC where it is installed.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=5,
     quick_seeds=1,
 )

@@ -24,17 +24,19 @@ from experiments.harness.experiment import (
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import problem_named
 
-BUDGETS = (10, 15, 20, 30, 45, 60)
-NAMES = ("Rosenbrock 2", "bounded banana", "lumpy 2")
-CELLS = 70
+__all__ = ["draw", "experiment", "run"]
+
+_BUDGETS = (10, 15, 20, 30, 45, 60)
+_NAMES = ("Rosenbrock 2", "bounded banana", "lumpy 2")
+_CELLS = 70
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the targets."""
     del resources
     return [
-        Case(name, {"problem": name, "budgets": list(BUDGETS[1:3] if quick else BUDGETS)})
-        for name in NAMES[: 1 if quick else None]
+        Case(name, {"problem": name, "budgets": list(_BUDGETS[1:3] if quick else _BUDGETS)})
+        for name in _NAMES[: 1 if quick else None]
     ]
 
 
@@ -43,7 +45,7 @@ def _axes(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     margin = 0.15 * (problem.plausible_upper - problem.plausible_lower)
     low = np.maximum(problem.plausible_lower - margin, problem.lower)
     high = np.minimum(problem.plausible_upper + margin, problem.upper)
-    x, y = low[:, None] + (high - low)[:, None] * (np.arange(CELLS) + 0.5) / CELLS
+    x, y = low[:, None] + (high - low)[:, None] * (np.arange(_CELLS) + 0.5) / _CELLS
     return x, y
 
 
@@ -159,7 +161,7 @@ experiment = Experiment(
     title="VBMC: a run in two dimensions",
     summary="Where does VBMC evaluate? Nodes, surrogate and posterior of runs in the plane at growing "
     "budgets.",
-    cases=cases,
+    cases=_cases,
     run=run,
     draw=draw,
     seeds=1,

@@ -29,9 +29,11 @@ from experiments.problems import hard_posteriors, known_posteriors
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import covered
 
-NAMES = ("Gaussian 2", "Gaussian 4", "Rosenbrock 2", "logistic 5", "lumpy 4")
-SDS = (0.0, 0.1, 0.3, 1.0)
-BUDGETS = (40, 80)
+__all__ = ["experiment"]
+
+_NAMES = ("Gaussian 2", "Gaussian 4", "Rosenbrock 2", "logistic 5", "lumpy 4")
+_SDS = (0.0, 0.1, 0.3, 1.0)
+_BUDGETS = (40, 80)
 _SHARE = 0.95
 _LEAST = 1e-4
 
@@ -45,20 +47,20 @@ def _problem(name: str, seed: int) -> Problem:
     return known_posteriors.rosenbrock(2) if kind == "Rosenbrock" else known_posteriors.logistic()
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each posterior with each noise and budget."""
     del resources
     if quick:
         return [Case("Gaussian 2, sd 0.3", {"problem": "Gaussian 2", "noise": 0.3, "budget": 40})]
     return [
         Case(f"{name}, sd {noise:g}, {budget}", {"problem": name, "noise": noise, "budget": budget})
-        for name in NAMES
-        for noise in SDS
-        for budget in BUDGETS
+        for name in _NAMES
+        for noise in _SDS
+        for budget in _BUDGETS
     ]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return how one run ended."""
     settings = case.settings
     problem = _problem(settings["problem"], seed)
@@ -75,7 +77,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return pd.DataFrame([row])
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the error of each run against the noise, by what the run reported."""
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(1, len(problems), size=(2.2, 2.2), sharex=True, sharey=True)
@@ -95,7 +97,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("errors", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate for each posterior and noise how many runs reported it, and the errors."""
     rows = []
     for (problem, noise), group in results.groupby(["problem", "noise"], sort=False):
@@ -114,7 +116,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("reports", pd.DataFrame(rows), caption)]
 
 
-def claims(results: pd.DataFrame) -> list[Claim]:
+def _claims(results: pd.DataFrame) -> list[Claim]:
     """Count the noisy runs that reported it, and the exact ones that did not."""
     noisy, reported = results["noise"] > 0.0, results["reported"].astype(bool)
     within = results["error"].abs() <= 3.0 * results["sd"]
@@ -139,11 +141,11 @@ experiment = Experiment(
     title="VBMC on values with noise that was not declared",
     summary="""Does a run report that values which were declared exact are noisy, and is its evidence right?
         Gaussians, a curved, a logistic and a lumpy posterior with noise of sd .1 to 1, and without.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
-    claims=claims,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
+    claims=_claims,
     seeds=10,
     quick_seeds=1,
 )

@@ -30,26 +30,28 @@ from experiments.harness.experiment import (
 from experiments.problems.simulated_workers import SimulatedWorkers
 from experiments.vbmc.runs import ERROR, draw_errors, problem_named, sized
 
-BUDGETS = {"Rosenbrock 2": 100, "bounded banana": 100, "lumpy 4": 150}
-BATCHES, BUSY = "batches", "never idle"
-SPREADS = (0.5, 1.0)
+__all__ = ["experiment"]
+
+_BUDGETS = {"Rosenbrock 2": 100, "bounded banana": 100, "lumpy 4": 150}
+_BATCHES, _BUSY = "batches", "never idle"
+_SPREADS = (0.5, 1.0)
 """Standard deviations of the logarithm of an evaluation's seconds."""
-COUNTS = (8, 16)
+_COUNTS = (8, 16)
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return both modes with each number of workers and each spread, and one worker."""
     del resources
-    budgets = {"Rosenbrock 2": 30} if quick else BUDGETS
+    budgets = {"Rosenbrock 2": 30} if quick else _BUDGETS
     chosen = [
         (problem, way, workers, spread)
         for problem in budgets
-        for workers in (COUNTS[:1] if quick else COUNTS)
-        for spread in (SPREADS[1:] if quick else SPREADS)
-        for way in (BATCHES, BUSY)
+        for workers in (_COUNTS[:1] if quick else _COUNTS)
+        for spread in (_SPREADS[1:] if quick else _SPREADS)
+        for way in (_BATCHES, _BUSY)
     ]
     if not quick:
-        chosen += [(problem, BUSY, 1, SPREADS[0]) for problem in budgets]
+        chosen += [(problem, _BUSY, 1, _SPREADS[0]) for problem in budgets]
     return [
         Case(
             f"{problem}: {way}, {workers} workers, {spread:g}",
@@ -65,7 +67,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     ]
 
 
-def run(case: Case, seed: int) -> pd.DataFrame:
+def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the records of one run."""
     settings = case.settings
     problem, count = problem_named(settings["problem"]), settings["workers"]
@@ -79,8 +81,8 @@ def run(case: Case, seed: int) -> pd.DataFrame:
             rows.append({"clock": workers.clock, "n": last.n_evaluations, "error": error})
 
     ways: dict[str, dict[str, Any]] = {
-        BATCHES: {"batch": count, "initial": max(10, count)},
-        BUSY: {"workers": count},
+        _BATCHES: {"batch": count, "initial": max(10, count)},
+        _BUSY: {"workers": count},
     }
     bqvi.vbmc(
         problem.log_joint, **problem.bounds(), budget=settings["budget"], tolerance=None, seed=seed,
@@ -90,7 +92,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return sized(pd.DataFrame(rows).assign(busy=busy))
 
 
-def reached(rows: pd.DataFrame) -> tuple[float, float]:
+def _reached(rows: pd.DataFrame) -> tuple[float, float]:
     """Simulated seconds and evaluations until the error stays below `ERROR`; infinite if it does not."""
     first = stays_below(rows["error"].abs().to_numpy(), ERROR)
     if first is None:
@@ -98,7 +100,7 @@ def reached(rows: pd.DataFrame) -> tuple[float, float]:
     return float(rows["clock"].iloc[first]), float(rows["n"].iloc[first])
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the error against simulated seconds."""
     problems = list(results["problem"].unique())
     several = results.loc[results["workers"] > 1, ["workers", "spread"]].drop_duplicates()
@@ -127,11 +129,11 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("against-seconds", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate seconds and evaluations until the error stays below `ERROR`."""
     ends = [
         {**dict(zip(("problem", "workers", "spread", "way", "seed"), key, strict=True)),
-         "seconds": reached(rows)[0], "n": reached(rows)[1], "busy": rows["busy"].iloc[0]}
+         "seconds": _reached(rows)[0], "n": _reached(rows)[1], "busy": rows["busy"].iloc[0]}
         for key, rows in results.groupby(["problem", "workers", "spread", "way", "seed"], sort=False)
     ]  # fmt: skip
     made = pd.DataFrame(ends)
@@ -144,7 +146,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
             row[f"evaluations, {way}"] = f"{part['n'].median():.0f}"
             row[f"busy, {way}"] = f"{part['busy'].median():.2f}"
         if len(by) == 2:
-            row["seconds, ratio"] = f"{by[BUSY]['seconds'].median() / by[BATCHES]['seconds'].median():.2f}"
+            row["seconds, ratio"] = f"{by[_BUSY]['seconds'].median() / by[_BATCHES]['seconds'].median():.2f}"
         rows.append(row)
     caption = (
         "Medians over seeds: simulated seconds and evaluations after which the error of ln Z stays below "
@@ -159,10 +161,10 @@ experiment = Experiment(
     summary="""How much time does it save to choose points while others are being evaluated, compared with
         waiting for batches? Error of the evidence against simulated seconds, with 8 and 16 workers whose
         evaluations take lognormal times.""",
-    cases=cases,
-    run=run,
-    draw=draw,
-    tables=tables,
+    cases=_cases,
+    run=_run,
+    draw=_draw,
+    tables=_tables,
     seeds=20,
     quick_seeds=1,
 )

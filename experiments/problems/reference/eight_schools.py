@@ -13,7 +13,9 @@ import torch
 from experiments.problems.reference.densities import cauchy, normal
 from experiments.problems.reference.target import Target, indexed
 
-Tensor = torch.Tensor
+__all__ = ["eight_schools"]
+
+_Tensor = torch.Tensor
 
 
 def eight_schools(data: Mapping[str, Any]) -> Target:
@@ -21,16 +23,16 @@ def eight_schools(data: Mapping[str, Any]) -> Target:
     effects = torch.as_tensor(data["y"], dtype=torch.float64)
     errors = torch.as_tensor(data["sigma"], dtype=torch.float64)
 
-    def schools(u: Tensor) -> Tensor:
+    def schools(u: _Tensor) -> _Tensor:
         return u[:, -2, None] + torch.exp(u[:, -1, None]) * u[:, :-2]
 
-    def log_density(u: Tensor) -> Tensor:
+    def log_density(u: _Tensor) -> _Tensor:
         log_tau = u[:, -1]
         prior = normal(u[:, :-2], 0.0, 1.0).sum(-1) + normal(u[:, -2], 0.0, 5.0)
         scale = cauchy(torch.exp(log_tau), 5.0) + log_tau
         return prior + scale + normal(effects, schools(u), errors).sum(-1)
 
-    def constrain(u: Tensor) -> Tensor:
+    def constrain(u: _Tensor) -> _Tensor:
         return torch.cat([schools(u), u[:, -2:-1], torch.exp(u[:, -1:])], 1)
 
     names = (*indexed("z", len(effects)), "mu", "log tau")

@@ -33,6 +33,8 @@ from experiments.problems.reference.regression import (
 from experiments.problems.reference.target import Target
 from experiments.problems.reference.two_normals import two_normals
 
+__all__ = ["MODELS", "Reference", "load_reference"]
+
 MODELS: dict[str, Callable[[Mapping[str, Any]], Target]] = {
     "arK": autoregression,
     "eight_schools_noncentered": eight_schools,

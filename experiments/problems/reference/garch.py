@@ -14,7 +14,9 @@ import torch
 from experiments.problems.reference.densities import log_logistic_jacobian, normal
 from experiments.problems.reference.target import Target
 
-Tensor = torch.Tensor
+__all__ = ["garch"]
+
+_Tensor = torch.Tensor
 
 
 def garch(data: Mapping[str, Any]) -> Target:
@@ -22,12 +24,12 @@ def garch(data: Mapping[str, Any]) -> Target:
     series = torch.as_tensor(data["y"], dtype=torch.float64)
     first = float(data["sigma1"]) ** 2
 
-    def constrain(u: Tensor) -> Tensor:
+    def constrain(u: _Tensor) -> _Tensor:
         alpha_1 = torch.sigmoid(u[:, 2])
         beta_1 = torch.sigmoid(u[:, 3]) * torch.sigmoid(-u[:, 2])
         return torch.stack([u[:, 0], torch.exp(u[:, 1]), alpha_1, beta_1], 1)
 
-    def log_density(u: Tensor) -> Tensor:
+    def log_density(u: _Tensor) -> _Tensor:
         mu, alpha_0, alpha_1, beta_1 = constrain(u).unbind(1)
         gaps = series - mu[:, None]
         squares = gaps.square()

@@ -14,7 +14,9 @@ import torch
 from experiments.problems.reference.densities import gamma, normal
 from experiments.problems.reference.target import Target
 
-Tensor = torch.Tensor
+__all__ = ["gp_regression"]
+
+_Tensor = torch.Tensor
 
 
 def gp_regression(data: Mapping[str, Any]) -> Target:
@@ -24,7 +26,7 @@ def gp_regression(data: Mapping[str, Any]) -> Target:
     squares = (x[:, None] - x[None, :]).square()
     identity = torch.eye(len(x), dtype=torch.float64)
 
-    def log_density(u: Tensor) -> Tensor:
+    def log_density(u: _Tensor) -> _Tensor:
         rho, alpha, sigma = torch.exp(u).unbind(1)
         shape = torch.exp(-0.5 * squares / rho[:, None, None] ** 2)
         covariance = alpha[:, None, None] ** 2 * shape + sigma[:, None, None] * identity

@@ -14,18 +14,20 @@ import torch
 from experiments.problems.reference.densities import log_logistic_jacobian, normal
 from experiments.problems.reference.target import Target
 
-Tensor = torch.Tensor
+__all__ = ["hidden_markov"]
+
+_Tensor = torch.Tensor
 
 
 def hidden_markov(data: Mapping[str, Any]) -> Target:
     """The density of a series of N values."""
     series = torch.as_tensor(data["y"], dtype=torch.float64)
 
-    def means(u: Tensor) -> Tensor:
+    def means(u: _Tensor) -> _Tensor:
         first = torch.exp(u[:, 2])
         return torch.stack([first, first + torch.exp(u[:, 3])], 1)
 
-    def log_density(u: Tensor) -> Tensor:
+    def log_density(u: _Tensor) -> _Tensor:
         log_sigmoid = torch.nn.functional.logsigmoid
         stay, leave = log_sigmoid(u[:, :2]), log_sigmoid(-u[:, :2])
         transition = torch.stack([stay, leave], 2)  # (L, from, to)
@@ -38,7 +40,7 @@ def hidden_markov(data: Mapping[str, Any]) -> Target:
         jacobian = log_logistic_jacobian(u[:, :2]).sum(-1) + u[:, 2:].sum(-1)
         return torch.logsumexp(forward, 1) + prior + jacobian
 
-    def constrain(u: Tensor) -> Tensor:
+    def constrain(u: _Tensor) -> _Tensor:
         p = torch.sigmoid(u[:, :2])
         rows = torch.stack([p[:, 0], 1.0 - p[:, 0], p[:, 1], 1.0 - p[:, 1]], 1)
         return torch.cat([rows, means(u)], 1)

@@ -13,7 +13,9 @@ import torch
 from experiments.problems.reference.densities import cauchy, normal
 from experiments.problems.reference.target import Target, indexed
 
-Tensor = torch.Tensor
+__all__ = ["autoregression", "children_scores", "independent_coefficients", "mesquite"]
+
+_Tensor = torch.Tensor
 
 
 def children_scores(data: Mapping[str, Any]) -> Target:
@@ -81,24 +83,24 @@ def autoregression(data: Mapping[str, Any]) -> Target:
     )
 
 
-def _column(values: Any) -> Tensor:
+def _column(values: Any) -> _Tensor:
     return torch.as_tensor(values, dtype=torch.float64)
 
 
 def _regression(
     name: str,
     coefficients: tuple[str, ...],
-    design: Tensor,
-    response: Tensor,
-    log_prior: Callable[[Tensor, Tensor], Tensor],
+    design: _Tensor,
+    response: _Tensor,
+    log_prior: Callable[[_Tensor, _Tensor], _Tensor],
 ) -> Target:
-    def log_density(u: Tensor) -> Tensor:
+    def log_density(u: _Tensor) -> _Tensor:
         beta, log_sigma = u[:, :-1], u[:, -1]
         sigma = torch.exp(log_sigma)
         likelihood = normal(response, beta @ design.T, sigma[:, None]).sum(-1)
         return log_prior(beta, sigma) + likelihood + log_sigma
 
-    def constrain(u: Tensor) -> Tensor:
+    def constrain(u: _Tensor) -> _Tensor:
         return torch.cat([u[:, :-1], torch.exp(u[:, -1:])], 1)
 
     return Target(name, (*coefficients, "log sigma"), log_density, constrain)

@@ -14,7 +14,9 @@ import torch
 
 from bqvi.models.log_joint import LogJoint
 
-Tensor = torch.Tensor
+__all__ = ["Target", "indexed"]
+
+_Tensor = torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,9 @@ class Target:
     """The name of the model in a folder of references."""
     parameters: tuple[str, ...]
     """Names of the D unconstrained coordinates."""
-    log_density: Callable[[Tensor], Tensor]
+    log_density: Callable[[_Tensor], _Tensor]
     """(L, D) -> (L,), float64."""
-    constrain: Callable[[Tensor], Tensor]
+    constrain: Callable[[_Tensor], _Tensor]
     """(L, D) -> (L, P): the parameters as the model states them."""
 
     @property

@@ -15,7 +15,9 @@ import torch
 from experiments.problems.reference.densities import log_logistic_jacobian, normal
 from experiments.problems.reference.target import Target
 
-Tensor = torch.Tensor
+__all__ = ["two_normals"]
+
+_Tensor = torch.Tensor
 
 
 def two_normals(data: Mapping[str, Any]) -> Target:
@@ -23,12 +25,12 @@ def two_normals(data: Mapping[str, Any]) -> Target:
     values = torch.as_tensor(data["y"], dtype=torch.float64)
     beta_constant = math.lgamma(10.0) - 2.0 * math.lgamma(5.0)
 
-    def constrain(u: Tensor) -> Tensor:
+    def constrain(u: _Tensor) -> _Tensor:
         second = u[:, 0] + torch.exp(u[:, 1])
         scales = torch.exp(u[:, 2:4])
         return torch.stack([u[:, 0], second, scales[:, 0], scales[:, 1], torch.sigmoid(u[:, 4])], 1)
 
-    def log_density(u: Tensor) -> Tensor:
+    def log_density(u: _Tensor) -> _Tensor:
         parameters = constrain(u)
         means, scales = parameters[:, :2], parameters[:, 2:4]
         log_sigmoid = torch.nn.functional.logsigmoid

@@ -8,6 +8,8 @@ from scipy.optimize import least_squares
 
 from experiments.problems.reference.folder import Reference
 
+__all__ = ["unconstrained"]
+
 _FOUND = 1e-5
 """Largest residual, in standard deviations of the parameters over the draws: these may be rounded, and of a
 model that states more numbers than it has coordinates (p and 1 - p) rounded ones have no common point."""

@@ -87,7 +87,7 @@ def test_the_validation_set_determines_where_the_plain_decoder_is_stopped():
 
 def test_the_bound_of_the_gaussian_example_at_its_optimum_is_closed(monkeypatch):
     """Evidence N(x; mu, 2 I) less 20 times KL(N(m, 2/3) || N(m, 1/2)); five standard errors of 4000 draws."""
-    monkeypatch.setattr(gaussian_example, "AWAY", 0.0)
+    monkeypatch.setattr(gaussian_example, "_AWAY", 0.0)
     model, q, x = gaussian_example.gaussian_example(3, 0)
     mu = q["decoder.mu"].place.numpy()
     evidence = scipy.stats.norm(mu, 2.0**0.5).logpdf(x).sum()

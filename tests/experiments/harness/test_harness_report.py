@@ -92,7 +92,7 @@ def test_every_figure_is_there_and_opens(page):
 
 
 def test_each_section_has_a_figure_in_the_summary(root, monkeypatch):
-    monkeypatch.setattr(report, "LEADING", 1)
+    monkeypatch.setattr(report, "_LEADING", 1)
     experiments = [toy_experiment.experiment, toy_experiment.make(name="other")]
     first, second = [image["src"] for image in Page(report.build(experiments, root).html).images[:2]]
     assert first.startswith("data:image/svg+xml")

@@ -153,7 +153,7 @@ def test_posteriors_of_a_folder(tmp_path, monkeypatch):
     (folder / "data.json").write_text(json.dumps(data))
     (folder / "reference.json").write_text(json.dumps(known_numbers))
     np.savez(folder / "draws.npz", draws=np.zeros((2, 5)))
-    monkeypatch.setattr(quadrature_posteriors, "NAMES", (name,))
+    monkeypatch.setattr(quadrature_posteriors, "_NAMES", (name,))
     experiment = replace(quadrature_posteriors.experiment)
     found = table(experiment, Resources(posteriors=tmp_path))
     looked_at(experiment, found)

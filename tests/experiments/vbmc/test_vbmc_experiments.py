@@ -100,7 +100,7 @@ def made_up_folder(tmp_path):
 
 def test_posteriors_of_a_folder(tmp_path, monkeypatch):
     name = made_up_folder(tmp_path)
-    monkeypatch.setattr(vbmc_posteriors, "QUICK", (name,))
+    monkeypatch.setattr(vbmc_posteriors, "_QUICK", (name,))
     found = table(vbmc_posteriors.experiment, Resources(posteriors=tmp_path))
     assert len(looked_at(vbmc_posteriors.experiment, found)["ends"]) == 2
     with_gradients = found[found["method"] == vbmc_runs.GRADIENTS].iloc[0]
