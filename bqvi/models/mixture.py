@@ -139,11 +139,6 @@ def _is_for_torch(x: Data) -> bool:
     return is_torch(x) and (x.device.type != "cpu" or str(x.dtype) == "torch.bfloat16")
 
 
-def _responsibilities(x: Data, affine: AffineLogJoint) -> np.ndarray:
-    """r, (N, K)."""
-    return np.asarray(scipy.special.softmax(affine.rho(x), axis=1))
-
-
 def blocks(n: int, n_components: int) -> Iterator[slice]:
     """Slices of rows such that a block of responsibilities has about BLOCK_ENTRIES entries."""
     step = max(256, BLOCK_ENTRIES // n_components)

@@ -28,7 +28,7 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool, greedy
 from acquisition.pointwise.quantile_range import log_remaining_range
 from bqvi.importance import resampled
-from bqvi.variational_bmc.pooled_draws import PooledDraws
+from bqvi.variational_bmc.pooled_draws import PointMoments, PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
@@ -85,8 +85,10 @@ def next_points(
     targets = resampled(share, NODES.targets, int(rng.integers(2**31)))
     draws = _candidates(share, pool.feasible, rng)
     more = [part for part in (None if first is None else first[None], waiting) if part is not None]
-    candidates = _Points.of_pool(pool, draws).joined(surrogate, more)
-    remaining = _Remaining.of(surrogate, candidates, _Points.of_pool(pool, targets), criterion.noise)
+    candidates = PointMoments.among(pool, draws)
+    if more:
+        candidates = candidates.joined(PointMoments.at(surrogate, np.concatenate(more)))
+    remaining = _Remaining.of(surrogate, candidates, PointMoments.among(pool, targets), criterion.noise)
     closed, may_lead = [], first is not None
     if waiting is not None and len(waiting):
         closed = list(range(len(candidates.u) - len(waiting), len(candidates.u)))
@@ -100,32 +102,6 @@ def next_points(
         remaining = remaining.given(index)
     chosen += greedy(remaining, count - len(chosen), _Remaining.scores, [*closed, *chosen])
     return candidates.u[chosen]
-
-
-@dataclass(frozen=True, eq=False)
-class _Points:
-    """Points u (m, D), with W k (N, m) and the variance (m,) of f there."""
-
-    u: np.ndarray
-    whitened: np.ndarray
-    variance: np.ndarray
-
-    @classmethod
-    def of_pool(cls, pool: PooledDraws, index: np.ndarray) -> _Points:
-        """The draws of a pool with these indices."""
-        return cls(pool.u[index], pool.whitened[:, index], pool.variance[index])
-
-    def joined(self, surrogate: Surrogate, more: list[np.ndarray]) -> _Points:
-        """These points followed by ``more``, arrays of points in the frame."""
-        if not more:
-            return self
-        u = np.concatenate(more)
-        whitened = surrogate.whitened(u)
-        return _Points(
-            np.concatenate([self.u, u]),
-            np.concatenate([self.whitened, whitened], axis=1),
-            np.append(self.variance, surrogate.moments(u, whitened)[1]),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +119,9 @@ class _Remaining:
     log_weights: np.ndarray
 
     @classmethod
-    def of(cls, surrogate: Surrogate, candidates: _Points, targets: _Points, noise: float) -> _Remaining:
+    def of(
+        cls, surrogate: Surrogate, candidates: PointMoments, targets: PointMoments, noise: float
+    ) -> _Remaining:
         """The moments before any choice; ``noise`` is the variance of the noise of the next values."""
         u, whitened = candidates.u, candidates.whitened
         signals = surrogate.covariance(u, targets.u, whitened, targets.whitened)

@@ -27,7 +27,7 @@ from bqvi.variational_bmc.settings import NODES, POOLED, WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 
-__all__ = ["PooledDraws", "pool_of"]
+__all__ = ["PointMoments", "PooledDraws", "pool_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class PooledDraws:
 
 
 @dataclass(frozen=True, eq=False)
-class _Draws:
+class PointMoments:
     """Points u (m, D), with W k (N, m), the mean and the variance (m,) of f there."""
 
     u: np.ndarray
@@ -86,16 +86,19 @@ class _Draws:
     variance: np.ndarray
 
     @classmethod
-    def known(cls, surrogate: Surrogate, u: np.ndarray) -> _Draws:
-        """The points among u (m, D) at which the sd of f is below `PooledSettings.known`."""
+    def at(cls, surrogate: Surrogate, u: np.ndarray) -> PointMoments:
+        """The points u (m, D) with the moments of the surrogate."""
         whitened = surrogate.whitened(u)
-        mean, variance = surrogate.moments(u, whitened)
-        known = variance < POOLED.known**2
-        return cls(u[known], whitened[:, known], mean[known], variance[known])
+        return cls(u, whitened, *surrogate.moments(u, whitened))
 
-    def joined(self, other: _Draws) -> _Draws:
-        """The draws of both, in order."""
-        return _Draws(
+    @classmethod
+    def among(cls, draws: PooledDraws | PointMoments, index: np.ndarray) -> PointMoments:
+        """Those of the draws at an index, or at a mask."""
+        return cls(draws.u[index], draws.whitened[:, index], draws.mean[index], draws.variance[index])
+
+    def joined(self, other: PointMoments) -> PointMoments:
+        """The points of both, in order."""
+        return PointMoments(
             np.concatenate([self.u, other.u]),
             np.concatenate([self.whitened, other.whitened], axis=1),
             np.concatenate([self.mean, other.mean]),
@@ -118,10 +121,10 @@ def pool_of(
     top, count = surrogate.data.top, len(found.u)
     plain = q.joined(q.widened(WEIGHTS.widening), WEIGHTS.wide)
     wide = q.widened(POOLED.wider)
-    draws = _Draws(found.u, found.whitened, found.mean, found.variance)
-    draws = draws.joined(_Draws.known(surrogate, proposal_of(wide, 0.0).draws(POOLED.draws, seed)))
+    draws = PointMoments(found.u, found.whitened, found.mean, found.variance)
+    draws = draws.joined(_known(surrogate, proposal_of(wide, 0.0).draws(POOLED.draws, seed)))
     local = _local(q, plain, draws, top, seed)
-    draws = draws.joined(_Draws.known(surrogate, proposal_of(local, 0.0).draws(POOLED.draws, seed + 1)))
+    draws = draws.joined(_known(surrogate, proposal_of(local, 0.0).draws(POOLED.draws, seed + 1)))
     total = count + 2 * POOLED.draws
     shares = np.array([count, POOLED.draws, POOLED.draws]) / total
     logs = np.stack([one.log_density(draws.u) for one in (plain, wide, local)])
@@ -138,8 +141,14 @@ def pool_of(
     )
 
 
+def _known(surrogate: Surrogate, u: np.ndarray) -> PointMoments:
+    """The points among u (m, D) at which the sd of f is below `PooledSettings.known`."""
+    points = PointMoments.at(surrogate, u)
+    return PointMoments.among(points, points.variance < POOLED.known**2)
+
+
 def _local(
-    q: DiagonalMixture, plain: DiagonalMixture, draws: _Draws, top: float, seed: int
+    q: DiagonalMixture, plain: DiagonalMixture, draws: PointMoments, top: float, seed: int
 ) -> DiagonalMixture:
     """Gaussians with the scales of q's components, at some of the draws where f or its variance is large.
 
