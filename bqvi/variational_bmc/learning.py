@@ -216,7 +216,7 @@ def _maximised(surrogate: Surrogate, q: DiagonalMixture, step: InferenceStep) ->
     box = Box(near.lower - COMPONENTS.margins[0], near.upper + COMPONENTS.margins[0])
     for repeat in range(4 if final else 1):
         more = with_more(surrogate, q, len(surrogate.data.values), step.seed + repeat)
-        if repeat and more is q:
+        if repeat and more.count == q.count:
             break  # q covers the surrogate and its ELBO has been maximised
         samples = max(COMPONENTS.samples, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
         q = climb(surrogate, more, box, step.seed % 7919, samples, settings.climbs * (1 + final))
