@@ -10,12 +10,6 @@ The integral under q is in closed form:
 
     ELBO = E_q[f] + H(q) = E[phi] - D / 2 + H(q),        u ~ N(0, I) under q.
 
-With k(u, u') = s^2 (h exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2), P = 1 / (l^2 + 1) and
-z(u) = h (l^2 P)^(D/2) exp(-P |u|^2 / 2),
-
-    Cov(phi(u), E[phi]) = z + b2 |u|^2 / 2,    Cov(grad phi(u), E[phi]) = -P z u + b2 u,
-    Var E[phi]          = h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2                              all times s^2.
-
 The standard deviation contains the posterior variance, with the constant profiled out, and the jackknife's
 variance and bias over evaluations, which include the misfit of the kernel. Failed evaluations are left out,
 so the ELBO is that over the region where the log joint is finite.
@@ -86,10 +80,9 @@ class NearQ:
     def elbo_sd(self) -> float:
         """Standard deviation of E[phi] under N(0, I), the jackknife's variance included."""
         given, kernel, dimension = self.process.given, self.process.kernel, len(self.frame.mean)
-        l2, level = kernel.lengthscale**2, np.ones(1)
-        prior = kernel.height * (l2 / (l2 + 2.0)) ** (dimension / 2) + 0.5 * kernel.quadratic * dimension
-        whitened = given.whitening @ _observed(given, kernel)[:, None]
-        variance = float(given.covariance(np.array([[prior]]), whitened, level)[0, 0])
+        level, prior = np.ones(1), np.array([[kernel.integral_variance(dimension)]])
+        whitened = given.whitening @ kernel.with_integral(given.points)[:, None]
+        variance = float(given.covariance(prior, whitened, level)[0, 0])
         return float(np.sqrt(max(variance, 0.0) + self.jackknife(whitened, level)))
 
 
@@ -163,14 +156,3 @@ def _shown(numbers: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 def _noise(rows: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return distance_noise(rows[:, : rows.shape[1] // 2], targets)
-
-
-def _observed(given: Conditioned, kernel: DirectionalKernel) -> np.ndarray:
-    """Covariances / s^2 of the rows with E[phi], (N,)."""
-    x, w = np.hsplit(given.points, 2)
-    p = 1.0 / (kernel.lengthscale**2 + 1.0)
-    squares = np.einsum("nd,nd->n", x, x)
-    z = kernel.height * (kernel.lengthscale**2 * p) ** (x.shape[1] / 2) * np.exp(-0.5 * p * squares)
-    found: np.ndarray = kernel.constant(given.points) * (z + 0.5 * kernel.quadratic * squares)
-    found += (kernel.quadratic - p * z) * np.einsum("nd,nd->n", x, w)
-    return found

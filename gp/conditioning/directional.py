@@ -9,7 +9,10 @@ two rows are, where derivatives are among them (h = l^2),
         + b2 ((f . f' - v v' x . x' / 2) x . x' + (w . x') (x . w')),
 
 and of values alone (h = 1) e + b1 x . x' + b2 (x . x')^2 / 2. All are elementwise products of five matrix
-products, which a fit makes once (`directional_gram`).
+products, which a fit makes once (`directional_gram`). With z and P of `gp.expectation.kernel_means` under
+N(0, I), the covariances over s^2 of a row with E[phi], and the variance of E[phi], are
+
+    v (h z + b2 |x|^2 / 2) + (b2 - P h z) x . w,        h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2.
 
 `gp.fixed_points` has the Gram matrices of all derivatives at a point, or of none. A fit to those takes the
 same time (.8 to 1.3 of it); a fit to 30 values and one derivative beside each, D = 10, takes a twentieth
@@ -28,7 +31,7 @@ import numpy as np
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.function_process import kernel_sum
 from gp.conditioning.places import Places
-from gp.expectation import KernelSum
+from gp.expectation import KernelSum, standard_means, standard_variance
 from gp.fixed_points import Changes
 
 __all__ = ["DirectionalKernel", "DirectionalProcess", "directional_gram", "slope_rows", "value_rows"]
@@ -96,6 +99,19 @@ class DirectionalKernel:
             if itself:
                 found[others, rows] = block.T
         return found
+
+    def with_integral(self, points: np.ndarray) -> np.ndarray:
+        """The covariances over s^2 of rows, ``points`` (N, 2 D), with E[phi] under N(0, I): (N,)."""
+        rows = _Rows.of(points)
+        z, a, _ = standard_means(rows.x, self.lengthscale)
+        z *= self.height
+        squares, along = (np.einsum("nd,nd->n", rows.x, other) for other in (rows.x, rows.w))
+        found: np.ndarray = rows.v * (z + 0.5 * self.quadratic * squares)
+        return found + self.quadratic * along - z * np.einsum("nd,nd->n", a, rows.w)
+
+    def integral_variance(self, dimension: int) -> float:
+        """The prior variance over s^2 of E[phi] under N(0, I) with D = ``dimension``."""
+        return self.height * standard_variance(dimension, self.lengthscale) + 0.5 * self.quadratic * dimension
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,14 @@
 """E_q of a Gaussian process: its value, its gradient in q, variances and covariances."""
 
 from gp.expectation.anova_sum import AnovaSum, AnovaSums, DiagonalIntegrals
-from gp.expectation.kernel_means import KernelMeans, jacobian_variance, slope_jacobian, value_jacobian
+from gp.expectation.kernel_means import (
+    KernelMeans,
+    jacobian_variance,
+    slope_jacobian,
+    standard_means,
+    standard_variance,
+    value_jacobian,
+)
 from gp.expectation.kernel_sum import Integrated, KernelSum
 from gp.expectation.posterior_expectation import Expectation, covariances, expectation, variance_gradient
 from gp.expectation.quadratic import Quadratic
@@ -19,6 +26,8 @@ __all__ = [
     "expectation",
     "jacobian_variance",
     "slope_jacobian",
+    "standard_means",
+    "standard_variance",
     "value_jacobian",
     "variance_gradient",
 ]

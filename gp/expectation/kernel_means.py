@@ -18,7 +18,10 @@ import numpy as np
 
 from gp.triangular import cholesky_inverse
 
-__all__ = ["KernelMeans", "jacobian_variance", "slope_jacobian", "value_jacobian"]
+__all__ = [
+    "KernelMeans", "jacobian_variance", "slope_jacobian", "standard_means", "standard_variance",
+    "value_jacobian",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +79,9 @@ def value_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, 
     triangle, row by row. The two are the prior covariances of phi(u_n) with E[grad phi] and E[Hessian of
     phi].
     """
-    z, a, p = _standard(points, lengthscale)
+    z, a, p = standard_means(points, lengthscale)
     rows, columns = np.tril_indices(points.shape[1])
+    z = z[:, None]
     return z * a, z * (a[:, rows] * a[:, columns] - p * (rows == columns))
 
 
@@ -86,9 +90,9 @@ def slope_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, 
 
     ``lengthscale`` is the kernel's.
     """
-    z, a, p = _standard(points, lengthscale)
+    z, a, p = standard_means(points, lengthscale)
     rows, columns = np.tril_indices(points.shape[1])
-    eye, z = np.eye(points.shape[1]), z[:, :, None]
+    eye, z = np.eye(points.shape[1]), z[:, None, None]
     products = a[:, rows] * a[:, columns] - p * (rows == columns)
     along = eye[:, rows] * a[:, None, columns] + eye[:, columns] * a[:, None, rows]
     return z * (p * eye - a[:, :, None] * a[:, None, :]), z * (
@@ -101,15 +105,27 @@ def jacobian_variance(dimension: int, lengthscale: float) -> tuple[float, float]
 
     ``dimension`` is D, ``lengthscale`` the kernel's. For i = j the variance is three times the second.
     """
+    apart = lengthscale**2 + 2.0
+    double = standard_variance(dimension, lengthscale)
+    return double / apart, double / apart**2
+
+
+def standard_variance(dimension: int, lengthscale: float) -> float:
+    """The prior variance of E[phi] under N(0, I), for a height of 1.
+
+    ``dimension`` is D, ``lengthscale`` the kernel's.
+    """
     l2 = lengthscale**2
-    double = (l2 / (l2 + 2.0)) ** (dimension / 2)
-    return double / (l2 + 2.0), double / (l2 + 2.0) ** 2
+    return float((l2 / (l2 + 2.0)) ** (dimension / 2))
 
 
-def _standard(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """z (n, 1), a (n, D) and P of N(0, I); P is a multiple of the identity and returned as a number."""
+def standard_means(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """z (n,), a (n, D) and P of N(0, I); P is a multiple of the identity and returned as a number.
+
+    ``points`` are (n, D), ``lengthscale`` is the kernel's. z are the prior covariances of phi(u_n) with
+    E[phi], for a height of 1.
+    """
     l2 = lengthscale**2
     p = 1.0 / (l2 + 1.0)
     squares = np.einsum("nd,nd->n", points, points)
-    z = (l2 * p) ** (points.shape[1] / 2) * np.exp(-0.5 * p * squares)
-    return z[:, None], p * points, p
+    return (l2 * p) ** (points.shape[1] / 2) * np.exp(-0.5 * p * squares), p * points, p

@@ -39,6 +39,23 @@ def test_a_process_given_values_and_single_derivatives():
     check_block_kernel(DirectionalKernel(1.3, 0.4, 0.2), points=rows)
 
 
+@pytest.mark.parametrize("slopes", [True, False])
+def test_the_integral_under_a_standard_normal_is_that_of_the_covariance(slopes):
+    """By Gauss-Hermite nodes in the plane, for rows of values and of derivatives along directions."""
+    x = np.random.default_rng(0).standard_normal((5, 2))
+    kernel = DirectionalKernel(1.3, 0.4, 0.2, slopes)
+    rows = value_rows(x)
+    if slopes:
+        rows = np.concatenate([rows, slope_rows(x, np.array([[[0.6, -0.8]]] * 5))])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    places = kernel.at(value_rows(np.stack(np.meshgrid(nodes, nodes), -1).reshape(-1, 2)))
+    weights = np.outer(weights, weights).reshape(-1) / (2.0 * np.pi)
+    covariances = kernel.covariance(kernel.at(rows), places)
+    np.testing.assert_allclose(kernel.with_integral(rows), covariances @ weights, rtol=1e-10, atol=1e-12)
+    both = kernel.covariance(places, places)
+    assert kernel.integral_variance(2) == pytest.approx(weights @ both @ weights, rel=1e-10)
+
+
 @dataclass(frozen=True)
 class Wrong:
     """A kernel whose parts may be overwritten."""
