@@ -7,7 +7,8 @@ instead of calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,16 +69,10 @@ class StepEvaluations:
     def __init__(self) -> None:
         self.rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
-    def enter(self, points: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Enter evaluations; return an array (n, D) of NaN, into which their gradients may be written.
-
-        Parameters
-        ----------
-        points : the points (n, D). values : the values there (n,).
-        """
-        gradients = np.full(points.shape, np.nan)
-        self.rows.append((points, values, gradients))
-        return gradients
+    def enter(self, made: Evaluations) -> None:
+        """Enter evaluations ``made``, with NaN for gradients that they lack."""
+        missing = np.full(made.points.shape, np.nan)
+        self.rows.append((made.points, made.values, missing if made.gradients is None else made.gradients))
 
     def table(self) -> np.ndarray:
         """The points, values and gradients as the columns of one array (n, 2 D + 1)."""
@@ -102,3 +97,21 @@ class Account:
     unfinished: Unfinished | None = None
     given: Evaluations | None = None
     entered: StepEvaluations | None = None
+
+    @contextmanager
+    def spending(self, count: int) -> Iterator[None]:
+        """A context in which evaluations are made that have no rows: of the terms of a model with data.
+
+        They are entered in the budget before they are made, and in the ledger once they have returned, as
+        `Caller.evaluate` does with evaluations that have rows.
+
+        Raises
+        ------
+        BudgetError
+            The budget has fewer than ``count`` left.
+        """
+        if self.budget is not None:
+            self.budget.spend(count)
+        yield
+        if self.ledger is not None:
+            self.ledger.count(count)

@@ -11,7 +11,15 @@ from bqvi.calls.call import CallResult
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations, Products
-from bqvi.calls.faults import OF_ITS_CODE, advice, advice_on_points, described, may_be_meant, stops
+from bqvi.calls.faults import (
+    OF_ITS_CODE,
+    advice,
+    advice_on_points,
+    described,
+    is_numerical,
+    may_be_meant,
+    stops,
+)
 from bqvi.calls.function import Function
 from bqvi.calls.ledger import Ledger
 from bqvi.calls.logarithm import not_logarithms
@@ -134,7 +142,10 @@ class CallBatch:
         who = self._who(result) if result.raised else "the gradient"
         message = f"{who} {described(error)}, at {self.function.places(points)}"
         message += self._advice(error)
-        if self.function.errors is None:
+        everywhere = self.function.range.everywhere
+        if everywhere:
+            message += everywhere if is_numerical(error) else OF_ITS_CODE
+        elif self.function.errors is None:
             message += OF_ITS_CODE
             if may_be_meant(error) and self._outputs is not None:
                 message += ', or give errors="infeasible" to go on without such points'
@@ -145,6 +156,8 @@ class CallBatch:
         """Advice on an error of the user's function; "" where there is none."""
         found = advice(error, self.function.gradient)
         of_points = self.function.vectorised and self.function.model is None and self._outputs is None
+        if isinstance(error, IndexError):
+            found += f"; theta has {self.theta.shape[1]} entries a point"
         return found or (advice_on_points(error) if of_points else "")
 
     def _who(self, result: CallResult) -> str:

@@ -1,7 +1,9 @@
 """The number of evaluations that a run may make; it is checked before each call and never exceeded.
 
 An evaluation is one point at which the user's function, its gradient or both are called; where a batch that
-failed is called again point by point, each of its points counts again.
+failed is called again point by point, each of its points counts again. A call that ended the run by an
+exception or an interrupt has returned no evaluation: it is made again when the run is resumed, and counts
+once.
 """
 
 from __future__ import annotations

@@ -202,11 +202,16 @@ def _without_refused(function: Function, result: CallResult, points: np.ndarray)
     # The error is about the gradient; the values count as evaluations.
     if not bad.any() and function.errors == "raise":
         bad = np.array([bool(reason) for reason in result.reasons])
-        what, must = "the gradient is not finite", "it has to be"
+        what, must = "the gradient is not finite", "it has to be" + function.range.everywhere
     if not bad.any():
         return result
-    at = points[int(np.argmax(bad))]
-    error = EvaluationError(f"{what} at {function.place(at)}: {must}", at)
+    first = int(np.argmax(bad))
+    large = function.range.density and bool((result.values[first] >= LARGEST).any())
+    error = EvaluationError(
+        f"{what} at {function.place(points[first])}: {must}",
+        points[first],
+        no_value=bool(result.reasons[first]) and not large,
+    )
     return replace(result, kept=kept, error=error)
 
 

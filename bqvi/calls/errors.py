@@ -34,6 +34,7 @@ class EvaluationError(RuntimeError):
     evaluations : the evaluations that returned: of the failed batch or, when a front door raises, of the run.
     state : the state of the run, when a front door raises; this exception may be given as ``resume`` once the
         function is mended.
+    no_value : whether the value, or the gradient, at ``point`` is not finite; other points may have one.
     """
 
     def __init__(
@@ -42,15 +43,17 @@ class EvaluationError(RuntimeError):
         point: np.ndarray | None = None,
         evaluations: Evaluations | None = None,
         state: object = None,
+        no_value: bool = False,
     ) -> None:
         super().__init__(message)
         self.point = point
         self.evaluations = evaluations
         self.state = state
+        self.no_value = no_value
 
     def __reduce__(self) -> tuple[object, ...]:
         """The message and attributes, so that the exception can be sent to another process."""
-        return type(self), (str(self), self.point, self.evaluations, self.state)
+        return type(self), (str(self), self.point, self.evaluations, self.state, self.no_value)
 
 
 def require_good(evaluations: Evaluations, needed: int = 1) -> None:

@@ -42,6 +42,8 @@ class Range:
     logarithmic : whether values are logarithms, for which -inf is allowed.
     non_negative : the reason why negative values are an error, for messages; "" where they are allowed.
     outputs : whether it may return several numbers at a point.
+    everywhere : the reason why a value is needed at each point, and advice, for messages; "" where points
+        without a value are allowed, or the user has excluded them by ``errors="raise"``.
     """
 
     title: str
@@ -49,6 +51,7 @@ class Range:
     logarithmic: bool = False
     non_negative: str = ""
     outputs: bool = False
+    everywhere: str = ""
 
     @property
     def missing(self) -> float:

@@ -192,12 +192,12 @@ def refused(function: Function, values: np.ndarray) -> tuple[np.ndarray, str, st
     bad: np.ndarray = np.zeros(len(values), bool)
     if kind.density and function.errors != "infeasible":
         bad = np.any(values >= LARGEST, axis=1)
-        must = "it must be finite, or -inf where the density vanishes"
+        must = "it must be finite" + (kind.everywhere or ", or -inf where the density vanishes")
     if kind.non_negative:
         bad, must = np.any(values < 0.0, axis=1), kind.non_negative
     if not bad.any() and function.errors == "raise":
         bad = np.array([bool(reason) for reason in reasons_of(function, values)])
-        must = "it has to be finite" + (" or -inf" if kind.logarithmic else "")
+        must = "it has to be finite" + (" or -inf" if kind.logarithmic else "") + kind.everywhere
     if not bad.any():
         return bad, "", ""
     return bad, f"the {kind.title} is {_numbers(values[int(np.argmax(bad))])}", must

@@ -28,8 +28,9 @@ import torch
 from torch import Tensor
 
 from bqvi.arrays import Values, like
+from bqvi.calls.draws import called, require_finite_terms
 from bqvi.families import DiagonalGaussian, Product
-from bqvi.gradients.black_box import TorchPosterior, combined, cost, spend, torch_posterior
+from bqvi.gradients.black_box import TorchPosterior, combined, cost, spending, torch_posterior
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.data import Data
@@ -69,7 +70,10 @@ class Local:
     @cached_property
     def q(self) -> DiagonalGaussian:
         """q(z_n), a batch of S."""
-        return self.model.local_posterior(self.parameters, self.rows)
+        found: DiagonalGaussian = called(
+            self._title("local_posterior"), str, self.model.local_posterior, self.parameters, self.rows
+        )
+        return found
 
     @property
     def stopped(self) -> DiagonalGaussian:
@@ -82,7 +86,21 @@ class Local:
 
     def log_likelihood(self, z: Tensor) -> Tensor:
         """ln p(x_n | z_ln), (L, S)."""
-        return self.model.conditional_terms(self.parameters, z, self.rows, self.rng)
+        model = self.model
+        values: Tensor = called(
+            self._title("conditional_terms"),
+            str,
+            model.conditional_terms,
+            self.parameters,
+            z,
+            self.rows,
+            self.rng,
+        )
+        return values
+
+    def _title(self, name: str) -> str:
+        """The name by which messages call a method of the model."""
+        return f"{name} of the {type(self.model).__name__}"
 
     def log_ratio(self, z: Tensor, q: DiagonalGaussian) -> Tensor:
         """beta (ln p(z) - ln q(z)), (L, S)."""
@@ -160,8 +178,9 @@ def local_gradient(
     """
     posterior = torch_posterior(q, model.reference)
     rows = model.rows(batch.rows)
-    spend(model, batch, range(samples))
-    terms = bound(Local(model, posterior.q, rows, samples, rng))
+    with spending(model, batch, range(samples)):
+        terms = bound(Local(model, posterior.q, rows, samples, rng))
+    require_finite_terms(f"the bound of the {type(model).__name__}", terms.objective)
     rest = -model.global_kl(posterior.q)
     weights = None if batch.weights is None else rows.new_tensor(to_numpy(batch.weights))
     objective = _weighed(terms.objective, weights) + rest

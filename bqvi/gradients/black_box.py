@@ -13,8 +13,10 @@ kinds of model define it:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,22 +24,37 @@ import torch
 
 from bqvi.arrays import Values, add, inner, unflat
 from bqvi.arrays import like as to_torch
-from bqvi.calls import StepEvaluations
+from bqvi.calls import EvaluationError
+from bqvi.calls.draws import ModelCalls, raised
 from bqvi.families.family import Distribution
+from bqvi.gradients.evaluations import at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import ConjugateModel, update_target
 from bqvi.models.data import Data
 from bqvi.models.kinds import is_conjugate, is_moving
-from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array, to_numpy
 
 __all__ = [
-    "LogJointFunction", "TorchPosterior", "combined", "cost", "differentiable", "log_joint_function",
-    "per_datum_gradient", "reference_tensor", "spend", "torch_posterior",
+    "LogJointFunction", "TorchPosterior", "combined", "cost", "differentiable", "in_graph",
+    "log_joint_function", "per_datum_gradient", "reference_tensor", "spending", "torch_posterior",
+    "with_gradients",
 ]  # fmt: skip
 
 LogJointFunction = Callable[[Any], torch.Tensor]
+
+
+@contextmanager
+def _user_graph() -> Iterator[None]:
+    """A context in which an exception of a derivative in the user's code becomes an EvaluationError."""
+    try:
+        yield
+    except EvaluationError:
+        raise
+    except Exception as error:
+        if "LinAlgError" in type(error).__name__:  # of a covariance of q
+            raise
+        raise raised(error) from error
 
 
 @dataclass(frozen=True)
@@ -55,7 +72,8 @@ class TorchPosterior:
 
     def slopes(self, objective: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """d objective / du as tensors; zeros for leaves on which it does not depend."""
-        found = torch.autograd.grad(objective, self.leaves, allow_unused=True)
+        with _user_graph():
+            found = torch.autograd.grad(objective, self.leaves, allow_unused=True)
         return tuple(
             torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, self.leaves, strict=True)
         )
@@ -67,9 +85,10 @@ class TorchPosterior:
     def each(self, objectives: torch.Tensor) -> Values:
         """d objectives_l / du for L objectives, arrays (L, ...); the graph is kept."""
         one_each = torch.eye(len(objectives), dtype=objectives.dtype, device=objectives.device)
-        found = torch.autograd.grad(
-            objectives, self.leaves, one_each, retain_graph=True, is_grads_batched=True, allow_unused=True
-        )
+        with _user_graph():
+            found = torch.autograd.grad(
+                objectives, self.leaves, one_each, retain_graph=True, is_grads_batched=True, allow_unused=True
+            )
         shape = (len(objectives),)
         return tuple(
             np.zeros(shape + tuple(leaf.shape)) if g is None else to_numpy(g).astype(float, copy=False)
@@ -96,76 +115,84 @@ def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
 
 
 def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
-    """F as a function of draws (L, ...) of theta, returning (L,)."""
-    log_joint = _log_joint(model, q, batch)
-    if batch.account.entered is not None and isinstance(model, LogJoint):
-        log_joint = _entered(log_joint, model, batch.account.entered)
+    """F as a function of draws (L, ...) of theta, returning (L,), all finite; evaluations are counted.
+
+    Raises
+    ------
+    EvaluationError
+        From the function that is returned: the model raised, or is not finite at a draw.
+    """
+    if is_as_stated(model):
+        return partial(at_draws, model, batch)
+    log_joint = _in_graph(model, q, batch)
 
     def paid(theta: Array) -> torch.Tensor:
-        spend(model, batch, theta)
-        return log_joint(theta)
-
-    def one_by_one(theta: torch.Tensor) -> torch.Tensor:
-        """Points one at a time, so that an interrupted call counts only those at which f was called."""
-        assert batch.account.budget is not None
-        batch.account.budget.spend(len(theta))
-        return torch.cat([counted(theta[i : i + 1]) for i in range(len(theta))])
-
-    def counted(point: torch.Tensor) -> torch.Tensor:
-        if batch.account.ledger is not None:
-            batch.account.ledger.count(1)
-        return log_joint(point)
-
-    if batch.account.budget is None:
-        return log_joint
-    return one_by_one if isinstance(model, LogJoint) and not model.vectorised and batch.size == 0 else paid
-
-
-def _entered(log_joint: LogJointFunction, model: LogJoint, entered: StepEvaluations) -> LogJointFunction:
-    """``log_joint`` with its evaluations, and their gradients by autodiff, entered in ``entered``."""
-
-    def recorded(theta: torch.Tensor) -> torch.Tensor:
-        own = theta.view_as(theta)
-        values = log_joint(own)
-        gradients = entered.enter(to_numpy(theta).copy(), to_numpy(values).copy())
-        if callable(model.function.gradient) and values.requires_grad:
-            outer: list[torch.Tensor] = []
-            values.register_hook(outer.append)  # type: ignore[no-untyped-call]
-
-            def pulled(slope: torch.Tensor) -> None:
-                if slope.ndim == outer[-1].ndim + 1 and not torch._C._functorch.is_batchedtensor(slope):
-                    with np.errstate(divide="ignore", invalid="ignore"):
-                        gradients[:] = to_numpy(slope) / to_numpy(outer[-1])[:, None]
-
-            own.register_hook(pulled)  # type: ignore[no-untyped-call]
+        calls = ModelCalls(type(model).__name__, theta)
+        with spending(model, batch, theta):
+            values, terms = log_joint(calls.watched(), calls)
+        calls.require_finite(values, terms)
         return values
 
-    return recorded
+    return paid
 
 
-def spend(model: Any, batch: Batch, theta: Array) -> None:
-    """Reserve the evaluations at draws (L, ...) of theta in the batch's budget, before they are made."""
-    if batch.account.budget is not None:
-        draws = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
-        count = cost(model, batch, draws)
-        batch.account.budget.spend(count)
-        # the evaluations of a step that is cut short count, although they are not kept
-        if batch.account.ledger is not None:
-            batch.account.ledger.count(count)
+def in_graph(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
+    """As `log_joint_function`, but evaluations are not counted, and neither errors nor values are tested."""
+    log_joint = _in_graph(model, q, batch)
+    return lambda theta: log_joint(theta, None)[0]
 
 
-def _log_joint(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
+class _WithGradients(torch.autograd.Function):
+    """Values whose gradients are known."""
+
+    @staticmethod
+    def forward(ctx: Any, theta: torch.Tensor, values: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(gradients)
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *outer: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (gradients,) = ctx.saved_tensors
+        return outer[0][..., None] * gradients, None, None
+
+
+def with_gradients(theta: torch.Tensor, values: np.ndarray, gradients: np.ndarray | None) -> torch.Tensor:
+    """Values (L,) at draws theta (L, D) as a tensor, in whose graph they have these gradients (L, D)."""
+    made = theta.new_tensor(values)
+    if gradients is None:
+        return made
+    found: torch.Tensor = _WithGradients.apply(theta, made, theta.new_tensor(gradients))  # type: ignore[no-untyped-call]
+    return found
+
+
+def spending(model: Any, batch: Batch, theta: Array) -> AbstractContextManager[None]:
+    """A context in which the model is evaluated at draws (L, ...) of theta, counted in the account."""
+    draws = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
+    return batch.account.spending(cost(model, batch, draws))
+
+
+_WithTerms = Callable[[Any, ModelCalls | None], tuple[torch.Tensor, torch.Tensor | None]]
+"""A function of draws of theta and of how the model is called: the log joint (L,) and its terms (L, S)."""
+
+
+def _in_graph(model: Any, q: Distribution, batch: Batch) -> _WithTerms:
     like = reference_tensor(model, batch.rows)
     if is_moving(model):
         model = model.at(q)
     if is_conjugate(model):
-        return _expected_log_joint(model, q, batch, like)
+        expected = _expected_log_joint(model, q, batch, like)
+        return lambda theta, _: (expected(theta), None)
     weights = None if batch.weights is None else like.new_tensor(to_numpy(batch.weights))
 
-    def log_joint(theta: Array) -> torch.Tensor:
-        terms = model.log_likelihood_terms(theta, batch.rows)
+    def log_joint(theta: Any, calls: ModelCalls | None) -> tuple[torch.Tensor, torch.Tensor]:
+        if calls is None:
+            terms, prior = model.log_likelihood_terms(theta, batch.rows), model.log_prior(theta)
+        else:
+            columns = None if weights is None else len(weights)
+            terms = calls.terms(model.log_likelihood_terms, theta, batch.rows, columns)
+            prior = calls.log_prior(model.log_prior, theta)
         total = terms.sum(-1) if weights is None else terms @ weights
-        return model.log_prior(theta) + total
+        return prior + total, terms
 
     return log_joint
 
@@ -183,8 +210,11 @@ def per_datum_gradient(
     """
     if batch.combination is None:
         raise ValueError("batch has no combination to sum per-datum gradients with")
-    spend(model, batch, theta)
-    terms = differentiable(model.log_likelihood_terms(theta, batch.rows)).mean(0)
+    calls = ModelCalls(type(model).__name__, theta)
+    with spending(model, batch, theta):
+        each = calls.terms(model.log_likelihood_terms, calls.watched(), batch.rows, batch.size)
+    calls.require_finite(each.sum(-1), each)
+    terms = differentiable(each).mean(0)
     value = float(rest.detach()) + float(to_numpy(batch.weights) @ to_numpy(terms))
     summed = combined(posterior, terms, batch)  # before the gradient of the sum, as both use the same graph
     return add(posterior.gradient(rest), summed), value
@@ -215,7 +245,7 @@ def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch
 def differentiable(values: torch.Tensor) -> torch.Tensor:
     """``values`` of the log joint at reparameterised draws, which must have kept their graph."""
     if not values.requires_grad:
-        raise ValueError(
+        raise EvaluationError(
             "the log joint has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); "
             "write it in torch throughout, or use method 'score', which needs values only"
         )

@@ -7,19 +7,26 @@ its log joint as a torch function of draws.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from bqvi.calls import Account, Caller, Evaluations, Function, Range
+from bqvi.calls import Caller, Evaluations, Function, Range
+from bqvi.calls.draws import at_each_draw
 from bqvi.calls.function import AUTODIFF
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch
 from bqvi.models.data import Data
 from bqvi.models.kinds import is_conjugate, is_moving
 from bqvi.models.log_joint import LogJoint, LogJointModel
+from gp.arrays import to_numpy
 
-__all__ = ["caller_of", "differentiable", "evaluate", "evaluate_values", "is_as_stated"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "at_draws", "caller_of", "differentiable", "evaluate", "evaluate_values", "is_as_stated",
+]  # fmt: skip
 
 _AS_RETURNED = Range("log joint", logarithmic=True)
 
@@ -51,6 +58,39 @@ def evaluate(
     return _called(_function(model, q, batch), model, batch, points, first)
 
 
+def at_draws(model: LogJoint, batch: Batch, theta: torch.Tensor) -> torch.Tensor:
+    """The values (L,) of a `LogJoint` at draws theta (L, D), with its gradients in torch's graph.
+
+    They are made through `bqvi.calls` like all evaluations: a step that was cut short uses those that had
+    returned when it is made again. Only values are made where ``theta`` requires no gradient.
+
+    Raises
+    ------
+    EvaluationError
+        The function raised, or has no finite value, or no finite gradient, at one of the draws.
+    ValueError
+        ``theta`` requires gradients, and the `LogJoint` has none.
+    """
+    import torch
+
+    from bqvi.gradients.black_box import with_gradients
+
+    function = at_each_draw(_stated(model, batch.rows))
+    if not theta.requires_grad:
+        function = _values_of(function, model)
+    elif function.gradient is None:
+        raise ValueError(
+            "this LogJoint has values only; give it gradient=..., or use a method that needs none: 'bq' or "
+            "'score'"
+        )
+    points = to_numpy(theta).astype(float)
+    with torch.enable_grad():  # the user's function may need derivatives of its own
+        made = _called(function, model, batch, points, first=False)
+    if batch.account.entered is not None:
+        batch.account.entered.enter(made)
+    return with_gradients(theta, made.values, made.gradients)
+
+
 def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points: np.ndarray) -> Evaluations:
     """Values alone at theta (n, D), for their mean: -inf is a value, and NaN marks numerical failures.
 
@@ -59,16 +99,19 @@ def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points:
     EvaluationError
         f has an error in its code, or raised at all points, which is an error of the function too.
     """
-    function = _function(model, q, batch)
-    # the function takes tensors although derivatives are not needed
-    if function.gradient == AUTODIFF and function.like is None:
-        function = replace(function, like=_like(model, None))
-    function = replace(function, gradient=None, range=_AS_RETURNED)
+    function = replace(_values_of(_function(model, q, batch), model), range=_AS_RETURNED)
     found = _called(function, model, batch, points, first=True)
     coordinates = getattr(model, "coordinates", None)
     if coordinates is None:
         return found
     return replace(found, values=found.values + coordinates.log_jacobian(found.points))
+
+
+def _values_of(function: Function, model: LogJointModel) -> Function:
+    """The function without its gradient; one of torch is still called with tensors."""
+    if function.gradient == AUTODIFF and function.like is None:
+        function = replace(function, like=_like(model, None))
+    return replace(function, gradient=None)
 
 
 def caller_of(model: LogJoint) -> Caller:
@@ -117,11 +160,10 @@ def _function(model: LogJointModel, q: Distribution, batch: Batch) -> Function:
     """The log joint of the batch at q, as a function of theta."""
     if is_as_stated(model):
         return _stated(model, batch.rows)
-    from bqvi.gradients.black_box import log_joint_function
+    from bqvi.gradients.black_box import in_graph
 
     like = _like(model, batch.rows)
-    # a fresh account, as `Caller` counts the budget
-    log_joint = log_joint_function(model, q, replace(batch, account=Account()))
+    log_joint = in_graph(model, q, batch)
     vectorised = bool(getattr(model, "vectorised", True))
     return Function(
         log_joint if vectorised else lambda theta: log_joint(theta[None])[0],

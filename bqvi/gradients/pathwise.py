@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.arrays import like
+from bqvi.calls.draws import ModelCalls
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, Gaussian, GaussianMixture
 from bqvi.families.family import Distribution
@@ -141,7 +142,10 @@ class Pathwise:
 
     def _per_datum(self, posterior: TorchPosterior, model: Any, theta: Array, batch: Batch) -> Gradient:
         """The gradient, with the sum over data by the batch's strategy; without standard errors."""
-        rest = model.log_prior(theta).mean()
+        calls = ModelCalls(type(model).__name__, theta)
+        prior = calls.log_prior(model.log_prior, calls.watched())
+        calls.require_finite(prior)
+        rest = prior.mean()
         if self.entropy == "analytic":
             rest = rest + posterior.q.entropy
         else:

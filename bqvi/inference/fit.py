@@ -131,18 +131,21 @@ def fit(
         further evaluations. For methods that keep evaluations ('bq') it is estimated from these, with the
         standard deviation of the surrogate; for others from the draws of the latest tenth of the steps, with
         a standard error
-    lower, upper : bounds of the P parameters of a `LogJoint`, for 'bq' and other estimators that keep
-        evaluations: (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter. q is then
-        over the unbounded coordinates of the free parameters, and ``Fit.posterior`` over the parameters
+    lower, upper : bounds of the P parameters of a `LogJoint`: (P,) or a number; infinite or None: no bound.
+        lower == upper fixes a parameter. q is then over the unbounded coordinates of the free parameters, and
+        ``Fit.posterior`` over the parameters
     plausible_lower, plausible_upper : (P,), corners of a box that is likely to contain most of the posterior,
         where parameters have fewer than two bounds; two standard deviations to either side of the first q's
         mean are the box
     periodic : names, indices or booleans of periodic parameters, whose period is upper - lower
     names : names of the parameters, P of them
-    errors : for estimators that keep evaluations: how an exception of the log joint is treated, as in
-        `bqvi.vbmc`; by default as the `LogJoint` states. With others ('score', 'pathwise', ...) each stops
-        the run, as a mean over draws of q has no place for a draw without a value
-    executor, n_jobs : for estimators that keep evaluations: those of a step are made through
+    errors : how an exception of a `LogJoint` is treated, as in `bqvi.vbmc`; by default as the `LogJoint`
+        states. 'infeasible' is for estimators that keep evaluations. Others ('score', 'pathwise', 'iwae',
+        'dreg') estimate E_q[ln p] by a mean over draws of q, which has no place for a draw without a value,
+        and is -inf with a draw at -inf. For these an exception, a NaN, an infinite value, -inf too, or a
+        gradient that is not finite stops the run with an error that names the draw, and for a model with data
+        the rows; in a run of several starts it ends that start
+    executor, n_jobs : of a `LogJoint`: the evaluations of a step are made through
         ``executor.submit``, or else ``executor.map``; or by ``n_jobs`` processes of joblib. At an interrupt
         all results that have returned are kept, but with `map` alone only those before the first point that
         has not returned
@@ -164,9 +167,9 @@ def fit(
         one that has evaluations has to be given as ``resume`` too
     seed : an integer or a generator; the same seed gives the same result
     resume : a `Fit`, the path of a saved one, or the exception that ended a run: the run continues from
-        there, with the same model, data and choices; the result is that of an uninterrupted run, but for an
-        estimator that keeps no evaluations ('score', 'pathwise', ...) where a step was cut short: its
-        evaluations count, and the step is made again
+        there, with the same model, data and choices; the result is that of an uninterrupted run. Evaluations
+        of a step that was cut short are used when it is made again; those of a model with data by 'score',
+        'pathwise', 'iwae' and 'dreg' are not kept, count, and are made again
     verify : with ``resume`` of a run of a `LogJoint` whose estimator keeps evaluations: the number of these
         that are repeated before the first step, within the budget; a difference is an error. 0: whether the
         function is the same is not checked
@@ -180,11 +183,11 @@ def fit(
     ValueError, TypeError
         Bad input, before any work.
     RunError
-        The run failed (a log joint that raised or was not finite). RunInterrupted : Ctrl-C. RunExit :
-        SystemExit. For 'bq' and other estimators that keep evaluations, each of these exceptions has every
-        evaluation that returned, also those of the step that was cut short, which are not made again when the
-        run is resumed. A log joint that takes minutes should take one point in a call (``vectorised=False``),
-        so that evaluations return one by one.
+        The run failed: its cause is an `EvaluationError` where the log joint raised or was not finite.
+        RunInterrupted : Ctrl-C. RunExit : SystemExit. For a `LogJoint`, and for 'bq' with any model, each of
+        these exceptions has every evaluation that returned, also those of the step that was cut short, which
+        are not made again when the run is resumed. A log joint that takes minutes should take one point in a
+        call (``vectorised=False``), so that evaluations return one by one.
 
     ``fit.steps``, with the same arguments, returns the run itself, an iterator over its states.
 

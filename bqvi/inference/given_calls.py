@@ -1,7 +1,7 @@
 """The user's choices for calls of a log joint: its bounds, the executor, and earlier evaluations.
 
-These are for estimators that evaluate at points of their own choice and keep the evaluations,
-which `bqvi.calls` makes in coordinates without bounds.
+Every estimator evaluates a `LogJoint` through `bqvi.calls`, in coordinates without bounds. Earlier
+evaluations and the treatment of points without a value are for those that keep their evaluations.
 """
 
 from __future__ import annotations
@@ -77,10 +77,11 @@ def with_calls(
     if not said:
         return model
     _require_log_joint(model, said[0])
-    if not keeps:
+    if not keeps and (evaluations is not None or errors == "infeasible"):
+        name = "errors='infeasible'" if evaluations is None else "evaluations"
         raise ValueError(
-            f"{said[0]} was given with method {method!r}, which draws from q; it is for methods that keep "
-            "their evaluations, such as 'bq'"
+            f"{name} was given with method {method!r}, which averages over draws from q; it is for methods "
+            "that keep their evaluations, such as 'bq'"
         )
     coordinates = None
     if names is not None or turning or any(bound is not None for bound in bounds):

@@ -335,8 +335,8 @@ def _require_finite(state: LoopState, step: Values) -> None:
     ]
     raise NotFiniteError(
         f"the step at iteration {state.iteration} is not finite in {', '.join(dict.fromkeys(names))}: "
-        "the log joint was NaN or infinite at a draw of q, or the step size is too large; "
-        "lower the schedule's scale, or guard the log joint"
+        "a gradient was NaN or infinite, or the step size is too large; lower the schedule's scale, or guard "
+        "the log joint"
     )
 
 

@@ -196,11 +196,12 @@ def is_of_one_function(model: Model, q: Distribution, memory: object) -> bool:
 
 def _log_joint_at(model: Any, q: Distribution, batch: Batch, theta: Array) -> tuple[np.ndarray, int]:
     """Values (L,) at draws of theta, and evaluations; fewer than L where the budget does not suffice."""
-    from bqvi.gradients.black_box import cost, log_joint_function
+    from bqvi.gradients.black_box import cost, in_graph, spending
     from bqvi.gradients.evaluations import evaluate_values
 
     if isinstance(theta, dict) or is_conjugate(model):
-        found = to_numpy(log_joint_function(model, q, batch)(theta))
+        with spending(model, batch, theta):
+            found = to_numpy(in_graph(model, q, batch)(theta))
         return found, cost(model, batch, len(found))
     made = evaluate_values(model, q, batch, to_numpy(theta).astype(float, copy=False))
     return made.values, made.n_evaluations

@@ -110,13 +110,8 @@ class StartsRun:
                 inner = run.step(inner)
             reason = run.finished(inner)
         except Exception as error:
-            of_function = isinstance(error, EvaluationError)
-            cause = error.__cause__ if of_function else error
-            errors = getattr(getattr(run.problem.model, "function", None), "errors", None)
-            if isinstance(cause, Exception) and stops(cause, errors if of_function else None):
+            if _ends_all(error, getattr(getattr(run.problem.model, "function", None), "errors", None)):
                 raise
-            if isinstance(error, EvaluationError) and cause is None and error.point is not None:
-                raise  # the function returned no log density, which no other start would mend
             if state.active == len(self._runs) - 1 and all(why == FAILED for why in state.ended):
                 raise RuntimeError(f"every start failed; the last: {error}") from error
             inner, reason = run.with_evaluations(inner, self.ledger.entries()), FAILED
@@ -160,6 +155,18 @@ class StartsRun:
         return replace(
             found, estimate=f"start {number}; {found.estimate}", where=f"in start {number}, {found.place}"
         )
+
+
+def _ends_all(error: Exception, errors: str | None) -> bool:
+    """Whether the error of one start ends the run, given the user's policy ``errors`` on exceptions."""
+    if not isinstance(error, EvaluationError):
+        return stops(error, None)
+    if error.no_value:
+        return errors == "raise"
+    if isinstance(error.__cause__, Exception):
+        return stops(error.__cause__, errors)
+    # without a cause, the function returned no log density, which no other start would mend
+    return error.point is not None
 
 
 def _saved(geometry: Geometry, state: Starts) -> Starts:

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
-from bqvi.calls.draws import raised_at
-from bqvi.calls.function import Function, run_user_code
+from bqvi.calls.function import run_user_code
 from bqvi.calls.returned import numbers_in
 from gp.arrays import Array, shown, to_numpy
 
@@ -59,13 +57,7 @@ class _NumpyFunction(torch.autograd.Function):
                 "'bq' or 'score'"
             )
         with torch.enable_grad():
-            try:
-                returned = run_user_code(gradient, to_numpy(theta).copy())
-            except Exception as error:
-                function = Function(ctx.called.function, gradient)
-                points = np.atleast_2d(to_numpy(theta))
-                raise raised_at(function, error, points, "the gradient") from error
-            slope = _as_tensor("gradient", returned, theta)
+            slope = _as_tensor("gradient", run_user_code(gradient, to_numpy(theta).copy()), theta)
         if slope.shape != theta.shape:
             raise ValueError(
                 f"gradient returned shape {tuple(slope.shape)} for theta of shape {tuple(theta.shape)}; "

@@ -20,7 +20,7 @@ def is_conjugate(model: object) -> bool:
 
 def is_moving(model: object) -> bool:
     """Whether ``model`` is a `bqvi.models.log_joint.MovingLogJoint`."""
-    return hasattr(model, "at")
+    return callable(getattr(model, "at", None))
 
 
 def is_amortised(model: object) -> TypeGuard[AmortisedModel]:

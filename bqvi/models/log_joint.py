@@ -18,7 +18,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.calls import Coordinates, Executor, Function, TargetModel
-from bqvi.calls.draws import values_at_draws
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
@@ -62,11 +61,12 @@ class LogJoint:
     vectorised : whether ``log_prob``, and ``gradient``, take many points at once
     gradient : "autodiff": ``log_prob`` is a torch function; a function (L, D) -> (L, D), or (D,) -> (D,):
         ``log_prob`` and it work on NumPy arrays; None: values only, ``log_prob`` works on NumPy arrays
-    errors : of ``log_prob``, for estimators that keep evaluations; with others every exception stops the run,
-        as a mean over draws has no place for one without a value. None: a numerical exception
-        (ArithmeticError, ValueError, RuntimeError, LinAlgError) is an infeasible point, one of its code or of
-        the system (NameError, TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it,
-        and values that are not finite do; "infeasible": none does
+    errors : of ``log_prob``, for estimators that keep evaluations; with others every exception, and every
+        value that is not finite, stops the run, as a mean over draws of q has no place for one without a
+        value, and with one at -inf it is -inf. None: a numerical exception (ArithmeticError, ValueError,
+        RuntimeError, LinAlgError) is an infeasible point, one of its code or of the system (NameError,
+        TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it, and values that are not
+        finite do; "infeasible": none does
 
     Attributes
     ----------
@@ -180,18 +180,16 @@ class LogJoint:
         return self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
 
     def log_prior(self, theta: Array) -> Array:
-        """The whole log joint, (L, D) -> (L,), for estimators that draw from q (`bqvi.calls.draws`).
+        """The whole log joint, (L, D) -> (L,), in torch's graph.
 
         Raises
         ------
-        EvaluationError
-            ``log_prob`` raised, or returned something else than one real number for each draw.
         TypeError
             The log joint has bounds.
         """
         if self.coordinates is not None:
-            raise TypeError("only methods that keep evaluations, such as 'bq', take a log joint with bounds")
-        return values_at_draws(self.function, self._log_prob, theta)
+            raise TypeError("the log joint has bounds, and only methods of bqvi.fit take it so")
+        return self._values(theta)
 
     def _values(self, theta: Array) -> Array:
         if self.vectorised:

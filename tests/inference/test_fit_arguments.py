@@ -580,7 +580,7 @@ def test_a_surrogate_of_the_least_number_of_evaluations_has_an_elbo(recwarn):
     assert np.isfinite(found.elbo)
 
 
-def test_an_interrupted_step_has_made_the_points_that_were_called():
+def test_an_interrupted_step_keeps_the_points_that_returned():
     calls = []
 
     def interrupted(theta):
@@ -592,10 +592,11 @@ def test_an_interrupted_step_has_made_the_points_that_were_called():
     model = LogJoint(interrupted, 2, vectorised=False)
     with pytest.raises(bqvi.RunInterrupted) as caught:
         bqvi.fit(model, method="score", samples=3, budget=30)
-    assert caught.value.n_evaluations == 5
+    assert caught.value.n_evaluations == 4
+    assert len(caught.value.state.unfinished) == 1
 
 
-@pytest.mark.parametrize("method", ["bq", "pathwise", "score"])
+@pytest.mark.parametrize("method", ["bq", "pathwise"])
 @pytest.mark.parametrize(
     "function",
     [lambda t: -0.5 * np.sum(t**2, axis=-1), lambda t: -0.5 * np.square(np.asarray(t)).sum(-1)],
@@ -641,5 +642,5 @@ def test_steps_that_make_q_a_point_are_reported_without_a_warning_of_arithmetic(
 
 def test_an_index_beyond_the_dimension_names_it():
     model = bqvi.models.LogJoint(lambda theta: -(theta[:, 2] ** 2), dimension=2)
-    with pytest.raises(bqvi.RunError, match=r"IndexError.*2 entries a point, as dimension=2"):
+    with pytest.raises(bqvi.RunError, match=r"IndexError.*theta has 2 entries a point"):
         bqvi.fit(model, method="pathwise", steps=2, elbo_samples=2)

@@ -79,8 +79,8 @@ def test_errors_are_those_of_the_call_or_else_of_the_log_joint():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert fit(**choices).n_evaluations == 40
-    with pytest.raises(ValueError, match="errors was given with method 'pathwise'"):
-        bqvi.fit(LogJoint(log_gamma, 2, gradient=slope), method="pathwise", errors="raise")
+    with pytest.raises(ValueError, match="errors='infeasible' was given with method 'pathwise'"):
+        bqvi.fit(LogJoint(log_gamma, 2, gradient=slope), method="pathwise", errors="infeasible")
     with pytest.raises(ValueError, match="errors is 'stop'"):
         fit(errors="stop")
 
@@ -140,7 +140,11 @@ ONE = (np.ones((1, 2)), np.zeros(1))
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"method": "pathwise", "lower": 0.0}, ValueError, "lower was given with method 'pathwise'"),
+        (
+            {"method": "pathwise", "evaluations": ONE},
+            ValueError,
+            "evaluations was given with method 'pathwise'",
+        ),
         ({"lower": 0.0}, ValueError, "plausible_lower of x0 is missing"),
         ({"lower": [0.0, 0.0, 0.0], "upper": 1.0}, ValueError, "lengths disagree: lower 3, dimension 2"),
         ({"n_jobs": 0}, ValueError, "n_jobs is 0; it must be at least 1"),
