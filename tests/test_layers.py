@@ -1,7 +1,8 @@
 """Imports point downwards only, between packages and between their subpackages; linear algebra stands in gp.
 
 experiments > bqvi > acquisition > gp
-bqvi           engines and doors > posterior > calls, runs
+bqvi           engines and doors > posterior > calls, runs; of the engines only inference imports another
+gp, acquisition, bqvi    subpackages, and the modules beside them, import each other without cycles
 experiments    themes > harness, problems
 """
 
@@ -93,6 +94,54 @@ def test_subpackages_do_not_import_those_above_them(subpackage):
             name for name in modules if any(is_in(name, other) for other in SUBPACKAGES[subpackage])
         )
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def unit(module: str) -> str:
+    """The part of a package to which a module belongs: a subpackage, or a module beside these."""
+    first, *rest = module.split(".")
+    if rest and ((ROOT / first / rest[0]).is_dir() or (ROOT / first / f"{rest[0]}.py").exists()):
+        return f"{first}.{rest[0]}"
+    return first
+
+
+def imports_within(package: str) -> dict[str, set[str]]:
+    """For each unit of a package, the other units of it that are imported."""
+    graph: dict[str, set[str]] = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        own = unit(module)
+        found = {unit(name) for name in imported_modules(path.read_text()) if is_in(name, package)}
+        graph.setdefault(own, set()).update(found - {own, package})
+    return graph
+
+
+def cycles(graph: dict[str, set[str]]) -> list[str]:
+    """The nodes that remain when nodes without arrows to others that remain are removed one by one."""
+    left = {node: set(targets) & graph.keys() for node, targets in graph.items()}
+    while done := {node for node, targets in left.items() if not targets & left.keys()}:
+        left = {node: targets for node, targets in left.items() if node not in done}
+    return sorted(left)
+
+
+@pytest.mark.parametrize("package", ["gp", "acquisition", "bqvi"])
+def test_imports_within_a_package_have_an_order(package):
+    assert not cycles(imports_within(package))
+
+
+def test_the_check_sees_a_cycle():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
+    assert not cycles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+    assert "gp.linalg" in imports_within("gp")["gp.posterior"]
+
+
+BENEATH = {"inference": {"gradients"}}
+"""The engine that is beneath another: `fit` takes the estimators."""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_do_not_import_each_other(engine):
+    others = {f"bqvi.{name}" for name in ENGINES if name not in {engine, *BENEATH.get(engine, set())}}
+    assert not imports_within("bqvi")[f"bqvi.{engine}"] & others
 
 
 DECOMPOSITIONS = frozenset(

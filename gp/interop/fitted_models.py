@@ -23,8 +23,7 @@ from gp.interop.affine import InputMap, OutputMap, kernel_in_units, mean_in_unit
 from gp.interop.gpytorch_kernels import converted, values_of
 from gp.kernels.base import Kernel
 from gp.means import Constant, Linear, Mean, Zero
-from gp.posterior import Posterior
-from gp.process import GaussianProcess
+from gp.posterior import Posterior, condition
 
 __all__ = ["posterior_of_botorch", "posterior_of_gpytorch"]
 
@@ -58,13 +57,13 @@ def posterior_of_botorch(model: Any) -> Posterior:
 def _posterior(model: Any, x: Any, inputs: InputMap | None, outputs: OutputMap) -> Posterior:
     kernel, mean = converted(model.covar_module), _converted_mean(model.mean_module)
     _require_plain_forward(model, kernel, mean)
-    process = GaussianProcess(
+    return condition(
         kernel_in_units(kernel, inputs, outputs),
         mean_in_units(mean, inputs, outputs),
+        x.detach(),
+        outputs.shift + outputs.factor * model.train_targets.detach(),
         outputs.factor**2 * _noise(model),
     )
-    y = outputs.shift + outputs.factor * model.train_targets.detach()
-    return process.condition(x.detach(), y)
 
 
 def _require_one_exact_gp(model: Any) -> None:

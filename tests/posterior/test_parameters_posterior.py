@@ -12,6 +12,7 @@ from bqvi import families
 from bqvi.adapters import TargetModel
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.posterior import Posterior, WeightedDraws
+from bqvi.posterior.weighted_draws import weighted_quantiles
 from bqvi.records import flattened
 from gp.measures import GaussianMixture
 
@@ -56,6 +57,18 @@ def test_density_integrates_to_one():
     mean = mass @ grid
     np.testing.assert_allclose(plane().mean, mean, atol=2e-4)
     np.testing.assert_allclose(plane().covariance, (grid.T * mass) @ grid - np.outer(mean, mean), atol=1e-3)
+
+
+def test_quantiles_of_weighted_draws():
+    """With equal weights those by Hazen's rule; those of mirrored draws are mirrored."""
+    rng = np.random.default_rng(2)
+    draws, levels = rng.standard_normal((25, 3)), np.array([0.05, 0.3, 0.5, 0.9])
+    found = weighted_quantiles(draws, np.full(25, 1.0 / 25.0), levels)
+    np.testing.assert_allclose(found, np.quantile(draws, levels, axis=0, method="hazen"), rtol=1e-12)
+    weights = rng.dirichlet(np.ones(25))
+    np.testing.assert_allclose(
+        weighted_quantiles(draws, weights, levels), -weighted_quantiles(-draws, weights, 1.0 - levels)
+    )
 
 
 def test_moments_and_quantiles_are_those_of_draws():
