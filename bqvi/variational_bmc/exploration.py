@@ -105,27 +105,30 @@ def explore(
     most = EXPLORATION.without_mode + len(modes) - 1
     while True:
         rows = rows_of(run.made.points, sequence[:count])
-        seen = rows[rows >= 0]
-        unexplained = _unexplained(run, modes, seen, noise_sd)
-        starts = [i for i in unexplained if i not in climbs]
-        explained = [i for i in map(int, seen) if i not in unexplained]
-        found, ended = False, False
+        explained, unexplained = _divided(run, modes, rows[rows >= 0], noise_sd)
+        starts, found = [row for row in unexplained if row not in climbs], False
         if starts and len(climbs) < most:
             found, climbed = _climbed(run, modes, starts[0], noise_sd)
-            ended = found or climbed.ended == "room"
-            if not ended:
+            if not found and climbed.ended != "room":
                 climbs[starts[0]] = climbed
-        elif len(seen) < len(rows):
-            missing = sequence[np.flatnonzero(rows < 0)[:4]]
-            ended = not run.evaluate(missing)
+                continue
+        elif (rows < 0).any():
+            if run.evaluate(sequence[np.flatnonzero(rows < 0)[:4]]):
+                continue
         else:
             unseen = _unseen(run, modes, explained, list(climbs.values()), len(starts))
             if unseen < CONVERGENCE.unseen or count >= len(sequence):
                 return Explored(True, unseen)
             count, most = count + each, most + EXPLORATION.without_mode
-        if ended:
-            others = len(starts) - int(found)
-            return Explored(False, _unseen(run, modes, explained, list(climbs.values()), others, int(found)))
+            continue
+        others = len(starts) - int(found)
+        return Explored(False, _unseen(run, modes, explained, list(climbs.values()), others, int(found)))
+
+
+def _divided(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> tuple[list[int], list[int]]:
+    """The ``rows`` of points that the modes explain, and the others, the least explained first."""
+    unexplained = _unexplained(run, modes, rows, noise_sd)
+    return [row for row in map(int, rows) if row not in unexplained], unexplained
 
 
 def _unseen(
