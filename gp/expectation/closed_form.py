@@ -28,22 +28,26 @@ def kernel_sum(posterior: Posterior) -> KernelSum | None:
         return None
     if posterior.x.dtype != np.float64 or not all(type(b) in (Values, Gradients) for b in blocks):
         return None
+    values, slopes = _weights(posterior)
+    points = np.concatenate([block.x for block in blocks])
+    lengthscale = np.asarray(kernel.lengthscale, dtype=float)
+    trend = Quadratic.of_mean(posterior.mean_function, posterior.x.shape[1])
+    return KernelSum(points, lengthscale, float(kernel.variance), trend, values, slopes)
+
+
+def _weights(posterior: Posterior) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The weights of values (n,) and of derivatives (n, D); zero where not observed, None if nowhere."""
+    blocks = posterior.observations.blocks
     count, dimension = sum(len(block.x) for block in blocks), posterior.x.shape[1]
-    given = {type(block) for block in blocks}
-    values = np.zeros(count) if Values in given else None
-    slopes = np.zeros((count, dimension)) if Gradients in given else None
+    values, slopes = np.zeros(count), np.zeros((count, dimension))
     first, at = 0, 0
     for block in blocks:
         weights = posterior.weights[first : first + len(block)]
         rows = slice(at, at + len(block.x))
         first, at = first + len(block), at + len(block.x)
         if isinstance(block, Gradients):
-            assert slopes is not None  # the observations have derivatives
             slopes[rows] = block.spread(weights)
         else:
-            assert values is not None  # the observations have values
             values[rows] = weights
-    points = np.concatenate([block.x for block in blocks])
-    lengthscale = np.asarray(kernel.lengthscale, dtype=float)
-    trend = Quadratic.of_mean(posterior.mean_function, dimension)
-    return KernelSum(points, lengthscale, float(kernel.variance), trend, values, slopes)
+    kinds = {type(block) for block in blocks}
+    return values if Values in kinds else None, slopes if Gradients in kinds else None
