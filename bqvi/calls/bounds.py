@@ -154,53 +154,67 @@ def plausible_box(
     given_low: np.ndarray,
     given_high: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The plausible bounds (P,), (P,), strictly inside the hard bounds."""
-    out_low, out_high = given_low.copy(), given_high.copy()
-    for i, name in enumerate(names):
-        a, b = float(low[i]), float(high[i])
-        if a == b:  # a fixed parameter has no plausible interval
-            out_low[i] = out_high[i] = a
-            continue
-        p, q = _filled(name, a, b, float(given_low[i]), float(given_high[i]))
-        found = f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}"
-        if max(abs(p), abs(q)) >= _LARGE:
-            raise ValueError(f"{found}; they must be below {_LARGE:g} in size: change the units")
-        if not p < q:
-            raise ValueError(f"{found}; plausible_lower must be below plausible_upper")
-        if turning[i]:
-            if min(q, b) < max(p, a):
-                raise ValueError(f"{found}, outside of its period, from lower = {a:.6g} to upper = {b:.6g}")
-            middle, half = 0.5 * (p + q), min(0.5 * (q - p), (0.5 - INTERVALS.margin) * (b - a))
-            out_low[i], out_high[i] = middle - half, middle + half
-        else:
-            if p < a or q > b:
-                raise ValueError(
-                    f"{found}, outside of its bounds, lower = {a:.6g} and upper = {b:.6g}; the plausible "
-                    "bounds must lie inside of the bounds"
-                )
-            out_low[i], out_high[i] = _off_the_bounds(a, b, p, q)
-    return out_low, out_high
+    """The plausible bounds (P,), (P,), strictly inside the hard bounds.
+
+    Parameters
+    ----------
+    names : the names of the P parameters. low, high : their bounds. turning : which are periodic.
+    given_low, given_high : the plausible bounds that were given, NaN where they are missing.
+    """
+    pairs = zip(names, low, high, turning, given_low, given_high, strict=True)
+    found = np.array([_plausible_interval(*pair) for pair in pairs], float).reshape(-1, 2)
+    return found[:, 0].copy(), found[:, 1].copy()
 
 
-def _filled(name: str, a: float, b: float, p: float, q: float) -> tuple[float, float]:
-    """The plausible bounds p and q of one parameter, with defaults where they are missing (NaN)."""
-    bounded = math.isfinite(b - a)
-    for side, value in (("plausible_lower", p), ("plausible_upper", q)):
+def _plausible_interval(
+    name: str, lower: float, upper: float, turns: bool, given_low: float, given_high: float
+) -> tuple[float, float]:
+    """The plausible bounds of one parameter; arguments as of `plausible_box`."""
+    lower, upper = float(lower), float(upper)
+    if lower == upper:  # a fixed parameter has no plausible interval
+        return lower, upper
+    low, high = _filled(name, lower, upper, float(given_low), float(given_high))
+    found = f"{name} has plausible_lower = {low:.6g} and plausible_upper = {high:.6g}"
+    if max(abs(low), abs(high)) >= _LARGE:
+        raise ValueError(f"{found}; they must be below {_LARGE:g} in size: change the units")
+    if not low < high:
+        raise ValueError(f"{found}; plausible_lower must be below plausible_upper")
+    if turns:
+        if min(high, upper) < max(low, lower):
+            raise ValueError(
+                f"{found}, outside of its period, from lower = {lower:.6g} to upper = {upper:.6g}"
+            )
+        middle, half = 0.5 * (low + high), min(0.5 * (high - low), (0.5 - INTERVALS.margin) * (upper - lower))
+        return middle - half, middle + half
+    if low < lower or high > upper:
+        raise ValueError(
+            f"{found}, outside of its bounds, lower = {lower:.6g} and upper = {upper:.6g}; the plausible "
+            "bounds must lie inside of the bounds"
+        )
+    return _off_the_bounds(lower, upper, low, high)
+
+
+def _filled(name: str, lower: float, upper: float, low: float, high: float) -> tuple[float, float]:
+    """The plausible bounds of one parameter, with defaults where they are missing (NaN)."""
+    bounded = math.isfinite(upper - lower)
+    for side, value in (("plausible_lower", low), ("plausible_upper", high)):
         if math.isinf(value) or (math.isnan(value) and not bounded):
             text = "is missing (None or NaN)" if math.isnan(value) else f"is {value}"
             raise ValueError(
                 f"{side} of {name} {text}; without two finite bounds a parameter needs plausible ones"
             )
-    p = a + INTERVALS.inner * (b - a) if math.isnan(p) else p
-    q = b - INTERVALS.inner * (b - a) if math.isnan(q) else q
-    return p, q
+    low = lower + INTERVALS.inner * (upper - lower) if math.isnan(low) else low
+    high = upper - INTERVALS.inner * (upper - lower) if math.isnan(high) else high
+    return low, high
 
 
-def _off_the_bounds(a: float, b: float, p: float, q: float) -> tuple[float, float]:
-    width = b - a if math.isfinite(b - a) else q - p
-    low = max(p, a + INTERVALS.margin * width) if math.isfinite(a) else p
-    high = min(q, b - INTERVALS.margin * width) if math.isfinite(b) else q
-    if low < high:
-        return low, high
+def _off_the_bounds(lower: float, upper: float, low: float, high: float) -> tuple[float, float]:
+    """The plausible bounds, moved inside of the bounds where they coincide with these or nearly."""
+    width = upper - lower if math.isfinite(upper - lower) else high - low
+    inner_low = max(low, lower + INTERVALS.margin * width) if math.isfinite(lower) else low
+    inner_high = min(high, upper - INTERVALS.margin * width) if math.isfinite(upper) else high
+    if inner_low < inner_high:
+        return inner_low, inner_high
     # The interval is narrower than the margin: it is moved off the bound by a part of its own width.
-    return p + INTERVALS.margin * (q - p) * (p == a), q - INTERVALS.margin * (q - p) * (q == b)
+    own = INTERVALS.margin * (high - low)
+    return low + own * (low == lower), high - own * (high == upper)
