@@ -29,8 +29,8 @@ _LENGTHS = 2.0 ** np.arange(float(LOCAL.shortest), 1.0)
 def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Proposal | None:
     """Gaussians at evaluated points of high density where the proposal g lacks density.
 
-    None is returned where they are few or have little mass: there the components that q is given (`learning`)
-    and the rounds of `correction` suffice.
+    None is returned where they are few or have little mass: there the components that q is given
+    (`added_components`) and the rounds of `correction` suffice.
 
     Parameters
     ----------

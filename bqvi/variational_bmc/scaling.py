@@ -18,7 +18,7 @@ normal in y for all values of y_k and of their mean: a form between the centred 
 
 The parameters are estimated by maximum likelihood from draws of the current posterior: a regression of x_j on
 the coordinates that are not scaled, with a variance that is log-linear in x_k (`proposed`; rho and nu are
-zero). The map is used where the evidence of the evaluations is higher with it (:mod:`learning`).
+zero). The map is used where the evidence of the evaluations is higher with it (:mod:`rescaling`).
 :mod:`gradient_scaling` fits the map to gradients instead.
 """
 

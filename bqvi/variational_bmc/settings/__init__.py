@@ -5,6 +5,14 @@ Unless it says otherwise, a constant was chosen when VBMC was built, on Rosenbro
 by the error of the log evidence, gsKL and time, with a few seeds each; no study of these choices was kept.
 The settings that a caller may change are in `state.Settings`.
 
+    surrogate      the data of a surrogate, its hyperparameters, a cheap model
+    frames         units, axes, and scales that depend on a coordinate
+    mixture        components of q, new starts, modes
+    weights        importance weights and proposals
+    evaluations    climbs, the next points, feasibility, exploration
+    convergence    predictions, comparisons, noise, fresh starts, time
+    result         the result and its warnings
+
 A factor of one step is the geometric mean, with its standard error, of errors of the log evidence (.001 nats
 at least) after one step from the same state with another value, over those with the value here. Its 51 states
 are of runs with seed 1101 on Rosenbrock 2, lumpy 2, Himmelblau, the half plane and cigar 4 from values, and

@@ -71,7 +71,7 @@ class FrameSettings:
 
 @dataclass(frozen=True)
 class ScalingSettings:
-    """Scales that depend on a coordinate (`scaling`, `learning`).
+    """Scales that depend on a coordinate (`scaling`, `rescaling`, `learning`).
 
     They were chosen on the funnel (D = 5) from values, in boxes 300 to 302 of `experiments.vbmc.hard`, and on
     exact draws of funnel, centred schools and five other posteriors. After 185 to 246 evaluations the errors

@@ -12,7 +12,7 @@ __all__ = ["COMPONENTS", "MODES", "RESTARTS", "ComponentSettings", "ModeSettings
 
 @dataclass(frozen=True)
 class ComponentSettings:
-    """Components of q (`variational`, `learning`)."""
+    """Components of q (`variational`, `added_components`, `learning`)."""
 
     lowest_logit: float = -9.0
     """The least logit of a weight."""

@@ -9,7 +9,7 @@ __all__ = ["DIAGNOSTICS", "RESULT", "DiagnosticSettings", "ResultSettings"]
 
 @dataclass(frozen=True)
 class ResultSettings:
-    """Conditions on the final result (`vbmc_run`)."""
+    """Conditions on the final result (`thorough`, `vbmc_run`)."""
 
     needed: int = 2
     """The least number of good evaluations at the beginning."""
