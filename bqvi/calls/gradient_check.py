@@ -23,7 +23,7 @@ from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.function import AUTODIFF, Function
 from bqvi.calls.settings import CHECK
 
-__all__ = ["disagreement", "require_consistent", "said"]
+__all__ = ["disagreement", "gradient_warnings", "require_consistent"]
 
 
 def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
@@ -125,7 +125,7 @@ def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: floa
     return ((slopes.min(0) <= a) & (a <= slopes.max(0)))[large]
 
 
-def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
+def gradient_warnings(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
     """A warning where gradients disagree with values, in a list; an empty list otherwise.
 
     Parameters

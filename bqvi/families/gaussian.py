@@ -224,5 +224,5 @@ class Gaussian:
         precision = self.precision + change + 0.5 * change @ self.covariance @ change
         linear = matvec(self.precision, self.mean) + tangent[0]
         # the mean follows the straight line: P' m' = P m + d eta_1 + (P' - P + 2 d eta_2) m
-        bent = matvec(precision - self.precision - change, self.mean)
-        return self.from_natural((linear + bent, -0.5 * precision))
+        turned = matvec(precision - self.precision - change, self.mean)
+        return self.from_natural((linear + turned, -0.5 * precision))

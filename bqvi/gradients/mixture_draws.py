@@ -54,18 +54,18 @@ class MixtureDraws:
         """The mean gradient in weights (K,), which are free, means (K, D) and covariances (K, D, D)."""
         weights = np.asarray(self.q.weights)[:, None]
         crossed = self._odd.mT @ self.noise / self.noise.shape[1]
-        bends = crossed @ _scales(self.q)[1]
+        hessians = crossed @ _scales(self.q)[1]
         return (
             self.within.mean(1) + self.closed.values,
             weights * self.rises.mean((1, 2)),
-            weights[:, :, None] * (0.25 * (bends + bends.mT) + self.closed.covariances),
+            weights[:, :, None] * (0.25 * (hessians + hessians.mT) + self.closed.covariances),
         )
 
     def each(self) -> Values:
         """The gradients in u, arrays (n, ...)."""
         weights = np.asarray(self.q.weights)[:, None, None]
-        bends = self._odd[:, :, :, None] * (self.noise @ _scales(self.q)[1])[:, :, None, :]
-        curved = 0.25 * (bends + bends.mT) + self.closed.covariances[:, None]
+        hessians = self._odd[:, :, :, None] * (self.noise @ _scales(self.q)[1])[:, :, None, :]
+        curved = 0.25 * (hessians + hessians.mT) + self.closed.covariances[:, None]
         return self.q.pulled_back(
             (self.within + self.closed.values[:, None]).T,
             (weights * self.rises.mean(1)).swapaxes(0, 1),

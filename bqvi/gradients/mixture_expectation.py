@@ -49,8 +49,10 @@ def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: GaussianMixture)
     """E_q[phi] and its gradients, without checks."""
     inverse, within = _in_frame(frame, q)
     value, gradient = process.posterior_mean.integrate_mixture(within)
-    bends = inverse.T @ gradient.covariances @ inverse
-    return MixtureExpectation(value, MixtureParameters(gradient.weights, gradient.means @ inverse, bends))
+    by_covariance = inverse.T @ gradient.covariances @ inverse
+    return MixtureExpectation(
+        value, MixtureParameters(gradient.weights, gradient.means @ inverse, by_covariance)
+    )
 
 
 def less_square(found: MixtureExpectation, frame: WhitenedFrame, q: GaussianMixture) -> MixtureExpectation:
@@ -58,10 +60,10 @@ def less_square(found: MixtureExpectation, frame: WhitenedFrame, q: GaussianMixt
     inverse, (weights, means, covariances) = _in_frame(frame, q)
     squares = 0.5 * (np.square(means).sum(1) + np.einsum("kii->k", covariances))
     slopes = found.gradient.means - weights[:, None] * means @ inverse
-    bends = found.gradient.covariances - 0.5 * weights[:, None, None] * (inverse.T @ inverse)
+    by_covariance = found.gradient.covariances - 0.5 * weights[:, None, None] * (inverse.T @ inverse)
     return MixtureExpectation(
         found.value - float(weights @ squares),
-        MixtureParameters(found.gradient.weights - squares, slopes, bends),
+        MixtureParameters(found.gradient.weights - squares, slopes, by_covariance),
     )
 
 

@@ -111,26 +111,26 @@ class MixtureGradient:
         k, d = self._functionals.means.shape
         each = functionals.reshape(*functionals.shape[:-1], k, -1)
         rows, columns = np.tril_indices(d)
-        bends = np.empty((*each.shape[:-1], d, d))
-        bends[..., rows, columns] = bends[..., columns, rows] = each[..., 1 + d :]
-        return each[..., 0], each[..., 1 : 1 + d], bends
+        hessians = np.empty((*each.shape[:-1], d, d))
+        hessians[..., rows, columns] = hessians[..., columns, rows] = each[..., 1 + d :]
+        return each[..., 0], each[..., 1 : 1 + d], hessians
 
     def _pulled(self, functionals: np.ndarray) -> np.ndarray:
         """(n, K F) as n gradients in u, (n, P)."""
-        values, slopes, bends = self._parts(functionals)
+        values, slopes, hessians = self._parts(functionals)
         weights = np.asarray(self.q.weights)[:, None]
         slopes = weights * slopes @ self.frame.inverse
-        bends = 0.5 * weights[:, :, None] * (self.frame.inverse.T @ bends @ self.frame.inverse)
-        gradients = self.q.pulled_back(values, slopes, bends)
+        hessians = 0.5 * weights[:, :, None] * (self.frame.inverse.T @ hessians @ self.frame.inverse)
+        gradients = self.q.pulled_back(values, slopes, hessians)
         return np.concatenate([g.reshape(len(functionals), -1) for g in gradients], 1)
 
     def _by_component(self, functionals: np.ndarray) -> np.ndarray:
         """(n, K F) with values less their mean, and slopes and Hessians in units of their component."""
-        values, slopes, bends = self._parts(functionals)
+        values, slopes, hessians = self._parts(functionals)
         weights, roots = np.asarray(self.q.weights), self._functionals.roots
         values = weights * (values - (values @ weights)[:, None])
         slopes = weights[:, None] * np.einsum("nki,kij->nkj", slopes, roots)
-        bends = 0.5 * weights[:, None, None] * (roots.mT @ bends @ roots)
+        hessians = 0.5 * weights[:, None, None] * (roots.mT @ hessians @ roots)
         rows, columns = np.tril_indices(slopes.shape[-1])
-        parts = (values, slopes, bends[..., rows, columns])
+        parts = (values, slopes, hessians[..., rows, columns])
         return np.concatenate([part.reshape(len(functionals), -1) for part in parts], 1)

@@ -205,7 +205,7 @@ def fit(
     >>> print(f"{fit.q.mean[0]:.3f} {fit.q.covariance[0, 0]:.3f}")
     1.600 0.200
     """
-    said = dict(locals())
+    arguments = dict(locals())
     require_one_of("family", family, starting.FAMILIES)
     require_integer("starts", starts, 1)
     if elbo_samples is not None:
@@ -216,7 +216,7 @@ def fit(
     if isinstance(method, str):
         require_one_of("method", method, METHODS)
         choice = METHODS[method]
-    if isinstance(model, TargetModel) and (run := _located(model, said, choice)) is not None:
+    if isinstance(model, TargetModel) and (run := _located(model, arguments, choice)) is not None:
         return run
     log_joint: Any = LogJoint.of(model) if isinstance(model, TargetModel) else model
     whole: Any = settled(log_joint, data)
@@ -268,19 +268,19 @@ def _require_drawn(starts: int, start_from: object, evaluations: object, workers
         raise ValueError(f"starts is {starts}; several starts cannot be given")
 
 
-def _located(model: TargetModel, said: Mapping[str, Any], choice: Method | None) -> Run[Any, Fit] | None:
+def _located(model: TargetModel, arguments: Mapping[str, Any], choice: Method | None) -> Run[Any, Fit] | None:
     """A run that begins with the search of a plausible box: exact values, by one start of 'bq'; else None."""
     given = (
         "plausible_lower", "plausible_upper", "evaluations", "workers", "noise_sd", "gradient_noise_sd"
     )  # fmt: skip
-    estimator = said["method"] if choice is None else choice.estimator(None)
-    plain = said["starts"] == 1 and isinstance(said["start_from"], str)
+    estimator = arguments["method"] if choice is None else choice.estimator(None)
+    plain = arguments["starts"] == 1 and isinstance(arguments["start_from"], str)
     keeps = isinstance(estimator, BayesianQuadrature) and estimator.memory != 0
-    if model.boxed or not (keeps and plain) or any(said[name] is not None for name in given):
+    if model.boxed or not (keeps and plain) or any(arguments[name] is not None for name in given):
         return None
-    require_alone(model, **{name: said[name] for name in ("lower", "upper", "periodic", "names")})
-    function = model.function(said["errors"])
-    return located(DOOR, fit.steps, said, function, np.asarray(model.start), model.prior_box, classes)
+    require_alone(model, **{name: arguments[name] for name in ("lower", "upper", "periodic", "names")})
+    function = model.function(arguments["errors"])
+    return located(DOOR, fit.steps, arguments, function, np.asarray(model.start), model.prior_box, classes)
 
 
 def _check_budget(records: Records, starts: int) -> None:

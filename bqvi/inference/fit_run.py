@@ -36,7 +36,7 @@ from bqvi.records import classes_in, named
 from bqvi.runs import Checkpoint, RunStatus, Trace
 from gp.user_warnings import warn_user
 
-__all__ = ["DOOR", "FitRun", "Saved", "classes", "saved", "told"]
+__all__ = ["DOOR", "FitRun", "Saved", "classes", "saved", "with_raised_warnings"]
 
 DOOR = "fit"
 
@@ -57,7 +57,7 @@ def saved(geometry: Geometry, state: LoopState) -> Saved:
     return Saved(tuple(geometry.coordinates(state.q)), {name: getattr(state, name) for name in _PARTS})
 
 
-def told(fit: Fit) -> Fit:
+def with_raised_warnings(fit: Fit) -> Fit:
     """Raise the warnings of the run, and return its fit."""
     for message in fit.warnings_of_the_run:
         warn_user(message)
@@ -266,7 +266,7 @@ class FitRun:
 
     def result(self, state: LoopState, reason: str) -> Fit:
         """The fit: q, its ELBO and the record of the run."""
-        return told(self.fit_of(state, reason))
+        return with_raised_warnings(self.fit_of(state, reason))
 
     def fit_of(self, state: LoopState, reason: str) -> Fit:
         """The fit, whose warnings have not been raised."""
@@ -292,7 +292,7 @@ class FitRun:
         return (state.rows[-1].elbo, state.rows[-1].elbo_se) if state.rows else (math.nan, math.inf)
 
     def with_evaluations(self, state: LoopState, evaluations: Evaluations) -> LoopState:
-        """The state with the evaluations of a step that was cut short, or with told values."""
+        """The state with the evaluations of a step that was cut short, or with values given to `Run.tell`."""
         found = with_evaluations(state.fork(), evaluations)
         rows, remaining = matched(state.pending, evaluations.points)
         if (rows >= 0).any():

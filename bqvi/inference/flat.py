@@ -22,10 +22,12 @@ from gp.arrays import to_numpy
 from gp.laplace import spectrum
 from gp.linalg import least_squares, regression
 
-__all__ = ["said"]
+__all__ = ["settling_warnings"]
 
 
-def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray | None) -> list[str]:
+def settling_warnings(
+    q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray | None
+) -> list[str]:
     """A warning where the log joint has no curvature along an axis of a Gaussian q, or rises past its mean.
 
     Parameters
@@ -54,9 +56,9 @@ def _widens(
     if len(u) < 2 * (2 * dimension + 1):
         return []
     slopes = None if slopes is None else slopes[near]
-    bends = _curvatures(u, values, slopes)
-    flattest = int(np.argmin(bends))
-    if bends[flattest] > FLAT.share:
+    curvatures = _curvatures(u, values, slopes)
+    flattest = int(np.argmin(curvatures))
+    if curvatures[flattest] > FLAT.share:
         return []
     slope = _outwards(u, flattest, values, slopes)
     if slope < -FLAT.falls:
@@ -69,8 +71,8 @@ def _widens(
             "parameters."
         ]
     return [
-        f"q diverges: {where}and the log joint has {max(bends[flattest], 0.0):.0%} of the curvature that "
-        "an optimum requires. The posterior is improper, or more steps are needed: look at the prior of "
+        f"q diverges: {where}and the log joint has {max(curvatures[flattest], 0.0):.0%} of the curvature "
+        "that an optimum requires. The posterior is improper, or more steps are needed: look at the prior of "
         "these parameters."
     ]
 

@@ -63,20 +63,20 @@ def with_calls(
             bounds, names = (None, None, *target.box(*bounds[2:])), target.names
     given: dict[str, Any] = dict(zip(_BOUNDS, bounds, strict=True))
     given |= {"names": names, "executor": executor, "evaluations": evaluations, "errors": errors}
-    said = [name for name, value in given.items() if value is not None]
+    stated = [name for name, value in given.items() if value is not None]
     turning = (
         not isinstance(periodic, Sequence | np.ndarray)
         or getattr(periodic, "shape", None) == ()
         or len(periodic) > 0
     )
     if turning:
-        said.append("periodic")
+        stated.append("periodic")
     if n_jobs != 1:
-        said.append("n_jobs")
+        stated.append("n_jobs")
     executor = require_workers(executor, n_jobs)
-    if not said:
+    if not stated:
         return model
-    _require_log_joint(model, said[0])
+    _require_log_joint(model, stated[0])
     if not keeps and (evaluations is not None or errors == "infeasible"):
         name = "errors='infeasible'" if evaluations is None else "evaluations"
         raise ValueError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bqvi import notebook
 from bqvi.calls.faults import exceptions_said
 from bqvi.calls.function import named_point
-from bqvi.calls.gradient_check import said
+from bqvi.calls.gradient_check import gradient_warnings
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.inference import flat
@@ -90,14 +90,14 @@ class Fit:
             made = None if self.converged else self.state.finite_latest
             if made is None or not isinstance(self.q, Gaussian | DiagonalGaussian):
                 return ()
-            return tuple(flat.said(self.q, made.points, made.values, None))
+            return tuple(flat.settling_warnings(self.q, made.points, made.values, None))
         found = self._of_exceptions(memory) + self._of_failures(memory)
         exact = not memory.noise.any()  # with noise, differences of values do not check the gradient
         if exact and callable(getattr(function, "gradient", None)):
-            found += said(memory.points, memory.values, memory.gradients)
+            found += gradient_warnings(memory.points, memory.values, memory.gradients)
         if not found and not self.converged and isinstance(self.q, Gaussian):
             gradients = memory.gradients if function is None or function.gradient is not None else None
-            found = flat.said(self.q, memory.points, memory.values, gradients)
+            found = flat.settling_warnings(self.q, memory.points, memory.values, gradients)
         return tuple(self._of_unknown(memory) + found)
 
     def _of_exceptions(self, memory: Memory) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations, Ledger
 from bqvi.calls.faults import stops
-from bqvi.inference.fit_run import DOOR, FitRun, Saved, saved, told
+from bqvi.inference.fit_run import DOOR, FitRun, Saved, saved, with_raised_warnings
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.result import Fit
 from bqvi.runs import Checkpoint, RunStatus
@@ -132,7 +132,7 @@ class StartsRun:
         found = self._runs[state.best].fit_of(state.states[state.best], reason)
         elbos = tuple(_elbo(inner) for inner in state.states[: state.active + 1])
         forked = replace(state, states=tuple(inner.fork() for inner in state.states))
-        return told(replace(found, starts=elbos, checkpoint=self.checkpoint(forked)))
+        return with_raised_warnings(replace(found, starts=elbos, checkpoint=self.checkpoint(forked)))
 
     def with_evaluations(self, state: Starts, evaluations: Evaluations) -> Starts:
         """The starts with the evaluations of a step that was cut short."""

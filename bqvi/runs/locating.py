@@ -56,7 +56,7 @@ class Locating:
 
     Parameters
     ----------
-    door : name of the door. steps : makes a run of the door from the arguments ``said`` by name.
+    door : name of the door. steps : makes a run of the door from a mapping of ``arguments`` by name.
     caller : the log joint in coordinates without bounds, with the first plausible box.
     start : (m, P); the search begins at the first point.
     prior : the box of the prior (P,), (P,), where it is known. settings : settings of the search.
@@ -69,7 +69,7 @@ class Locating:
         self,
         door: str,
         steps: Callable[..., Run[Any, Any]],
-        said: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         caller: Caller,
         start: np.ndarray,
         prior: tuple[np.ndarray, np.ndarray] | None,
@@ -78,7 +78,7 @@ class Locating:
         coordinates = caller.coordinates
         assert coordinates is not None  # `located` has coordinates
         self._settings = settings
-        self._door, self._steps, self._said, self._caller = door, steps, said, caller
+        self._door, self._steps, self._arguments, self._caller = door, steps, arguments, caller
         self._coordinates = coordinates
         self._starts, self._start = start, coordinates.from_user(start)[0]
         self._prior = None if prior is None else coordinates.from_user(np.stack(prior))
@@ -108,9 +108,9 @@ class Locating:
         """Make the whole search, and return the first state of the door's own run."""
         began = time.monotonic()
         settings = self._settings
-        most = settings.most(self._said["budget"], self._caller.dimension)
+        most = settings.most(self._arguments["budget"], self._caller.dimension)
         budget = Budget(most, min(state.evaluations.n_evaluations, most))
-        seconds = self._said["max_seconds"]
+        seconds = self._arguments["max_seconds"]
         first = bool(state.evaluations.failed.all())
 
         def evaluate(points: np.ndarray) -> Evaluations | None:
@@ -121,7 +121,7 @@ class Locating:
             return state.evaluations.joined(self.ledger.entries())
 
         search = PlausibleBoxSearch(
-            state.evaluations, evaluate, self._start, self._said["seed"], settings, self._prior
+            state.evaluations, evaluate, self._start, self._arguments["seed"], settings, self._prior
         )
         lower, upper = self._coordinates.to_user(np.stack(search.run()))
         spent = time.monotonic() - began
@@ -140,7 +140,7 @@ class Locating:
 
     def budget_of(self, state: Searching) -> Budget:
         """What may be spent from ``state`` on."""
-        return Budget(self._said["budget"], state.evaluations.n_evaluations)
+        return Budget(self._arguments["budget"], state.evaluations.n_evaluations)
 
     def kept(self, state: Searching) -> Evaluations:
         """The evaluations that have values."""
@@ -171,7 +171,7 @@ class Locating:
         """The progress of the search."""
         count, phase = state.evaluations.n_evaluations, "in search of a plausible box"
         where = f"in its search for a plausible box, after {count} evaluations"
-        return RunStatus(count, self._said["budget"], "evaluations", phase, where)
+        return RunStatus(count, self._arguments["budget"], "evaluations", phase, where)
 
     def _begun(
         self,
@@ -182,13 +182,13 @@ class Locating:
         seconds: float = 0.0,
     ) -> Any:
         """The first state of the door's own run, from box, evaluations and seconds of the search."""
-        said = {**self._said, "plausible_lower": lower, "plausible_upper": upper, "resume": resume}
-        said |= {"evaluations": made, "callback": None, "progress": False, "checkpoint": None}
-        if made is not None and "start" in said:
-            said["start"] = np.concatenate([made[0][:1], self._starts[1:]])
-        if said["max_seconds"] is not None:
-            said["max_seconds"] = max(said["max_seconds"] - seconds, 1e-3)
-        run = self._steps(**said)
+        arguments = {**self._arguments, "plausible_lower": lower, "plausible_upper": upper, "resume": resume}
+        arguments |= {"evaluations": made, "callback": None, "progress": False, "checkpoint": None}
+        if made is not None and "start" in arguments:
+            arguments["start"] = np.concatenate([made[0][:1], self._starts[1:]])
+        if arguments["max_seconds"] is not None:
+            arguments["max_seconds"] = max(arguments["max_seconds"] - seconds, 1e-3)
+        run = self._steps(**arguments)
         self._box, self.second = (lower, upper), run.engine
         self.second.ledger = self.ledger
         return run.state
@@ -221,7 +221,7 @@ class Locating:
 def located(
     door: str,
     steps: Callable[..., Run[Any, Any]],
-    said: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     function: Function,
     start: np.ndarray,
     prior: tuple[np.ndarray, np.ndarray] | None,
@@ -232,7 +232,7 @@ def located(
 
     Parameters
     ----------
-    door : name of the door. steps : makes a run of the door from the user's arguments, ``said``, by name.
+    door : name of the door. steps : makes a run of the door from the user's ``arguments`` by name.
     function : the log joint over R^P. start : (P,) or (m, P), the centre of the first plausible box.
     prior : the box of the prior, (P,) and (P,), where it is known.
     records : a function of the first state that returns the classes of its records. settings : of the search.
@@ -242,18 +242,18 @@ def located(
     ValueError, TypeError
         The door refuses one of its arguments, or ``resume`` is no run of the door.
     """
-    resume, seed = said["resume"], said["seed"]
+    resume, seed = arguments["resume"], arguments["seed"]
     require_seed("seed", seed)
     number = whole_seed(seed)
     names, start = function.names or None, np.atleast_2d(start)
     box = box_around(start)
     coordinates = make_coordinates(None, None, *box, names=names, dimension=start.shape[1])
     function = replace(function, names=coordinates.names)
-    caller = Caller(function, coordinates, said["executor"], said["n_jobs"])
-    search = Locating(door, steps, {**said, "seed": number, "verify": 0}, caller, start, prior, settings)
+    caller = Caller(function, coordinates, arguments["executor"], arguments["n_jobs"])
+    search = Locating(door, steps, {**arguments, "seed": number, "verify": 0}, caller, start, prior, settings)
     before = None if resume is None else resumed(resume, door, {**records(search.checked), **_RECORDS})
     if before is not None and not isinstance(before.state, Searching) and _BOX[0] not in before.settings:
         return None
     state = None if before is None else search.resumed(before, resume)
-    watch = Watch(said["callback"], said["progress"], said["checkpoint"])
-    return Run(TwoPhases(search, Searching), state, watch, verify=said["verify"])
+    watch = Watch(arguments["callback"], arguments["progress"], arguments["checkpoint"])
+    return Run(TwoPhases(search, Searching), state, watch, verify=arguments["verify"])

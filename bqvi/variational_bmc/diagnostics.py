@@ -27,7 +27,7 @@ from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.faults import exceptions_said, raised
 from bqvi.calls.function import named_point
-from bqvi.calls.gradient_check import said
+from bqvi.calls.gradient_check import gradient_warnings
 from bqvi.calls.logarithm import not_logarithms
 from bqvi.checks import require_integer
 from bqvi.importance import systematic
@@ -346,7 +346,7 @@ def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
         ]
     if not exact or good.noise_variance is not None:
         return []
-    return said(good.points[there], good.values[there], good.gradients[there])
+    return gradient_warnings(good.points[there], good.values[there], good.gradients[there])
 
 
 def _about_bounds(posterior: Posterior) -> list[str]:

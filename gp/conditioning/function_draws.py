@@ -70,10 +70,10 @@ class FourierFeatures:
 
     def sum(self, heights: np.ndarray, slope: np.ndarray, curvature: np.ndarray) -> FunctionAt:
         """The features' sum by heights (F,), plus slope . u + u^T curvature u / 2; curvature is symmetric."""
-        bent = self.points @ curvature
+        curved = self.points @ curvature
         return FunctionAt(
-            self.cosines @ heights + self.points @ slope + 0.5 * np.einsum("md,md->m", self.points, bent),
-            self.slopes @ (heights[:, None] * self.frequencies) + slope + bent,
+            self.cosines @ heights + self.points @ slope + 0.5 * np.einsum("md,md->m", self.points, curved),
+            self.slopes @ (heights[:, None] * self.frequencies) + slope + curved,
         )
 
 

@@ -157,14 +157,14 @@ def standard_observed(points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
     rows, columns = np.tril_indices(d)
     h, b1, b2, parts = kernel.height, kernel.linear, kernel.quadratic, list[np.ndarray]()
     if kernel.shown.values:
-        slopes, bends = value_jacobian(points, kernel.lengthscale)
+        slopes, hessians = value_jacobian(points, kernel.lengthscale)
         products = points[:, rows] * points[:, columns]
-        parts.append(np.concatenate([h * slopes + b1 * points, h * bends + b2 * products], 1)[:, None])
+        parts.append(np.concatenate([h * slopes + b1 * points, h * hessians + b2 * products], 1)[:, None])
     if kernel.shown.gradients:
-        slopes, bends = slope_jacobian(points, kernel.lengthscale)
+        slopes, hessians = slope_jacobian(points, kernel.lengthscale)
         eye = np.eye(d)
         along = eye[:, rows] * points[:, None, columns] + eye[:, columns] * points[:, None, rows]
-        parts.append(np.concatenate([h * slopes + b1 * eye, h * bends + b2 * along], 2))
+        parts.append(np.concatenate([h * slopes + b1 * eye, h * hessians + b2 * along], 2))
     return np.concatenate(parts, 1).reshape(m * kernel.shown.width(d), -1)
 
 
@@ -175,5 +175,5 @@ def standard_prior(dimension: int, kernel: FunctionKernel) -> np.ndarray:
     same = (rows == columns).astype(float)
     # pairs k <= i are those of the lower triangle, where delta_il delta_jk is one only if all four are the
     # same
-    bends = (two + kernel.quadratic) * np.diag(1.0 + same) + two * np.outer(same, same)
-    return scipy.linalg.block_diag((one + kernel.linear) * np.eye(dimension), bends)
+    hessians = (two + kernel.quadratic) * np.diag(1.0 + same) + two * np.outer(same, same)
+    return scipy.linalg.block_diag((one + kernel.linear) * np.eye(dimension), hessians)

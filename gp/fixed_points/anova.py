@@ -184,7 +184,7 @@ class _Pullback:
 
             p z - h a,        -p g_d z + p (c_d + g_d^2) B_d,
 
-        and the derivatives of p, g_d and c_d are factors and ``bent`` of the module's docstring.
+        and the derivatives of p, g_d and c_d are those of the module's docstring.
         """
         n, dimension = self.at.points.shape
         m = self.at.slopes
@@ -197,20 +197,20 @@ class _Pullback:
         pz[:, :m] += along.sum(0)
         pz *= self.p
         factor = np.concatenate([u * h, u.sum(0)[None] - self.kernel.norm_slope])
-        bent = rest * h - 2.0
-        bent_all, rest_all = bent[:, :m], rest[:, :m]
+        of_slope = rest * h - 2.0
+        of_slope_all, rest_all = of_slope[:, :m], rest[:, :m]
         moved = factor * pz
-        moved[:dimension, :, :m] += self.p[:, :m] * along * bent[:, :, :m]
+        moved[:dimension, :, :m] += self.p[:, :m] * along * of_slope[:, :, :m]
         moved[dimension, :, :m] += self.p[:, :m] * (along * rest[:, :, :m]).sum(0)
         found = np.empty((dimension + 1, len(vector)))
         found[:, :n] = moved.sum(2)
         found[dimension, :n] += self.kernel.norm_slope * self.kernel.height * a.sum()  # from the term -h a
         # rows of derivatives: first the change of p and s with all g_d, then that of g_d and c_d themselves
         of_g, pb, pz = g[:, :m], self.p[:m, :m] * b, pz[:m]
-        g, u, h, rest, bent = (array[:, :m, :m] for array in (g, u, h, rest, bent))
+        g, u, h, rest, of_slope = (array[:, :m, :m] for array in (g, u, h, rest, of_slope))
         slopes = _summed(factor[:, :m, :m], (curved + g**2) * pb) - _summed(moved[:, :m], of_g)
         change = curved * rest * h + u * precision * (4.0 * h - 2.0)
-        of_length = ((change + 2.0 * g**2 * bent) * pb).sum(2) - (pz * of_g * bent_all).sum(2)
+        of_length = ((change + 2.0 * g**2 * of_slope) * pb).sum(2) - (pz * of_g * of_slope_all).sum(2)
         slopes[np.arange(dimension), np.arange(dimension)] += of_length
         slopes[dimension] += ((curved + 2.0 * g**2) * rest * pb).sum(2) - (pz * of_g * rest_all).sum(2)
         found[:, n:] = slopes.swapaxes(1, 2).reshape(dimension + 1, -1)
