@@ -303,21 +303,39 @@ class EvidenceSettings:
 
 @dataclass(frozen=True)
 class StochasticSettings:
-    """The rate (t + delay)^-power of stochastic natural gradients, and of stochastic passes (`memoised`)."""
+    """The rate (t + delay)^-power of stochastic natural gradients, and of stochastic passes (`memoised`).
+
+    Figures are differences of the ELBO, in nats a datum, of 'sngd' with mini-batches of 100 from that with
+    the values here. "Clusters" are 2,000 draws of 15 Gaussians in D = 3, a mixture of 20, seeds 1300 to 1303;
+    "documents" are 1,500 of 60 words and 10 topics, seeds 1300 and 1301; both after three passes.
+    """
 
     delay: float = 10.0
-    """The delay; no comparison of it, or of the power, was kept."""
+    """With 3 the ELBO is .003 higher on clusters and .9 on documents, with 30 .005 and 2.0 lower. On seeds
+    1310 to 1313, after 3 to 50 passes, it is with 3 .002 to .003 higher on clusters, .05 on the digits, .002
+    to .005 on the penguins, and 1.6 and .25 on 1,000 documents after 3 and 15 passes; with 1 it is 1.1 to 1.3
+    lower on the digits. The studies `sngd-batch-sizes` and `multinomial-digits` are with 10, which is kept
+    for them."""
     power: float = 0.7
+    """With .55 the ELBO is .002 +- .002 higher on clusters and 1.2 on documents, with .9 .009 and 3.4 lower.
+    With .6, on the other seeds and data, it is .001 to .06 higher, and 1.3 and .4 on documents."""
 
 
 @dataclass(frozen=True)
 class MemoisedSettings:
-    """Batches of memoised inference where the caller gives no size (`memoised`); no comparison was kept."""
+    """Batches of memoised inference where the caller gives no size (`memoised`).
+
+    Figures are of the data of `StochasticSettings`.
+    """
 
     batches: int = 10
-    """The number of batches."""
+    """The number of batches. After ten passes the ELBO of the clusters is .003 +- .001 lower with 5, .021 +-
+    .004 higher with 20 and .036 +- .008 with 40; that of the documents is .23 +- .06 higher with 5, .5 +- .2
+    lower with 20 and 1.7 with 40. After three passes the differences with 5 and 20 are within two standard
+    errors."""
     least: int = 100
-    """The least number of rows of a batch."""
+    """The least number of rows of a batch, which acts on fewer than 1,000 data. Batches of 50 and 38 rows are
+    those of the 40 batches above."""
 
 
 STOCHASTIC, MEMOISED = StochasticSettings(), MemoisedSettings()

@@ -36,20 +36,12 @@ from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows, take
 from bqvi.models.document_step import DocumentSums, document_step
 from bqvi.models.documents import check_counts, log_multinomial_coefficients, split_words, word_totals
+from bqvi.models.settings import TOPIC_STARTS
 from bqvi.models.starts import MOST_ROWS, cluster_means, sample_rows, scatter, starting_centres
 from gp.arrays import Array
 
 __all__ = ["LatentDirichletAllocation"]
 
-_START_ENTRIES = 1 << 22
-"""The number of entries of the table of documents for a start: 32 MiB, with a few copies."""
-_LLOYD_STEPS = 4
-"""The number of Lloyd steps, beyond the first, of the clusters of documents at which topics start."""
-_CLUSTERINGS = 6
-"""The number of clusterings of which the tightest is used. Both constants were chosen on 20,000 simulated
-documents (20 topics), where two topics often started as one: two passes of SVI with mini-batches of 50 end
-.25 to .88 % below batch in ten seeds, of which five were the worst of 22 with one clustering (.26 to 1.34 %).
-With one Lloyd step of frequencies, not of their roots, and mini-batches of 100 it was .20 to 1.84 %."""
 _LEARNT = ("symmetric", "asymmetric")
 
 
@@ -131,20 +123,21 @@ class LatentDirichletAllocation:
         part = np.ones(n_rows(data)) if weights is None else weights
         totals = word_totals(data, part)
         words = float(totals.sum()) / self.n_topics
-        noise = rng.gamma(100.0, 0.01, (self.n_topics, self.n_words))
+        starts = TOPIC_STARTS
+        noise = rng.gamma(starts.noise, 1.0 / starts.noise, (self.n_topics, self.n_words))
         if how == "random":
             lean = noise / self.n_words
         else:
-            most = min(MOST_ROWS, max(10 * self.n_topics, _START_ENTRIES // self.n_words))
-            chosen = sample_rows(n_rows(data), rng, most)
+            most = max(starts.documents * self.n_topics, starts.entries // self.n_words)
+            chosen = sample_rows(n_rows(data), rng, min(MOST_ROWS, most))
             sampled = take(data, chosen).toarray()
             overall = totals + 1.0
-            smoothed = sampled + 10.0 * overall / overall.sum()
+            smoothed = sampled + starts.smoothing * overall / overall.sum()
             frequencies = smoothed / smoothed.sum(1, keepdims=True)
             own = None if weights is None else weights[chosen]
             centres = self._clusters(frequencies, how, rng, own)
-            lean = 0.5 * noise * (centres + overall / overall.sum())
-        topics = Dirichlet(self.word_concentration + words * lean + 1e-3 * noise)
+            lean = noise * (starts.own * centres + (1.0 - starts.own) * overall / overall.sum())
+        topics = Dirichlet(self.word_concentration + words * lean + starts.least * noise)
         return self._with_learnt(topics, float(part.sum()), float(self.n_topics))
 
     def _clusters(
@@ -152,9 +145,9 @@ class LatentDirichletAllocation:
     ) -> np.ndarray:
         """Mean ``frequencies`` (n, V) of K clusters of documents, (K, V), by square roots (Hellinger)."""
         roots, found = np.sqrt(frequencies), []
-        for _ in range(_CLUSTERINGS):
+        for _ in range(TOPIC_STARTS.clusterings):
             centres = starting_centres(roots, self.n_topics, how, rng, weights, unit=True)
-            for _ in range(_LLOYD_STEPS):
+            for _ in range(TOPIC_STARTS.lloyd_steps):
                 centres = cluster_means(roots, roots, centres, weights, centres, unit=True)
             found.append((scatter(roots, centres, weights, unit=True), centres))
         centres = min(found, key=lambda one: one[0])[1]
