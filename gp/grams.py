@@ -81,7 +81,12 @@ def mean_basis(mean: Mean, observed: Functional) -> np.ndarray:
 
 
 def mean_pullback(mean: Mean, observed: Functional, weights: np.ndarray) -> np.ndarray:
-    """Return the gradient of sum_i w_i m_i, for functionals m_i of the mean, in its parameters."""
+    """Return the gradient of sum_i w_i m_i, for functionals m_i of the mean, in its parameters.
+
+    Parameters
+    ----------
+    mean : the mean function. observed : the n functionals. weights : w, (n,).
+    """
     if isinstance(observed, Values):
         return mean.pullback(observed.x, weights)
     if not mean.parameters():

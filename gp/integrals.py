@@ -137,6 +137,11 @@ def without_rounding(matrix: Array, prior: Array, posterior: Posterior) -> Array
 
     The term subtracted from the prior variance has rounding errors of the triangular solve: n eps times the
     condition number of the factor, for which its pivots give a lower bound.
+
+    Parameters
+    ----------
+    matrix : the posterior covariance (m, m). prior : the prior covariance (m, m).
+    posterior : the process, whose factor was used.
     """
     xp = namespace(matrix)
     variance, prior = xp.linalg.diagonal(matrix), xp.linalg.diagonal(prior)

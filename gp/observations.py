@@ -132,7 +132,12 @@ _COVARIANCES: dict[tuple[type, type], Covariance] = {}
 
 
 def register_covariance(first: type, second: type, function: Covariance) -> None:
-    """Register the covariance of two classes of functionals: ``function(kernel, a, b)`` returns (n, m)."""
+    """Register the covariance of two classes of functionals: ``function(kernel, a, b)`` returns (n, m).
+
+    Parameters
+    ----------
+    first, second : the classes of a and b. function : computes the covariance.
+    """
     _COVARIANCES[first, second] = function
     if first is not second:
         _COVARIANCES[second, first] = lambda kernel, a, b: function(kernel, b, a).T
@@ -213,7 +218,12 @@ def as_functional(x: Array | Functional | Sequence[Functional]) -> Functional:
 
 
 def require_same_kind(name: str, a: Array, other: str, b: Array) -> None:
-    """Raise TypeError unless two arrays share their kind, dtype and device."""
+    """Raise TypeError unless two arrays share their kind, dtype and device.
+
+    Parameters
+    ----------
+    name, other : what the message calls them. a, b : the arrays.
+    """
     if type(a) is type(b) and a.dtype == b.dtype and getattr(a, "device", None) == b.device:
         return
     raise TypeError(

@@ -95,7 +95,13 @@ class Path:
 
 
 def draw_path(kernel: Kernel, mean: Mean, like: Array, n_features: int, rng: np.random.Generator) -> Path:
-    """Draw a prior path for points of the kind and the number of columns of ``like``."""
+    """Draw a prior path for points of the kind and the number of columns of ``like``.
+
+    Parameters
+    ----------
+    kernel, mean : those of the prior. like : points (m, D), of any number.
+    n_features : the number of random features. rng : the generator of random numbers.
+    """
     if n_features < 1:
         raise ValueError(f"n_features = {n_features}: give 1 or more")
     terms = _terms(kernel, tuple(range(like.shape[1])))

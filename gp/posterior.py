@@ -300,7 +300,13 @@ class Posterior:
 def condition(
     kernel: Kernel, mean: Mean, x: Array | Functional | Sequence[Functional], y: Array, noise: Array
 ) -> Posterior:
-    """Condition a Gaussian process on observations; see ``GaussianProcess.condition``."""
+    """Condition a Gaussian process on observations; see ``GaussianProcess.condition``.
+
+    Parameters
+    ----------
+    kernel, mean : those of the prior. x : points (n, D), or functionals.
+    y : the observations (n,), or a list with an array for each block. noise : its variance, a number or (n,).
+    """
     observed = as_functional(x)
     if not isinstance(observed, Observations):
         observed = Observations((observed,))

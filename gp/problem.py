@@ -166,7 +166,10 @@ def fitted(
 ) -> tuple[Kernel, Mean, np.ndarray | float]:
     """Return kernel, mean and noise with the scale and the coefficients that are in closed form.
 
-    ``factor`` multiplies the scale.
+    Parameters
+    ----------
+    problem : the problem. vector : its parameters, as `EvidenceProblem.pack` orders them.
+    factor : multiplies the scale.
     """
     solution = solve(problem, vector)
     kernel, mean, noise = problem.unpack(vector)

@@ -45,7 +45,13 @@ class Screening:
 def log_posterior(
     problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray, with_prior: bool = True
 ) -> tuple[float, np.ndarray]:
-    """Return log evidence (plus log prior, if asked) and its gradient (P,) in psi."""
+    """Return log evidence (plus log prior, if asked) and its gradient (P,) in psi.
+
+    Parameters
+    ----------
+    problem : the problem. coordinates : those of the search.
+    psi : the point, (P,). with_prior : whether the log prior is added.
+    """
     solution, gradient = solve_with_gradient(problem, coordinates.vector(psi))
     value, gradient = solution.log_evidence, coordinates.pull_back(gradient)
     if with_prior:
@@ -55,7 +61,12 @@ def log_posterior(
 
 
 def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, screening: Screening) -> Optimum:
-    """Return the best optimum found."""
+    """Return the best optimum found.
+
+    Parameters
+    ----------
+    problem : the problem. coordinates : those of the search. screening : the limits of the search.
+    """
     small = problem.smaller(FIT.screening_rows, screening.rng)
     starts = _starts(small, coordinates, screening)
     scale = np.where(np.array(coordinates.kinds) == "period", FIT.period_scale, 1.0)
@@ -77,6 +88,10 @@ def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.
     the Hessian should be symmetric. Where the noise is large, longer steps are tried, and the step with
     the least noise is used. The jitter is that of psi; where the differences fail at every step, because
     the points beside psi require a larger jitter, all are repeated with the next larger one.
+
+    Parameters
+    ----------
+    problem : the problem. coordinates : those of the search. psi : the point, (P,).
     """
     if not len(psi):
         return np.zeros((0, 0))
@@ -168,7 +183,12 @@ def _random(coordinates: SearchCoordinates, rng: np.random.Generator) -> np.ndar
 
 
 def log_evidence(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray) -> float:
-    """Return the log evidence at psi; a huge negative number where K cannot be factorised."""
+    """Return the log evidence at psi; a huge negative number where K cannot be factorised.
+
+    Parameters
+    ----------
+    problem : the problem. coordinates : those of the search. psi : the point, (P,).
+    """
     try:
         return solve(problem, coordinates.vector(psi)).log_evidence
     except NotPositiveDefiniteError:

@@ -172,7 +172,13 @@ def median_distance(x: np.ndarray, rng: np.random.Generator, most: int = 1000) -
 def pivoted_cholesky(
     x: np.ndarray, kernel: Kernel, rank: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Phi (N, M) with M <= ``rank``, and r (N,); see the module's docstring."""
+    """Phi (N, M) with M <= ``rank``, and r (N,); see the module's docstring.
+
+    Parameters
+    ----------
+    x : rows (N, C). kernel : the kernel over them. rank : the largest M.
+    rng : the generator by which pivots are drawn.
+    """
     n = len(x)
     dtype = np.float32 if n * rank > FEATURES.single else np.float64
     phi = np.zeros((n, rank), dtype)

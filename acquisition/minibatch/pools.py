@@ -149,7 +149,13 @@ def require_weighting(weights: str) -> None:
 
 
 def weighted(features: Features, chosen: np.ndarray, weights: str, noise: float) -> Selection:
-    """``chosen`` rows with equal weights or those of quadrature."""
+    """``chosen`` rows with equal weights or those of quadrature.
+
+    Parameters
+    ----------
+    features : those of all rows. chosen : indices (S,) of rows.
+    weights : 'equal' or 'quadrature'. noise : the noise variance of the quadrature's process.
+    """
     if weights == "equal":
         return equally(chosen, len(features))
     return Selection(chosen, quadrature_weights(features, chosen, "plain", noise))

@@ -35,7 +35,13 @@ def _length(name: str, value: Bound) -> int | None:
 
 
 def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension: int | None) -> int:
-    """The number P of parameters; ValueError unless all vectors have that length."""
+    """The number P of parameters; ValueError unless all vectors have that length.
+
+    Parameters
+    ----------
+    bounds : the bounds by the names of their arguments. names : names of the parameters, or None.
+    dimension : P where it is known, or None.
+    """
     found = {name: _length(name, value) for name, value in bounds.items()}
     lengths = {name: length for name, length in found.items() if length is not None}
     if names is not None:
@@ -63,7 +69,13 @@ def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension
 
 
 def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray:
-    """The bound as an array (P,), P being ``count``, with ``missing`` where it or an entry is None."""
+    """The bound as an array (P,), P being ``count``, with ``missing`` where it or an entry is None.
+
+    Parameters
+    ----------
+    name : the argument, for messages. value : the bound as it was given.
+    count : P. missing : the number that stands for None.
+    """
     if value is None:
         return np.full(count, missing)
     try:
@@ -112,7 +124,13 @@ def turning_of(periodic: object, names: Sequence[str]) -> np.ndarray:
 
 
 def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, turning: np.ndarray) -> None:
-    """Raise ValueError where bounds are NaN or out of order, or a periodic parameter lacks one."""
+    """Raise ValueError where bounds are NaN or out of order, or a periodic parameter lacks one.
+
+    Parameters
+    ----------
+    names : of the parameters, P of them. low, high : the bounds (P,).
+    turning : (P,), True for periodic parameters.
+    """
     for i, name in enumerate(names):
         if math.isnan(low[i]) or math.isnan(high[i]):
             raise ValueError(

@@ -86,7 +86,13 @@ class Call:
 
 
 def no_values(points: np.ndarray, error: Exception, kept: bool = True, who: str = "") -> CallResult:
-    """The result at points (m, P) where no values were returned, or they are no numbers."""
+    """The result at points (m, P) where no values were returned, or they are no numbers.
+
+    Parameters
+    ----------
+    points : (m, P). error : the exception that was raised, or that says what is wrong with the values.
+    kept : whether the points become rows without a value. who : what raised, in words; "" for the function.
+    """
     values, reason = np.full((len(points), 1), np.nan), f"{who} {described(error)}".strip()
     return CallResult(values, failed=True, reasons=reason, kept=kept, error=error, raised=True, who=who)
 

@@ -116,7 +116,12 @@ def joined_rows(a: np.ndarray | None, n: int, b: np.ndarray | None, m: int) -> n
 
 
 def joined_products(first: Products, n: int, second: Products, m: int) -> Products:
-    """The by-products of n rows, followed by those of m rows."""
+    """The by-products of n rows, followed by those of m rows.
+
+    Parameters
+    ----------
+    first, second : the by-products of n and of m rows, () where there are none. n, m : the numbers of rows.
+    """
     if not first and not second:
         return ()
     return (first or (None,) * n) + (second or (None,) * m)

@@ -76,7 +76,13 @@ def numbers(name: str, given: object) -> np.ndarray:
 def evaluations_given(
     caller: Caller, theta: Array, values: Array, gradients: Array, noise_sd: Array
 ) -> Evaluations:
-    """See `Caller.given`."""
+    """See `Caller.given`.
+
+    Parameters
+    ----------
+    caller : the caller. theta : (n, P). values : (n,). gradients : (n, P), or None.
+    noise_sd : (n,), a number, or None.
+    """
     theta, values = np.atleast_2d(np.asarray(theta, float)), np.atleast_1d(np.asarray(values, float))
     if values.shape != (len(theta),):
         raise ValueError(f"values has shape {values.shape}; it must be ({len(theta)},), one for each theta")
@@ -92,7 +98,13 @@ def evaluations_given(
 def evaluations_received(
     caller: Caller, points: np.ndarray, values: Array, gradients: Array, noise_sd: Array
 ) -> Evaluations:
-    """See `Caller.received`."""
+    """See `Caller.received`.
+
+    Parameters
+    ----------
+    caller : the caller. points : (n, D), in the coordinates. values : (n,), or (n, o).
+    gradients : (n, P), (n, o, P), or None. noise_sd : (n,), a number, or None.
+    """
     function, n, values = caller.function, len(points), np.atleast_1d(numbers("values", values))
     if len(values) != n or values.ndim > 1 + function.range.outputs:
         raise ValueError(f"values has shape {values.shape}; it must be ({n},), one for each theta")

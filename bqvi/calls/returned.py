@@ -79,7 +79,12 @@ def values_of(
 
 
 def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarray:
-    """The standard deviations (m,) of the noise at points (m, P)."""
+    """The standard deviations (m,) of the noise at points (m, P).
+
+    Parameters
+    ----------
+    function : the user's function. returned : the deviations as it returned them. points : (m, P).
+    """
     n, array = len(points), numbers_in(returned)
     if array is None or array.size not in (1, n) or not ((array > 0.0) & (array < np.inf)).all():
         what = f"has the sd {returned!r:.80}"
@@ -88,7 +93,13 @@ def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarr
 
 
 def gradients_of(function: Function, returned: object, points: np.ndarray, outputs: int) -> np.ndarray:
-    """The gradients (m, o, P) at points (m, P)."""
+    """The gradients (m, o, P) at points (m, P).
+
+    Parameters
+    ----------
+    function : the user's function. returned : the gradients as it returned them. points : (m, P).
+    outputs : o.
+    """
     n, dimension = points.shape
     try:
         array = to_numpy(returned)

@@ -74,7 +74,12 @@ def require_movable(model: Any, q: Any) -> None:
 
 
 def losses(model: Mixture, q: Any, rows: Data, pairs: np.ndarray) -> np.ndarray:
-    """Changes (M,) <= 0 of the entropy of ``rows`` by merges of ``pairs`` (M, 2)."""
+    """Changes (M,) <= 0 of the entropy of ``rows`` by merges of ``pairs`` (M, 2).
+
+    Parameters
+    ----------
+    model : the mixture. q : the present q. rows : the data of a batch. pairs : of components, (M, 2).
+    """
     if not len(pairs):
         return np.zeros(0)
     r = model.responsibilities(q, rows)
@@ -83,7 +88,12 @@ def losses(model: Mixture, q: Any, rows: Data, pairs: np.ndarray) -> np.ndarray:
 
 
 def merged_memory(model: Mixture, q: FamilyOrPoint, memory: MemoisedMemory, moves: Moves) -> MemoisedMemory:
-    """``memory`` after a whole pass: prepared merges are made where F increases, and new pairs are chosen."""
+    """``memory`` after a whole pass: prepared merges are made where F increases, and new pairs are chosen.
+
+    Parameters
+    ----------
+    model : the mixture. q : the present q. memory : the statistics of all batches. moves : the settings.
+    """
     statistics, entropies = memory.statistics.copy(), memory.entropies.copy()
     total, entropy = statistics.sum(0), float(entropies.sum())
     best = _bound(model, q, total, entropy)

@@ -46,7 +46,12 @@ def moment_matched(q: GaussianMixture) -> Gaussian:
 
 
 def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: GaussianMixture) -> MixtureExpectation:
-    """E_q[phi] and its gradients, without checks."""
+    """E_q[phi] and its gradients, without checks.
+
+    Parameters
+    ----------
+    process : on phi, in the units of ``frame``. frame : the units. q : the mixture.
+    """
     inverse, within = _in_frame(frame, q)
     value, gradient = process.posterior_mean.integrate_mixture(within)
     by_covariance = inverse.T @ gradient.covariances @ inverse

@@ -51,7 +51,12 @@ class Combination:
 
 
 def local_step(model: Any, q: FamilyOrPoint, batch: Batch) -> LocalStep:
-    """The local step on a mini-batch, summed by its weights or by its strategy."""
+    """The local step on a mini-batch, summed by its weights or by its strategy.
+
+    Parameters
+    ----------
+    model : the model. q : the present q. batch : the mini-batch.
+    """
     if batch.combination is None:
         return model.local_step(q, batch.rows, batch.weights)
     terms = model.local_terms(q, batch.rows)

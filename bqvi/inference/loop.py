@@ -120,7 +120,13 @@ def no_gradients_message(problem: LoopProblem) -> str:
 
 
 def gradient_at(problem: LoopProblem, state: LoopState, account: Account = _FREE) -> tuple[Gradient, Drawn]:
-    """The gradient of the next mini-batch, and the record for `advance`; ``account`` is the step's."""
+    """The gradient of the next mini-batch, and the record for `advance`.
+
+    Parameters
+    ----------
+    problem : the problem of the loop. state : the state before the step.
+    account : the evaluations of the step.
+    """
     drawn = _next_batch(problem, state, account)
     if state.memory is None:
         return problem.estimator(problem.model, state.q, drawn.batch, state.rng), drawn
@@ -231,7 +237,13 @@ def step(problem: LoopProblem, state: LoopState, records: Records, account: Acco
 
 
 def has_settled(problem: LoopProblem, stop: Stop, state: LoopState) -> bool:
-    """Whether the last two records agree, and a memoised estimator has visited all the data."""
+    """Whether the last two records agree, and a memoised estimator has visited all the data.
+
+    Parameters
+    ----------
+    problem : the problem of the loop. stop : the conditions, of which the tolerance is used.
+    state : the state with its records.
+    """
     visited = getattr(problem.estimator, "visited_all", None)
     return stop.settled(state.rows) and (visited is None or visited(state.memory, n_rows(problem.data)))
 
@@ -274,7 +286,13 @@ def _with_latest(state: LoopState, account: Account) -> LoopState:
 
 
 def closed(problem: LoopProblem, state: LoopState, monitor: Monitor, account: Account) -> LoopState:
-    """The state with a record of its q."""
+    """The state with a record of its q.
+
+    Parameters
+    ----------
+    problem : the problem of the loop. state : the state. monitor : makes the record.
+    account : the evaluations of the record.
+    """
     if not isinstance(state.memory, LocalMemory):
         return _with_unused(_with_record(state, monitor, None, account), account)
     # where local steps are refined, that of the record is too

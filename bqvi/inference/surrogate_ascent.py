@@ -52,7 +52,14 @@ class Place:
 def ascend(
     surrogate: WhitenedSurrogate, dimension: int, radius: float, diagonal: bool, stretch: float = 1.0
 ) -> Place:
-    """The best q' within the trust region around N(0, I); with ``diagonal`` it is mean-field."""
+    """The best q' within the trust region around N(0, I); with ``diagonal`` it is mean-field.
+
+    Parameters
+    ----------
+    surrogate : the moments of y under Gaussians, in units whitened by q. dimension : D.
+    radius : the largest divergence from N(0, I), nats. diagonal : whether q' is mean-field.
+    stretch : the number by which m^T m is divided in that divergence.
+    """
     identity = np.eye(dimension)
     place = Place(np.zeros(dimension), identity, identity, 0.0, stretch)
     rate, before = ASCENT.rate, np.inf

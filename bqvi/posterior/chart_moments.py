@@ -44,7 +44,12 @@ def moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray,
 
 
 def mixture_quantiles(raw: GaussianMixture, i: int, levels: np.ndarray) -> np.ndarray:
-    """Quantiles of t_i, by bisection of its distribution function."""
+    """Quantiles of t_i, by bisection of its distribution function.
+
+    Parameters
+    ----------
+    raw : the mixture of t. i : the coordinate. levels : probabilities (J,).
+    """
     means, sds = raw.means[:, i], np.sqrt(raw.covariances[:, i, i])
     low = np.full(len(levels), (means - 40 * sds).min())
     high = np.full(len(levels), (means + 40 * sds).max())

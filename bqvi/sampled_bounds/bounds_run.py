@@ -259,8 +259,8 @@ class BoundsRun:
         """The bounds; ValueError before the particles have reached temperature 1."""
         if self.finished(state) is None:
             raise ValueError(
-                f"the run is in its {state.phase} phase; there are no bounds before its particles have "
-                "arrived at temperature 1: resume it"
+                "there are no bounds before the particles have arrived at temperature 1, and the run is in "
+                f"its phase '{state.phase}': resume it"
             )
         return bounds_of(self.choices, state, self.coordinates, self.checkpoint(state), reason)
 

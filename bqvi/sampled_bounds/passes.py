@@ -114,7 +114,13 @@ def stepped_backwards(
 def begun(
     target: AnnealedTarget, systems: Systems, count: int, chains: Particles | None, rng: np.random.Generator
 ) -> Pass:
-    """The pass at temperature 0, with ``count`` particles in each system."""
+    """The pass at temperature 0, with ``count`` particles in each system.
+
+    Parameters
+    ----------
+    target : the log joint and the proposals. systems : the systems. count : L.
+    chains : the chains backwards, or None. rng : the generator of random numbers.
+    """
     points = target.proposals.sample(systems.each, count, rng)
     particles = target.at(points, ~systems.kept(count), first=chains is None)
     if chains is not None:

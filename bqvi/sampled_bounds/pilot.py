@@ -38,7 +38,13 @@ def begun(target: AnnealedTarget, particles: int, rng: np.random.Generator) -> P
 def one_further(
     pilot: Pilot, transition: Transition, target: AnnealedTarget, rng: np.random.Generator
 ) -> Pilot:
-    """The pilot run one temperature further."""
+    """The pilot run one temperature further.
+
+    Parameters
+    ----------
+    pilot : the run so far. transition : the move of particles. target : the log joint and the proposals.
+    rng : the generator of random numbers.
+    """
     before = float(pilot.temperatures[-1])
     ratios = _finite_somewhere(pilot.particles.log_ratio)
     temperature, ess = next_temperature(ratios, before, SETTINGS.pilot_ess)
@@ -60,7 +66,12 @@ def one_further(
 
 
 def curtailed(pilot: Pilot, transition: Transition, target: AnnealedTarget) -> Pilot:
-    """The pilot run with temperature 1 as the next, without a move: its share of the budget is spent."""
+    """The pilot run with temperature 1 as the next, without a move: its share of the budget is spent.
+
+    Parameters
+    ----------
+    pilot : the run so far. transition : the move of particles. target : the log joint and the proposals.
+    """
     before = float(pilot.temperatures[-1])
     _, ess = next_temperature(_finite_somewhere(pilot.particles.log_ratio), before, 0.0)
     if pilot.units:

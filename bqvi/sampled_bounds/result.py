@@ -172,7 +172,13 @@ def bounds_of(
     checkpoint: Checkpoint,
     stopped: str,
 ) -> EvidenceBounds:
-    """The bounds of particles at temperature 1; ``stopped`` says why the run ended."""
+    """The bounds of particles at temperature 1; ``stopped`` says why the run ended.
+
+    Parameters
+    ----------
+    choices : those of the run. state : its last state. coordinates : from which draws are mapped, or None.
+    checkpoint : of the last state. stopped : why the run ended.
+    """
     systems, forwards, plan = choices.systems, state.forwards, state.plan
     assert forwards is not None
     assert plan is not None

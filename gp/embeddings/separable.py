@@ -41,7 +41,13 @@ def _box_by_column(kernel: Stationary, profile: Profile, measure: Uniform) -> Fo
 
 
 def gaussian_by_column(kernel: Stationary, profile: Profile, measure: Gaussian) -> Formulas:
-    """Return the integrals of a product over columns against independent Gaussians."""
+    """Return the integrals of a product over columns against independent Gaussians.
+
+    Parameters
+    ----------
+    kernel : a product over columns. profile : the integrals of its factor over one column.
+    measure : a Gaussian whose columns are independent.
+    """
     xp = namespace(measure.mean)
     mean, sd = independent(kernel, measure, measure)
     variance = as_like(kernel.variance, mean)
@@ -109,7 +115,13 @@ def _profile(kernel: ByColumn, like: Array) -> Profile:
 
 
 def independent(kernel: Kernel, measure: Measure, gaussian: Gaussian) -> tuple[Array, Array]:
-    """Means and standard deviations of a Gaussian's columns, which have to be independent."""
+    """Means and standard deviations of a Gaussian's columns, which have to be independent.
+
+    Parameters
+    ----------
+    kernel, measure : those of the pair, which an error names.
+    gaussian : the Gaussian, of ``measure`` or of a component of it.
+    """
     if not gaussian.is_diagonal:
         raise UnknownPairError(
             f"no integral of {type(kernel).__name__} between {type(measure).__name__} and a "

@@ -47,14 +47,24 @@ class OutputMap:
 
 
 def kernel_in_units(kernel: Kernel, inputs: InputMap | None, outputs: OutputMap) -> Kernel:
-    """Return k from k', see the module."""
+    """Return k from k', see the module.
+
+    Parameters
+    ----------
+    kernel : k'. inputs : the map of inputs, None for the identity. outputs : the map of outputs.
+    """
     if inputs is not None:
         kernel = kernel.with_parameters([_mapped(p, inputs) for p in kernel.parameters()])
     return kernel if outputs.factor == 1.0 else scaled(kernel, outputs.factor**2)
 
 
 def mean_in_units(mean: Mean, inputs: InputMap | None, outputs: OutputMap) -> Mean:
-    """Return m from m', a zero, constant or linear mean; see the module."""
+    """Return m from m', a zero, constant or linear mean; see the module.
+
+    Parameters
+    ----------
+    mean : m'. inputs : the map of inputs, None for the identity. outputs : the map of outputs.
+    """
     shift, factor = outputs.shift, outputs.factor
     if isinstance(mean, Linear):
         slope, intercept = factor * mean.slope, shift + factor * mean.intercept
