@@ -1,7 +1,9 @@
 """One name for one thing in the results of all doors."""
 
+import dataclasses
 import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -32,15 +34,72 @@ def test_every_result_has_what_all_have(results):
     for found in results.values():
         assert found.warnings == ()
         assert found.stopped
+        assert all(isinstance(one, str) for one in (*found.warnings, *found.reasons))
         assert found.n_evaluations > 0
         assert callable(found.save)
 
 
+def test_reasons_are_sentences_on_the_checks_in_all_doors(results):
+    """What has not converged or is not credible says why; what has converged says nothing."""
+    for found in results.values():
+        assert isinstance(found.reasons, tuple)
+        passed = getattr(found, "converged", None)
+        if passed is not None:
+            assert bool(found.reasons) == (not passed)
+        else:
+            assert found.reasons
+            assert all(one in str(found) for one in found.reasons)
+    assert "ended by 'budget'" in results["fit"].reasons[0]
+    settled = bqvi.fit(bqvi.models.GaussianMixture(1, "full"), np.linspace(-1.0, 1.0, 20)[:, None])
+    assert settled.converged
+    assert settled.reasons == ()
+    normal = Gaussian(np.zeros(1), np.eye(1))
+    peaked = bqvi.integrate(lambda x: np.exp(4.0 * x[:, 0] ** 2), normal, 100, method="monte-carlo")
+    assert not peaked.credible
+    assert peaked.reasons
+
+
+def test_a_standard_deviation_ends_in_sd_and_a_kind_has_one_name(results):
+    """In public names of results and columns of traces; `se`, `std`, `stderr` and `ess` are other names."""
+    names = {name for found in results.values() for name in dir(found) if not name.startswith("_")}
+    traced = [found.trace.rows[0] for found in results.values() if hasattr(found, "trace")]
+    columns = [field.name for row in traced for field in dataclasses.fields(row)]
+    assert not [name for name in names.union(columns) if re.search(r"(^|_)(se|std|stderr|ess|reason)$", name)]
+    for row in traced:
+        assert {"n_evaluations", "seconds"} <= {field.name for field in dataclasses.fields(row)}
+    # whatever two results both have is of one type
+    for name in names - {"state", "trace"}:
+        kinds = {_kind(getattr(found, name)) for found in results.values() if hasattr(found, name)}
+        assert len(kinds - {type(None)}) <= 1, name
+
+
+def _kind(value):
+    return float if isinstance(value, np.floating) else type(value)
+
+
+def test_every_trace_ends_at_the_number_of_all_evaluations(results):
+    for door in ("fit", "vbmc", "integrate"):
+        assert results[door].trace["n_evaluations"][-1] == results[door].n_evaluations
+    model = LogJoint(log_joint, 2)
+    for options in ({"elbo_samples": 3, "record": 2}, {"record": 1}):
+        found = bqvi.fit(model, method="pathwise", budget=40, **options)
+        assert found.trace["n_evaluations"][-1] == found.n_evaluations == 40
+        assert np.all(np.diff(found.trace["n_evaluations"]) >= 0)
+    rows = np.linspace(-1.0, 1.0, 20)[:, None]
+    exact = bqvi.fit(
+        bqvi.models.GaussianMixture(2, "full"), rows, method="sngd", minibatch=5, steps=7, record=3
+    )
+    assert exact.trace["n_evaluations"][-1] == exact.n_evaluations
+
+
 @pytest.mark.parametrize("door", ["fit", "vbmc", "integrate"])
-def test_results_by_a_surrogate_have_a_pareto_k_and_a_plot_of_the_trace(results, door):
+def test_results_by_a_surrogate_have_a_pareto_k(results, door):
     assert results[door].pareto_k < 0.7
-    arguments = inspect.signature(results[door].plot_trace).parameters
-    assert list(arguments) == ["ax", "truth"]
+
+
+def test_every_result_draws_its_estimates_by_one_name(results):
+    for found in results.values():
+        assert list(inspect.signature(found.plot_trace).parameters) == ["ax", "truth"]
 
 
 @pytest.mark.parametrize("door", ["fit", "vbmc"])
@@ -54,7 +113,7 @@ def test_an_elbo_and_a_log_evidence_have_an_sd(results, door):
 def test_the_elbo_of_a_fit_has_the_error_of_its_last_record():
     model = LogJoint(log_joint, 2)
     sampled = bqvi.fit(model, method="pathwise", steps=40)
-    assert (sampled.elbo, sampled.elbo_sd) == (sampled.trace["elbo"][-1], sampled.trace["elbo_se"][-1])
+    assert (sampled.elbo, sampled.elbo_sd) == (sampled.trace["elbo"][-1], sampled.trace["elbo_sd"][-1])
     assert 0.0 < sampled.elbo_sd < 1.0
     exact = bqvi.fit(bqvi.models.GaussianMixture(2, "full"), np.linspace(-1.0, 1.0, 20)[:, None], steps=3)
     assert exact.elbo_sd == 0.0

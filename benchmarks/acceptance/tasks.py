@@ -180,7 +180,7 @@ def _mixture_q(name: str, budget: int, seed: int) -> Figures:
 
 def _of_fit(found: Any, meter: Meter, best: float, exact: float, points: int, overhead: float) -> Figures:
     """Figures of a fit whose ELBO is known: the best that can be had, and that of the q that was found."""
-    within = float(abs(found.elbo - exact) <= 2 * found.trace["elbo_se"][-1])
+    within = float(abs(found.elbo - exact) <= 2 * found.trace["elbo_sd"][-1])
     return Figures(best - exact, within, points, overhead, meter.memory)
 
 

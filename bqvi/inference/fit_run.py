@@ -289,7 +289,7 @@ class FitRun:
             # a run may have failed because q is degenerate
             with suppress(FloatingPointError, np.linalg.LinAlgError):
                 return self.records.monitor.remembered(state.q, state.memory)[:2]
-        return (state.rows[-1].elbo, state.rows[-1].elbo_se) if state.rows else (math.nan, math.inf)
+        return (state.rows[-1].elbo, state.rows[-1].elbo_sd) if state.rows else (math.nan, math.inf)
 
     def with_evaluations(self, state: LoopState, evaluations: Evaluations) -> LoopState:
         """The state with the evaluations of a step that was cut short, or with values given to `Run.tell`."""

@@ -297,8 +297,8 @@ def closed(problem: LoopProblem, state: LoopState, monitor: Monitor, account: Ac
         return _with_unused(_with_record(state, monitor, None, account), account)
     # where local steps are refined, that of the record is too
     gradient, _ = gradient_at(problem, state, account)
-    row = replace(_row(state, monitor, gradient, account), record_evaluations=gradient.evaluations)
-    return _with_row(state, row)
+    row, spent = _row(state, monitor, gradient, account), gradient.evaluations
+    return _with_row(state, replace(row, record_evaluations=spent, n_evaluations=row.n_evaluations + spent))
 
 
 def recorded(state: LoopState) -> bool:
@@ -370,8 +370,9 @@ def _row(state: LoopState, monitor: Monitor, gradient: Gradient | None, account:
         setup_seconds=state.setup_seconds,
         minibatch_seconds=state.minibatch_seconds,
         elbo=value.elbo,
-        elbo_se=value.standard_error,
+        elbo_sd=value.standard_error,
         bound=monitor.bound(gradient),
         metrics=monitor.measure(state.q),
         record_evaluations=value.evaluations,
+        n_evaluations=state.evaluations + state.record_evaluations + state.repeated + value.evaluations,
     )

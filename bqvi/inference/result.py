@@ -152,6 +152,13 @@ class Fit:
         return self.stopped == "tolerance"
 
     @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why `converged` is False, a sentence; () where it is True."""
+        if self.converged:
+            return ()
+        return (f"the run ended by '{self.stopped}', and not by two records that agree within a tolerance",)
+
+    @property
     def n_evaluations(self) -> int:
         """Evaluations in all, of every start, step and record: per datum, or of a log joint without data."""
         return self.checkpoint.n_evaluations

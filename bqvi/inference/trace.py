@@ -27,9 +27,9 @@ class TraceRow:
     samples: int
     """Draws of theta of those steps."""
     elbo: float
-    """ELBO of q, nats: exact with all its constants, or an estimate if ``elbo_se`` > 0."""
-    elbo_se: float
-    """Standard error of ``elbo``; 0 where it is exact."""
+    """ELBO of q, nats: exact with all its constants, or an estimate if ``elbo_sd`` > 0."""
+    elbo_sd: float
+    """Standard deviation of ``elbo``; 0 where it is exact."""
     bound: float
     """The estimator's own bound at this iteration (IWAE's L_L, say), nats; NaN where it has none."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -40,6 +40,8 @@ class TraceRow:
     """Time of the strategy in those steps; in ``seconds``."""
     record_evaluations: int = 0
     """Evaluations for the ELBO of this record, in the units of ``evaluations``, which leave them out."""
+    n_evaluations: int = 0
+    """All evaluations so far: of the steps, of this record and of those before it."""
 
 
 @dataclass(frozen=True)

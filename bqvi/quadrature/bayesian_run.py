@@ -168,7 +168,7 @@ def _integral_of(
         result,
         **scaled(mean, sd, covariance, units.shift + problem.log_volume),
         credible=judgement.credible,
-        reason=judgement.reason,
+        reasons=(judgement.reason,),
     )
     if problem.integrand.function.logarithmic or method != "bq":
         log_mean, log_sd = log_moments(float(mean[0]), float(sd[0]), units.shift + problem.log_volume)
@@ -217,7 +217,7 @@ def _exact(problem: IntegrationProblem, state: IntegrationState, checkpoint: Che
     if problem.integrand.function.logarithmic:
         log_mean, log_sd = log_moments(float(mean[0]), 0.0, shift)
         result = replace(result, log_mean=log_mean, log_sd=log_sd)
-    return replace(result, reason="All points of the measure have been evaluated: the sum is exact.")
+    return replace(result, reasons=("All points of the measure have been evaluated: the sum is exact.",))
 
 
 def scaled(mean: np.ndarray, sd: np.ndarray, covariance: np.ndarray, shift: float) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class Integral:
         sampling methods: whether no single point has most of the sum, and the largest values have no Pareto
         tail with a shape above .7. It is False where f raised an exception of its code or of the system and
         the run went on.
-    reason : the result of the checks, a sentence, with the warnings.
+    reasons : the outcome of the checks, sentences: why ``credible`` is False, or on what it rests.
     warnings : how many evaluations raised an exception and count as zero, with the first of these.
     effective_sample_size : effective sample size of the importance weights; ``None`` without weights.
     pareto_k : shape k of the Pareto tail of |f| at draws from the measure; -inf where there is none.
@@ -78,7 +78,7 @@ class Integral:
     stopped: str
     covariance: Array = None
     credible: bool = True
-    reason: str = ""
+    reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     effective_sample_size: float | None = None
     pareto_k: float = -np.inf
@@ -135,7 +135,7 @@ class Integral:
             "method": self.method,
             "evaluations": str(self.n_evaluations),
             "stopped": self.stopped,
-            "credible": notebook.yes_or_no(self.credible, self.reason),
+            "credible": notebook.yes_or_no(self.credible, " ".join(self.reasons)),
         }
         if self.warnings:
             rows["warnings"] = " ".join(self.warnings)
@@ -147,8 +147,7 @@ class Integral:
         lines = [f"{self.mean} +- {self.sd}  ({self.method}, {self.n_evaluations} evaluations)"]
         if self.log_mean is not None:
             lines.append(f"ln: {self.log_mean:.6g} +- {self.log_sd:.3g}")
-        if self.reason:
-            lines.append(self.reason)
+        lines += [*self.reasons, *self.warnings]
         if self.effective_sample_size is not None:
             lines.append(f"effective sample size {self.effective_sample_size:.1f}")
         return "\n".join(lines)
@@ -174,9 +173,11 @@ def with_exceptions(found: Integral, raised: Raised) -> Integral:
     warn_user(message)
     found = replace(found, warnings=(message,))
     if not raised.of_the_code:
-        return replace(found, reason=f"{found.reason} {message}".strip())
-    reason = f"The result is not credible: {message} With these zeros: {found.reason}"
-    return replace(found, credible=False, reason=reason)
+        return found
+    count = f"{raised.of_the_code} of {found.n_evaluations} evaluations"
+    of_the_code = f"The result is not credible: {count} raised an error of the code or of the system."
+    others = [f"With zeros there: {reason}" for reason in found.reasons]
+    return replace(found, credible=False, reasons=(of_the_code, *others))
 
 
 def log_moments(mean: float, sd: float, shift: float = 0.0) -> tuple[float, float]:

@@ -172,7 +172,7 @@ class SamplingRun:
             method=self.method,
             stopped=reason,
             credible=credible,
-            reason=why,
+            reasons=(why,) if why else (),
             effective_sample_size=None if weights is None else effective_sample_size(weights),
             pareto_k=shape,
             checkpoint=self.checkpoint(state),

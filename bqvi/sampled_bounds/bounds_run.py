@@ -98,19 +98,19 @@ class BoundsRun:
     def resumed(self, before: Checkpoint) -> BoundsState:
         """The state of an earlier run, whose budget may have been smaller."""
         state: BoundsState = before.state
-        Budget(self.choices.budget, state.spent).require_enough()
+        Budget(self.choices.budget, state.n_evaluations).require_enough()
         return state
 
     def step(self, state: BoundsState) -> BoundsState:
         """The state after one temperature of a phase, or after the beginning of a phase."""
-        budget = Budget(self.choices.budget, state.spent)
+        budget = Budget(self.choices.budget, state.n_evaluations)
         caller = replace(self.caller, separately=state.separately)
         target = AnnealedTarget(caller, self.proposals, self.ledger, budget, state.unfinished)
         step = {PILOT: self._piloted, BACKWARDS: self._backwards, FORWARDS: self._forwards}[state.phase]
         reached = step(state, target)
         return replace(
             reached,
-            n_evaluations=state.n_evaluations + target.n_evaluations,
+            completed=state.completed + target.n_evaluations,
             n_failed=state.n_failed + target.n_failed,
             n_raised=state.n_raised + target.n_raised,
             first_raised=state.first_raised or target.first_raised,
@@ -122,8 +122,8 @@ class BoundsRun:
     def budget_of(self, state: BoundsState) -> Budget:
         """The budget of the next step: the remaining budget less what the rest of the run needs."""
         if state.phase == PILOT:
-            return Budget(max(self._pilot_budget, 0), state.spent)
-        return Budget(max(self.choices.budget - self._to_come(state), 0), state.n_evaluations)
+            return Budget(max(self._pilot_budget, 0), state.n_evaluations)
+        return Budget(max(self.choices.budget - self._to_come(state), 0), state.completed)
 
     def _to_come(self, state: BoundsState) -> int:
         """The most evaluations that the plan has yet to make, including those of an unfinished step."""
@@ -171,7 +171,7 @@ class BoundsRun:
         if state.pilot is None:
             return replace(state, pilot=pilot.begun(target, self._pilot_particles, self._rng(0, 0)))
         found, most = state.pilot, self._pilot_budget
-        if state.n_evaluations + self._rung(len(found.particles.points[0])) > most:
+        if state.completed + self._rung(len(found.particles.points[0])) > most:
             found = pilot.curtailed(found, self.transition, target)
         else:
             rng = self._rng(0, len(found.temperatures))
@@ -179,7 +179,7 @@ class BoundsRun:
         state = replace(state, pilot=found)
         if found.temperatures[-1] < 1.0:
             return state
-        spent = state.n_evaluations + target.n_evaluations
+        spent = state.completed + target.n_evaluations
         allotment = Allotment(self.choices.budget - spent, self.choices.systems.cost, self.transition.cost)
         distance = float(lengths(found.ess).sum())
         chosen = allotment.chosen(
@@ -272,8 +272,8 @@ class BoundsRun:
         before, calls = state.unfinished, evaluations.n_evaluations - len(evaluations)
         found = replace(evaluations, n_evaluations=len(evaluations))
         found = found if before is None else before.joined(found)
-        made, separately = state.n_evaluations + calls, state.separately or calls > 0
-        return replace(state, n_evaluations=made, separately=separately, unfinished=found)
+        made, separately = state.completed + calls, state.separately or calls > 0
+        return replace(state, completed=made, separately=separately, unfinished=found)
 
     def checkpoint(self, state: BoundsState) -> Checkpoint:
         """The state together with the choices of its run."""
@@ -289,7 +289,7 @@ class BoundsRun:
             "temperatures": choices.temperatures,
             "seed": choices.seed,
         }
-        return Checkpoint(DOOR, settings, state, state.spent)
+        return Checkpoint(DOOR, settings, state, state.n_evaluations)
 
     def status(self, state: BoundsState) -> RunStatus:
         """The number of evaluations, the budget and the phase."""
@@ -297,5 +297,8 @@ class BoundsRun:
         temperatures = (
             "" if current is None else f", {current.ess.shape[1]} of {len(state.plan or ())} temperatures"
         )
-        progress, where = f"{state.phase}{temperatures}", f"after {state.spent} evaluations, {state.phase}"
-        return RunStatus(state.spent, self.choices.budget, "evaluations", progress, where)
+        progress, where = (
+            f"{state.phase}{temperatures}",
+            f"after {state.n_evaluations} evaluations, {state.phase}",
+        )
+        return RunStatus(state.n_evaluations, self.choices.budget, "evaluations", progress, where)

@@ -42,7 +42,7 @@ class EvidenceBounds:
     lower : mean of the log estimates, nats: its expectation is at most ln Z.
     upper : mean of the log estimates that contain a draw of the posterior each: its expectation is at least
         ln Z. None without draws.
-    lower_se, upper_se : standard errors of the two over replicates, nats; infinite for one replicate.
+    lower_sd, upper_sd : standard deviations of the two, of means over replicates, nats; infinite for one.
     interval : (2,) or (M, 2): ``lower`` less, and ``upper`` plus, a multiple of their standard errors. If the
         means are Student-t distributed, ln Z lies between the ends with probability ``confidence`` at least.
         The upper end is infinite without ``upper``.
@@ -51,14 +51,15 @@ class EvidenceBounds:
     log_evidence_sd : its standard deviation to first order, nats.
     log_estimates : (R,) or (M, R), of which ``lower`` is the mean. upper_log_estimates : likewise, or None.
     temperatures : (T + 1,), from 0 to 1.
-    ess : (T,), effective sample size at temperatures 1, 2, ..., before resampling: mean over replicates.
+    effective_sample_sizes : (T,), at temperatures 1, 2, ..., before resampling: mean over replicates.
     acceptance : (T - 1,), mean rate of the moves at the temperatures between.
     n_evaluations : of the log joint, the pilot run's among them.
     n_failed : how many of them failed: NaN, or a numerical exception. The density counts as zero there, so
         that the bounds are those of the evidence of the rest.
     method : "smc", "ais" or "importance".
     stopped : "complete", as the particles have reached temperature 1.
-    credible : whether all checks passed. reason : the result of the checks, a sentence, with the warnings.
+    credible : whether all checks passed.
+    reasons : the outcome of the checks, sentences: why ``credible`` is False, or on what it rests.
     warnings : how many evaluations raised an exception and count as zero, with the first of these.
     draws : (R L, P) or (M, R L, P), particles at temperature 1, in the user's parameters.
     log_weights : (R L,) or (M, R L), log weights of the draws; the weights sum to 1.
@@ -67,8 +68,8 @@ class EvidenceBounds:
 
     lower: Array
     upper: Array
-    lower_se: Array
-    upper_se: Array
+    lower_sd: Array
+    upper_sd: Array
     interval: np.ndarray
     confidence: float
     log_evidence: Array
@@ -76,14 +77,14 @@ class EvidenceBounds:
     log_estimates: np.ndarray
     upper_log_estimates: np.ndarray | None
     temperatures: np.ndarray
-    ess: np.ndarray
+    effective_sample_sizes: np.ndarray
     acceptance: np.ndarray
     n_evaluations: int
     n_failed: int
     method: str
     stopped: str
     credible: bool
-    reason: str
+    reasons: tuple[str, ...]
     warnings: tuple[str, ...]
     draws: np.ndarray
     log_weights: np.ndarray
@@ -112,7 +113,7 @@ class EvidenceBounds:
         drawn = [rows[rng.choice(len(rows), n, p=p)] for rows, p in zip(draws, weights, strict=True)]
         return np.reshape(drawn, (*self.draws.shape[:-2], n, -1))
 
-    def plot(self, ax: Axes | None = None, *, truth: Array = None) -> Axes:
+    def plot_trace(self, ax: Axes | None = None, *, truth: Array = None) -> Axes:
         """Draw the log estimates of each replicate and the interval; of several problems, the intervals.
 
         Parameters
@@ -136,22 +137,23 @@ class EvidenceBounds:
     def __repr__(self) -> str:
         remark = f" ({self.n_failed} failed)" if self.n_failed else ""
         remark += "" if self.credible else ", not credible"
+        temperatures = len(self.effective_sample_sizes)
         return (
-            f"EvidenceBounds({_in_words(self)}, {self.method}, {len(self.ess)} temperatures, "
+            f"EvidenceBounds({_in_words(self)}, {self.method}, {temperatures} temperatures, "
             f"{self.n_evaluations} evaluations{remark})"
         )
 
     def __str__(self) -> str:
-        return f"{self!r}\n{self.reason}"
+        return "\n".join([repr(self), *self.reasons, *self.warnings])
 
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
         rows = {
             "bounds": _in_words(self),
             "method": self.method,
-            "temperatures": str(len(self.ess)),
+            "temperatures": str(len(self.effective_sample_sizes)),
             "evaluations": str(self.n_evaluations),
-            "credible": notebook.yes_or_no(self.credible, self.reason),
+            "credible": notebook.yes_or_no(self.credible, " ".join(self.reasons)),
         }
         return notebook.table(rows)
 
@@ -161,8 +163,8 @@ def _in_words(found: EvidenceBounds) -> str:
         below = f"mean lower {np.mean(found.lower):.4f}"
         above = "" if found.upper is None else f", mean upper {np.mean(found.upper):.4f}"
         return f"{len(found.lower)} problems: {below}{above}"
-    below = f"{found.lower:.4f} +- {found.lower_se:.2g} <= ln Z"
-    return below if found.upper is None else f"{below} <= {found.upper:.4f} +- {found.upper_se:.2g}"
+    below = f"{found.lower:.4f} +- {found.lower_sd:.2g} <= ln Z"
+    return below if found.upper is None else f"{below} <= {found.upper:.4f} +- {found.upper_sd:.2g}"
 
 
 def bounds_of(
@@ -199,8 +201,8 @@ def bounds_of(
     return EvidenceBounds(
         lower=shaped(lower.value),
         upper=None if upper is None else shaped(upper.value),
-        lower_se=shaped(lower.se),
-        upper_se=None if upper is None else shaped(upper.se),
+        lower_sd=shaped(lower.se),
+        upper_sd=None if upper is None else shaped(upper.se),
         interval=shaped(interval),
         confidence=choices.confidence,
         log_evidence=shaped(pooled),
@@ -208,14 +210,14 @@ def bounds_of(
         log_estimates=shaped(free),
         upper_log_estimates=None if upper is None else shaped(conditional),
         temperatures=plan.temperatures,
-        ess=forwards.ess[rows.reshape(-1)].mean(axis=0),
+        effective_sample_sizes=forwards.ess[rows.reshape(-1)].mean(axis=0),
         acceptance=np.array(state.acceptance),
         n_evaluations=checkpoint.n_evaluations,
         n_failed=state.n_failed,
         method=choices.method,
         credible=credible,
         stopped=stopped,
-        reason=" ".join([verdict, *_about_failures(state), *warnings]),
+        reasons=(verdict, *_about_failures(state)),
         warnings=warnings,
         draws=shaped(draws),
         log_weights=shaped(log_weights),

@@ -78,7 +78,7 @@ class BoundsState:
 
     Attributes
     ----------
-    phase : "pilot run", "backwards" or "forwards". n_evaluations : the number in completed steps.
+    phase : "pilot run", "backwards" or "forwards". completed : the number of evaluations in completed steps.
     pilot, plan, forwards : the pilot run, the plan and the pass forwards; None before they exist.
     backwards : the chains (R', T, .) from draws of the posterior, by temperature, which are complete when
         ``to_go`` is 0; None where there are no draws.
@@ -92,7 +92,7 @@ class BoundsState:
     """
 
     phase: str
-    n_evaluations: int = 0
+    completed: int = 0
     pilot: Pilot | None = None
     plan: AnnealingPlan | None = None
     backwards: Particles | None = None
@@ -107,9 +107,9 @@ class BoundsState:
     unfinished: Evaluations | None = None
 
     @property
-    def spent(self) -> int:
+    def n_evaluations(self) -> int:
         """The number of evaluations, including those of an unfinished step."""
-        return self.n_evaluations + (0 if self.unfinished is None else self.unfinished.n_evaluations)
+        return self.completed + (0 if self.unfinished is None else self.unfinished.n_evaluations)
 
 
 RECORDS = named(BoundsState, Pilot, AnnealingPlan, Pass, Particles, MoveUnits, Evaluations)

@@ -37,7 +37,7 @@ class VBMCResult:
         The sd contains the surrogate's uncertainty, scaled by its prediction errors, and that of the draws.
     converged : whether all conditions of :mod:`bqvi.variational_bmc.stopping` hold.
     stopped : 'converged', 'budget' or 'seconds'.
-    reasons : the conditions of convergence that do not hold; empty where the run has converged.
+    reasons : why ``converged`` is False: the conditions of convergence that do not hold; () where it is True.
     warnings : findings about the result, each with advice.
     n_evaluations : the number of evaluations that were used, given ones included.
     evaluations : these evaluations, in unbounded coordinates. theta : (n, P), their points in the user's

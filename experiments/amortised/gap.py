@@ -81,7 +81,7 @@ def _image(log_joint: Any, encoder: DiagonalGaussian, chosen: Any, seed: int) ->
         found |= {
             name: _elbo(log_joint, fit.q, tested),
             f"{name}, stated": fit.elbo,
-            f"{name}, sd": float(fit.trace["elbo_se"][-1]),
+            f"{name}, sd": float(fit.trace["elbo_sd"][-1]),
             f"{name}, calls": fit.n_evaluations,
         }
         long, calls = _optimised(

@@ -112,7 +112,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
                 "held": bool(low < slack and high > -slack),
                 "held_alone": bool(found.lower - slack < reference.log_evidence < found.upper + slack),
                 "credible": bool(found.credible),
-                "temperatures": len(found.ess),
+                "temperatures": len(found.effective_sample_sizes),
                 "scales": len(start.weights),
                 "n": found.n_evaluations + tried,
                 "seconds": time.process_time() - began,

@@ -114,7 +114,7 @@ def test_runs_with_known_noise(tmp_path):
     """A mean of 120 gradients with noise of variance 1.4 in q's units is within .33 of zero, 3 sd."""
     found = fitted(0, noise_sd=1.0, gradient_noise_sd=1.0)
     assert np.square((found.q.mean - CENTRE) / 1.2).sum() < 3 * 0.33**2
-    assert 0.03 < found.trace["elbo_se"][-1] < 1.0
+    assert 0.03 < found.trace["elbo_sd"][-1] < 1.0
     assert found.warnings == ()
     found.save(tmp_path / "run.npz")
     told = {"noise_sd": 1.0, "gradient_noise_sd": 1.0, "method": "bq", "budget": 120}
@@ -132,7 +132,7 @@ def test_noise_that_the_log_joint_returns_is_used():
     model = LogJoint(noisy, 2, vectorised=False, gradient=None)
     found = bqvi.fit(model, method="bq", budget=60, seed=1)
     assert_allclose(found.state.memory.noise, 0.25)
-    assert abs(found.elbo - np.log(2.0 * np.pi)) < 3.0 * found.trace["elbo_se"][-1] + 0.2
+    assert abs(found.elbo - np.log(2.0 * np.pi)) < 3.0 * found.trace["elbo_sd"][-1] + 0.2
 
 
 MODEL, VALUES = student(0, 0.0), LogJoint(lambda t: -0.5 * np.square(t).sum(1), 3, gradient=None)

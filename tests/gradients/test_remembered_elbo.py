@@ -101,4 +101,4 @@ def test_sixty_evaluations_are_sixty_calls(gradient):
     assert points[0] == fit.n_evaluations == 60
     assert fit.state.record_evaluations == 0
     truth = exact(banana, fit.q)
-    assert abs(fit.elbo - truth) < 4.0 * fit.trace["elbo_se"][-1] + 1e-3 < 0.1
+    assert abs(fit.elbo - truth) < 4.0 * fit.trace["elbo_sd"][-1] + 1e-3 < 0.1

@@ -183,8 +183,8 @@ def test_a_sampled_elbo_has_an_honest_standard_error():
     q = Gaussian(np.array([0.5, -0.3]), np.array([[0.7, 0.2], [0.2, 0.4]]))
     found = bqvi.fit(LOG_JOINT, method="pathwise", steps=0, start_from=q, elbo_samples=4000)
     expected = -float(q.kl(Gaussian(np.zeros(2), 0.5 * np.eye(2)))) + np.log(np.pi)
-    assert abs(found.elbo - expected) < 5.0 * found.trace["elbo_se"][-1]
-    assert 0.0 < found.trace["elbo_se"][-1] < 0.05
+    assert abs(found.elbo - expected) < 5.0 * found.trace["elbo_sd"][-1]
+    assert 0.0 < found.trace["elbo_sd"][-1] < 0.05
 
 
 def test_several_starts_return_the_best():

@@ -46,7 +46,7 @@ def test_the_elbo_of_fresh_draws_has_the_jacobian():
     kept = bqvi.fit(model, method="bq", budget=60, seed=0, **BOX)
     fresh = bqvi.fit(model, method="bq", budget=60 + 400, elbo_samples=400, seed=0, **BOX)
     np.testing.assert_array_equal(kept.q.mean, fresh.q.mean)
-    assert abs(kept.elbo - fresh.elbo) < 4.0 * fresh.trace["elbo_se"][-1] + 4.0 * kept.trace["elbo_se"][-1]
+    assert abs(kept.elbo - fresh.elbo) < 4.0 * fresh.trace["elbo_sd"][-1] + 4.0 * kept.trace["elbo_sd"][-1]
 
 
 def test_errors_are_those_of_the_call_or_else_of_the_log_joint():

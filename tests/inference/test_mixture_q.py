@@ -112,4 +112,4 @@ def test_the_standard_error_of_the_elbo_contains_the_uncertainty_of_the_surrogat
     start = GaussianMixture(np.full(2, 0.5), 0.5 * POSTERIOR.means, np.stack([np.eye(2)] * 2))
     found = bqvi.fit(MODEL, method=MixtureQuadrature(), start_from=start, seed=seed, steps=2000, budget=40)
     gap = abs(found.elbo - float(elbo(in_torch(found.q))))
-    assert gap <= 2.0 * found.trace["elbo_se"][-1]
+    assert gap <= 2.0 * found.trace["elbo_sd"][-1]

@@ -262,7 +262,7 @@ def test_a_surrogate_that_is_not_credible_says_so():
 
     found = bqvi.integrate(noise_like, GAUSSIAN, 60)
     assert not found.credible
-    assert "not credible" in found.reason
+    assert "not credible" in " ".join(found.reasons)
     assert found.state.sobol.all()  # every node serves the fallback
     plain = found.values.mean()
     assert abs(found.mean - plain) < 0.5 * found.values.std() / np.sqrt(60)
@@ -494,7 +494,8 @@ def test_exceptions_that_count_as_zero_are_reported(method, tmp_path):
     assert message.startswith(f"{sum(calls)} of 60 evaluations")
     assert "raised NameError" in message
     assert "count as zero" in message
-    assert found.reason.startswith(f"The result is not credible: {message}")
+    assert found.reasons[0].startswith(f"The result is not credible: {sum(calls)} of 60 evaluations raised")
+    assert message in str(found)
     assert message in [str(one.message) for one in told]
     found.save(tmp_path / "run.npz")
     with pytest.warns(UserWarning, match="no value because of an exception"):

@@ -96,7 +96,7 @@ def test_a_constant_may_be_one_only_where_there_are_nodes(method):
     assert found.mean == pytest.approx(3.0, rel=1e-6)
     assert found.sd == pytest.approx(3.0 / 30, rel=1e-6)
     assert not found.credible
-    assert found.reason.startswith("All values are the same")
+    assert found.reasons[0].startswith("All values are the same")
     nothing = bqvi.integrate(lambda x: np.zeros(len(x)), standard(2), 20, method)
     assert (nothing.mean, nothing.sd) == (0.0, np.inf)
 

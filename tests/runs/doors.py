@@ -156,7 +156,7 @@ def _bounds() -> Case:
         return bqvi.evidence_bounds.steps(f, PROPOSAL, **given | options)
 
     def numbers(found):
-        return (found.lower, found.lower_se, found.log_evidence, found.n_evaluations, found.stopped)
+        return (found.lower, found.lower_sd, found.log_evidence, found.n_evaluations, found.stopped)
 
     return Case(_log_joint, run, steps, None, numbers, 60, least=40)
 

@@ -62,13 +62,15 @@ def test_estimates_are_unbiased_both_ways(model, method, transitions):
         seed=2,
     )
     if method == "smc":
-        assert found.ess.min() < 2.5  # out of 3: some systems lose half of it and are resampled
+        assert (
+            found.effective_sample_sizes.min() < 2.5
+        )  # out of 3: some systems lose half of it and are resampled
     for ratios in (
         np.exp(found.log_estimates - model.log_evidence),
         np.exp(model.log_evidence - found.upper_log_estimates),
     ):
         assert abs(ratios.mean() - 1.0) < ALARM * ratios.std(ddof=1) / np.sqrt(len(ratios))
-    assert found.lower - 3 * found.lower_se < model.log_evidence < found.upper + 3 * found.upper_se
+    assert found.lower - 3 * found.lower_sd < model.log_evidence < found.upper + 3 * found.upper_sd
 
 
 @pytest.mark.parametrize("said", ["a number", "a function", "beside the value"])
@@ -116,8 +118,8 @@ def test_bounds_close_with_particles_and_temperatures(model):
     ]
     for found in (by_particles, by_temperatures):
         for first, second in pairwise(found):
-            assert second.lower - first.lower > 3 * np.hypot(first.lower_se, second.lower_se)
-            assert first.upper - second.upper > 3 * np.hypot(first.upper_se, second.upper_se)
+            assert second.lower - first.lower > 3 * np.hypot(first.lower_sd, second.lower_sd)
+            assert first.upper - second.upper > 3 * np.hypot(first.upper_sd, second.upper_sd)
         assert all(one.lower < model.log_evidence < one.upper for one in found)
 
 
@@ -129,7 +131,7 @@ def test_with_the_posterior_as_proposal_every_estimate_is_exact(model):
         )
         assert np.allclose([found.lower, found.upper, found.log_evidence], model.log_evidence, atol=1e-12)
         assert found.interval == pytest.approx([model.log_evidence] * 2, abs=1e-12)
-        assert np.allclose(found.ess, 4.0)
+        assert np.allclose(found.effective_sample_sizes, 4.0)
 
 
 def test_a_decoder_of_two_latent_dimensions_agrees_with_a_grid():
@@ -242,7 +244,7 @@ def test_evaluations_that_fail_have_no_density_and_are_counted(model):
 
     found = bqvi.evidence_bounds(half, model.proposal, 20_000)
     assert found.n_failed == failed > 0
-    assert f"{failed} of {found.n_evaluations} evaluations failed" in found.reason
+    assert f"{failed} of {found.n_evaluations} evaluations failed" in " ".join(found.reasons)
     assert abs(found.log_evidence - (model.log_evidence - np.log(2))) < ALARM * found.log_evidence_sd
     with pytest.raises(bqvi.RunInterrupted) as ended:
         bqvi.evidence_bounds(half, model.proposal, 20_000, callback=until)
@@ -404,7 +406,7 @@ def test_what_is_shown(model):
     found = bqvi.evidence_bounds(model, model.proposal, 3000, posterior=model.draws(20, 0))
     assert "<= ln Z <=" in repr(found)
     assert "temperatures" in found._repr_html_()
-    axes = found.plot(truth=model.log_evidence)
+    axes = found.plot_trace(truth=model.log_evidence)
     assert len(axes.lines) == 5
     assert axes.get_title().startswith(f"smc: {found.lower:.6g}")
     lower = bqvi.evidence_bounds(model, model.proposal, 3000)
@@ -426,11 +428,11 @@ def test_results_that_are_not_credible_have_a_reason(model):
     assert crossed.upper < np.inf
     few = bqvi.evidence_bounds(model, far, 3000, "importance")
     assert not few.credible
-    assert "few particles" in few.reason
+    assert "few particles" in " ".join(few.reasons)
     approximate = bqvi.evidence_bounds(
         model, model.proposal, 3000, posterior=bqvi.Posterior.of(Gaussian(model.mean, model.covariance))
     )
-    assert "approximate" in approximate.reason
+    assert "approximate" in " ".join(approximate.reasons)
 
 
 def test_points_are_of_the_kind_of_the_proposal(model):
