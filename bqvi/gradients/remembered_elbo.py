@@ -63,12 +63,12 @@ class NearQ:
 
     Attributes
     ----------
-    process, frame : the process and the units.
+    frame, process : the units and the process.
     nodes : the rows of each evaluation, in sets (k, R) of evaluations with R rows each.
     """
 
-    process: DirectionalProcess
     frame: WhitenedFrame
+    process: DirectionalProcess
     nodes: tuple[np.ndarray, ...]
 
     def jackknife(self, whitened: np.ndarray, level: np.ndarray) -> float:
@@ -99,6 +99,19 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
     targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])
     measured = kind.noise(frame, memory.noise[near])
     logs = _fitted(u, targets, measured, memory.hyperparameters)
+    return NearQ(frame, *_process(u, targets, measured, logs, steep))
+
+
+def _process(
+    u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, logs: np.ndarray, steep: bool
+) -> tuple[DirectionalProcess, tuple[np.ndarray, ...]]:
+    """The process on all values and on the gradients nearest to q, and the rows of each node.
+
+    Parameters
+    ----------
+    u : the points (m, D). targets, measured : values and gradients there, and their noise, or None.
+    logs : the logarithms of the hyperparameters. steep : whether there are gradients.
+    """
     m, d = u.shape
     count = min(m, (EVIDENCE.rows - m) // d) if steep else 0
     whole = np.argsort(np.einsum("nd,nd->n", u, u), kind="stable")[:count]
@@ -109,7 +122,7 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
     given = Conditioned.of(kernel, rows, _shown(targets, whole)[:, None], _noise, over_scale(noise, logs))
     slopes = m + np.arange(count * d).reshape(count, d)
     nodes = np.column_stack([whole, slopes]), np.setdiff1d(np.arange(m), whole)[:, None]
-    return NearQ(DirectionalProcess(kernel, given), frame, nodes)
+    return DirectionalProcess(kernel, given), nodes
 
 
 def _near(points: np.ndarray, phi: np.ndarray, most: int) -> np.ndarray | None:
