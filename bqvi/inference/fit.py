@@ -27,7 +27,7 @@ from bqvi.inference.choices import check_model, default_recorder, identity, prob
 from bqvi.inference.data_parallel import require_same_end
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.given_calls import with_calls, with_known, with_noise
+from bqvi.inference.given_calls import GivenCalls, with_calls, with_known, with_noise
 from bqvi.inference.loop import Records, start
 from bqvi.inference.methods import METHODS, Method, defaults_for
 from bqvi.inference.monitor import Monitor
@@ -222,8 +222,9 @@ def fit(
     whole: Any = settled(log_joint, data)
     check_model(whole, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
+    calls = GivenCalls(bounds, periodic, names, executor, n_jobs, evaluations, errors)
     whole = with_noise(whole, choice, method, noise_sd, gradient_noise_sd)
-    whole = with_calls(whole, choice, method, bounds, periodic, names, executor, n_jobs, evaluations, errors)
+    whole = with_calls(whole, choice, method, calls)
     require_same_end(whole, method, max_seconds)
     data = whole.check(data)
     problem = problem_of(whole, data, method, choice, minibatch, schedule, geometry, samples)

@@ -7,12 +7,12 @@ evaluations and the treatment of points without a value are for those that keep 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bqvi.calls import make_coordinates
+from bqvi.calls import Coordinates, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.executors import Executor, require_workers
 from bqvi.calls.given import evaluation_arrays, numbers
@@ -24,69 +24,90 @@ from bqvi.inference.state import LoopState
 from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array, shown
 
-__all__ = ["with_calls", "with_known", "with_noise"]
+__all__ = ["GivenCalls", "with_calls", "with_known", "with_noise"]
 
 _BOUNDS = ("lower", "upper", "plausible_lower", "plausible_upper")
 
 
-def with_calls(
-    model: Any,
-    choice: Method | None,
-    method: str | Estimator,
-    bounds: tuple[Bound, Bound, Bound, Bound],
-    periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray,
-    names: Sequence[str] | None,
-    executor: Executor | None,
-    n_jobs: int,
-    evaluations: Sequence[Array] | None,
-    errors: str | None,
-) -> Any:
+@dataclass(frozen=True, eq=False)
+class GivenCalls:
+    """The user's choices for calls of a log joint.
+
+    Attributes
+    ----------
+    bounds : lower, upper, plausible_lower, plausible_upper.
+    periodic, names, executor, n_jobs, evaluations, errors : as of `fit`.
+    """
+
+    bounds: tuple[Bound, Bound, Bound, Bound]
+    periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray
+    names: Sequence[str] | None
+    executor: Executor | None
+    n_jobs: int
+    evaluations: Sequence[Array] | None
+    errors: str | None
+
+    def of_target(self, target: TargetModel, keeps: bool) -> GivenCalls:
+        """The choices for a model of another package, with its names and its box where evaluations are kept.
+
+        Methods that keep no evaluations begin at N(0, I), as for any log joint.
+        """
+        lower, upper, low, high = self.bounds
+        require_alone(target, lower=lower, upper=upper, periodic=self.periodic, names=self.names)
+        if not keeps:
+            return self
+        return replace(self, bounds=(None, None, *target.box(low, high)), names=target.names)
+
+    @property
+    def turning(self) -> bool:
+        """Whether any parameter is said to be periodic."""
+        return (
+            not isinstance(self.periodic, Sequence | np.ndarray)
+            or getattr(self.periodic, "shape", None) == ()
+            or len(self.periodic) > 0
+        )
+
+    @property
+    def stated(self) -> list[str]:
+        """The names of the arguments that were given."""
+        given: dict[str, Any] = dict(zip(_BOUNDS, self.bounds, strict=True))
+        given |= {name: getattr(self, name) for name in ("names", "executor", "evaluations", "errors")}
+        found = [name for name, value in given.items() if value is not None]
+        return found + ["periodic"] * self.turning + ["n_jobs"] * (self.n_jobs != 1)
+
+    def coordinates(self, dimension: int) -> Coordinates | None:
+        """The coordinates of the parameters; None where neither bounds nor names were given."""
+        if self.names is None and not self.turning and all(bound is None for bound in self.bounds):
+            return None
+        return make_coordinates(*self.bounds, periodic=self.periodic, names=self.names, dimension=dimension)
+
+
+def with_calls(model: Any, choice: Method | None, method: str | Estimator, calls: GivenCalls) -> Any:
     """The model with bounds, workers and a policy for exceptions; unchanged where none was given.
 
     Parameters
     ----------
-    choice, method : as of `choices.problem_of`.
-    bounds : lower, upper, plausible_lower, plausible_upper.
-    periodic, names, executor, n_jobs, evaluations, errors : as of `fit`.
+    choice, method : as of `choices.problem_of`. calls : the user's choices.
 
     Raises
     ------
     TypeError, ValueError
         An argument is of another kind, or the model or the method does not admit it.
     """
-    estimator = method if choice is None else choice.estimator(None)
-    keeps = isinstance(estimator, RememberingEstimator)
-    target = model.target if isinstance(model, LogJoint) else None
-    if target is not None:
-        require_alone(target, lower=bounds[0], upper=bounds[1], periodic=periodic, names=names)
-        if keeps:  # methods that keep no evaluations begin at N(0, I), as for any log joint
-            bounds, names = (None, None, *target.box(*bounds[2:])), target.names
-    given: dict[str, Any] = dict(zip(_BOUNDS, bounds, strict=True))
-    given |= {"names": names, "executor": executor, "evaluations": evaluations, "errors": errors}
-    stated = [name for name, value in given.items() if value is not None]
-    turning = (
-        not isinstance(periodic, Sequence | np.ndarray)
-        or getattr(periodic, "shape", None) == ()
-        or len(periodic) > 0
-    )
-    if turning:
-        stated.append("periodic")
-    if n_jobs != 1:
-        stated.append("n_jobs")
-    executor = require_workers(executor, n_jobs)
-    if not stated:
+    keeps = isinstance(method if choice is None else choice.estimator(None), RememberingEstimator)
+    if isinstance(model, LogJoint) and model.target is not None:
+        calls = calls.of_target(model.target, keeps)
+    executor = require_workers(calls.executor, calls.n_jobs)
+    if not calls.stated:
         return model
-    _require_log_joint(model, stated[0])
-    if not keeps and (evaluations is not None or errors == "infeasible"):
-        name = "errors='infeasible'" if evaluations is None else "evaluations"
+    _require_log_joint(model, calls.stated[0])
+    if not keeps and (calls.evaluations is not None or calls.errors == "infeasible"):
+        name = "errors='infeasible'" if calls.evaluations is None else "evaluations"
         raise ValueError(
             f"{name} was given with method {method!r}, which averages over draws from q; it is for methods "
             "that keep their evaluations, such as 'bq'"
         )
-    coordinates = None
-    if names is not None or turning or any(bound is not None for bound in bounds):
-        coordinates = make_coordinates(*bounds, periodic=periodic, names=names, dimension=model.dimension)
-    return model.within(coordinates, executor, n_jobs, errors)
+    return model.within(calls.coordinates(model.dimension), executor, calls.n_jobs, calls.errors)
 
 
 def with_noise(
@@ -131,13 +152,18 @@ def with_noise(
             f"{name} was given and {missing} was not; of a log joint with gradients give both"
             + (", 0 where gradients are exact" if noise_sd is not None else "")
         )
+    return model.with_noise(noise_sd, _gradient_sds(model, gradient_noise_sd))
+
+
+def _gradient_sds(model: Any, gradient_noise_sd: Any) -> np.ndarray:
+    """The standard deviations of a gradient's entries: a number, or one for each, (P,)."""
     sds = numbers("gradient_noise_sd", gradient_noise_sd)
     if sds.shape not in ((), (model.dimension,)) or not (np.isfinite(sds) & (sds >= 0.0)).all():
         raise ValueError(
             f"gradient_noise_sd is {shown(gradient_noise_sd)}; it must be a number or ({model.dimension},), "
             "finite and not negative"
         )
-    return model.with_noise(noise_sd, sds)
+    return sds
 
 
 def _require_log_joint(model: object, name: str) -> None:
