@@ -36,8 +36,8 @@ from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows, take
 from bqvi.models.document_step import DocumentSums, document_step
 from bqvi.models.documents import check_counts, log_multinomial_coefficients, split_words, word_totals
-from bqvi.models.settings import TOPIC_STARTS
-from bqvi.models.starts import MOST_ROWS, cluster_means, sample_rows, scatter, starting_centres
+from bqvi.models.settings import CENTRES, TOPIC_STARTS
+from bqvi.models.starts import cluster_means, sample_rows, scatter, starting_centres
 from gp.arrays import Array
 
 __all__ = ["LatentDirichletAllocation"]
@@ -129,7 +129,7 @@ class LatentDirichletAllocation:
             lean = noise / self.n_words
         else:
             most = max(starts.documents * self.n_topics, starts.entries // self.n_words)
-            chosen = sample_rows(n_rows(data), rng, min(MOST_ROWS, most))
+            chosen = sample_rows(n_rows(data), rng, min(CENTRES.rows, most))
             sampled = take(data, chosen).toarray()
             overall = totals + 1.0
             smoothed = sampled + starts.smoothing * overall / overall.sum()

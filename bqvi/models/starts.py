@@ -6,18 +6,11 @@ import numpy as np
 import scipy.spatial.distance
 
 from bqvi.checks import require_one_of
+from bqvi.models.settings import CENTRES
 
-__all__ = ["MOST_ROWS", "STARTS", "cluster_means", "sample_rows", "scatter", "starting_centres"]
+__all__ = ["STARTS", "cluster_means", "sample_rows", "scatter", "starting_centres"]
 
 STARTS = ("k-means++", "random")
-MOST_ROWS = 20_000
-"""The largest number of rows that k-means++ uses, drawn at random, so that its cost is bounded for any N."""
-
-
-_CANDIDATES = 4
-"""The number of draws for each further centre, chosen on three clusters (150 rows) and on seven of unequal
-size and spread (400 rows, 20 data sets), one start each: with 1, EM with as many components as clusters ended
-at its best bound in 18 of 20 runs and near the seven labels in 3 of 20; with 4 in 20 and 7."""
 
 
 def starting_centres(
@@ -94,7 +87,7 @@ def _spread(
         odds = nearest if weights is None else nearest * weights
         total = odds.sum()
         # If each row is already a centre (repeated rows), a row is drawn uniformly.
-        drawn = rng.choice(len(points), _CANDIDATES, p=odds / total if total > 0.0 else None)
+        drawn = rng.choice(len(points), CENTRES.candidates, p=odds / total if total > 0.0 else None)
         gaps = np.minimum(nearest, _squared_gaps(points, points[drawn], unit))
         best = int((gaps.sum(1) if weights is None else gaps @ weights).argmin())
         chosen.append(int(drawn[best]))
@@ -110,7 +103,7 @@ def _squared_gaps(points: np.ndarray, centres: np.ndarray, unit: bool) -> np.nda
     return np.asarray(scipy.spatial.distance.cdist(centres, points, "sqeuclidean"))
 
 
-def sample_rows(n: int, rng: np.random.Generator, most: int = MOST_ROWS) -> np.ndarray:
+def sample_rows(n: int, rng: np.random.Generator, most: int = CENTRES.rows) -> np.ndarray:
     """Sorted indices of at most ``most`` of ``n`` rows."""
     if n <= most:
         return np.arange(n)

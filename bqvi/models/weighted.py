@@ -3,7 +3,7 @@
 Weights enter the statistics and the bound, the parameters of a prior that depend on the data, and the start,
 which is drawn from the distinct rows with probabilities proportional to their weights, in an order that does
 not depend on that of the rows. Whole weights therefore give the results of repeated rows, to rounding, for up
-to `starts.MOST_ROWS` rows; from more rows a sample is drawn, which then differs.
+to `settings.CENTRES.rows` rows; from more rows a sample is drawn, which then differs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
 from bqvi.models.sequences import Sequences
-from bqvi.models.starts import MOST_ROWS
+from bqvi.models.settings import CENTRES
 from gp.arrays import Array, to_numpy
 
 __all__ = ["WeighableModel", "Weighted", "WeightedRefinable", "weighted"]
@@ -98,7 +98,7 @@ class Weighted:
         x, weights = data
         counted = np.flatnonzero(weights > 0.0)
         rows, own = take(x, counted), weights[counted]
-        if len(counted) <= MOST_ROWS:
+        if len(counted) <= CENTRES.rows:
             rows, own = _distinct(rows, own)
         return self.model.initial(rows, how, rng, own)
 

@@ -144,10 +144,16 @@ class Effort:
 
 @dataclass(frozen=True)
 class CredibilitySettings:
-    """Whether a surrogate's estimate is used (:mod:`credibility`)."""
+    """Whether a surrogate's estimate is used (:mod:`credibility`).
+
+    Figures are factors of errors, with standard errors, and of standard deviations on the 33 unseen
+    integrands at n = 40, seed 1300, on which 31 errors are within two standard deviations and 31 results are
+    credible. Unless said otherwise these numbers are the same with the other value.
+    """
 
     explained: float = 0.5
-    """Share of the variance at the Sobol nodes that has to be predicted from the other nodes."""
+    """Share of the variance at the Sobol nodes that has to be predicted from the other nodes. With .3 1.00
+    and .99, with .7 .97 +- .02 and 1.02, and 28 are credible."""
     inflated: float = 1.5
     """Factor of the standard deviation above which the reason mentions it; it changes no number."""
     chooses: float = 0.7
@@ -155,23 +161,30 @@ class CredibilitySettings:
     integrands with seeds 20 to 23, .5 and .9 have errors 1.1 (1.0 to 1.2) and 1.2 (1.1 to 1.4) times as large
     at n = 20, and the same at n = 60."""
     least_gain: float = 2.0
-    """The smallest log evidence over that of independent values, in nats."""
+    """The smallest log evidence over that of independent values, in nats. With .5 1.03 +- .03 and 1.02, with
+    5 1.00 and 1.00."""
     growth_nats: float = 0.9
-    """Nats for each node by which the evidence for growth has to exceed that of all other candidates."""
+    """Nats for each node by which the evidence for growth has to exceed that of all other candidates. With
+    half and twice no result differs, as none of the 33 grows."""
     resolved: float = 0.99
-    """Share explained from which the exponent of the growth is checked."""
+    """Share explained from which the exponent of the growth is checked. With .95 and .999 no result
+    differs."""
     most_of_small_errors: float = 10.0
-    """The most nodes as which nodes count whose errors are smaller than their standard deviations."""
+    """The most nodes as which nodes count whose errors are smaller than their standard deviations. With half
+    1.00 and 1.01, with twice 1.00 and 1.00."""
     well_known: float = 3.0
-    """Nodes for each hyperparameter below which a share of the jackknife is added."""
+    """Nodes for each hyperparameter below which a share of the jackknife is added. With half 1.03 +- .03 and
+    .89, with twice .97 +- .03 and 1.22, and 32 are within two standard deviations."""
     sequence_share: float = 0.9
-    """Share of nodes of the sequence from which leave-one-out errors count as errors at points drawn."""
+    """Share of nodes of the sequence from which leave-one-out errors count as errors at points drawn. With .7
+    1.00 and 1.00, with 1 1.02 +- .01 and 1.01."""
     heaviest: float = 0.8
-    """The largest shape of a Pareto tail, as a few values do not determine heavier ones."""
+    """The largest shape of a Pareto tail, as a few values do not determine heavier ones. With .6 1.00 and
+    .99, with .9 1.00 and 1.02."""
     prior_count: float = 2.0
-    """The number of increments as which the prior on kappa^2 counts."""
+    """The number of increments as which the prior on kappa^2 counts. With 1 and with 4 1.00 and 1.00."""
     prior_square: float = 2.0
-    """The mean of kappa^2 under that prior."""
+    """The mean of kappa^2 under that prior. With 1 1.00 and .99."""
 
 
 @dataclass(frozen=True)

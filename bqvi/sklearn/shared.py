@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from bqvi.arrays import add, scale, subtract
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of
 from bqvi.inference.schedules import RobbinsMonro
+from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.starting import in_family
 from bqvi.models.conjugate import settled, update_target
 from bqvi.models.starts import STARTS
@@ -87,7 +88,7 @@ def warn_unsettled(converged: bool, tol: float, max_iter: int) -> None:
         )
 
 
-STREAM = RobbinsMonro(0.7, tau=10.0)
+STREAM = RobbinsMonro(DEFAULTS.power, tau=DEFAULTS.delay)
 """The step sizes of ``partial_fit``."""
 
 
