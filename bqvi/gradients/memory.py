@@ -122,8 +122,7 @@ class Memory:
             raise EvaluationError(
                 f"the log joint had no finite value and gradient in {FEASIBILITY.patience} rounds in a "
                 f"row, the last of {len(found)} points: it {reasons}. The {len(self)} good evaluations "
-                "before are in "
-                "state.memory. Start q where the log joint is finite, or guard it"
+                "before are in state.memory. Start q where the log joint is finite, or guard it"
             )
         return self._extended(found, failed_rounds)
 

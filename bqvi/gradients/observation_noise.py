@@ -9,10 +9,12 @@ therefore the jitter near q, and e^((r - near) / fading) times the jitter beyond
 
 with M the `directions` along which y is nonlinear; along others a distant point does not distort the fit.
 Nearer to q the fit is distorted by values of y that differ much from those near q and from a linear fit. With
-e = y - a
-- B u the residual of a linear fit (`linear_fit`, with weights that are reduced where y is large, so that a
-large value does not determine the fit) and typical the median of |e|^2, both with weights by nearness to q,
-the noise is further multiplied by
+
+    e = y - a - B u
+
+the residual of a linear fit (`linear_fit`, with weights that are reduced where y is large, so that a large
+value does not determine the fit) and typical the median of |e|^2, both with weights by nearness to q, the
+noise is further multiplied by
 
     (|e|^2 / allowed)^4, at most e^(10 (r - least)),       allowed = 5 e^(0.6 r) typical.
 
