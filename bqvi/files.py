@@ -8,6 +8,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,26 @@ def write_arrays(
     header : what JSON can hold; stored as the array "header".
     arrays : name -> array without objects; none is called "header" or "allow_pickle".
     compressed : whether the arrays are packed, which takes less space and more time.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written, as on a full disk; nothing is left of it, and the error names the path.
     """
     text = json.dumps(header)
     target = Path(path)
     temporary = target.with_name(target.name + ".part")
     write = np.savez_compressed if compressed else np.savez
-    with temporary.open("wb") as file:
-        write(file, allow_pickle=False, header=np.array(text), **arrays)
-    os.replace(temporary, target)
+    try:
+        with temporary.open("wb") as file:
+            write(file, allow_pickle=False, header=np.array(text), **arrays)
+        os.replace(temporary, target)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(target)) from error
+        raise
 
 
 def read_arrays(path: str | Path, what: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bqvi.calls.evaluations import Evaluations
 
-__all__ = ["EvaluationError", "message_of", "require_good"]
+__all__ = ["EvaluationError", "kind_and_message", "message_of", "require_good"]
 
 
 def message_of(error: BaseException) -> str:
@@ -17,6 +17,12 @@ def message_of(error: BaseException) -> str:
         return str(error)
     except Exception as failure:
         return f"(its message cannot be formatted: {type(failure).__name__})"
+
+
+def kind_and_message(error: BaseException) -> str:
+    """The name of the exception's class with its message; the name alone where it has none."""
+    message = message_of(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 class EvaluationError(RuntimeError):

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.calls.errors import message_of
+from bqvi.calls.errors import kind_and_message, message_of
 from bqvi.calls.evaluations import Evaluations
 
 __all__ = [
@@ -127,8 +127,7 @@ def described(error: Exception) -> str:
     """The reason of a failed row."""
     if isinstance(error, LostError):
         return f"has no result ({error})"
-    message = message_of(error)
-    return f"raised {type(error).__name__}: {message}" if message else f"raised {type(error).__name__}"
+    return f"raised {kind_and_message(error)}"
 
 
 @dataclass(frozen=True)

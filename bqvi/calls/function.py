@@ -26,6 +26,8 @@ AUTODIFF = "autodiff"
 UNKNOWN = "unknown"
 _LEAST_NOISE = 1e-150
 """The least standard deviation of noise; its square and that of its inverse are representable."""
+_MANY, _SHOWN = 20, 8
+"""The number of parameters up to which messages name all of them, and how many are named beyond."""
 LARGEST = 1e100
 """Log densities beyond this are treated as overflows, or as a user's code for a density of zero."""
 
@@ -84,10 +86,13 @@ def run_user_code(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def named_point(names: Sequence[str], point: np.ndarray) -> str:
-    """The text by which messages name a point (P,); without names its entries are x0, x1, ..."""
-    return ", ".join(
-        f"{name} = {x:.6g}" for name, x in zip(names_of(names or None, len(point)), point, strict=True)
-    )
+    """The text by which messages name a point (P,); without names its entries are x0, x1, ...
+
+    Of many entries the first are shown.
+    """
+    shown = names_of(names or None, len(point))[: _SHOWN if len(point) > _MANY else None]
+    text = ", ".join(f"{name} = {x:.6g}" for name, x in zip(shown, point, strict=False))
+    return text if len(shown) == len(point) else f"{text}, ... ({len(point)} parameters)"
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Fit:
         if not hasattr(memory, "gradients"):
             made = None if self.converged else self.state.finite_latest
             if made is None or not isinstance(self.q, Gaussian | DiagonalGaussian):
-                return ()
+                return self._of_no_step
             return tuple(flat.settling_warnings(self.q, made.points, made.values, None))
         found = self._of_exceptions(memory) + self._of_failures(memory)
         exact = not memory.noise.any()  # with noise, differences of values do not check the gradient
@@ -99,6 +99,16 @@ class Fit:
             gradients = memory.gradients if function is None or function.gradient is not None else None
             found = flat.settling_warnings(self.q, memory.points, memory.values, gradients)
         return tuple(self._of_unknown(memory) + found)
+
+    @property
+    def _of_no_step(self) -> tuple[str, ...]:
+        """A warning that the budget allowed no step, nor the ELBO of the first q."""
+        if self.state.iteration or self.stopped != "budget" or not math.isnan(self.elbo):
+            return ()
+        return (
+            "No step was taken, as one needs more evaluations than the budget has: q is where it began, and "
+            "its ELBO is not known. Raise the budget.",
+        )
 
     def _of_exceptions(self, memory: Memory) -> list[str]:
         if not memory.raised:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bqvi.calls.errors import message_of
+from bqvi.calls.errors import kind_and_message
 from bqvi.runs.checkpoint import Checkpoint
 from bqvi.runs.engine import RunStatus
 from bqvi.runs.verified import OtherFunctionError
@@ -100,13 +100,13 @@ def exit_of(
     place, keeps = status.place, _kept(error, checkpoint, status, written)
     ended: RunError | RunInterrupted | RunExit | RunStopped
     if isinstance(error, Exception):
-        ended = RunError(f"failed {place}: {type(error).__name__}: {message_of(error)}{keeps}")
+        ended = RunError(f"failed {place}: {kind_and_message(error)}{keeps}")
     elif isinstance(error, KeyboardInterrupt):
         ended = RunInterrupted(f"interrupted {place}{keeps}")
     elif isinstance(error, SystemExit):
         ended = RunExit(error.code)
     else:
-        ended = RunStopped(f"stopped {place} by {type(error).__name__}: {message_of(error)}{keeps}")
+        ended = RunStopped(f"stopped {place} by {kind_and_message(error)}{keeps}")
     ended.checkpoint = checkpoint
     ended._result = result
     return ended

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bqvi.calls import EvaluationError
 from bqvi.importance import effective_size, normalised
 from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
 from bqvi.sampled_bounds.resampling import parents_of
@@ -106,11 +107,11 @@ def planned(pilot: Pilot, count: int, particles: int) -> AnnealingPlan:
 
 
 def _finite_somewhere(log_ratios: np.ndarray) -> np.ndarray:
-    """The ``log_ratios``; ValueError where a problem has no particle of positive density."""
+    """The ``log_ratios``; EvaluationError where a problem has no particle of positive density."""
     found = np.isfinite(log_ratios).any(axis=1)
     if not found.all():
         which = f" of problem {int(np.argmin(found))}" if len(found) > 1 else ""
-        raise ValueError(
+        raise EvaluationError(
             f"the log joint{which} is -inf, or fails, at each of {log_ratios.shape[1]} draws of the "
             "proposal: give one that lies where it is finite"
         )

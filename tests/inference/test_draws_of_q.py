@@ -309,3 +309,17 @@ def test_networks_of_a_user_are_named(method):
     model = Broken(latent=1, dimension=2, hidden=3)
     with pytest.raises(bqvi.RunError, match="conditional_terms of the Broken raised ValueError: no decoder"):
         bqvi.fit(model, np.zeros((9, 2)), method, steps=2)
+
+
+def test_a_budget_without_a_step_is_said():
+    with pytest.warns(UserWarning, match="No step was taken, as one needs more evaluations"):
+        found = bqvi.fit(LogJoint(lambda t: -(t**2).sum(1), 2), method="score", budget=1)
+    assert found.n_evaluations == 0
+    assert found.warnings
+
+
+def test_of_many_parameters_the_first_are_named():
+    with pytest.raises(
+        bqvi.RunError, match=r"is nan at x0 = [^=]*, x1 = .*, x7 = [-.\d]+, ... \(300 parameters\)"
+    ):
+        bqvi.fit(LogJoint(lambda t: t.sum(1) * np.nan, 300), method="score", budget=20)

@@ -413,6 +413,8 @@ def test_an_exception_without_a_message_loses_nothing(name):
     with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be formatted") as caught:
         case.run(case.function, callback=lambda state: raising(MuteError)())
     assert caught.value.n_evaluations > 0
+    with pytest.raises(bqvi.RunError, match=": StopIteration; this exception has what was reached"):
+        case.run(case.function, callback=lambda state: raising(StopIteration)())
 
 
 def test_doors_are_functions_with_their_own_signature_and_help():

@@ -1,5 +1,6 @@
 """Files that `resume` is given: an error names each one that is no saved run, and runs none of its code."""
 
+import errno
 import io
 import json
 import pickle
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from doors import CASES
 
+from bqvi.files import write_arrays
 from bqvi.records import DERIVED, classes_in, flattened, restored
 from bqvi.runs import checkpoint
 
@@ -170,3 +172,22 @@ def test_the_archive_holds_arrays_only(saved):
         assert all(name.endswith(".npy") for name in archive.namelist())
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         assert all(stored[name].dtype != object for name in stored.files)
+
+
+def test_a_full_disk_leaves_no_part_of_a_file_and_is_named(tmp_path, monkeypatch):
+    """The earlier file is as it was, and the space of the part that was written is free again."""
+    path = tmp_path / "run.npz"
+    write_arrays(path, {"n": 1}, {"x": np.arange(5)})
+    before = path.read_bytes()
+    whole = np.savez
+
+    def full(file, **arrays):
+        whole(file, **arrays)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*run\.npz") as caught:
+        write_arrays(path, {"n": 2}, {"x": np.arange(50_000)}, compressed=False)
+    assert caught.value.errno == errno.ENOSPC
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
