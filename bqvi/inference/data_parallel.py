@@ -184,7 +184,12 @@ class AllReduced:
         part = replace(
             batch, rows=take(batch.rows, own), size=own.stop - own.start, weights=world * weights[own]
         )
-        found = self.estimator(model, q, part, rng)
+        try:
+            found = self.estimator(model, q, part, rng)
+        except Exception:
+            # the other processes wait for this one's part of the sum, and end with an error of their own
+            _summed((*(np.full(np.shape(u), np.nan) for u in q.unconstrained), np.full(2, np.nan)))
+            raise
         bounds = np.array([np.nan if x is None else x for x in (found.bound, found.elbo)])
         *values, means = (total / world for total in _summed((*found.values, bounds)))
         return replace(

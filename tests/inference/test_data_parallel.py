@@ -77,6 +77,7 @@ def test_two_processes_have_the_numbers_of_one(tmp_path):
         wrong[-1] = np.nan
         with pytest.raises(ValueError, match="rows of 1 other"):
             DataParallel(GaussianMixture(3, "full")).check(wrong)
+        failed(tmp_path, mine=False)
         timed(tmp_path, mine=True)
     finally:
         if distributed.is_initialized():
@@ -88,6 +89,22 @@ def test_two_processes_have_the_numbers_of_one(tmp_path):
     assert all(np.array_equal(second[name], together[name]) for name in alone)
 
 
+class Failing(LogisticRegression):
+    """A model whose terms have no value in one of the processes."""
+
+    def log_likelihood_terms(self, theta, rows):
+        terms = super().log_likelihood_terms(theta, rows)
+        return terms * np.nan if distributed.get_rank() == 1 else terms
+
+
+def failed(folder: Path, mine: bool) -> None:
+    """A draw without a value in one process ends the run in both, and neither waits for the other."""
+    message = "the log joint of the Failing is nan" if mine else "is not finite in Gaussian"
+    method = AllReduced(bqvi.gradients.Pathwise(samples=2))
+    with pytest.raises(bqvi.RunError, match=message):
+        bqvi.fit(Failing(2), labelled(data(folder)), method=method, minibatch=31, steps=5, seed=1)
+
+
 def second(folder: Path) -> None:
     """What the second process does."""
     begin(folder, 1)
@@ -96,6 +113,7 @@ def second(folder: Path) -> None:
     wrong[-1] = np.nan
     with pytest.raises(ValueError, match=r"NaN|nan"):
         DataParallel(GaussianMixture(3, "full")).check(wrong)
+    failed(folder, mine=True)
     timed(folder, mine=False)
     distributed.destroy_process_group()
 
