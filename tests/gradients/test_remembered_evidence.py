@@ -12,7 +12,7 @@ import bqvi
 from bqvi.families import Gaussian
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.remembered_elbo import process_near, remembered_elbo
-from bqvi.gradients.remembered_evidence import _of_draws, remembered_evidence
+from bqvi.gradients.remembered_evidence import _AtDraws, _of_draws, remembered_evidence
 from bqvi.importance import Proposal
 from experiments.problems.gradient_targets import schools
 
@@ -67,6 +67,36 @@ def test_the_evidence_of_a_gaussian_whatever_q_is(with_gradients, shift):
     assert found.value == pytest.approx(truth, abs=draws + 2e-3)
     assert found.pareto_k < 0.7
     assert abs(found.value - truth) < 3.0 * found.sd
+
+
+@pytest.mark.parametrize("with_gradients", [True, False])
+def test_the_evidence_is_exact_where_q_is_the_posterior(with_gradients):
+    """Weights are those of q over the proposal, whose mean over the Sobol draws is 1 to four digits."""
+    q = Gaussian(MEAN, COVARIANCE)
+    precision, log_z = torch.tensor(np.linalg.inv(COVARIANCE)), -30.0
+
+    def log_joint(theta):
+        apart = theta - torch.tensor(MEAN)
+        constant = log_z - 0.5 * np.linalg.slogdet(2.0 * np.pi * COVARIANCE)[1]
+        return constant - 0.5 * (apart @ precision * apart).sum(1)
+
+    found = remembered_evidence(q, memory_of(log_joint, around(q, 20, 0), with_gradients))
+    assert found.value == pytest.approx(log_z, abs=1e-3)
+
+
+def test_weights_are_expectations_of_the_shrunk_process():
+    """Of exp(c + t (r - c)) for r ~ N(m, v), by Gauss-Hermite nodes; c is the weighted median."""
+    rng = np.random.default_rng(3)
+    m, v, ratio = rng.standard_normal(7), np.array([0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 0.3]), np.full(7, -0.2)
+    possible = np.array([1.0, 0.5, 1.0, 1.0, 0.9, 1.0, 0.1])
+    found = _AtDraws(rng.standard_normal((7, 2)), ratio, m, np.zeros((3, 7)), v, possible)
+    t = 1.0 / (1.0 + v**2)
+    order = np.argsort(m)
+    centre = m[order[np.searchsorted(np.cumsum(t[order]), 0.5 * t.sum())]]
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    r = m[:, None] + np.sqrt(v)[:, None] * nodes
+    mean = np.exp(centre + t[:, None] * (r - centre)) @ weights / np.sqrt(2.0 * np.pi)
+    np.testing.assert_allclose(found.log_weights, np.log(mean * possible) + ratio, rtol=1e-10)
 
 
 @pytest.mark.parametrize("with_gradients", [True, False])
