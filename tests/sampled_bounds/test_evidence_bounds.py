@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import betaln, gammaln, logsumexp
 
 import bqvi
@@ -198,6 +199,20 @@ def test_particles_without_density_whose_moves_have_none_either_give_no_warning_
     found = bqvi.evidence_bounds(dying, proposal, 60, replicates=2, vectorised=False, seed=1)
     assert found.lower == -np.inf
     assert not found.credible
+
+
+def test_the_interval_is_student_t_s_of_the_estimates_both_ways():
+    """Each end has half of the probability beyond it; at R = 5 the quantile of 5 degrees is 7 % smaller."""
+    joint = Conjugate()
+    draws = np.random.default_rng(0).multivariate_normal(joint.mean, joint.covariance, 5)
+    found = bqvi.evidence_bounds(
+        joint, joint.proposal, 4000, posterior=draws, replicates=5, confidence=0.9, seed=2
+    )
+    ends = [
+        stats.t.interval(0.9, 4, logs.mean(), stats.sem(logs))
+        for logs in (found.log_estimates, found.upper_log_estimates)
+    ]
+    np.testing.assert_allclose(found.interval, [ends[0][0], ends[1][1]], rtol=1e-10)
 
 
 def test_bounds_of_parameters_are_those_of_the_proposal():
