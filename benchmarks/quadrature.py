@@ -112,7 +112,7 @@ def one_step(integrand: Integrand) -> Iterator[Line]:
 
     def choose() -> Any:
         assert state.ensemble is not None  # a step makes it
-        candidates = pool(problem.standard.measure, state.ensemble.best.chart, 1)
+        candidates = pool(problem.standard.measure, state.ensemble.best, 1)
         return problem.model.choose(state.ensemble.best, candidates, 1)
 
     def whole() -> Any:

@@ -2,7 +2,7 @@
 
     nodes     = Sobol points mapped to the measure, at first and while the surrogate does not predict;
                 then those that reduce the variance of the integral most, and as checks one of the
-                sequence for each three of these
+                sequence for each three of these; some explore for narrow peaks (:mod:`unseen_peaks`)
     values    = integrand(nodes)
     ensemble  = surrogates fitted to all values              (:mod:`ensemble`)
     integral  = that of the ensemble, judged                 (:mod:`credibility`)
@@ -42,10 +42,12 @@ from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
+from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import underflowed
+from bqvi.quadrature.unseen_peaks import exploring
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
@@ -155,7 +157,7 @@ def with_evaluations(
     if not len(made):
         return replace(state, without_node=state.without_node + spent)
     made = made[made.good]  # a value whose gradient failed is left out
-    rows, left = matched(state.pending, made.points)
+    rows, remaining = matched(state.pending, made.points)
     slopes = None if made.gradients is None else np.swapaxes(made.gradients, 1, 2)
     first = len(state) == 0
     before, values = (made.values[:0], made.values) if first else as_wide(state.values, made.values)
@@ -168,9 +170,9 @@ def with_evaluations(
         without_node=state.without_node + spent - len(made),
         raised=exceptions,
         sobol=np.append(state.sobol, state.pending_sobol[rows]),
-        pending=state.pending[left],
-        pending_u=state.pending_u[left],
-        pending_sobol=state.pending_sobol[left],
+        pending=state.pending[remaining],
+        pending_u=state.pending_u[remaining],
+        pending_sobol=state.pending_sobol[remaining],
         ensemble=None,
     )
 
@@ -295,7 +297,8 @@ def _chosen(
     found = state.ensemble
     assert found is not None  # set by the caller
     explained = explained_by(found, state.sobol)
-    if problem.criterion is None and explained < predicts(problem.measure.dimension):
+    peaked = isinstance(found.best.family, PeakFamily)  # nodes of the sequence would miss the peaks
+    if problem.criterion is None and explained < predicts(problem.measure.dimension) and not peaked:
         u = _sequence(problem, count, state)
         return u, np.ones(len(u), dtype=bool)
     seed = _seed(problem, len(state))
@@ -303,18 +306,20 @@ def _chosen(
     finite = isinstance(measure, Empirical)
     taken = np.concatenate([state.u, state.pending_u])
     if problem.criterion is not None:
-        candidates = pool(measure, found.best.chart, seed, taken)
+        candidates = pool(measure, found.best, seed, taken)
         among = candidates if finite else None
         count = min(count, len(candidates)) if finite else count
         u = by_criterion(found.best, problem.criterion, count, seed, among, state.pending_u)
         return u, np.zeros(len(u), dtype=bool)
     checks = _sequence(problem, _checks(state, count), state)
-    given, waiting = len(checks), len(state.pending_u)
-    others = pool(measure, found.best.chart, seed, np.concatenate([taken, checks]))
-    candidates = np.concatenate([state.pending_u, checks, others])
+    explored = exploring(found.best, (count - len(checks)) // DESIGN.explore)
+    first = np.concatenate([checks, explored])
+    given, waiting = len(first), len(state.pending_u)
+    others = pool(measure, found.best, seed, np.concatenate([taken, first]))
+    candidates = np.concatenate([state.pending_u, first, others])
     before = len(taken) if waiting else 0
     chosen = problem.model.choose(found.best, candidates, count - given, waiting + given, before)
-    return np.concatenate([checks, candidates[chosen]]), np.arange(given + len(chosen)) < given
+    return np.concatenate([first, candidates[chosen]]), np.arange(given + len(chosen)) < len(checks)
 
 
 def _checks(state: IntegrationState, count: int) -> int:
@@ -348,8 +353,8 @@ def _drawn(problem: IntegrationProblem, count: int, state: IntegrationState | No
     keys = np.random.default_rng(problem.seed).exponential(size=len(points)) / np.maximum(weights, 1e-300)
     order = np.argsort(keys)
     seen = set() if state is None else {tuple(row) for row in [*state.u, *state.pending_u]}
-    left = [i for i in order if tuple(points[i]) not in seen]
-    return points[left[:count]]
+    remaining = [i for i in order if tuple(points[i]) not in seen]
+    return points[remaining[:count]]
 
 
 def _points(problem: IntegrationProblem, u: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ The charts from standard coordinates u, in which the measure has mean 0 and cova
 
     linear    v = R^T u, R a rotation      f varies along few directions, or not along the axes
     cube      v = sqrt 3 (2 Phi(u) - 1)    f tends to constants in the tails; N(0, I) becomes the box
+    probit    the inverse of cube          for a box: kernels that have closed forms under N(0, I) alone
 
 N(0, I) is invariant under rotations, so product kernels keep their closed forms.
 """
@@ -24,10 +25,10 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from bqvi.quadrature.settings import SEARCH
-from gp.arrays import Array, as_like, namespace
-from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
+from gp.measures import Gaussian, Measure, Uniform
+from gp.measures.pushed import pushed
 
-__all__ = ["AffineChart", "Cube", "MeasureChart", "cube", "identity", "pushed", "rotated"]
+__all__ = ["AffineChart", "Cube", "MeasureChart", "Probit", "cube", "identity", "probit", "rotated"]
 
 
 class MeasureChart(Protocol):
@@ -99,6 +100,32 @@ class Cube:
         return gradients / (2 * sqrt(3) * np.exp(-(u**2) / 2) / sqrt(2 * pi))
 
 
+@dataclass(frozen=True, eq=False)
+class Probit:
+    """The inverse of `Cube`, from the cube to the space of N(0, I).
+
+    Attributes
+    ----------
+    measure : N(0, I). cube : the inverse.
+    """
+
+    measure: Gaussian
+    cube: Cube
+
+    def forward(self, u: np.ndarray) -> np.ndarray:
+        """Return v; points on the faces are moved inside."""
+        return self.cube.backward(u)
+
+    def backward(self, v: np.ndarray) -> np.ndarray:
+        """Return u."""
+        return self.cube.forward(v)
+
+    def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """Return gradients / (dv/du)."""
+        v = self.forward(u)
+        return gradients * (2 * sqrt(3) * np.exp(-(v**2) / 2) / sqrt(2 * pi))
+
+
 def identity(measure: Measure) -> AffineChart:
     """The chart v = u."""
     return AffineChart(measure, np.eye(measure.dimension))
@@ -114,29 +141,10 @@ def rotated(measure: Measure, rotation: np.ndarray) -> AffineChart:
 
 def cube(dimension: int) -> Cube:
     """The chart to the cube, in which N(0, I) becomes uniform."""
-    half = sqrt(3) * np.ones(dimension)
-    return Cube(Uniform(-half, half))
+    upper = sqrt(3) * np.ones(dimension)
+    return Cube(Uniform(-upper, upper))
 
 
-def pushed(measure: Measure, shift: Array, linear: Array) -> Measure:
-    """Return the measure of A (x - shift) for a matrix A (D, D).
-
-    Raises TypeError for a box unless A is diagonal. Arrays are of the kind of the measure's parameters.
-    """
-    like = measure.parameters()[0]
-    transposed = namespace(like).matrix_transpose
-    shift, matrix = as_like(shift, like), as_like(linear, like)
-    if isinstance(measure, Gaussian):
-        covariance = matrix @ measure.covariance @ matrix.T
-        return Gaussian(matrix @ (measure.mean - shift), (covariance + covariance.T) / 2)
-    if isinstance(measure, GaussianMixture):
-        covariances = matrix @ measure.covariances @ matrix.T
-        covariances = (covariances + transposed(covariances)) / 2
-        return GaussianMixture(measure.weights, (measure.means - shift) @ matrix.T, covariances)
-    if isinstance(measure, Empirical):
-        return Empirical((measure.points - shift) @ matrix.T, measure.weights)
-    scale = np.diag(linear)
-    if isinstance(measure, Uniform) and np.array_equal(linear, np.diag(scale)):
-        factor = as_like(scale, like)
-        return Uniform(factor * (measure.lower - shift), factor * (measure.upper - shift))
-    raise TypeError(f"{type(measure).__name__} has no rotated form of its class")
+def probit(dimension: int) -> Probit:
+    """The chart from the cube, in which the uniform measure becomes N(0, I)."""
+    return Probit(Gaussian(np.zeros(dimension), np.eye(dimension)), cube(dimension))

@@ -4,7 +4,8 @@ Four checks are made with the evaluations of the run.
 
 1. *Does it predict?* The nodes that come from the scrambled Sobol sequence represent the measure. At
    these the surrogate predicts each value from all others; the share explained is
-   1 - sum e_i^2 / sum (f_i - mean of the others)^2.
+   1 - sum e_i^2 / sum (f_i - mean of the others)^2. Few of them lie on a narrow peak; a surrogate with such
+   peaks (:mod:`peaks`) is judged at all nodes.
 2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
    and noise) by ``least_gain`` nats.
 3. *Were its standard deviations right?* If they were, the estimate after more nodes would differ from an
@@ -47,6 +48,9 @@ distributed like errors at points drawn from the measure. Their average plus the
 control variate) does not have the bias of a surrogate with distant nodes, and its variance does not contain
 the explained part. It is combined with the plain average, and both with the surrogate.
 
+A surrogate with narrow peaks is sure of the function away from them. The mean square of the integral of a
+further peak that no node has shown (:mod:`unseen_peaks`) is added to the variance of the result.
+
 A surrogate that fails a check is not credible. The result is then a mixture with weight w max(0, share
 explained) / explained for the surrogate (0 without evidence). Its variance contains the difference between
 the two estimates, and the square of the integral of a peak that the nodes missed (:func:`tails.missed_peak`).
@@ -59,7 +63,8 @@ nodes would be the first at which f differs from c; with a difference of |c| the
 
 While a surrogate predicts less than a share of max(0.7, 1 - 1/D), new nodes are taken from the Sobol
 sequence: nodes chosen by a poor surrogate are no better, and the average over the sequence becomes more
-accurate.
+accurate. A surrogate with narrow peaks chooses nodes from the beginning, since those of the sequence seldom
+lie on a peak.
 """
 
 from __future__ import annotations
@@ -72,9 +77,11 @@ import numpy as np
 from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import SampleMean, average
+from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.settings import CREDIBILITY, PEAKS
 from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import NOTHING_SEEN, beyond, missed_peak, slows
+from bqvi.quadrature.unseen_peaks import unseen
 from gp.evidence import Evidence
 from gp.linalg import Factor
 
@@ -127,6 +134,7 @@ class Judgement:
     excess : (o,), the variance that is added by the jackknife.
     zero : (o,), whether all values of an output are zero.
     missed : (o,), the integral of a peak that the nodes missed.
+    unseen : (o,), the mean square of the integral of a further narrow peak.
     remainder : the average of leave-one-out errors, where these are like errors at points drawn.
     """
 
@@ -139,6 +147,7 @@ class Judgement:
     excess: np.ndarray
     zero: np.ndarray
     missed: np.ndarray
+    unseen: np.ndarray
     remainder: SampleMean | None = None
 
     @property
@@ -221,8 +230,9 @@ def judge(
     changes = weights[:, None] * all_errors
     unknown = min(1.0, CREDIBILITY.well_known * len(best.psi) / len(sobol)) ** 2
     excess = unexpected_change(changes, weights[:, None] * all_sds) + unknown * np.sum(changes**2, axis=0)
-    errors, sds = (part[: len(sobol)][sobol] for part in (all_errors, all_sds))
-    explained = share_explained(errors, best.data.values[sobol])
+    judged = _judged(ensemble, sobol)
+    errors, sds = (part[: len(sobol)][judged] for part in (all_errors, all_sds))
+    explained = share_explained(errors, best.data.values[judged])
     grows = ensemble.growth > CREDIBILITY.growth_nats * len(sobol)
     if grows and explained > CREDIBILITY.resolved:
         grows = not slows(best.data.u, values, best.slopes())
@@ -240,6 +250,7 @@ def judge(
         excess=excess,
         zero=zero,
         missed=np.zeros(best.data.outputs),
+        unseen=unseen(best),
         remainder=_remainder(best.data, all_errors, sobol),
     )
     missed = missed_peak(best.data.u, values, PEAKS.rises if found.predicts else 0.0)
@@ -273,7 +284,13 @@ def passes(ensemble: Ensemble, sobol: np.ndarray) -> bool:
 def explained_by(ensemble: Ensemble, sobol: np.ndarray) -> float:
     """Make the first check alone."""
     errors, _ = ensemble.best.process.leave_one_out()
-    return share_explained(errors[: len(sobol)][sobol], ensemble.best.data.values[sobol])
+    judged = _judged(ensemble, sobol)
+    return share_explained(errors[: len(sobol)][judged], ensemble.best.data.values[judged])
+
+
+def _judged(ensemble: Ensemble, sobol: np.ndarray) -> np.ndarray:
+    """The nodes (n,) at which predictions are judged: all of them where there are narrow peaks."""
+    return np.ones_like(sobol) if isinstance(ensemble.best.family, PeakFamily) else sobol
 
 
 def share_explained(errors: np.ndarray, values: np.ndarray) -> float:
@@ -355,7 +372,7 @@ def combined(
     covariance = judgement.inflation**2 * covariance + np.diag(further)
     alone = judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:
-        return mean, covariance
+        return mean, covariance + np.diag(judgement.unseen)
     plain, own = drawn(values, sobol), SampleMean(mean, covariance)
     varies = ~judgement.constant
     if judgement.credible:
@@ -363,11 +380,11 @@ def combined(
             corrected = SampleMean(mean + judgement.remainder.mean, judgement.remainder.covariance)
             plain = _joined(corrected, plain, varies)
         both = _joined(own, plain, varies)
-        return both.mean, both.covariance
+        return both.mean, both.covariance + np.diag(judgement.unseen)
     w = _share(own, plain, varies) * judgement.weight
     gap = mean - plain.mean
     mixed = w * covariance + (1 - w) * plain.covariance + w * (1 - w) * np.outer(gap, gap)
-    mixed = mixed + np.diag(judgement.missed**2)
+    mixed = mixed + np.diag(judgement.missed**2 + judgement.unseen)
     return w * mean + (1 - w) * plain.mean, mixed
 
 

@@ -3,11 +3,11 @@
 Candidates are charts x families (:mod:`charts`, :mod:`families`): smooth functions on the standard axes, on
 axes rotated to the directions along which the integrand varies, and on the cube; rough functions on the cube
 and, where the rotated axes have the most evidence, on these; functions that grow in the tails; in many
-dimensions, sums of functions of few coordinates; and broken functions where rough ones have more evidence
-than smooth ones. The candidate is treated as a hyperparameter: each is fitted, and the integral is a mixture
-over candidates and, within each, over hyperparameters drawn from a Laplace approximation with importance
-weights. Its variance is the sum of the variance given the hyperparameters and that due to the
-hyperparameters:
+dimensions, sums of functions of few coordinates; broken functions where rough ones have more evidence than
+smooth ones; and functions with narrow peaks (:mod:`peaks`). The candidate is treated as a hyperparameter:
+each is fitted, and the integral is a mixture over candidates and, within each, over hyperparameters drawn
+from a Laplace approximation with importance weights. Its variance is the sum of the variance given the
+hyperparameters and that due to the hyperparameters:
 
     mean = sum w_j m_j,     covariance = sum w_j (C_j + (m_j - mean)(m_j - mean)^T).
 
@@ -26,6 +26,8 @@ import numpy as np
 
 from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, rotated
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED, Family
+from bqvi.quadrature.peak_search import penalty, with_peaks
+from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
 from gp.laplace import curvature, root, spectrum, weighed
@@ -61,11 +63,13 @@ class Fits:
     ----------
     hyperparameters : psi (D + 1,) by name, for all candidates so far. rotation : R (D, D), or ``None``.
     left_out_next : names of candidates that the next fit leaves out.
+    peaks : centres (J, D) and matrices (J, D, D) of the candidate with peaks, or ``None``.
     """
 
     hyperparameters: Mapping[str, np.ndarray]
     rotation: np.ndarray | None = None
     left_out_next: tuple[str, ...] = ()
+    peaks: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +102,17 @@ class Ensemble:
         """Return the hyperparameters from which the next fit starts."""
         hyperparameters = {} if earlier is None else dict(earlier.hyperparameters)
         hyperparameters |= {member.name: member.psi for member in self.members}
-        rotation = None if earlier is None else earlier.rotation
+        rotation, peaks = (None, None) if earlier is None else (earlier.rotation, earlier.peaks)
         for member in self.members:
             if member.name == TURNED and isinstance(member.chart, AffineChart):
                 rotation = member.chart.rotation
+            if isinstance(member.family, PeakFamily):
+                peaks = member.family.centres, member.family.matrices
         behind = self.scores[0] - self.scores
         left_out_next = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > SEARCH.behind]
         if self.best.name == TILTED_AXES and PLAIN in left_out_next:
             left_out_next.remove(PLAIN)  # kept, as `growth` compares the two
-        return Fits(hyperparameters, rotation, tuple(left_out_next))
+        return Fits(hyperparameters, rotation, tuple(left_out_next), peaks)
 
     def integral(self, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
@@ -184,7 +190,8 @@ def fit(
         starts += starting_points(measure.dimension, data.noisy) if effort.screens or not seen else []
         first = surrogate(name, *known[name], data, starts[0])
         members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))
-    return _weighed(members + _turned_rough(measure, members, data, earlier, effort))
+    members += _turned_rough(measure, members, data, earlier, effort)
+    return _weighed(members + _with_peaks(measure, members, data, earlier, effort))
 
 
 def _not_before_rough(
@@ -213,6 +220,9 @@ def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
             assert earlier.rotation is not None  # candidates on rotated axes come with a rotation
             chart = rotated(measure, earlier.rotation)
             members.append(surrogate(name, chart, family, data, earlier.hyperparameters[name]))
+    if earlier.peaks is not None and PEAKED not in earlier.left_out_next:
+        psi = earlier.hyperparameters[PEAKED]
+        members.append(surrogate(PEAKED, chart_of_peaks(measure), PeakFamily(*earlier.peaks), data, psi))
     return _weighed(members)
 
 
@@ -224,6 +234,8 @@ def _weighed(members: list[CandidateProcess]) -> Ensemble:
 
 
 def _score(member: CandidateProcess) -> float:
+    if member.name == PEAKED:
+        return member.log_posterior - penalty(member)
     turned = member.name in (TURNED, TURNED_ROUGH)
     angles = member.dimension * (member.dimension - 1) / 2 if turned else 0.0
     return member.log_posterior - 0.5 * angles * float(np.log(len(member.data)))
@@ -267,6 +279,21 @@ def _turned_rough(
     assert rotation is not None  # there is a start, which has a rotation
     first = surrogate(TURNED_ROUGH, rotated(measure, rotation), ROUGH, data, starts[0])
     return [fitted([first.at(start) for start in starts], effort.again)]
+
+
+def _with_peaks(
+    measure: Measure, members: list[CandidateProcess], data: StandardData, earlier: Fits, effort: Effort
+) -> list[CandidateProcess]:
+    """The surrogate of functions with narrow peaks, where there are such peaks."""
+    suited = isinstance(measure, Gaussian | GaussianMixture | Uniform) and not data.smooth_only
+    if not suited or PEAKED in earlier.left_out_next:
+        return []
+    errors = None
+    if earlier.peaks is None:
+        errors = np.linalg.norm(_weighed(members).best.process.leave_one_out()[0], axis=1)
+    known = None if earlier.peaks is None else (*earlier.peaks, earlier.hyperparameters[PEAKED])
+    found = with_peaks(measure, data, errors, known, effort)
+    return [] if found is None else [found]
 
 
 def _along_slopes(measure: Measure, source: CandidateProcess) -> list[CandidateProcess]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -43,12 +43,34 @@ from gp.kernels import (
 from gp.kernels.base import Pullback
 from gp.observations import Functional
 
-__all__ = ["BROKEN", "ROUGH", "SMOOTH", "SPARSE", "TILTED", "Family", "Gram"]
+__all__ = ["BROKEN", "ROUGH", "SMOOTH", "SPARSE", "TILTED", "Family", "Gram", "KernelFamily"]
 
 
 Gram: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
-"""A function of lengthscales l (D,) that returns K (m, m), which the caller may change, and its pull-back: a
-function of symmetric weights W (m, m) that returns sum_ij W_ij dK_ij/dlog l, (D,)."""
+"""A function of P parameters p, such as lengthscales, that returns K (m, m), which the caller may change, and
+its pull-back: a function of symmetric weights W (m, m) that returns sum_ij W_ij dK_ij/dlog p, (P,)."""
+
+
+class KernelFamily(Protocol):
+    """Kernels with P positive parameters."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether its functions have all derivatives."""
+
+    @property
+    def kernel(self) -> Callable[[np.ndarray], Kernel]:
+        """A function of parameters (P,) that returns the kernel."""
+
+    def gram(self, observed: Functional) -> Gram:
+        """Return the covariance of observations at fixed points, as a function of the parameters."""
+
+    def limits(self, dimension: int) -> np.ndarray:
+        """Return the limits of the logarithms of the parameters, (5, P).
+
+        The rows are the ends of the flat part of the prior, its standard deviation beyond, and the bounds of
+        the search.
+        """
 
 
 @dataclass(frozen=True)
@@ -79,6 +101,11 @@ class Family:
             )
 
         return gram
+
+    def limits(self, dimension: int) -> np.ndarray:
+        """Return the limits of the D log lengthscales, (5, D)."""
+        one = np.array([*SEARCH.lengthscales, SEARCH.falloff, *SEARCH.bounds])
+        return np.tile(one[:, None], dimension)
 
 
 def _squared_exponential(lengthscales: np.ndarray) -> SquaredExponential:

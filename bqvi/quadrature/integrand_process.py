@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.quadrature.charts import pushed
 from bqvi.quadrature.surrogate import CandidateProcess
 from gp.arrays import Array, as_like, is_torch, to_numpy
 from gp.expectation import Expectation, expectation
 from gp.integrals import Integral
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
+from gp.measures.pushed import pushed
 from gp.observations import Gradients, Values
 from gp.posterior import Posterior
 from gp.process import GaussianProcess

@@ -19,24 +19,30 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
-from bqvi.quadrature.charts import Cube, MeasureChart
+from bqvi.quadrature.charts import Cube
+from bqvi.quadrature.peaks import PeakFamily, drawn
 from bqvi.quadrature.settings import DESIGN, SEARCH
 from bqvi.quadrature.surrogate import CandidateProcess
-from gp.low_discrepancy import shifted_sobol
+from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
 __all__ = ["among", "by_criterion", "by_variance", "conditioned", "pool", "whitened_cross"]
 
 
-def pool(measure: Measure, chart: MeasureChart, seed: int, taken: np.ndarray | None = None) -> np.ndarray:
-    """Return candidates in standard coordinates, (M, D).
+def pool(
+    measure: Measure, member: CandidateProcess, seed: int, taken: np.ndarray | None = None
+) -> np.ndarray:
+    """Return candidates in standard coordinates, (M, D), for the surrogate ``member``.
 
     ``taken`` are the present nodes, (n, D), as points of a finite measure are evaluated once only.
     """
     if isinstance(measure, Empirical):
-        return _left(measure, taken, seed)
-    cube_points = shifted_sobol(measure.dimension, DESIGN.pool, seed)
+        return _remaining(measure, taken, seed)
+    chart, cube_points = member.chart, shifted_sobol(measure.dimension, DESIGN.pool, seed)
+    if isinstance(member.family, PeakFamily):
+        near = drawn(member.family, normal_sobol(measure.dimension, DESIGN.pool, seed))
+        return np.concatenate([measure.from_unit_cube(cube_points), chart.backward(near)])
     if isinstance(chart, Cube):
         return chart.backward(chart.measure.from_unit_cube(cube_points))
     u = measure.from_unit_cube(cube_points)
@@ -45,13 +51,13 @@ def pool(measure: Measure, chart: MeasureChart, seed: int, taken: np.ndarray | N
     return u
 
 
-def _left(measure: Empirical, taken: np.ndarray | None, seed: int) -> np.ndarray:
+def _remaining(measure: Empirical, taken: np.ndarray | None, seed: int) -> np.ndarray:
     distinct = np.unique(measure.points, axis=0)
     seen = {tuple(row) for row in ([] if taken is None else taken)}
-    left = np.array([row for row in distinct if tuple(row) not in seen])
-    if len(left) > DESIGN.largest_pool:
-        left = np.random.default_rng(seed).permutation(left)[: DESIGN.largest_pool]
-    return left.reshape(-1, measure.dimension)
+    found = np.array([row for row in distinct if tuple(row) not in seen])
+    if len(found) > DESIGN.largest_pool:
+        found = np.random.default_rng(seed).permutation(found)[: DESIGN.largest_pool]
+    return found.reshape(-1, measure.dimension)
 
 
 def whitened_cross(surrogate: CandidateProcess, v: np.ndarray) -> np.ndarray:
@@ -89,8 +95,8 @@ def among(
     """Return the indices of ``count`` candidates, the first ``given`` of which will be evaluated anyway."""
     for index in range(given):
         state = state.given(index)
-    left = min(count, len(state.variance) - given)
-    return np.array(greedy(state, left, score, closed=range(given)), dtype=int)
+    number = min(count, len(state.variance) - given)
+    return np.array(greedy(state, number, score, closed=range(given)), dtype=int)
 
 
 def by_variance(

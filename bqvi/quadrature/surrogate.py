@@ -1,6 +1,6 @@
 """A surrogate of the integrand: a chart, a family of kernels, and hyperparameters found by evidence.
 
-    psi = (log lengthscales in the chart, log tau)
+    psi = (logarithms of the family's parameters, such as lengthscales in the chart, log tau)
 
 The covariance is s (k + tau N). Scale s and mean are integrated out (`gp.evidence`, the marginal form; the
 prediction is `gp.conditioning.StudentProcess`), so a fit is a search over psi (`gp.search`).
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.quadrature.charts import MeasureChart
-from bqvi.quadrature.families import Family, Gram
+from bqvi.quadrature.families import Gram, KernelFamily
 from bqvi.quadrature.settings import SEARCH, Effort
 from gp.conditioning import StudentProcess
 from gp.embeddings import KernelEmbedding, embed
@@ -95,11 +95,11 @@ class View:
     prior: JointPrior
 
     @staticmethod
-    def of(data: StandardData, chart: MeasureChart, family: Family) -> View:
+    def of(data: StandardData, chart: MeasureChart, family: KernelFamily) -> View:
         """Transform the data to the chart."""
         v, n = chart.forward(data.u), len(data)
         noise = np.ones(n) if data.noise is None else data.noise
-        basis, prior = np.ones((n, 1)) if data.centred else None, _prior(data)
+        basis, prior = np.ones((n, 1)) if data.centred else None, _prior(data, family)
         if data.slopes is None:
             return View(Values(v), data.values, basis, noise, family.gram(Values(v)), prior)
         dimension = v.shape[1]
@@ -124,12 +124,12 @@ class CandidateProcess:
     Attributes
     ----------
     name : name of the candidate. chart, family : its coordinates and its kernels.
-    psi : (D + 1,). data : the data given. view : the data in the chart.
+    psi : (P + 1,). data : the data given. view : the data in the chart.
     """
 
     name: str
     chart: MeasureChart
-    family: Family
+    family: KernelFamily
     psi: np.ndarray
     data: StandardData
     view: View
@@ -141,11 +141,11 @@ class CandidateProcess:
     @property
     def dimension(self) -> int:
         """D."""
-        return len(self.psi) - 1
+        return int(self.data.u.shape[1])
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel of unit variance, in the chart."""
+        """The kernel in the chart."""
         return self.family.kernel(np.exp(self.psi[:-1]))
 
     @property
@@ -218,7 +218,7 @@ class CandidateProcess:
         return self.objective.value_of(self.process.evidence, self.psi)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the search of psi, (D + 1,)."""
+        """Lower and upper bounds of the search of psi, (P + 1,)."""
         return self.view.prior.bounds
 
     def climbed(self, effort: Effort) -> CandidateProcess:
@@ -237,7 +237,7 @@ class CandidateProcess:
 
 
 def surrogate(
-    name: str, chart: MeasureChart, family: Family, data: StandardData, psi: np.ndarray
+    name: str, chart: MeasureChart, family: KernelFamily, data: StandardData, psi: np.ndarray
 ) -> CandidateProcess:
     """Condition a candidate on data."""
     return CandidateProcess(
@@ -261,17 +261,11 @@ def fitted(starts: list[CandidateProcess], effort: Effort) -> CandidateProcess:
     return found[0] if len(found) == 1 else max(found, key=_value)
 
 
-def _prior(data: StandardData) -> JointPrior:
+def _prior(data: StandardData, family: KernelFamily) -> JointPrior:
     """The prior of psi, with the bounds of the search."""
     most = SEARCH.most_noise_of_noisy if data.noisy else SEARCH.most_noise
-    lengths = np.ones(data.u.shape[1])
-    return JointPrior(
-        np.append(SEARCH.lengthscales[0] * lengths, -np.inf),
-        np.append(SEARCH.lengthscales[1] * lengths, np.inf),
-        np.append(SEARCH.falloff * lengths, 1.0),
-        np.append(SEARCH.bounds[0] * lengths, np.log(data.least_noise)),
-        np.append(SEARCH.bounds[1] * lengths, np.log(most)),
-    )
+    of_noise = np.array([-np.inf, np.inf, 1.0, np.log(data.least_noise), np.log(most)])
+    return JointPrior(*np.column_stack([family.limits(data.u.shape[1]), of_noise]))
 
 
 def starting_points(dimension: int, noisy: bool) -> list[np.ndarray]:

@@ -67,6 +67,7 @@ __all__ = [
     "beyond",
     "largest_share",
     "missed_peak",
+    "peak_through",
     "slows",
     "underflowed",
     "verdict",
@@ -127,8 +128,8 @@ def beyond(u: np.ndarray, values: np.ndarray) -> np.ndarray:
     outermost = np.argsort(squares)[-max(len(u) // TAILS.outermost, 1) :]
     g = values[outermost] * np.exp(-TAILS.fastest * squares[outermost] / 2)[:, None]
     size = np.sqrt(np.mean(g**2, axis=0))
-    dimension, left = u.shape[1], 1 - TAILS.fastest
-    return size * left ** (-dimension / 2) * float(chdtrc(dimension, left * squares.max()))
+    dimension, slower = u.shape[1], 1 - TAILS.fastest
+    return size * slower ** (-dimension / 2) * float(chdtrc(dimension, slower * squares.max()))
 
 
 def underflowed(values: np.ndarray) -> np.ndarray:
@@ -156,7 +157,7 @@ def _missed_peak(u: np.ndarray, sizes: np.ndarray, least_rise: float) -> float:
     logs = np.log(sizes[order])
     if len(order) < dimension + 2:
         return np.inf if len(order) > 1 and logs[0] - logs[-1] > PEAKS.steep else 0.0
-    slope, curvatures, left = _peak_through(u[order] - u[order[0]], logs)
+    slope, curvatures, residual = peak_through(u[order] - u[order[0]], logs)
     whitening = _root(curvatures)
     if whitening is None:
         return 0.0
@@ -168,7 +169,7 @@ def _missed_peak(u: np.ndarray, sizes: np.ndarray, least_rise: float) -> float:
     np.fill_diagonal(apart, np.inf)
     away = min(float(np.linalg.norm(to_top)), float(apart.min(axis=1).max()))
     rise = away**2 / 2
-    if left > PEAKS.exact**2:
+    if residual > PEAKS.exact**2:
         last = min(PARETO.least_tail, len(logs) - 1)
         steps = float(logs[0] - logs[last]) / last
         usual = max(1.0, PARETO.least_tail / ((PARETO.least_tail + 1) ** (2 / dimension) - 1))
@@ -176,7 +177,7 @@ def _missed_peak(u: np.ndarray, sizes: np.ndarray, least_rise: float) -> float:
     return share * float(np.exp(min(logs[0] + rise, 700.0))) if rise >= least_rise else 0.0
 
 
-def _peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Return b (D,), C (D, D) of a + b.d - d.C d / 2 fitted to logarithms (k,) at d (k, D), and the residual.
 
     C is a number times the identity, unless a positive definite C has a much smaller residual. The residual
@@ -186,7 +187,7 @@ def _peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.nd
     few = 2 * (dimension + 2)
     squares = np.sum(away**2, axis=1)
     round_columns = np.column_stack([np.ones(len(away)), away, -0.5 * squares])
-    found, left = _through(round_columns[:few], logs[:few])
+    found, residual = _through(round_columns[:few], logs[:few])
     slope, curvatures = found[1:-1], found[-1] * np.eye(dimension)
     rows, columns = np.triu_indices(dimension)
     any_columns = np.column_stack([round_columns[:, :-1], -0.5 * away[:, rows] * away[:, columns]])
@@ -195,9 +196,9 @@ def _peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.nd
         full = np.zeros((dimension, dimension))
         full[rows, columns] = 0.5 * found[dimension + 1 :]
         full = full + full.T
-        if of_any < PEAKS.rounder * left and _root(full) is not None:
+        if of_any < PEAKS.rounder * residual and _root(full) is not None:
             return found[1 : dimension + 1], full, of_any
-    return slope, curvatures, left
+    return slope, curvatures, residual
 
 
 def _root(matrix: np.ndarray) -> np.ndarray | None:

@@ -1,7 +1,16 @@
 """Kernel embeddings: integrals of kernels against measures, chosen by the pair."""
 
 # The modules register their pairs when they are imported.
-from gp.embeddings import anova, composite, empirical, scale_mixture, separable, squared_exponential, tilted
+from gp.embeddings import (
+    anova,
+    composite,
+    empirical,
+    mapped,
+    scale_mixture,
+    separable,
+    squared_exponential,
+    tilted,
+)
 from gp.embeddings.embed import KernelEmbedding, embed
 from gp.embeddings.registry import (
     Formulas,
@@ -25,6 +34,7 @@ __all__ = [
     "embedding",
     "empirical",
     "formulas",
+    "mapped",
     "registered_pairs",
     "scale_mixture",
     "separable",

@@ -22,7 +22,7 @@ import numpy as np
 from gp.fixed_points.gram import Changes, Gram, gradients_alone, gram_of, slopes_at, without_values
 from gp.fixed_points.pairs import Pairs
 from gp.grams import covariance_with_pullback
-from gp.kernels import ByColumn, Matern12, Matern32, SquaredExponential, Stationary, Tilted
+from gp.kernels import ByColumn, Mapped, Matern12, Matern32, SquaredExponential, Stationary, Tilted
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Values
 
@@ -123,6 +123,15 @@ def _tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
         return both * matrix, Changes(tilted, lambda vectors: column * pullback.times(column * vectors))
 
     return gram
+
+
+@gram_of.register
+def _mapped_gram(kernel: Mapped, observed: Functional) -> Gram:
+    """Return the Gram matrix of k at the mapped points."""
+    if not isinstance(observed, Values):
+        return lambda changed: covariance_with_pullback(changed, observed)
+    inner = gram_of(kernel.kernel, Values(kernel.forward(observed.x)))
+    return lambda changed: inner(changed.kernel)
 
 
 def _of_pairs(

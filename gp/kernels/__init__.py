@@ -10,6 +10,7 @@ from gp.kernels.base import (
 )
 from gp.kernels.by_column import ByColumn
 from gp.kernels.composite import Columns, Product, Sum
+from gp.kernels.mapped import Mapped
 from gp.kernels.matern import Matern12, Matern32, Matern52
 from gp.kernels.multiple import Multiple
 from gp.kernels.parameters import pack, scaled, unpack
@@ -32,6 +33,7 @@ __all__ = [
     "DifferentiableKernel",
     "Kernel",
     "Linear",
+    "Mapped",
     "Matern12",
     "Matern32",
     "Matern52",

@@ -12,6 +12,7 @@ from gp.kernels import (
     ByColumn,
     Columns,
     Constant,
+    Mapped,
     Matern12,
     Matern32,
     Matern52,
@@ -37,6 +38,7 @@ KERNELS = {
     "rough": ByColumn(Matern32(LENGTHS, 0.7)),
     "broken": ByColumn(Matern12(1.4, 0.7)),
     "tilted": Tilted(SquaredExponential(LENGTHS, 1.3), 0.3),
+    "mapped": Mapped(Tilted(SquaredExponential(LENGTHS, 1.3), -0.3), 0.2 * LENGTHS, np.diag(LENGTHS) + 0.1),
     "sparse": Sum((Constant(0.4), Anova(LENGTHS, 0.3, 1.1))),
     "no shorter way": ByColumn(Matern52(LENGTHS, 0.7)),
 }
@@ -46,7 +48,7 @@ OBSERVED = {
     "few slopes": Observations((Values(X), Gradients(X[:2]))),
     "some": Observations((Gradients(X[:3], (2, 0)), Values(X))),
 }
-SMOOTH_ONLY = ("one lengthscale", "smooth", "tilted", "sparse")
+SMOOTH_ONLY = ("one lengthscale", "smooth", "tilted", "mapped", "sparse")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acquisition.conditioned import variance_reduction
-from bqvi.quadrature.charts import cube, identity, pushed, rotated
+from bqvi.quadrature.charts import cube, identity, rotated
 from bqvi.quadrature.credibility import EarlierEstimate, kappa
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED
 from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
@@ -340,16 +340,6 @@ def test_kappa_is_one_for_increments_of_the_stated_size():
     assert kappa(past([])) == pytest.approx(np.sqrt(2))
     assert kappa(past([0.5] * 8)) == 1.0
     assert kappa(past([4.0] * 8)) == pytest.approx(np.sqrt((4 + 8 * 16) / 10))
-
-
-def test_pushing_a_measure_forward():
-    shift, linear = np.array([1.0, 2.0]), np.array([[0.5, 0.0], [0.3, 2.0]])
-    for measure in (mixture().components[0], mixture()):
-        carried = pushed(measure, shift, linear)
-        np.testing.assert_allclose(carried.mean, linear @ (measure.mean - shift))
-        np.testing.assert_allclose(carried.covariance, linear @ measure.covariance @ linear.T)
-    with pytest.raises(TypeError, match="Uniform"):
-        pushed(Uniform(np.zeros(2), np.ones(2)), shift, linear)
 
 
 @pytest.mark.parametrize("integrand", integrands(), ids=lambda integrand: integrand.name)

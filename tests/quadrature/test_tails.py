@@ -239,14 +239,15 @@ def test_a_peak_between_the_nodes_is_in_the_standard_deviation(dimension, n, sd)
     assert sum(held) >= 28  # the limits of the rise hold in the others
 
 
-def test_peaks_missed_by_nodes_are_within_two_standard_deviations():
-    unit = Uniform(np.zeros(2), np.ones(2))
-    for seed in (4, 9, 12):  # among twenty seeds, those whose largest value is smallest, .0024 and below
+def test_nodes_follow_the_foot_of_a_peak():
+    """Without the candidate with peaks, errors of twenty such runs were .12 to 5.3 times the integral."""
+    unit, truth, errors = Uniform(np.zeros(2), np.ones(2)), 2 * np.pi * 0.02**2, []
+    for seed in range(10):
         centre = np.random.default_rng(1000 + seed).uniform(0.15, 0.85, 2)
         found = bqvi.integrate(peak_at(centre, 0.02), unit, 60, seed=seed)
-        assert not found.credible
-        assert "between the nodes" in " ".join(found.reasons)
-        assert abs(found.mean - 2 * np.pi * 0.02**2) < 2 * found.sd < 0.02
+        errors.append(abs(found.mean - truth))
+        assert errors[-1] < 2 * found.sd
+    assert np.median(errors) < 0.05 * truth
 
 
 @pytest.mark.parametrize("method", ["qmc", "monte-carlo"])

@@ -132,7 +132,7 @@ def test_greedy_with_nodes_that_are_given():
     u, given = rng.standard_normal((12, 2)), rng.standard_normal((3, 2))
     psi = np.array([-0.3, 0.1, -9.0])
     member = surrogate("test", identity(measure), SMOOTH, StandardData(u, np.sin(u[:, :1])), psi)
-    others = pool(measure, member.chart, 0)
+    others = pool(measure, member, 0)
     chosen = by_variance(member, np.concatenate([given, others]), 4, given=3)
     assert chosen.min() >= 3
     more = StandardData(np.concatenate([u, given]), np.zeros((15, 1)))
