@@ -227,34 +227,34 @@ def judge(
     """
     best = ensemble.best
     all_errors, all_sds = best.process.leave_one_out()
-    changes = weights[:, None] * all_errors
     unknown = min(1.0, CREDIBILITY.well_known * len(best.psi) / len(sobol)) ** 2
-    excess = unexpected_change(changes, weights[:, None] * all_sds) + unknown * np.sum(changes**2, axis=0)
     judged = _judged(ensemble, sobol)
     errors, sds = (part[: len(sobol)][judged] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[judged])
     grows = ensemble.growth > CREDIBILITY.growth_nats * len(sobol)
     if grows and explained > CREDIBILITY.resolved:
         grows = not slows(best.data.u, values, best.slopes())
-    outside = beyond(best.data.u, values) if grows else np.zeros(best.data.outputs)
-    inflation = kappa(past, shift, left_out(errors, sds))
-    constant = np.ptp(best.data.values, axis=0) == 0
-    zero = np.abs(values).max(axis=0) == 0
+    nothing = np.zeros(best.data.outputs)
     found = Judgement(
         explained=explained,
         gain=_gain(ensemble),
-        inflation=inflation,
+        inflation=kappa(past, shift, left_out(errors, sds)),
         grows=grows,
-        beyond=outside,
-        constant=constant,
-        excess=excess,
-        zero=zero,
-        missed=np.zeros(best.data.outputs),
+        beyond=beyond(best.data.u, values) if grows else nothing,
+        constant=np.ptp(best.data.values, axis=0) == 0,
+        excess=_jackknife(weights[:, None] * all_errors, weights[:, None] * all_sds, unknown),
+        zero=np.abs(values).max(axis=0) == 0,
+        missed=nothing,
         unseen=unseen(best),
         remainder=_remainder(best.data, all_errors, sobol),
     )
     missed = missed_peak(best.data.u, values, PEAKS.rises if found.predicts else 0.0)
     return replace(found, missed=missed)
+
+
+def _jackknife(changes: np.ndarray, sds: np.ndarray, unknown: float) -> np.ndarray:
+    """The variance (o,) added for changes (m, o) of the integral without a node; a share is always added."""
+    return unexpected_change(changes, sds) + unknown * np.sum(changes**2, axis=0)
 
 
 def _remainder(data: StandardData, errors: np.ndarray, sobol: np.ndarray) -> SampleMean | None:

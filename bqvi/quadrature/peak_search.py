@@ -19,14 +19,16 @@ from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, smooth_par
 from bqvi.quadrature.settings import PEAK_KERNEL, SEARCH, Effort
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, surrogate
 from bqvi.quadrature.tails import peak_through
+from gp.linear_maps import log_diagonal_sum
 from gp.measures import Measure
+from gp.triangular import cholesky, solve_lower
 
 __all__ = ["penalty", "with_peaks"]
 
 
 @dataclass(frozen=True, eq=False)
 class _Shape:
-    """A peak: centre c (D,) and whitening matrix A (D, D)."""
+    """A peak: centre c (D,) and upper triangular whitening matrix A (D, D)."""
 
     centre: np.ndarray
     matrix: np.ndarray
@@ -35,7 +37,7 @@ class _Shape:
     def narrow(self) -> bool:
         """Whether its share of N(0, I) is small."""
         precision = np.eye(len(self.centre)) + self.matrix.T @ self.matrix
-        return bool(np.linalg.slogdet(precision)[1] > -2 * np.log(PEAK_KERNEL.widest))
+        return bool(log_diagonal_sum(cholesky(precision)) > -np.log(PEAK_KERNEL.widest))
 
     def squares(self, v: np.ndarray) -> np.ndarray:
         """Return |A (v - c)|^2 at points (n, D), (n,)."""
@@ -43,7 +45,7 @@ class _Shape:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _FoundPeaks:
     """Peaks, the process with them, and its penalised evidence; without a process where there are none."""
 
     peaks: tuple[_Shape, ...] = ()
@@ -64,34 +66,34 @@ class _Search:
         """The nodes in the coordinates of the kernel, (n, D)."""
         return chart_of_peaks(self.measure).forward(self.data.u)
 
-    def tried(self, peaks: tuple[_Shape, ...]) -> _Found:
+    def tried(self, peaks: tuple[_Shape, ...]) -> _FoundPeaks:
         """The process with these peaks at the best of the starting hyperparameters."""
         family = PeakFamily(np.array([p.centre for p in peaks]), np.array([p.matrix for p in peaks]))
         first = surrogate(PEAKED, chart_of_peaks(self.measure), family, self.data, self.starts[0])
-        best = _Found(peaks)
+        best = _FoundPeaks(peaks)
         for start in self.starts:
             member = first.at(start)
             try:
                 score = member.log_posterior - penalty(member)
             except np.linalg.LinAlgError:
                 continue
-            best = _Found(peaks, member, score) if score > best.score else best
+            best = _FoundPeaks(peaks, member, score) if score > best.score else best
         return best
 
-    def best(self, found: _Found, others: Iterator[tuple[_Shape, ...]]) -> _Found:
+    def best(self, found: _FoundPeaks, others: Iterator[tuple[_Shape, ...]]) -> _FoundPeaks:
         """The best of what is found and of other peaks."""
         for peaks in others:
             tried = self.tried(peaks)
             found = tried if tried.score > found.score else found
         return found
 
-    def sizes(self, found: _Found) -> np.ndarray:
+    def sizes(self, found: _FoundPeaks) -> np.ndarray:
         """Distances of the values from the level, (n,)."""
         values = self.data.values
         level = np.median(values, axis=0) if found.member is None else smooth_part(found.member)
         return np.asarray(np.linalg.norm(values - level, axis=1))
 
-    def refined(self, found: _Found) -> _Found:
+    def refined(self, found: _FoundPeaks) -> _FoundPeaks:
         """The peaks found, each in turn moved, made wider or narrower where the evidence is higher."""
         for j in range(len(found.peaks)):
             nearest = np.argmin([peak.squares(self.v) for peak in found.peaks], axis=0)
@@ -103,7 +105,7 @@ class _Search:
             found = self.best(found, iter(changed))
         return found
 
-    def extended(self, found: _Found, errors: np.ndarray | None) -> _Found:
+    def extended(self, found: _FoundPeaks, errors: np.ndarray | None) -> _FoundPeaks:
         """The peaks found with one more, or the same where the evidence is for none.
 
         ``errors`` are those of another surrogate at the nodes, (n,), by which the first peak is found too.
@@ -140,7 +142,7 @@ def with_peaks(
     earlier : centres, matrices and psi of the last fit, or ``None``. effort : that of the fit.
     """
     search = _Search(measure, data, _starts(data) if earlier is None else [earlier[2], *_starts(data)])
-    found = _Found()
+    found = _FoundPeaks()
     if earlier is not None:
         found = search.refined(search.tried(tuple(map(_Shape, *earlier[:2]))))
     while len(found.peaks) < PEAK_KERNEL.most:
@@ -202,10 +204,10 @@ def _through(v: np.ndarray, sizes: np.ndarray) -> list[_Shape]:
             continue
         slope, curvatures, _ = peak_through(v[chosen] - v[top], np.log(sizes[chosen]))
         try:
-            factor = np.linalg.cholesky(curvatures)
+            factor = cholesky(curvatures)
         except np.linalg.LinAlgError:
             continue
-        step = np.linalg.solve(curvatures, slope)
+        step = solve_lower(factor, solve_lower(factor, slope), transposed=True)
         length = float(np.linalg.norm(step))
         found.append(_Shape(v[top] + step * min(1.0, longest / max(length, 1e-300)), factor.T))
     return found

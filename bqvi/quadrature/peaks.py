@@ -29,6 +29,7 @@ from gp.kernels import Kernel, Mapped, SquaredExponential, Sum, Tilted
 from gp.kernels.base import Pullback
 from gp.measures import Measure, Uniform
 from gp.observations import Functional
+from gp.triangular import solve_lower
 
 __all__ = ["PEAKED", "PeakFamily", "chart_of_peaks", "drawn", "smooth_part"]
 
@@ -47,7 +48,7 @@ class PeakFamily:
 
     Attributes
     ----------
-    centres : c, (J, D). matrices : A, (J, D, D). Both in the coordinates v.
+    centres : c, (J, D). matrices : A, upper triangular, (J, D, D). Both in the coordinates v.
     """
 
     centres: np.ndarray
@@ -93,7 +94,7 @@ def drawn(family: PeakFamily, normal: np.ndarray) -> np.ndarray:
     """Return points (M, D) about the peaks, in the coordinates v, from standard normal points (M, D)."""
     shares = np.array_split(np.sqrt(PEAK_KERNEL.width) * normal, len(family.centres))
     parts = zip(family.centres, family.matrices, shares, strict=True)
-    return np.concatenate([c + np.linalg.solve(a, share.T).T for c, a, share in parts])
+    return np.concatenate([c + solve_lower(a.T, share.T, transposed=True).T for c, a, share in parts])
 
 
 def smooth_part(member: CandidateProcess) -> np.ndarray:

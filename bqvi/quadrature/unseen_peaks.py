@@ -84,7 +84,7 @@ def _forms(member: CandidateProcess, places: np.ndarray) -> list[_Form]:
         falls = height / np.maximum(PEAK_KERNEL.noticed * sds, 1e-300)
         radii = 2 * np.log(np.maximum(falls, 1.0)).max(axis=1)
         shown = (cdist(places @ matrix.T, v @ matrix.T, "sqeuclidean") < radii).any(axis=1)
-        volume = (2 * pi) ** (v.shape[1] / 2) / abs(float(np.linalg.det(matrix)))
+        volume = (2 * pi) ** (v.shape[1] / 2) / float(np.prod(np.diag(matrix)))
         integrals = np.where(shown[:, None], 0.0, height * volume * density)
         found.append(_Form(matrix, float(np.median(radii)), integrals))
     return found

@@ -17,7 +17,7 @@ from gp.measures import Gaussian, Uniform
 from gp.observations import Values
 
 TWO_PEAKS = PeakFamily(
-    np.array([[0.5, -0.3], [-1.0, 0.2]]), np.array([[[5.0, 0.0], [1.0, 4.0]], [[3.0, 0.5], [0.0, 6.0]]])
+    np.array([[0.5, -0.3], [-1.0, 0.2]]), np.array([[[5.0, 1.0], [0.0, 4.0]], [[3.0, 0.5], [0.0, 6.0]]])
 )
 
 
