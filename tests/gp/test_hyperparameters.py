@@ -27,7 +27,7 @@ from gp.kernels import (
 from gp.marginal import _proposals
 from gp.priors import Plateau, Priors
 from gp.problem import EvidenceProblem, solve, solve_with_gradient
-from gp.screening import log_posterior
+from gp.screening import curvature, log_posterior
 from gp.settings import FIT
 from gp.units import DataUnits, SearchCoordinates
 
@@ -313,6 +313,20 @@ def test_marginal_variance_includes_the_hyperparameters(fitted, data):
         gp.marginalise(given)
     with pytest.raises(ValueError, match="fit it to all"):
         gp.marginalise(fitted.extend(at[:1], np.zeros(1)))
+
+
+def test_a_curvature_is_taken_at_the_step_at_which_the_gradient_is_smooth(fitted, monkeypatch):
+    """A jump a of a gradient -3 psi at psi is an error a / (2 step) of its difference: .01 at the step .1."""
+    fit = fitted.hyperparameters
+    psi = np.zeros(1)
+
+    def gradient(problem, coordinates, at, with_prior):
+        return 0.0, -3.0 * at - 0.002 * (at > 0.0)
+
+    monkeypatch.setattr("gp.screening.log_posterior", gradient)
+    monkeypatch.setattr("gp.screening.solve", lambda problem, vector: fitted)
+    monkeypatch.setattr(type(fit.coordinates), "vector", lambda self, at: at)
+    np.testing.assert_allclose(curvature(fit.problem, fit.coordinates, psi), [[3.01]], rtol=1e-9)
 
 
 def test_hyperparameters_are_drawn_from_the_t_of_the_stated_density(fitted):

@@ -66,6 +66,23 @@ def test_by_values_it_is_that_of_its_conditionals():
     assert count < 50
 
 
+@pytest.mark.parametrize("beyond", [-0.1, 0.1])
+def test_a_further_mode_is_in_the_box_unless_it_is_too_low(beyond):
+    """Up to D / 2 + `relevant` nats below the first; modes at -1 and 1 with standard deviations .5, D = 4."""
+    depth = 2.0 + PLAUSIBLE.relevant + beyond
+
+    def logs(theta):
+        return [-2.0 * float(((theta - 1.0) ** 2).sum()), -depth - 2.0 * float(((theta + 1.0) ** 2).sum())]
+
+    def slopes(theta):
+        share = np.exp(logs(theta)[0] - logsumexp(logs(theta)))
+        return -4.0 * (share * (theta - 1.0) + (1.0 - share) * (theta + 1.0))
+
+    for seed in range(5):
+        (lower, _), _ = search(lambda theta: float(logsumexp(logs(theta))), slopes, 4, seed=seed)
+        assert (lower < -1.0).all() == (beyond < 0.0)
+
+
 def improper(theta):
     return 0.0
 
