@@ -253,7 +253,8 @@ def _joined(head: Array, rows: Array) -> Array:
 
 def inverse(factor: Factor) -> np.ndarray:
     """Return (C C^T)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
-    lower: np.ndarray = lapack("potri", factor.lower.dtype)(factor.lower, lower=1)[0]
+    whitening = triangular.triangular_inverse(factor.lower)
+    lower: np.ndarray = lapack("lauum", whitening.dtype)(whitening, lower=1, overwrite_c=1)[0]
     if len(lower) <= _SMALL:
         whole: np.ndarray = lower + lower.T  # the part above the diagonal is zero
         whole.reshape(-1)[:: len(lower) + 1] *= 0.5

@@ -179,7 +179,7 @@ def _alternatives_due(
     =================================  ===========================  ========================================
     the first fit                      all                          all
     the last fit                       all                          those that differ in one of the two only
-    more than ``FITTING.many`` rows    all, at each fit             one of the latter in turn, at each fit
+    more than ``FITTING.many`` rows    all, at each fit             one of the latter, at about half the fits
     others                             all, at each k-th batch      one of the latter, at each k-th batch
     a restart                          as without                   none
     =================================  ===========================  ========================================
@@ -195,13 +195,20 @@ def _alternatives_due(
     if with_gradients and step.restarted:
         return []
     turn, since = _turn(state, step, FITTING.turn[0] if len(state) < FITTING.few else FITTING.turn[1])
-    if since and not (first or many):
+    if many and with_gradients and not step.final:
+        turn, since = divmod(_growths(len(state)), FITTING.turn_with_gradients)
+    if since and not (first or (many and not with_gradients)):
         return []
     others = _alternatives(state, present.frame, present.threshold)
     if first or not with_gradients:
         return others
     others = [other for other in others if not (other.other_frame and other.other_threshold)]
-    return others if step.final else [others[(len(state.rows) if many else turn) % len(others)]]
+    return others if step.final else [others[turn % len(others)]]
+
+
+def _growths(n: int) -> int:
+    """How often n evaluations have grown by ``FITTING.often``, and thus about the number of fits to many."""
+    return int(math.log(n) / math.log(FITTING.often))
 
 
 def _alternatives(state: State, frame: Frame, threshold: float) -> list[_Alternative]:

@@ -67,6 +67,23 @@ class _Map:
     scaling: Scaling
     variances: np.ndarray
 
+    @property
+    def count(self) -> int:
+        """The number of coordinates that are scaled."""
+        return int(np.count_nonzero(self.scaling.rates))
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """The numbers of refinements of a rate, and of rounds of reweighted least squares."""
+
+    refined: int
+    rounds: int
+
+
+_ROUGH = _Effort(GRADIENT_SCALINGS.compared, GRADIENT_SCALINGS.rounds_compared)
+_FINE = _Effort(GRADIENT_SCALINGS.refined, GRADIENT_SCALINGS.rounds)
+
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # in maps that are then left out
 def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
@@ -105,7 +122,7 @@ def _gaussian(y: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     middle, sd = y.mean(0), y.std(0)
     z = (y - middle) / sd
-    losses, w = _regressed((slopes * sd).T, np.stack([z.T, np.ones_like(z.T)], axis=-1))
+    losses, w = _regressed((slopes * sd).T, _affine_in(z), GRADIENT_SCALINGS.rounds)
     affine = (losses < GRADIENT_SCALINGS.affine) & (w[:, 0] < 0.0)
     precision = np.where(affine, -w[:, 0], 1.0)
     return (
@@ -126,15 +143,18 @@ def _fitted(x: np.ndarray, gradients: np.ndarray) -> _Map | None:
     if none - dimension * float(_logs(np.zeros(()))) <= GRADIENT_SCALINGS.least_gain:
         return None
     z, slopes = (x - x.mean(0)) / sd, gradients * sd
-    constant = _logs(_regressed(slopes.T, np.stack([z.T, np.ones_like(z.T)], axis=-1))[0])
+    constant = _logs(_regressed(slopes.T, _affine_in(z), _ROUGH.rounds)[0])
     gains = np.zeros((dimension, dimension))
     for k in range(dimension):
         rest = np.flatnonzero(np.arange(dimension) != k)
-        losses, _ = _by_rates(z, slopes, k, rest, np.empty(0, int), _rates())
+        losses, _ = _by_rates(z, slopes, k, rest, np.empty(0, int), _rates(), _ROUGH.rounds)
         gains[k, rest] = constant[rest] - _logs(losses.min(1))
-    k = int(gains.sum(1).argmax())
-    scaled = np.flatnonzero(gains[k] > max(GRADIENT_SCALINGS.beside * gains[k].max(), 0.0))
-    return _improved(x, gradients, k, scaled, none) if len(scaled) else None
+    for place, k in enumerate(np.argsort(-gains.sum(1), kind="stable")[: GRADIENT_SCALINGS.leading].tolist()):
+        scaled = np.flatnonzero(gains[k] > max(GRADIENT_SCALINGS.beside * gains[k].max(), 0.0))
+        found = _improved(x, gradients, k, scaled, none) if len(scaled) else None
+        if found is not None and (not place or GRADIENT_SCALINGS.of_most(dimension, found.count)):
+            return found
+    return None
 
 
 def _rates() -> np.ndarray:
@@ -148,15 +168,14 @@ def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray, 
 
     The misfit without a map is ``none``.
     """
-    rough = GRADIENT_SCALINGS.compared
-    _, least = _map(x, gradients, k, scaled, rough)
+    _, least = _map(x, gradients, k, scaled, _ROUGH)
     if least > none - GRADIENT_SCALINGS.at_first * len(scaled):
         return None
     dimension = x.shape[1]
     others = np.setdiff1d(np.arange(dimension), k)
     for _ in others:
         sets = [one for one in (np.setxor1d(scaled, j) for j in others) if len(one)]
-        misfits = [_map(x, gradients, k, one, rough)[1] for one in sets]
+        misfits = [_map(x, gradients, k, one, _ROUGH)[1] for one in sets]
         i = int(np.argmin(misfits)) if sets else -1
         if i < 0 or misfits[i] >= least - GRADIENT_SCALINGS.better:
             break
@@ -164,17 +183,18 @@ def _improved(x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray, 
     count = len(scaled)
     if none - least <= GRADIENT_SCALINGS.least_gain_of(dimension, count) - GRADIENT_SCALINGS.better:
         return None
-    best, least = _map(x, gradients, k, scaled, GRADIENT_SCALINGS.refined)
+    best, least = _map(x, gradients, k, scaled, _FINE)
     changing = float(np.ptp(best.scaling.log_scales(best.scaling.into(x)), axis=0)[scaled].min())
     return best if GRADIENT_SCALINGS.accepts(dimension, count, none - least, changing) else None
 
 
 def _map(
-    x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray, refined: int
+    x: np.ndarray, gradients: np.ndarray, k: int, scaled: np.ndarray, effort: _Effort
 ) -> tuple[_Map, float]:
     """The map with leading coordinate k that scales the coordinates ``scaled``, and its misfit.
 
-    Its rates are refined ``refined`` times.
+    The misfit is infinite where a coordinate has no rate with a positive lambda: its c_j would be a quotient
+    by zero.
     """
     dimension = x.shape[1]
     mean, sd = x.mean(0), x.std(0)
@@ -182,10 +202,11 @@ def _map(
     kept = np.setdiff1d(np.arange(dimension), scaled)
     rates, centres, precisions, pulls = np.zeros((4, dimension))
     slopes, variances = np.zeros((dimension, dimension)), np.full(dimension, np.nan)
-    coarse = _by_rates(z, given, k, scaled, kept, _rates())[0].argmin(1)
-    found, weights = _finer(z, given, k, scaled, kept, _rates()[coarse], refined)
+    coarse = _by_rates(z, given, k, scaled, kept, _rates(), effort.rounds)[0].argmin(1)
+    found, weights, losses = _finer(z, given, k, scaled, kept, _rates()[coarse], effort)
+    possible = bool(np.isfinite(losses).all())
     for j, rate, w in zip(scaled, found, weights, strict=True):
-        precision = max(-float(w[0]), 1e-300)
+        precision = -float(w[0]) if possible else 1.0
         about = w[1:-2] / precision
         rates[j] = rate / sd[k]
         variances[j] = sd[j] ** 2 / precision
@@ -198,26 +219,30 @@ def _map(
     full = replace(plain, precisions=precisions, pulls=pulls)
     misfits = [_misfit(one, x, gradients) for one in (plain, full)]
     best = int(misfits[1] < misfits[0] - GRADIENT_SCALINGS.better)
-    return _Map((plain, full)[best], variances), misfits[best]
+    return _Map((plain, full)[best], variances), misfits[best] if possible else np.inf
 
 
 def _finer(
     z: np.ndarray, slopes: np.ndarray, k: int, targets: np.ndarray, kept: np.ndarray, rates: np.ndarray,
-    refined: int,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """The best rates near ``rates`` (p,) for p targets, and the weights of their regressions."""
-    step, w, each = GRADIENT_SCALINGS.steepest / GRADIENT_SCALINGS.rates, np.empty(0), np.arange(len(targets))
-    for _ in range(refined):
+    effort: _Effort,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """The best rates near ``rates`` (p,) for p targets, and the weights and mean r^2 of their regressions."""
+    step, w, least = GRADIENT_SCALINGS.steepest / GRADIENT_SCALINGS.rates, np.empty(0), np.empty(0)
+    each = np.arange(len(targets))
+    for _ in range(effort.refined):
         tried = rates[:, None] + step * np.linspace(-1.0, 1.0, GRADIENT_SCALINGS.finer)
-        losses, weights = _by_rates(z, slopes, k, targets, kept, tried)
-        best = np.where(np.abs(tried) >= GRADIENT_SCALINGS.least_rate, losses, np.inf).argmin(1)
-        rates, w, step = tried[each, best], weights[each, best], GRADIENT_SCALINGS.narrower * step
-    return rates, w
+        losses, weights = _by_rates(z, slopes, k, targets, kept, tried, effort.rounds)
+        losses = np.where(np.abs(tried) >= GRADIENT_SCALINGS.least_rate, losses, np.inf)
+        best = losses.argmin(1)
+        rates, w, least = tried[each, best], weights[each, best], losses[each, best]
+        step *= GRADIENT_SCALINGS.narrower
+    return rates, w, least
 
 
 def _by_rates(
-    z: np.ndarray, slopes: np.ndarray, k: int, targets: np.ndarray, kept: np.ndarray, rates: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    z: np.ndarray, slopes: np.ndarray, k: int, targets: np.ndarray, kept: np.ndarray, rates: np.ndarray,
+    rounds: int,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Regressions of the derivatives in p targets at q rates, (q,) or of each target (p, q).
 
     Returned are the mean r^2 (p, q) and the weights (p, q, 4 + kept). The regressors are z_j / E, 1 / E,
@@ -233,18 +258,23 @@ def _by_rates(
     design[..., 2:-2] = z[:, kept] / e[..., None]
     design[..., -2] = own * e
     design[..., -1] = e
-    losses, w = _regressed(left, design)
+    losses, w = _regressed(left, design, rounds)
     losses[w[..., 0] >= 0.0] = np.inf
     return losses, w
 
 
-def _regressed(left: np.ndarray, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _affine_in(z: np.ndarray) -> np.ndarray:
+    """The regressors z_j and 1 of each of D regressions, (D, n, 2), for z (n, D)."""
+    return np.stack([z.T, np.ones_like(z.T)], axis=-1)
+
+
+def _regressed(left: np.ndarray, design: np.ndarray, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Regressions of left (..., n) on design (..., n, r): mean r^2 (...,) and weights (..., r).
 
-    They are computed by iteratively reweighted least squares, as r divides by the size of both sides.
+    They are computed by ``rounds`` of reweighted least squares, as r divides by the size of both sides.
     """
     root = 1.0 / np.sqrt(1.0 + np.square(left))
-    for _ in range(GRADIENT_SCALINGS.rounds):
+    for _ in range(rounds):
         root = root / root.max(-1, keepdims=True)
         w = ridge_regressions(design * root[..., None], left * root, GRADIENT_SCALINGS.ridge)
         right = np.einsum("...nr,...r->...n", design, w)
@@ -261,7 +291,8 @@ def _misfit(scaling: Scaling | None, x: np.ndarray, gradients: np.ndarray) -> fl
     sd = np.maximum(y.std(0), 1e-300)
     z, ones = (y - y.mean(0)) / sd, np.ones((len(y), 1))
     design = np.stack([np.hstack([z[:, [j]], ones, np.delete(z, j, axis=1)]) for j in range(y.shape[1])])
-    return float(_logs(_regressed((slopes * sd).T, design)[0]).sum())
+    losses, _ = _regressed((slopes * sd).T, design, GRADIENT_SCALINGS.rounds)
+    return float(_logs(losses).sum())
 
 
 def _logs(losses: np.ndarray) -> np.ndarray:

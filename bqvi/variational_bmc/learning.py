@@ -30,7 +30,7 @@ from bqvi.variational_bmc.moments import moments_of
 from bqvi.variational_bmc.pooled_draws import pool_of
 from bqvi.variational_bmc.rescaling import with_map_of_draws, with_map_of_gradients
 from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
-from bqvi.variational_bmc.state import Estimate, InferenceStep, State
+from bqvi.variational_bmc.state import Estimate, InferenceStep, State, settled
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, pruned
 
@@ -153,7 +153,7 @@ def _inferred(state: State, step: InferenceStep, climbing: bool = True) -> tuple
     frame, surrogate = fitted.frame, Surrogate.of(fitted.data, fitted.psi)
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     q, found = _corrected(state, surrogate, _start(state, frame), feasible, step, climbing)
-    drawn = correct(surrogate, q, step.settings.draws, step.seed, feasible) if step.final else found
+    drawn = correct(surrogate, q, _draws(state, step), step.seed, feasible) if step.final else found
     pool = pool_of(surrogate, q, drawn, step.seed, feasible)
     reached = replace(
         _with_moments(state, surrogate, q, found, frame),
@@ -199,15 +199,21 @@ def _corrected(
     if step.final:
         found = polished(surrogate, q, step.settings.final_draws, step.seed, feasible)
         return q, replace(found, sd=float(np.hypot(found.sd, spread(surrogate, found, step.seed))))
-    found = correct(surrogate, q, step.settings.draws, step.seed, feasible)
+    found = correct(surrogate, q, _draws(state, step), step.seed, feasible)
     represented = bool(state.rows) and state.rows[-1].effective > COMPONENTS.represented
     if climbing and represented and found.log_evidence - found.elbo > COMPONENTS.doubted:
         # The ascent is of the surrogate's mean, which can be high where nothing was evaluated. The ELBO of a
         # correction bounds the mean there.
-        before = correct(surrogate, start, step.settings.draws, step.seed, feasible)
+        before = correct(surrogate, start, _draws(state, step), step.seed, feasible)
         if before.elbo > found.elbo:
             return start, before
     return q, found
+
+
+def _draws(state: State, step: InferenceStep) -> int:
+    """The number of draws of the correction of a step: more with gradients once the posterior is found."""
+    many = state.usable.gradients is not None and settled(state)
+    return step.settings.draws_with_gradients if many else step.settings.draws
 
 
 def _maximised(surrogate: Surrogate, q: DiagonalMixture, step: InferenceStep) -> DiagonalMixture:

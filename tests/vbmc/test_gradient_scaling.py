@@ -103,6 +103,14 @@ def test_gradients_that_overflow_give_no_map_and_no_warning():
         assert scaling_from_gradients(replace(made, gradients=size * made.gradients)) is None
 
 
+def test_no_map_where_the_derivatives_of_a_coordinate_do_not_fall():
+    """With a rate for which lambda was zero its centre was 4e299, and the run ended in an exception."""
+    problem = known_posteriors.rosenbrock(4)
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=16, seed=1411)
+    assert found.frame.scaling is None
+    assert np.isfinite(found.log_evidence)
+
+
 def test_nothing_without_gradients_or_with_few_of_them():
     problem = hard_posteriors.funnel(5)
     made = seen(problem, around(problem, 0, 11))

@@ -42,7 +42,7 @@ def test_noise_on_a_gaussian_is_found_by_one_further_evaluation(dimension, sd, s
 def test_the_evaluation_is_not_made_where_values_exclude_noise(gradients):
     for problem in (hard_posteriors.gaussian(3, 0), known_posteriors.rosenbrock(2)):
         gradient = problem.gradient if gradients else None
-        found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=gradient, budget=60)
+        found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=gradient, budget=100)
         assert found.converged
         assert repeats(found) == 0
 
