@@ -53,7 +53,9 @@ class CandidateSettings:
     lengthscales: tuple[float, float] = (np.log(0.2), np.log(12.0))
     """The range in which the prior on a log lengthscale is flat, in standard deviations of the measure."""
     falloff: float = 0.5
-    """Standard deviation of that prior beyond the flat part."""
+    """Standard deviation of that prior beyond the flat part. On the 33 unseen integrands at n = 40 errors are
+    .64 +- .16, .85 +- .15 and 1.04 +- .14 times as large with .25 (seeds 1300, 1310 and 1311) and .98 +- .15
+    with 1 (1300)."""
     bounds: tuple[float, float] = (np.log(0.05), np.log(50.0))
     """Bounds of the search of a log lengthscale."""
     least_noise: float = 1e-13
@@ -165,10 +167,11 @@ class CredibilitySettings:
     5 1.00 and 1.00."""
     growth_nats: float = 0.9
     """Nats for each node by which the evidence for growth has to exceed that of all other candidates. With
-    half and twice no result differs, as none of the 33 grows."""
+    half and twice no result differs, as none of the 33 grows. Of 32 results on functions that grow and
+    polynomials, N(0, I), D = 1 to 5, n = 20 and 40, one more is not credible with half."""
     resolved: float = 0.99
-    """Share explained from which the exponent of the growth is checked. With .95 and .999 no result
-    differs."""
+    """Share explained from which the exponent of the growth is checked. With .95 and .999 no result of the 33
+    and of the 32 differs."""
     most_of_small_errors: float = 10.0
     """The most nodes as which nodes count whose errors are smaller than their standard deviations. With half
     1.00 and 1.01, with twice 1.00 and 1.00."""
@@ -192,7 +195,9 @@ class TailSettings:
     """Heavy tails, and growth (:mod:`tails`)."""
 
     fastest: float = 0.9
-    """Exponent of growth beyond the nodes; the integral is finite for exponents below 1."""
+    """Exponent of growth beyond the nodes; the integral is finite for exponents below 1. On the 32 results of
+    ``growth_nats`` sds are .6 times as large with .8 and 1.5 times with .95, and 31 errors are within two sds
+    with each."""
     most_of_one: float = 0.5
     """The largest share of a sum that may be due to one point."""
     outermost: int = 4

@@ -23,7 +23,9 @@ class FirstClimbSettings:
     gain: float = 0.3
     """The nats that a step has to gain for the climb to continue."""
     most: tuple[int, int] = (3, 5)
-    """The largest number of evaluations, 3 D + 5; not compared."""
+    """The largest number of evaluations, 3 D + 5. With 2 D + 3 and 5 D + 8 no run differs, with D + 2 3 of 12
+    (Rosenbrock 2 and 4, cigar 4 and 6, lumpy 4 and logistic 5 with gradients, seeds 1300 and 1301, 45
+    evaluations)."""
     same: float = 0.05
     """The singular value of the directions of all steps below which a direction counts as without a step. On
     a funnel in D = 5, three Gaussians in D = 4 and the centred schools (layouts 2032 and 2033 of
@@ -43,7 +45,9 @@ class NodeSettings:
     candidates: int = 256
     """The number of draws that are candidates for an evaluation."""
     feasible: float = 0.5
-    """The least probability of feasibility of a draw that is a candidate; not compared."""
+    """The least probability of feasibility of a draw that is a candidate. On the half plane with 50
+    evaluations errors are 1.2 +- .4 times as large with .25 and 1.1 +- .4 with .75 (layouts 1300 to 1303 and
+    1310 to 1317, of which the errors of 11, 11 and 11 of 12 are within two standard deviations)."""
     most: float = 20.0
     """The largest standard deviation of f in the interquantile range, in nats."""
     tempers: tuple[float, float] = (0.4, 0.75)
