@@ -233,12 +233,14 @@ class PeakKernelSettings:
     """The kernel of functions with narrow peaks, and the search of the peaks (:mod:`peaks`).
 
     Chosen on Gaussian and Cauchy bumps of width .05 in one dimension, alone, two of them, and on a cosine,
-    and of widths .05 and .1 in two, seeds 0 to 7, and so that no jump of the unseen integrands (seeds 800 and
-    801) is taken for a peak.
+    and of widths .05 and .1 in two, seeds 0 to 7, and so that no jump of the unseen integrands (seeds 800
+    and 801) is taken for a peak. The factors below are geometric means of the errors with another value over
+    those with this one, in 40 runs on such functions with other seeds (50 nodes), x/ one standard error.
     """
 
     width: float = 2.0
-    """w, the squared width of the factor that vanishes away from a peak, in squared widths of the peak."""
+    """w, the squared width of the factor that vanishes away from a peak, in squared widths of the peak. With
+    1.4 the factor is .67 x/ 1.30, with 3 .83 x/ 1.38."""
     lengthscales: tuple[float, ...] = (np.log(0.5), np.log(12.0), 0.5, np.log(0.2), np.log(50.0))
     """Limits of ln l (:class:`families.KernelFamily`), in widths of the peak."""
     smooth_lengthscales: tuple[float, ...] = (np.log(0.7), np.log(12.0), 0.5, np.log(0.3), np.log(50.0))
@@ -246,27 +248,34 @@ class PeakKernelSettings:
     variances: tuple[float, ...] = (np.log(1e-10), 0.0, 0.5, np.log(1e-12), np.log(10.0))
     """Limits of ln b."""
     starting_lengthscales: tuple[float, float] = (2.0, 1.5)
-    """l and L of starting points, over D^(1/4)."""
+    """l and L of starting points, over D^(1/4). With l = 1 the factor is .85 x/ 1.34, with 4 1.41 x/
+    1.26."""
     starting_variances: tuple[float, float] = (1e-6, 1e-1)
-    """b of starting points."""
+    """b of starting points. With 1e-6 alone the factor is .99 x/ 1.24, with four values .70 x/ 1.45."""
     widest: float = 0.25
-    """The largest share of the measure of a peak, |I + A^T A|^(-1/2)."""
+    """The largest share of the measure of a peak, |I + A^T A|^(-1/2). With .12 the factor is 2.32
+    x/ 1.47, with .5 .74 x/ 1.38."""
     most: int = 4
-    """The most peaks."""
+    """The most peaks. With 2 the factor is .99 x/ 1.09."""
     scaled: tuple[float, float] = (0.6, 1.6)
-    """Factors of the width of a known peak that are tried."""
+    """Factors of the width of a known peak that are tried. Without them the factor is .93 x/ 1.24."""
     unexplained: float = 3.0
-    """Ratio of a value to that expected from the known peaks above which it may belong to another one."""
+    """Ratio of a value to that expected from the known peaks above which it may belong to another one. With
+    1.5 the factor is .80 x/ 1.16, with 6 .89 x/ 1.10."""
     least: float = 1e-3
-    """Size of such a value relative to the largest."""
+    """Size of such a value relative to the largest. The factor is 1.00 with ten times and with a tenth."""
     plateau: float = 0.5
-    """Ratio of the size at the nearest node to that at a node above which that is not the top of a peak."""
+    """Ratio of the size at the nearest node to that at a node above which that is not the top of a peak. With
+    .25 the factor is 1.34 x/ 1.19, with .9 1.60 x/ 1.48."""
     nats: float = 0.5
-    """Nats for each node by which the evidence for peaks has to exceed that of all other candidates."""
+    """Nats for each node by which the evidence for peaks has to exceed that of all other candidates. With
+    half the factor is 1.04 x/ 1.16, with twice 1.14 x/ 1.15."""
     noticed: float = 3.0
-    """Standard deviations of a leave-one-out prediction from which a further peak is noticed at a node."""
+    """Standard deviations of a leave-one-out prediction from which a further peak is noticed at a node.
+    With 1 the factor is 1.13 x/ 1.22, with 10 1.09 x/ 1.18."""
     further: float = 0.5
-    """The probability, a priori, that there is a further peak of the form of a known one."""
+    """The probability, a priori, that there is a further peak of the form of a known one. It acts on the
+    standard deviation; the factor is 1.00 with half and with twice."""
 
 
 @dataclass(frozen=True)
