@@ -170,10 +170,10 @@ class Judgement:
     @property
     def reason(self) -> str:
         """The results in a sentence."""
-        predicts = (
-            f"left out one at a time, {max(self.explained, 0.0):.0%} of the variance at the Sobol nodes "
-            f"is predicted, and the evidence over noise is {self.gain:.1f} nats"
-        )
+        share = f"{max(self.explained, 0.0):.0%} of the variance at the Sobol nodes"
+        predicts = f"left out one at a time, {share} is predicted"
+        if np.isfinite(self.gain):
+            predicts += f", and the evidence over noise is {self.gain:.1f} nats"
         tail = ""
         if self.inflation > CREDIBILITY.inflated:
             tail = (

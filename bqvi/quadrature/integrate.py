@@ -387,7 +387,10 @@ def _check_choices(
     if errors is not None:
         require_one_of("errors", errors, ERRORS)
     if errors != "raise" and gradient is not None:
-        raise ValueError(f"errors is {errors!r} with gradient: where f counts as zero it has no derivatives")
+        raise ValueError(
+            f"errors is {errors!r}, and gradient is given, with which it must be 'raise': where f counts as "
+            "zero it has no derivatives"
+        )
     only_bq = {"gradient": gradient, "noise_sd": noise_sd}
     for name, given in only_bq.items():
         if given is not None and method != "bq":
