@@ -7,16 +7,19 @@ of that integral.
 
 The oracles share nothing with the formulas under test: averages over the measure's map of randomly shifted
 Sobol sets, with the spread between independent shifts as their error, and finite differences. A comparison
-allows ``_SIGMAS`` standard errors of the mean of ``_REPLICATIONS`` shifts; of a thousand calls with correct
-measures and different seeds, none was refused.
+allows ``_SIGMAS`` standard errors of the mean of ``_REPLICATIONS`` shifts; of 300 calls with correct measures
+and different seeds, none was refused. A log density that is off by .01 is refused in up to three dimensions,
+in six it is not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import gamma, log, pi
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from gp._assertions import central_difference, partials, require, require_close
 from gp.embeddings import KernelEmbedding, embed
@@ -110,22 +113,23 @@ def _check_density(measure: Measure, seed: int) -> None:
 
     own = np.array([waves(points).mean(1) for points in _drawn(measure, seed)])
     weighted = []
-    for _ in range(_REPLICATIONS):
-        x, log_q = _student(measure, rng)
+    for cube in _shifted(measure.dimension, 8 * _POINTS, rng):
+        x, log_q = _student(measure, cube)
         values = measure.log_density(x)
         require(values.shape == (len(x),), "log_density has to return (n,)")
         weighted.append((waves(x) * np.exp(values - log_q)).mean(1))
     _agree(np.array(weighted) - own, np.zeros(3), "log_density has to be that of the points")
 
 
-def _student(measure: Measure, rng: np.random.Generator, freedom: int = 3) -> tuple[Any, Any]:
-    """Draws, and their log density, from a Student t about twice as wide as the measure."""
-    d = measure.dimension
-    factor = 2 * np.linalg.cholesky(measure.covariance)
-    normal, chi2 = rng.normal(size=(8 * _POINTS, d)), rng.chisquare(freedom, size=8 * _POINTS)
-    t = normal / np.sqrt(chi2 / freedom)[:, None]
-    constant = log(gamma((freedom + d) / 2) / gamma(freedom / 2)) - d / 2 * log(freedom * pi)
-    log_q = constant - (freedom + d) / 2 * np.log1p((t**2).sum(1) / freedom)
+def _student(measure: Measure, cube: np.ndarray, freedom: int = 3) -> tuple[Any, Any]:
+    """Points from the unit cube, with their log density, of D independent Students in whitened coordinates.
+
+    The distribution is about twice as wide as the measure.
+    """
+    d, factor = measure.dimension, 2 * np.linalg.cholesky(measure.covariance)
+    t = stdtrit(freedom, cube)
+    constant = log(gamma((freedom + 1) / 2) / gamma(freedom / 2)) - log(freedom * pi) / 2
+    log_q = d * constant - (freedom + 1) / 2 * np.log1p(t**2 / freedom).sum(1)
     return measure.mean + t @ factor.T, log_q - np.log(np.diag(factor)).sum()
 
 
@@ -224,15 +228,20 @@ def _direction(measure: Measure, index: int, rng: np.random.Generator) -> Any:
 
 
 def _drawn(measure: Measure, seed: int) -> Any:
-    """Points of the measure from independent random shifts of a Sobol set.
+    """Points of the measure from independent random shifts of a Sobol set."""
+    for cube in _shifted(measure.dimension, _POINTS, np.random.default_rng(seed)):
+        yield measure.from_unit_cube(cube)
+
+
+def _shifted(dimension: int, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Independent random shifts of a Sobol set, (count, D) each.
 
     Shifts modulo one rather than digital scramblings: the errors of the latter are zero for most
     scramblings of a polynomial and large for a few, which their spread does not show.
     """
-    points = sobol(measure.dimension, _POINTS)
-    rng = np.random.default_rng(seed)
+    points = sobol(dimension, count)
     for _ in range(_REPLICATIONS):
-        yield measure.from_unit_cube((points + rng.random(measure.dimension)) % 1)
+        yield (points + rng.random(dimension)) % 1
 
 
 def _agree(replications: Any, wanted: Any, message: str) -> None:

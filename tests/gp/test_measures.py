@@ -97,6 +97,16 @@ def test_the_contract_fails_on_broken_measures(broken, message):
         check_measure(broken([0.5, -1.0], np.diag([0.3, 2.0])))
 
 
+class LowDensity(Gaussian):
+    def log_density(self, x):
+        return super().log_density(x) - 0.01
+
+
+def test_the_contract_fails_on_a_density_that_is_off_by_a_hundredth():
+    with pytest.raises(AssertionError, match="log_density"):
+        check_measure(LowDensity([0.5, -1.0], np.diag([0.3, 2.0])))
+
+
 def test_the_contract_fails_on_a_density_that_is_not_refused():
     with pytest.raises(AssertionError, match="TypeError"):
         check_measure(MEASURES["gaussian"], has_density=False)
