@@ -21,6 +21,8 @@ its 18 to 40 points determine the map to three digits.
 The coordinates that are scaled are chosen by the regressions of all gradients in y on y (`_misfit`). In the
 centred eight schools the conditional scale of the common mean depends on the standard deviation of the
 effects too, but the map that scales only the effects, about the common mean, makes all gradients affine.
+The leading coordinate k is the one with the largest gain of all single regressions. Where no map with it is
+accepted, the coordinate with the next largest gain is tried, for maps of nearly all coordinates.
 """
 
 from __future__ import annotations
