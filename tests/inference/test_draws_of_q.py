@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import bqvi
+from acquisition.minibatch import Saga, Uniform
 from bqvi.calls import EvaluationError, make_coordinates
 from bqvi.families import Gaussian
 from bqvi.gradients import Batch, Pathwise, Score
@@ -117,13 +118,29 @@ def test_a_model_with_data_names_the_draw_and_the_rows(changed, message, method,
     np.testing.assert_array_equal(found.q.mean, whole.q.mean)
 
 
-@pytest.mark.parametrize("minibatch", [None, 8])
-@pytest.mark.parametrize("method", ["pathwise", "iwae", "dreg"])
-def test_a_gradient_that_is_not_finite_names_the_draw(method, minibatch):
+def steep(terms, theta):
+    """Terms of which those of row 3 have the slope -inf at the first draw, and finite values."""
+    own = terms.clone()
+    own[0, 3] = own[0, 3] - torch.sqrt(theta[0, 0] - theta[0, 0].detach())
+    return own
+
+
+@pytest.mark.parametrize("changed", [without_slope, steep])
+@pytest.mark.parametrize(
+    ("method", "minibatch", "options"),
+    [(method, size, {}) for method in ("pathwise", "iwae", "dreg") for size in (None, 8)]
+    + [("pathwise", strategy, {}) for strategy in ("balanced", Saga(Uniform(8)))]
+    + [(Pathwise(3, errors=True), None, {}), (Pathwise(3, entropy="sampled"), "balanced", {})],
+)
+def test_a_gradient_that_is_not_finite_names_the_draw(method, minibatch, options, changed):
+    model = Mean(changed, at=2)
     with pytest.raises(
         bqvi.RunError, match=r"the gradient of the log joint of the Mean is not finite at x0 = "
-    ):
-        bqvi.fit(Mean(without_slope), X, method, minibatch=minibatch, steps=3)
+    ) as caught:
+        bqvi.fit(model, X, method, minibatch=minibatch, steps=3, **options)
+    assert caught.value.state.iteration == 1
+    assert caught.value.n_evaluations == model.returned
+    assert f"x0 = {caught.value.__cause__.point[0]:.6g}" in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize("method", METHODS)
