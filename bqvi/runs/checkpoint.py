@@ -35,9 +35,10 @@ class Checkpoint:
     door : name of the function that began the run: "fit", "integrate", "vbmc" or "evidence_bounds".
     settings : these choices, numbers and text.
     state : the state, which determines the continuation of the run.
-    n_evaluations : evaluations of the user's function so far.
+    n_evaluations : evaluations of the user's function so far, which count in the budget.
     records : a function that returns the saved part of a state, made of records, arrays and numbers;
         picklable.
+    n_cheap_evaluations : evaluations of a cheap model so far, which do not count in the budget.
     """
 
     door: str
@@ -45,6 +46,12 @@ class Checkpoint:
     state: Any
     n_evaluations: int
     records: Callable[[Any], Any] = field(default=_as_it_is, repr=False)
+    n_cheap_evaluations: int = 0
+
+    @property
+    def n_all_evaluations(self) -> int:
+        """The number of all evaluations in the state."""
+        return self.n_evaluations + self.n_cheap_evaluations
 
     def save(self, path: str | Path, compressed: bool = True) -> None:
         """Write the run to an .npz file at ``path`` that ``resume`` takes, ``compressed`` or not."""
@@ -54,6 +61,7 @@ class Checkpoint:
             "door": self.door,
             "settings": dict(self.settings),
             "n_evaluations": self.n_evaluations,
+            "n_cheap_evaluations": self.n_cheap_evaluations,
         }
         write_record(path, header, self.records(self.state), compressed=compressed)
 
@@ -82,7 +90,14 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
         message = f"{path} is a saved run of format {header.get('format')}"
         raise ValueError(f"{message}; this version reads {_FORMAT}")
     state = record_of(path, header, arrays, classes)
-    return Checkpoint(door, header["settings"], state, header["n_evaluations"])
+    return Checkpoint(
+        door, header["settings"], state, header["n_evaluations"], n_cheap_evaluations=_n_cheap(header)
+    )
+
+
+def _n_cheap(header: Mapping[str, Any]) -> int:
+    """The number of evaluations of a cheap model, 0 in a header of an earlier version."""
+    return int(header.get("n_cheap_evaluations", 0))
 
 
 def require_unused(path: str | Path, made: int) -> None:
@@ -91,7 +106,7 @@ def require_unused(path: str | Path, made: int) -> None:
     Parameters
     ----------
     path : the file that the run is to write. An empty one may be overwritten.
-    made : the number of evaluations of the run, if it is resumed, or 0.
+    made : the number of all evaluations of the run, if it is resumed, or 0.
     """
     file = Path(path)
     if not file.is_file() or not file.stat().st_size:
@@ -104,7 +119,7 @@ def require_unused(path: str | Path, made: int) -> None:
         raise ValueError(
             f"checkpoint is {path}, a file that exists and is no saved run; give another path, or remove it"
         )
-    count = header["n_evaluations"]
+    count = header["n_evaluations"] + _n_cheap(header)
     if count > made:
         more = f", more than the {made} of the run that is resumed" if made else ""
         raise ValueError(

@@ -142,7 +142,7 @@ class Run(Generic[_S, _R]):
         verify: int = 0,
     ) -> None:
         if watch.checkpoint is not None:
-            made = 0 if state is None else engine.checkpoint(state).n_evaluations
+            made = 0 if state is None else engine.checkpoint(state).n_all_evaluations
             require_unused(watch.checkpoint, made)
         self._verify = require_verifiable(verify, engine, state)
         self._engine, self._workers = engine, workers

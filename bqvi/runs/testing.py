@@ -54,7 +54,7 @@ def check_engine(
 def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tuple[Any, int]:
     """Numbers of the uninterrupted run, and the number of its evaluations."""
     state = engine.init()
-    before = engine.checkpoint(state).n_evaluations
+    before = engine.checkpoint(state).n_all_evaluations
     require(engine.ledger.entries().n_evaluations == 0, "init has to evaluate nothing")
     made = 0
     while (reason := engine.finished(state)) is None:
@@ -65,7 +65,7 @@ def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tup
             _arrays(engine, state) == held, "step has to leave the arrays of the state before it as they were"
         )
         made += engine.ledger.take().n_evaluations
-        counted = engine.checkpoint(reached).n_evaluations - before
+        counted = engine.checkpoint(reached).n_all_evaluations - before
         require(counted == made, f"the state counts {counted} evaluations, the ledger had {made}")
         status = engine.status(reached)
         require(
@@ -91,7 +91,7 @@ def _check_interrupted(
     """Check a run that is interrupted where evaluation ``at`` returns, and resumed from its file."""
     run, left = steps(None), at
     engine = run.engine
-    before = engine.checkpoint(engine.init()).n_evaluations
+    before = engine.checkpoint(engine.init()).n_all_evaluations
 
     def interrupt() -> None:
         nonlocal left
@@ -106,20 +106,25 @@ def _check_interrupted(
         checkpoint = ended.checkpoint
     else:
         raise AssertionError(f"an exception where evaluation {at} returns has to leave the run")
-    kept = checkpoint.n_evaluations - before
+    kept = checkpoint.n_all_evaluations - before
     require(kept == at, f"of {at} evaluations that returned the state has {kept}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.npz"
         checkpoint.save(path)
         resumed = steps(path)
-    read = resumed.n_evaluations - before
+    read = _count(resumed) - before
     require(read == at, f"of {at} evaluations that were saved the state from the file has {read}")
     found = numbers(resumed.finish())
     require(found == whole, f"interrupted at evaluation {at} and resumed, the result is {found}, not {whole}")
-    spent = resumed.n_evaluations - before
+    spent = _count(resumed) - before
     require(
         spent == total, f"interrupted at evaluation {at}, the run counts {spent} evaluations, not {total}"
     )
+
+
+def _count(run: Run[Any, Any]) -> int:
+    """The number of all evaluations of a run."""
+    return run.engine.checkpoint(run.state).n_all_evaluations
 
 
 def _arrays(engine: Engine[Any, Any], state: object) -> list[bytes]:

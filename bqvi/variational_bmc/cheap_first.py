@@ -109,7 +109,8 @@ class CheapFirst:
 
     def checkpoint(self, state: OnCheap) -> Checkpoint:
         """The state together with the arguments of its run."""
-        return Checkpoint(DOOR, self._cheap.checkpoint(state.state).settings, state, 0)
+        settings = self._cheap.checkpoint(state.state).settings
+        return Checkpoint(DOOR, settings, state, 0, n_cheap_evaluations=state.state.n_evaluations)
 
     def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
         """The ``checkpoint`` unchanged, as states on the log joint contain the cheap model."""

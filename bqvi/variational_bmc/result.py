@@ -108,8 +108,7 @@ class VBMCResult:
     @property
     def n_cheap_evaluations(self) -> int:
         """The number of evaluations of the cheap model, which do not count in the budget."""
-        cheap = self.state.cheap
-        return 0 if cheap is None else cheap.evaluations.n_evaluations
+        return self.state.n_cheap_evaluations
 
     @property
     def cheap_scale(self) -> tuple[float, float] | None:

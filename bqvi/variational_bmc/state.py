@@ -229,6 +229,11 @@ class State:
         return self.evaluations.n_evaluations
 
     @property
+    def n_cheap_evaluations(self) -> int:
+        """The number of evaluations of the cheap model, which do not count in the budget."""
+        return 0 if self.cheap is None else self.cheap.evaluations.n_evaluations
+
+    @property
     def usable(self) -> Evaluations:
         """The evaluations that the surrogate is conditioned on: none that failed.
 

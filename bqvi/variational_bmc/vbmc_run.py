@@ -324,9 +324,9 @@ class VBMCRun:
 
     def checkpoint(self, state: State) -> Checkpoint:
         """The state together with the arguments of its run."""
-        return Checkpoint(
-            DOOR, {"dimension": self.target.dimension, "seed": self.seed}, state, state.n_evaluations
-        )
+        settings = {"dimension": self.target.dimension, "seed": self.seed}
+        cheap = state.n_cheap_evaluations
+        return Checkpoint(DOOR, settings, state, state.n_evaluations, n_cheap_evaluations=cheap)
 
     def status(self, state: State) -> RunStatus:
         """The number of evaluations, the budget and the evidence."""

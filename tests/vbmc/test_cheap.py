@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import bqvi
+from bqvi.runs.testing import check_engine
 from bqvi.variational_bmc.settings import CHEAP
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, posterior_mean
 from experiments.problems import known_posteriors
@@ -115,6 +116,33 @@ def test_runs_that_are_cut_short_are_resumed_from_either_model(tmp_path):
         assert again.n_cheap_evaluations == 12
     del options["cheap_budget"]
     assert bqvi.vbmc(PROBLEM.log_joint, **options, resume=path).log_evidence == whole.log_evidence
+
+
+def test_the_engine_of_two_models_keeps_the_contract():
+    """Interrupted on the cheap model, at its last evaluation, and on the log joint."""
+    options = {**PROBLEM.bounds(), "budget": 7, "cheap_budget": 12, "cheap": PROBLEM.log_joint}
+    check_engine(
+        lambda path: bqvi.vbmc.steps(PROBLEM.log_joint, **options, resume=path),
+        lambda found: (found.log_evidence, found.n_evaluations, found.n_cheap_evaluations),
+        (1, 5, 12, 13, 16),
+    )
+
+
+def test_a_file_with_evaluations_of_the_cheap_model_only_is_not_overwritten(tmp_path):
+    options = {**PROBLEM.bounds(), "budget": 7, "cheap_budget": 12, "cheap": PROBLEM.log_joint}
+    path = tmp_path / "run.npz"
+    run = bqvi.vbmc.steps(PROBLEM.log_joint, **options, checkpoint=path)
+    next(run)
+    assert (run.n_evaluations, run.state.n_evaluations) == (0, 0)
+    made, written = run.state.state.n_evaluations, path.read_bytes()
+    message = f"which exists, with {made} evaluations of a run of bqvi.vbmc: give that path as resume too"
+    with pytest.raises(ValueError, match=message):
+        bqvi.vbmc(PROBLEM.log_joint, **options, checkpoint=path)
+    assert path.read_bytes() == written
+    found = bqvi.vbmc(PROBLEM.log_joint, **options, checkpoint=path, resume=path)
+    assert (found.n_evaluations, found.n_cheap_evaluations) == (7, 12)
+    with pytest.raises(ValueError, match="with 19 evaluations"):
+        bqvi.vbmc(PROBLEM.log_joint, **options, checkpoint=path)
 
 
 def test_workers_and_questions_begin_with_the_log_joint():
