@@ -15,8 +15,8 @@ from gp.linear_maps import smallest_eigenvalue
 
 __all__ = [
     "positive_vector", "require_above", "require_at_least", "require_boolean", "require_columns",
-    "require_covariance", "require_finite", "require_integer", "require_one_of", "require_positive",
-    "require_seed", "require_shape", "require_summable",
+    "require_covariance", "require_finite", "require_integer", "require_numbers", "require_one_of",
+    "require_positive", "require_seed", "require_shape", "require_summable",
 ]  # fmt: skip
 
 _LARGE = 1e140
@@ -54,6 +54,17 @@ def _require_finite_sparse(name: str, x: Any) -> None:
     if not finite.all():
         row = entries.row[~finite].min()
         raise ValueError(f"{name} has NaN or infinity in row {row}; remove or impute that row")
+
+
+def require_numbers(name: str, given: object) -> np.ndarray:
+    """The array of real numbers ``given`` as the argument ``name``; TypeError where it is none."""
+    try:
+        array = to_numpy(given)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is no array of numbers: {error}") from None
+    if array.size and array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} is {given!r:.80}; it must be real numbers")
+    return array.astype(float)
 
 
 def require_shape(name: str, x: Array, shape: Sequence[int]) -> None:

@@ -1,14 +1,12 @@
 """The user's function: calls, errors, evaluations that returned, and the budget."""
 
-from bqvi.calls.account import Account, StepEvaluations, Unfinished
-from bqvi.calls.budget import Budget, BudgetError
+from bqvi.calls.account import Account, Budget, BudgetError, Ledger, StepEvaluations, Unfinished
 from bqvi.calls.caller import Caller
 from bqvi.calls.coordinates import Coordinates, make_coordinates
-from bqvi.calls.errors import EvaluationError, require_good
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import Executor, RayExecutor
+from bqvi.calls.faults import EvaluationError, require_good
 from bqvi.calls.function import Function, Range
-from bqvi.calls.ledger import Ledger
 from bqvi.calls.target_model import TargetModel
 
 __all__ = [

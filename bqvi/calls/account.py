@@ -1,4 +1,22 @@
-"""The budget of a step of a run, the ledger of its evaluations, and those of an earlier attempt at the step.
+"""The budget of a run, the ledger of its evaluations, and both for one step.
+
+An evaluation is one point at which the user's function, its gradient or both are called; where a batch that
+failed is called again point by point, each of its points counts again. A call that ended the run by an
+exception or an interrupt has returned no evaluation: it is made again when the run is resumed, and counts
+once. The budget is checked before each call, and never exceeded.
+
+A ledger is the one mutable object that a driver passes down to where the user's function is called:
+
+    driver                      engine                          calls
+    ledger = Ledger(D)   -->    evaluate(..., ledger)    -->    entered as each evaluation returns
+    state = step(state)
+    ledger.take()               the step is whole: its evaluations are in the state, the ledger is emptied
+    ---
+    except BaseException:       Ctrl-C, SystemExit, an error of the function, a failure of the engine
+        ledger.take()           what returned since the last `take`; the exception passes on as it is
+
+While a batch is under way its rows are assembled only when they are requested, so that entering an evaluation
+takes no time.
 
 A step that was cut short is repeated from the same state and with the same random numbers, so that it
 proposes the same points. The evaluations that had returned are its `Unfinished` evaluations, which are used
@@ -13,11 +31,118 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls.budget import Budget
 from bqvi.calls.evaluations import Evaluations, matched
-from bqvi.calls.ledger import Ledger
+from bqvi.checks import require_integer
 
-__all__ = ["Account", "StepEvaluations", "Unfinished"]
+__all__ = ["Account", "Budget", "BudgetError", "Ledger", "StepEvaluations", "Unfinished"]
+
+
+class BudgetError(RuntimeError):
+    """More evaluations were requested than a budget has left: an error of the engine, not of the user."""
+
+
+class Budget:
+    """The evaluations of a run, those of its records and diagnostics among them.
+
+    Parameters
+    ----------
+    most : the total number of evaluations, at least 0; None for no limit.
+    spent : the number of them made before, for instance by the run that this one resumes.
+    """
+
+    def __init__(self, most: int | None = None, spent: int = 0) -> None:
+        self.most = None if most is None else require_integer("budget", most, 0)
+        self.spent = spent
+
+    @property
+    def left(self) -> int | None:
+        """The number of evaluations that may still be made; None for no limit."""
+        return None if self.most is None else max(self.most - self.spent, 0)
+
+    def room(self, wanted: int) -> int:
+        """The number of evaluations, at most ``wanted``, that may be made."""
+        return wanted if self.left is None else min(wanted, self.left)
+
+    def require_enough(self) -> None:
+        """Raise ValueError where the resumed run has made more evaluations than the budget allows."""
+        if self.most is not None and self.spent > self.most:
+            raise ValueError(f"budget is {self.most}; {self.spent} evaluations have been made: raise it")
+
+    def spend(self, count: int) -> None:
+        """Enter ``count`` evaluations, before they are made.
+
+        Raises
+        ------
+        BudgetError
+            The budget has fewer left; call `room` first.
+        """
+        if self.room(count) < count:
+            raise BudgetError(f"{count} evaluations were asked for, and {self.left} of {self.most} are left")
+        self.spent += count
+
+
+class Ledger:
+    """The evaluations that returned since the last `take`.
+
+    Parameters
+    ----------
+    dimension : the dimension D of the points.
+    on_return : a function that is called each time an evaluation of a batch has been entered, from the thread
+        that drives the run; it may call `entries` (and save them), and an exception in it ends the batch.
+
+    Attributes
+    ----------
+    outputs : the number of values that the function returns at a point; None before the first evaluation.
+    """
+
+    def __init__(self, dimension: int, on_return: Callable[[], None] | None = None) -> None:
+        self.dimension = dimension
+        self.on_return = on_return
+        self.outputs: int | None = None
+        self._held: tuple[tuple[Evaluations, ...], Callable[[], Evaluations] | None] = ((), None)
+        """The completed batches, and a function that returns the rows of the batch under way. A batch moves
+        from the second to the first in one assignment, so that at an interrupt it is in one of them only."""
+        self._without_rows = 0
+        self._none = Evaluations.none(dimension)
+
+    def entries(self) -> Evaluations:
+        """The evaluations that returned since the last `take`, including those of a batch under way."""
+        whole, under_way = self._held
+        parts = whole if under_way is None else (*whole, under_way())
+        found = parts[0] if parts else self._none
+        for part in parts[1:]:
+            found = found.joined(part)
+        if not self._without_rows:
+            return found
+        return replace(found, n_evaluations=found.n_evaluations + self._without_rows)
+
+    def take(self) -> Evaluations:
+        """Return the evaluations that returned, and empty the ledger."""
+        found = self.entries()
+        self._held, self._without_rows = ((), None), 0
+        return found
+
+    def enter(self, made: Evaluations) -> None:
+        """Enter ``made``, a batch that has returned completely."""
+        whole, under_way = self._held
+        self._held = ((*whole, made), under_way)
+
+    def count(self, evaluations: int) -> None:
+        """Count a number of ``evaluations`` that are not kept as rows."""
+        self._without_rows += evaluations
+
+    def begin(self, so_far: Callable[[], Evaluations]) -> None:
+        """Begin a batch; ``so_far`` returns those of its rows that have returned."""
+        self._held = (self._held[0], so_far)
+
+    def returned(self) -> None:
+        """Note that another evaluation of the batch under way has returned."""
+        if self.on_return is not None:
+            self.on_return()
+
+    def end(self, made: Evaluations) -> None:
+        """End the batch under way, whose evaluations are ``made``."""
+        self._held = ((*self._held[0], made), None)
 
 
 class Unfinished:

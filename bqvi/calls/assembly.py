@@ -7,12 +7,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from bqvi.calls.account import Ledger
 from bqvi.calls.call import CallResult
 from bqvi.calls.coordinates import Coordinates
-from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations, Products
 from bqvi.calls.faults import (
     OF_ITS_CODE,
+    EvaluationError,
     advice,
     advice_on_points,
     described,
@@ -21,7 +22,6 @@ from bqvi.calls.faults import (
     stops,
 )
 from bqvi.calls.function import Function
-from bqvi.calls.ledger import Ledger
 from bqvi.calls.logarithm import not_logarithms
 from gp.user_warnings import warn_user
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls.errors import EvaluationError, message_of
 from bqvi.calls.evaluations import Products
-from bqvi.calls.faults import described
+from bqvi.calls.faults import EvaluationError, described, message_of
 from bqvi.calls.function import AUTODIFF, LARGEST, Function, GradientWithValue, run_user_code
 from bqvi.calls.returned import (
     gradients_of,

@@ -12,25 +12,24 @@ numerical exception on a batch is called again point by point, so that one bad p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bqvi.calls.account import Budget, Ledger
 from bqvi.calls.assembly import CallBatch
-from bqvi.calls.batches import collect
-from bqvi.calls.budget import Budget
-from bqvi.calls.call import Call
+from bqvi.calls.call import Call, CallResult, weighted
 from bqvi.calls.coordinates import Coordinates
-from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.executors import Executor, require_workers
-from bqvi.calls.function import UNKNOWN, Function
-from bqvi.calls.given import evaluations_given, evaluations_received
-from bqvi.calls.ledger import Ledger
+from bqvi.calls.executors import Executor, collect, require_workers
+from bqvi.calls.faults import EvaluationError
+from bqvi.calls.function import LARGEST, UNKNOWN, Function
+from bqvi.calls.returned import reasons_of, refused
+from bqvi.checks import require_numbers, require_shape
 from gp.arrays import Array
 from gp.threads import users_threads
 
-__all__ = ["Caller"]
+__all__ = ["Caller", "evaluation_arrays"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +149,18 @@ class Caller:
         ValueError
             Shapes disagree, a value is +inf, or parameters lie outside of the bounds.
         """
-        return evaluations_given(self, theta, values, gradients, noise_sd)
+        theta, values = np.atleast_2d(np.asarray(theta, float)), np.atleast_1d(np.asarray(values, float))
+        if values.shape != (len(theta),):
+            raise ValueError(
+                f"values has shape {values.shape}; it must be ({len(theta)},), one for each theta"
+            )
+        if (values == np.inf).any():
+            raise ValueError(f"values is inf in row {int(np.argmax(values))}; a log density is below inf")
+        points = theta if self.coordinates is None else self.coordinates.from_user(theta)
+        slopes = None if gradients is None else np.asarray(gradients, float)
+        if slopes is not None:
+            require_shape("gradients", slopes, theta.shape)
+        return self._rows(points, theta, values, slopes, _sds(noise_sd, len(values)))
 
     def received(
         self, points: np.ndarray, values: Array, gradients: Array = None, noise_sd: Array = None
@@ -168,4 +178,109 @@ class Caller:
         ValueError, TypeError
             Shapes disagree, a value is +inf, or gradients are missing.
         """
-        return evaluations_received(self, points, values, gradients, noise_sd)
+        function, n, values = self.function, len(points), np.atleast_1d(require_numbers("values", values))
+        if len(values) != n or values.ndim > 1 + function.range.outputs:
+            raise ValueError(f"values has shape {values.shape}; it must be ({n},), one for each theta")
+        theta = self.to_user(points)
+        bad, what, must = refused(function, values.reshape(n, -1))
+        if bad.any():
+            raise ValueError(f"values, row {int(np.argmax(bad))}: {what}; {must}")
+        if callable(function.noise_sd) and noise_sd is None:
+            raise ValueError("noise_sd is None, and the run was begun with a function of it: give its values")
+        if (gradients is None) != (function.gradient is None):
+            raise ValueError(
+                "gradients is None, and the function has gradients: give them too"
+                if gradients is None
+                else "gradients was given, and the run was begun without a gradient"
+            )
+        slopes = None if gradients is None else np.asarray(require_numbers("gradients", gradients))
+        if slopes is not None and slopes.shape not in (theta.shape, (*values.shape, theta.shape[1])):
+            raise ValueError(
+                f"gradients has shape {slopes.shape}; it must be {(*values.shape, theta.shape[1])}"
+            )
+        made = self._rows(points, theta, values, slopes, _sds(noise_sd, n), "told")
+        if function.errors == "raise" and not made.good.all():
+            raise ValueError(f"values or gradients, row {int(np.argmin(made.good))}: one is not finite")
+        if function.log_weight is None:
+            return made
+        return replace(made, values=weighted(function, made.values, theta))
+
+    def _rows(
+        self,
+        points: np.ndarray,
+        theta: np.ndarray,
+        values: np.ndarray,
+        slopes: np.ndarray | None,
+        sds: np.ndarray | None,
+        how: str = "given",
+    ) -> Evaluations:
+        """The evaluations of values (n,) or (n, o), with the reasons of those without one.
+
+        ``how`` says in these reasons how a value came.
+        """
+        values = values.reshape(len(values), -1)
+        reasons = np.array(
+            [one.replace("returned", f"was {how} as") for one in reasons_of(self.function, values)]
+        )
+        failed = reasons != ""
+        if slopes is not None:
+            slopes = slopes.reshape(len(values), values.shape[1], theta.shape[1])
+            fine = (np.abs(slopes) < LARGEST).all(axis=(1, 2))
+            reasons = np.where((reasons == "") & ~fine, "the gradient is not finite", reasons)
+            slopes = np.where(fine[:, None, None], slopes, np.nan)
+        with_gradients = slopes is not None
+        batch = CallBatch(self.function, self.coordinates, points, theta, with_gradients=with_gradients)
+        batch.enter_whole(CallResult(values, sds, slopes, failed, tuple(reasons.tolist())))
+        return batch.rows()
+
+
+def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
+    """The arrays of the argument ``evaluations``: theta and values, then gradients and noise sds if any.
+
+    Raises
+    ------
+    TypeError
+        ``evaluations`` is no tuple or list of two to four arrays of real numbers.
+    ValueError
+        theta has no points, or one that is not finite.
+    """
+    if evaluations is None:
+        return None
+    if not isinstance(evaluations, tuple | list) or not 2 <= len(evaluations) <= 4:
+        what = type(evaluations).__name__
+        if isinstance(evaluations, tuple | list):
+            what += f" of {len(evaluations)}"
+        raise TypeError(
+            f"evaluations is a {what}; it must be (theta (n, P), values (n,)), then gradients (n, P) and "
+            "noise sds (n,) if any"
+        )
+    titles = ("theta", "values", "gradients", "noise_sd")
+    found = tuple(
+        None if x is None else require_numbers(f"evaluations' {title}", x)
+        for title, x in zip(titles, evaluations, strict=False)
+    )
+    if found[0] is not None:
+        _require_points(found[0])
+    return found
+
+
+def _require_points(theta: np.ndarray) -> None:
+    """ValueError where there are none, or one is not finite."""
+    if not theta.size:
+        raise ValueError(f"evaluations has no points: theta has shape {theta.shape}; leave evaluations out")
+    rows = np.atleast_2d(theta)
+    bad = ~np.isfinite(rows).all(axis=-1)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise ValueError(f"evaluations' theta[{at}] is {rows[at].tolist()}; it must be finite")
+
+
+def _sds(noise_sd: Array, n: int) -> np.ndarray | None:
+    if noise_sd is None:
+        return None
+    sds = np.asarray(noise_sd, float)
+    if sds.shape not in ((), (n,)):
+        raise ValueError(f"noise_sd has shape {sds.shape}; it must be a number or {(n,)}")
+    if not (sds > 0.0).all():
+        raise ValueError("noise_sd has entries that are not positive; give None where there is no noise")
+    return np.broadcast_to(sds, (n,))

@@ -21,11 +21,13 @@ parameter between two bounds; values that are returned to the user are wrapped i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from bqvi.calls.bounds import (
     Bound,
@@ -37,10 +39,79 @@ from bqvi.calls.bounds import (
     turning_of,
     vector_of,
 )
-from bqvi.calls.charts import CHARTS, Chart, bounded_exp
+from gp.arrays import Array
 from gp.measures import AffineMap
 
 __all__ = ["Coordinates", "make_coordinates"]
+
+_LARGEST_EXPONENT = 700.0  # e^700 is representable
+
+
+@dataclass(frozen=True)
+class _Chart:
+    """A monotone map from the real line onto an interval (a, b)."""
+
+    name: str
+    forward: Callable[[Array, Array, Array], Array]
+    inverse: Callable[[Array, Array, Array], Array]
+    log_slope: Callable[[Array, Array, Array], Array]
+    log_slope_gradient: Callable[[Array, Array, Array], Array]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by name: a chart holds functions without a name, which cannot be pickled."""
+        return _chart_named, (self.name,)
+
+
+def _bounded_exp(t: Array) -> Array:
+    """The exponential of t, finite for any finite t."""
+    return np.exp(np.minimum(t, _LARGEST_EXPONENT))
+
+
+def _between(t: Array, a: Array, b: Array) -> Array:
+    near_a = a + (b - a) * ndtr(np.minimum(t, 0.0))  # the distance from the nearer bound keeps its digits
+    return np.where(t < 0.0, near_a, b - (b - a) * ndtr(-np.maximum(t, 0.0)))
+
+
+def _between_inverse(x: Array, a: Array, b: Array) -> Array:
+    from_a, from_b = (x - a) / (b - a), (b - x) / (b - a)
+    return np.where(from_a < 0.5, ndtri(np.minimum(from_a, 0.5)), -ndtri(np.minimum(from_b, 0.5)))
+
+
+_CHARTS = (
+    _Chart(
+        "line",
+        lambda t, a, b: t,
+        lambda x, a, b: x,
+        lambda t, a, b: np.zeros_like(t),
+        lambda t, a, b: np.zeros_like(t),
+    ),
+    _Chart(
+        "above",
+        lambda t, a, b: a + _bounded_exp(t),
+        lambda x, a, b: np.log(x - a),
+        lambda t, a, b: t,
+        lambda t, a, b: np.ones_like(t),
+    ),
+    _Chart(
+        "below",
+        lambda t, a, b: b - _bounded_exp(-t),
+        lambda x, a, b: -np.log(b - x),
+        lambda t, a, b: -t,
+        lambda t, a, b: -np.ones_like(t),
+    ),
+    _Chart(
+        "between",
+        _between,
+        _between_inverse,
+        lambda t, a, b: np.log(b - a) - 0.5 * t * t - 0.5 * math.log(2.0 * math.pi),
+        lambda t, a, b: -t,
+    ),
+)
+
+
+def _chart_named(name: str) -> _Chart:
+    """The chart of that name."""
+    return next(chart for chart in _CHARTS if chart.name == name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +165,12 @@ class Coordinates:
         return a, b
 
     @cached_property
-    def _columns(self) -> tuple[tuple[Chart, np.ndarray], ...]:
+    def _columns(self) -> tuple[tuple[_Chart, np.ndarray], ...]:
         """Each chart with the coordinates that it maps."""
         a, b = self._window
         kind = np.isfinite(a) + 2 * np.isfinite(b)
         return tuple(
-            (chart, np.flatnonzero(kind == i)) for i, chart in enumerate(CHARTS) if (kind == i).any()
+            (chart, np.flatnonzero(kind == i)) for i, chart in enumerate(_CHARTS) if (kind == i).any()
         )
 
     @cached_property
@@ -206,7 +277,7 @@ class Coordinates:
         points = self._require("points", points, self.dimension)
         gradients = self._require("gradients", gradients, self.n_parameters)
         _, half = self._standard
-        slopes = bounded_exp(self._apply("log_slope", self._raw(points)))
+        slopes = _bounded_exp(self._apply("log_slope", self._raw(points)))
         return gradients[:, self.free] * slopes * half
 
     @cached_property

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.errors import EvaluationError
-from bqvi.calls.faults import OF_ITS_CODE, described, is_numerical
+from bqvi.calls.faults import OF_ITS_CODE, EvaluationError, described, is_numerical
 from bqvi.calls.function import Function, named_point
 from gp.arrays import is_torch, to_numpy
 

@@ -1,27 +1,36 @@
-"""Executors of other packages, which make calls in parallel: each is used by its futures or by its `map`.
+"""How a batch is evaluated: in order, by processes of joblib, or through an executor of another package.
 
     has `submit`                concurrent.futures, loky, MPIPoolExecutor, Parsl, submitit, `RayExecutor`
     has ``imap`` or `map` only  pools of multiprocessing, of Ray, of schwimmbad
     has `get_executor`          a Dask client, whose own `map` gives futures and whose own `submit`
                                 gives equal calls one result; its executor does neither
 
-A future is any object with ``result()``. Futures of concurrent.futures are waited for together; the
-``done()`` of others is called in turn.
+Each result is entered as it returns. An executor that has a `map` only gives its results in order: those
+behind a slow point are entered after it. A future is any object with ``result()``. Futures of
+concurrent.futures are waited for together; the ``done()`` of others is called in turn.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from bqvi.calls.faults import LostError
+import numpy as np
+
+from bqvi.calls.call import CallResult, no_values
+from bqvi.calls.faults import EvaluationError, LostError
 from bqvi.checks import require_integer
 from gp.arrays import shown
 from gp.extras import needing
 
-__all__ = ["Executor", "Maps", "RayExecutor", "Submits", "future_result", "require_workers", "returned"]
+__all__ = [
+    "CallsUnderWay", "Enter", "Executor", "Maps", "RayExecutor", "Submits", "collect", "future_result",
+    "require_workers", "returned",
+]  # fmt: skip
 
 _LOST = (
     "TimeoutError",
@@ -145,4 +154,168 @@ def future_result(future: Any) -> Any:
             raise
         if any(kind.__name__ in _LOST for kind in type(failure).__mro__):
             raise LostError(f"{type(failure).__name__}: {failure}") from failure
+        raise
+
+
+Enter = Callable[[int, CallResult], None]
+"""A function called with each result and its index; it may raise EvaluationError to end the batch."""
+
+
+def collect(
+    call: Callable[[np.ndarray], CallResult], points: np.ndarray, executor: Any, n_jobs: int, enter: Enter
+) -> None:
+    """Evaluate ``call`` at each of the points (n, P), and pass each result to ``enter`` as it returns.
+
+    Raises
+    ------
+    EvaluationError
+        The executor failed, or returned another number of results; or ``enter`` raised it.
+    """
+    rows = list(points)
+    if executor is None and (n_jobs == 1 or len(rows) == 1):
+        for i, row in enumerate(rows):
+            enter(i, call(row))
+        return
+    if callable(getattr(executor, "submit", None)):
+        _submitted(call, rows, executor, enter)
+        return
+    with _executor_failures():
+        if executor is None:
+            for i, result in _of_joblib(call, rows, n_jobs):
+                enter(i, result)
+        else:
+            # multiprocessing pools return from `map` only when all rows are done
+            several = getattr(executor, "imap", None)
+            _mapped((several if callable(several) else executor.map)(call, rows), rows, enter)
+
+
+@contextlib.contextmanager
+def _executor_failures() -> Iterator[None]:
+    """Turn exceptions, which are the executor's, into EvaluationErrors: those of functions are in results."""
+    try:
+        yield
+    except EvaluationError:
+        raise
+    except Exception as failure:
+        message = f"evaluating in parallel failed ({type(failure).__name__}: {failure})"
+        if isinstance(failure, concurrent.futures.BrokenExecutor):
+            message += ": a worker died, and the executor with it; resume with a new one"
+        elif isinstance(failure, pickle.PicklingError | AttributeError | TypeError):
+            message += "; processes need functions that can be pickled, defined at the top of a module"
+        raise EvaluationError(message) from failure
+
+
+def _of_joblib(
+    call: Callable[..., CallResult], rows: Sequence[np.ndarray], n_jobs: int
+) -> Iterator[tuple[int, CallResult]]:
+    """Indices and results, as they return: joblib's own batches of calls would hold results back."""
+    import joblib
+
+    parallel = joblib.Parallel(n_jobs=min(n_jobs, len(rows)), batch_size=1, return_as="generator_unordered")
+    found: Iterator[tuple[int, CallResult]] = parallel(
+        joblib.delayed(_numbered)(call, i, row) for i, row in enumerate(rows)
+    )
+    return found
+
+
+def _numbered(call: Callable[..., CallResult], index: int, row: np.ndarray) -> tuple[int, CallResult]:
+    return index, call(row)
+
+
+def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
+    """Enter the results of a `map` in order; raise an error unless each point has one result."""
+    count, n = 0, len(rows)
+    for result in results:
+        if count < n:
+            is_future = not isinstance(result, CallResult) and callable(getattr(result, "result", None))
+            enter(count, _result(result, rows[count]) if is_future else _checked(result))
+        count += 1
+    if count != n:
+        raise EvaluationError(
+            f"the executor's map returned {count} results for {n} points; it must return one for each"
+        )
+
+
+def _result(future: Any, row: np.ndarray) -> CallResult:
+    with _executor_failures():
+        try:
+            return _checked(future_result(future))
+        except LostError as lost:
+            return no_values(row[None], lost)
+
+
+def _checked(result: object) -> CallResult:
+    if not isinstance(result, CallResult):
+        raise EvaluationError(
+            f"the executor returned {result!r:.80}; it must return what the function that it is given returns"
+        )
+    return result
+
+
+class CallsUnderWay:
+    """Calls through the ``submit`` of an executor, each with a key; results are entered as they return.
+
+    Parameters
+    ----------
+    executor : the executor.
+    """
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+        self._under_way: dict[int, tuple[Any, Any, np.ndarray]] = {}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def begin(self, call: Callable[..., CallResult], key: object, row: np.ndarray) -> None:
+        """Begin the ``call`` at the point ``row`` (P,)."""
+        with _executor_failures():
+            future = self._executor.submit(call, row)
+        if not callable(getattr(future, "result", None)):
+            raise EvaluationError(
+                f"the executor's submit returned {future!r:.80}; it must return a future, which has result()"
+            )
+        if id(future) in self._under_way:
+            raise EvaluationError(
+                f"the executor's submit returned the same future for two points, the second {row.tolist()}; "
+                "it must return another one for each"
+            )
+        self._under_way[id(future)] = future, key, row
+
+    def take(self, enter: Callable[[Any, CallResult], None]) -> None:
+        """Call ``enter`` with the key and the result of calls that have returned; waits until one has."""
+        for future in returned([future for future, _, _ in self._under_way.values()]):
+            _, key, row = self._under_way.pop(id(future))
+            enter(key, _result(future, row))
+
+    def end(self, enter: Callable[[Any, CallResult], None], wait: bool) -> None:
+        """Enter the results that have returned and, with ``wait``, those of the calls under way.
+
+        Calls that have not begun are cancelled where the futures allow it, as those of concurrent.futures do.
+        """
+        under_way, self._under_way = self._under_way, {}
+        begun = [
+            (future, key, row)
+            for future, key, row in under_way.values()
+            if not (isinstance(future, concurrent.futures.Future) and future.cancel())
+        ]
+        for future, key, row in begun:
+            done = getattr(future, "done", None)
+            if wait or (callable(done) and done()):
+                with contextlib.suppress(Exception):  # the first failure is the one that is reported
+                    enter(key, _result(future, row))
+
+
+def _submitted(
+    call: Callable[..., CallResult], rows: Sequence[np.ndarray], executor: Any, enter: Enter
+) -> None:
+    """Enter results as they return. After a failure, calls under way are awaited and no others are begun."""
+    calls = CallsUnderWay(executor)
+    try:
+        for i, row in enumerate(rows):
+            calls.begin(call, i, row)
+        while len(calls):
+            calls.take(enter)
+    except BaseException as error:
+        calls.end(enter, wait=isinstance(error, Exception))
         raise

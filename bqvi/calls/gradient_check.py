@@ -18,8 +18,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import bdtr
 
-from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import AUTODIFF, Function
 from bqvi.calls.settings import CHECK
 

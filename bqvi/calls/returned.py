@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.errors import EvaluationError
+from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import LARGEST, Function
 from gp.arrays import is_torch, to_numpy
 

@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
+from bqvi.calls.account import Ledger
 from bqvi.calls.assembly import CallBatch
-from bqvi.calls.batches import CallsUnderWay
 from bqvi.calls.call import Call, CallResult
 from bqvi.calls.caller import Caller
-from bqvi.calls.ledger import Ledger
+from bqvi.calls.executors import CallsUnderWay
 from bqvi.checks import require_integer
 
 __all__ = ["Workers"]

@@ -14,10 +14,11 @@ import numpy as np
 
 from bqvi.calls import Coordinates, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
+from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.executors import Executor, require_workers
-from bqvi.calls.given import evaluation_arrays, numbers
 from bqvi.calls.selection import selected
 from bqvi.calls.target_model import require_alone
+from bqvi.checks import require_numbers
 from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
 from bqvi.inference.methods import Method
 from bqvi.inference.state import LoopState
@@ -157,7 +158,7 @@ def with_noise(
 
 def _gradient_sds(model: Any, gradient_noise_sd: Any) -> np.ndarray:
     """The standard deviations of a gradient's entries: a number, or one for each, (P,)."""
-    sds = numbers("gradient_noise_sd", gradient_noise_sd)
+    sds = require_numbers("gradient_noise_sd", gradient_noise_sd)
     if sds.shape not in ((), (model.dimension,)) or not (np.isfinite(sds) & (sds >= 0.0)).all():
         raise ValueError(
             f"gradient_noise_sd is {shown(gradient_noise_sd)}; it must be a number or ({model.dimension},), "

@@ -15,8 +15,8 @@ import numpy as np
 from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import Caller, Executor, Function, Range, TargetModel
+from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.faults import ERRORS
-from bqvi.calls.given import evaluation_arrays
 from bqvi.calls.settings import AT_THE_MODE
 from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers

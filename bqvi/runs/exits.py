@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bqvi.calls.errors import kind_and_message
+from bqvi.calls.faults import kind_and_message
 from bqvi.runs.checkpoint import Checkpoint
 from bqvi.runs.engine import RunStatus
 from bqvi.runs.verified import OtherFunctionError

@@ -27,24 +27,23 @@ def _release_lock() -> None:
 
 
 class ProgressLine:
-    """A line on standard error, or nothing where ``wanted`` is false.
+    """A line on standard error.
 
     Where standard error can no longer be written, as after a terminal was closed, the run continues without
     it.
 
     Parameters
     ----------
-    wanted : whether the line is shown. status : the progress at the beginning.
+    status : the progress at the beginning.
     """
 
-    def __init__(self, wanted: bool, status: RunStatus) -> None:
-        self._bar: Any = None
-        if wanted:
-            from tqdm.auto import tqdm
+    def __init__(self, status: RunStatus) -> None:
+        from tqdm.auto import tqdm
 
-            with self._write_errors_ignored():
-                self._bar = tqdm(total=status.total, initial=status.done, unit=f" {status.unit}")
-            self.show(status)
+        self._bar: Any = None
+        with self._write_errors_ignored():
+            self._bar = tqdm(total=status.total, initial=status.done, unit=f" {status.unit}")
+        self.show(status)
 
     def show(self, status: RunStatus) -> None:
         """Show the progress of the run."""

@@ -153,6 +153,8 @@ class Run(Generic[_S, _R]):
         self._held = (engine.init() if state is None else state, False)
         """The state, and whether it contains the evaluations in the ledger."""
         self._line: ProgressLine | None = None
+        self._stepped = False
+        """Whether a step has begun whose state the end has not written yet."""
         self._saved_at = -float("inf")
         if watch.progress or watch.checkpoint is not None:
             engine.ledger.on_return = self._on_return
@@ -223,9 +225,9 @@ class Run(Generic[_S, _R]):
 
     def _step(self) -> None:
         engine: Any = self._engine
-        if self._line is None:
-            self._line = ProgressLine(self._watch.progress, engine.status(self.state))
-        before = self.state
+        if self._watch.progress and self._line is None:
+            self._line = ProgressLine(engine.status(self.state))
+        before, self._stepped = self.state, True
         if self._workers is None or self._alone():
             reached = engine.step(self.state)
         else:
@@ -237,7 +239,8 @@ class Run(Generic[_S, _R]):
         self._held = (reached, False)
         if made.n_evaluations and hasattr(engine, "require_consistent"):
             engine.require_consistent(before, reached)
-        self._line.show(engine.status(reached))
+        if self._line is not None:
+            self._line.show(engine.status(reached))
         if len(made) or time.monotonic() - self._saved_at > _SECONDS:
             self._autosave(reached)
         if self._watch.callback is not None:
@@ -372,8 +375,10 @@ class Run(Generic[_S, _R]):
     def _end(self, reason: str) -> None:
         if self._line is not None:
             self._line.end(self._engine.status(self.state), reason)
+            self._line = None
+        if self._stepped:
             self._autosave(self.state)
-        self._line = None
+            self._stepped = False
 
     def _collected(self) -> _S:
         """The state with the evaluations so far of a step that is under way or was cut short."""
@@ -412,6 +417,7 @@ class Run(Generic[_S, _R]):
         if self._line is not None:
             self._line.end(self._engine.status(reached), type(error).__name__)
             self._line = None
+        self._stepped = False
         written = None
         # the file is to remain that of the function with which the run was begun
         if not isinstance(error, OtherFunctionError):

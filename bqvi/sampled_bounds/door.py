@@ -16,9 +16,8 @@ import numpy as np
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import Caller, Coordinates, Executor, Function, TargetModel
 from bqvi.calls.function import AUTODIFF
-from bqvi.calls.given import numbers
 from bqvi.calls.target_model import require_alone
-from bqvi.checks import require_above, require_integer, require_one_of, require_seed
+from bqvi.checks import require_above, require_integer, require_numbers, require_one_of, require_seed
 from bqvi.posterior import Posterior
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.sampled_bounds.bounds_run import DOOR, BoundsRun, Choices
@@ -307,7 +306,7 @@ def _draws(
             raise ValueError(f"posterior is a Posterior, for {count} problems; give draws (M, n, P)")
         given, exact = posterior.sample(replicates, rng)[None], False
     else:
-        given, exact = numbers("posterior", posterior), True
+        given, exact = require_numbers("posterior", posterior), True
         given = given[None] if count == 1 and given.ndim == 2 else given
     width = proposals.dimension if coordinates is None else coordinates.n_parameters
     if given.ndim != 3 or given.shape[0] != count or given.shape[2] != width or not given.shape[1]:

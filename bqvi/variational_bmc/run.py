@@ -15,12 +15,12 @@ import numpy as np
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
+from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.function import CHEAP_MODEL
-from bqvi.calls.given import evaluation_arrays, numbers
 from bqvi.calls.selection import held_out, selected
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.calls.workers import Workers
-from bqvi.checks import require_above, require_integer, require_one_of, require_seed
+from bqvi.checks import require_above, require_integer, require_numbers, require_one_of, require_seed
 from bqvi.records import named
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.runs.two_phases import TwoPhases
@@ -240,7 +240,7 @@ def _start(start: object) -> np.ndarray | None:
     """The points (m, P) that the user gave as ``start``."""
     if start is None:
         return None
-    points = np.atleast_2d(numbers("start", start))
+    points = np.atleast_2d(require_numbers("start", start))
     if points.ndim != 2 or points.size == 0:
         raise ValueError(f"start has shape {points.shape}; it must be (P,) or (m, P) with m >= 1")
     return points

@@ -8,9 +8,9 @@ import torch
 
 import bqvi
 from bqvi.calls import Caller, EvaluationError, Evaluations, Function
+from bqvi.calls.account import Ledger
 from bqvi.calls.faults import described, is_numerical, is_of_the_code
 from bqvi.calls.gradient_check import disagreement, require_consistent
-from bqvi.calls.ledger import Ledger
 from bqvi.models import LogJoint
 from gp.measures import Gaussian, Uniform
 

@@ -379,7 +379,7 @@ def test_a_run_goes_on_where_the_progress_line_cannot_be_written(name, whole, mo
 @pytest.mark.parametrize("error", [BrokenPipeError, KeyboardInterrupt])
 def test_the_lock_of_progress_lines_is_released_where_one_cannot_be_drawn(error, monkeypatch):
     """tqdm itself keeps it, and a thread of tqdm's would wait for it when Python exits."""
-    line = ProgressLine(True, RunStatus(0, 2, "evaluations"))
+    line = ProgressLine(RunStatus(0, 2, "evaluations"))
     monkeypatch.setattr(line._bar, "display", raising(error))
     line._bar.mininterval = line._bar.miniters = 0  # drawn at each update
     with contextlib.suppress(KeyboardInterrupt):
