@@ -161,7 +161,13 @@ def elbo(surrogate: Surrogate, q: DiagonalMixture, base: np.ndarray) -> tuple[fl
 def climb(
     surrogate: Surrogate, q: DiagonalMixture, box: Box, seed: int, samples: int, iterations: int
 ) -> DiagonalMixture:
-    """The mixture at the end of L-BFGS from ``q``."""
+    """The mixture at the end of L-BFGS from ``q``.
+
+    Parameters
+    ----------
+    box : the bounds of the means. seed : of the base points of the entropy.
+    samples : the number of these for each component. iterations : the largest number of iterations.
+    """
     count, dimension = q.means.shape
     base = base_points(count, samples, dimension, seed)
 
@@ -183,9 +189,13 @@ def climb(
     logits = np.log(np.maximum(q.weights, np.finfo(float).tiny))
     start = np.concatenate([logits - logits.max(), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
     start = np.clip(start, lower, upper)
+    gain = 0.0 if surrogate.data.gradients is None else COMPONENTS.gain_with_gradients
     found = scipy.optimize.minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=list(zip(lower, upper, strict=True)),
-        options={"maxiter": iterations, "maxcor": COMPONENTS.pairs, "maxfun": 2 * iterations},
+        options={
+            "maxcor": COMPONENTS.pairs, "maxiter": iterations, "maxfun": 2 * iterations,
+            "ftol": gain / max(abs(objective(start)[0]), 1.0),  # SciPy's is relative to the objective
+        },
     )  # fmt: skip
     return mixture(found.x)
 

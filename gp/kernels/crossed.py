@@ -21,7 +21,7 @@ from gp.kernels.quadratic import QuadraticTrend
 
 __all__ = ["crossed"]
 
-_IN_CACHE = 2**14
+_IN_CACHE = 2**15
 """The number of entries of an array (D, m, n) that are computed at once."""
 
 
