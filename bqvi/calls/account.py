@@ -195,9 +195,11 @@ class StepEvaluations:
         self.rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def enter(self, made: Evaluations) -> None:
-        """Enter evaluations ``made``, with NaN for gradients that they lack."""
+        """Enter evaluations ``made``; gradients that they lack, and those of noisy values, are NaN."""
+        noisy = made.noise_variance is not None and bool(np.any(made.noise_variance > 0.0))
+        gradients = None if noisy else made.gradients
         missing = np.full(made.points.shape, np.nan)
-        self.rows.append((made.points, made.values, missing if made.gradients is None else made.gradients))
+        self.rows.append((made.points, made.values, missing if gradients is None else gradients))
 
     def table(self) -> np.ndarray:
         """The points, values and gradients as the columns of one array (n, 2 D + 1)."""

@@ -113,8 +113,8 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
     return (
         f"the gradient is not that of the values: of {len(between)} differences between neighbouring "
         f"evaluations {int(between.sum())} lie between the slopes at both ends, where nearly all should: "
-        f"{_advice(points, values, gradients)}. If it is right, the values are noisy: give noise_sd; or do "
-        "without, by gradient=None"
+        f"{_advice(points, values, gradients)}. If it is right, the values are noisy: state their noise, by "
+        "noise_sd or by a log joint that returns (value, sd); or do without, by gradient=None"
     )
 
 

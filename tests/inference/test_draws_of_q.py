@@ -340,3 +340,15 @@ def test_of_many_parameters_the_first_are_named():
         bqvi.RunError, match=r"is nan at x0 = [^=]*, x1 = .*, x7 = [-.\d]+, ... \(300 parameters\)"
     ):
         bqvi.fit(LogJoint(lambda t: t.sum(1) * np.nan, 300), method="score", budget=20)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_noisy_values_are_not_compared_with_their_gradients(method):
+    rng = np.random.default_rng(4)
+
+    def noisy(theta):
+        return -0.5 * float(theta @ theta) + 0.5 * rng.standard_normal(), 0.5
+
+    model = LogJoint(noisy, 2, vectorised=False, gradient=lambda theta: -theta)
+    found = bqvi.fit(model, method=method, steps=60, seed=0)  # a check is made at every eight evaluations
+    assert found.state.iteration == 60
