@@ -9,6 +9,7 @@ reader gives. No code of a file is run, and another class is an error. A field m
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from bqvi.files import write_arrays
 from gp.arrays import is_torch, to_numpy
 
 __all__ = [
-    "DERIVED", "RecordError", "classes_in", "flattened", "named", "record_of", "restored", "write_record",
+    "DERIVED", "RecordError", "classes_in", "fingerprint", "flattened", "named", "record_of", "restored",
+    "write_record",
 ]  # fmt: skip
 
 DERIVED: dict[str, Any] = {"derived": True}
@@ -113,6 +115,23 @@ def record_of(
         return restored(header["state"], values, classes)
     except (RecordError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} was written by another version of bqvi, or is damaged: {error}") from None
+
+
+def fingerprint(arrays: Any) -> str:
+    """A checksum of some hundred rows spread over ``arrays``, which almost surely differs for other numbers.
+
+    Parameters
+    ----------
+    arrays : an array of any shape, dense or sparse, a tensor, a tuple of these, or None, which has "".
+    """
+    if arrays is None:
+        return ""
+    if isinstance(arrays, tuple):
+        return " ".join(fingerprint(part) for part in arrays)
+    some = np.unique(np.linspace(0, arrays.shape[0] - 1, 100).astype(int)) if any(arrays.shape[:1]) else ...
+    rows = arrays[some]
+    dense = rows.toarray() if hasattr(rows, "toarray") else to_numpy(rows)
+    return f"{zlib.crc32(np.ascontiguousarray(dense).tobytes()):08x}"
 
 
 def named(*classes: type) -> dict[str, type]:

@@ -24,10 +24,11 @@ from bqvi.inference.state import LoopProblem, Model, Stop
 from bqvi.inference.trace import Recorder
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
-from bqvi.models.data import Data, fingerprint, n_rows
+from bqvi.models.data import Data, n_rows
 from bqvi.models.kinds import is_amortised
 from bqvi.models.log_joint import LogJointModel
 from bqvi.models.representation import representation
+from bqvi.records import fingerprint
 from gp.arrays import shown
 
 __all__ = ["check_model", "default_recorder", "identity", "problem_of", "stop_of"]
@@ -269,8 +270,10 @@ def default_recorder(problem: LoopProblem, stop: Stop) -> Recorder:
     return Recorder(every=max(1, (stop.steps or 1000) // 100))
 
 
-def identity(problem: LoopProblem, family: str) -> dict[str, str]:
+def identity(problem: LoopProblem, family: str) -> dict[str, str | bool]:
     """The choices with which a saved state was made."""
+    function = getattr(problem.model, "function", None)
+    noise_sd = getattr(function, "noise_sd", None)
     return {
         "model": type(problem.model).__name__,
         "prior": fingerprint(getattr(getattr(problem.model, "prior", None), "natural", None)),
@@ -283,6 +286,9 @@ def identity(problem: LoopProblem, family: str) -> dict[str, str]:
         "family": family,
         "settings": getattr(problem.model, "settings", ""),
         "bounds": fingerprint(_bounds(problem.model)),
+        "gradient": bool(getattr(problem.model, "differentiable", False)),
+        "noise_sd": "a function" if callable(noise_sd) else str(noise_sd),
+        "gradient_noise_sd": fingerprint(getattr(function, "gradient_noise_sd", None)),
     }
 
 

@@ -78,7 +78,7 @@ class FitRun:
         self,
         problem: LoopProblem,
         records: Records,
-        settings: Mapping[str, str],
+        settings: Mapping[str, str | bool],
         first: LoopState,
         ledger: Ledger | None = None,
     ) -> None:

@@ -5,7 +5,6 @@ A model without data of its own (a `LogJoint`) has ``None``.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -13,10 +12,10 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from gp.arrays import is_torch, to_numpy
+from gp.arrays import is_torch
 
 __all__ = [
-    "LARGEST_COUNT", "Data", "as_numbers", "filled", "fingerprint", "has_missing", "is_sparse",
+    "LARGEST_COUNT", "Data", "as_numbers", "filled", "has_missing", "is_sparse",
     "log_factorials", "n_rows", "patterns", "require_observed_columns", "spread", "take",
 ]  # fmt: skip
 
@@ -44,19 +43,6 @@ def take(data: Data, indices: Any) -> Data:
 def is_sparse(data: Data) -> bool:
     """Whether ``data`` is a SciPy sparse matrix."""
     return bool(scipy.sparse.issparse(data))
-
-
-def fingerprint(data: Data) -> str:
-    """A checksum of some hundred rows spread over ``data``, which almost surely differs for other data."""
-    if data is None:
-        return ""
-    if isinstance(data, tuple):
-        return " ".join(fingerprint(part) for part in data)
-    rows = (
-        np.unique(np.linspace(0, data.shape[0] - 1, 100).astype(int)) if data.ndim and data.shape[0] else ...
-    )
-    sampled = data[rows].toarray() if is_sparse(data) else to_numpy(data[rows])
-    return f"{zlib.crc32(np.ascontiguousarray(sampled).tobytes()):08x}"
 
 
 def as_numbers(name: str, data: Any) -> Any:

@@ -26,7 +26,7 @@ from bqvi.quadrature.monte_carlo import (
     unlogged,
     with_zeros,
 )
-from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
+from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState, identity
 from bqvi.quadrature.tails import verdict
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus, Trace
@@ -59,6 +59,7 @@ class BayesianRun:
         self.problem, self.method, self.caller = problem, method, problem.integrand
         self.tolerance, self.seconds = tolerance, seconds
         self.ledger = Ledger(problem.measure.dimension)
+        self.identity = identity(problem.integrand, problem.measure, method, problem.log_volume)
 
     def init(self) -> IntegrationState:
         """The initial design, not yet evaluated."""
@@ -136,11 +137,7 @@ class BayesianRun:
 
     def checkpoint(self, state: IntegrationState) -> Checkpoint:
         """The state without its surrogates, which follow from the rest."""
-        settings = {
-            "method": self.method,
-            "dimension": self.problem.measure.dimension,
-            "log_volume": self.problem.log_volume,
-        }
+        settings = {"dimension": self.problem.measure.dimension} | self.identity
         return Checkpoint(DOOR, settings, replace(state, ensemble=None), state.n_evaluations)
 
     def status(self, state: IntegrationState) -> RunStatus:

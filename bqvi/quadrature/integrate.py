@@ -233,7 +233,7 @@ def integrate(
     engine = BayesianRun(problem, method, tolerance, max_seconds)
     state = None if known is None else with_known(problem, known)
     if resume is not None:
-        state = engine.resumed(_last(resume, {"method": method, "log_volume": log_volume}))
+        state = engine.resumed(_last(resume, engine.identity))
     return Run(engine, state, watch, busy, verify)
 
 

@@ -24,6 +24,7 @@ from bqvi.quadrature.monte_carlo import (
     replicated,
     with_zeros,
 )
+from bqvi.quadrature.state import identity
 from bqvi.quadrature.tails import NOTHING_SEEN, missed_peak, underflowed, verdict
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus, Trace
@@ -86,6 +87,7 @@ class SamplingRun:
         self.caller, self.measure, self.budget, self.method = integrand, measure, budget, method
         self.replicates, self.seed, self.log_volume = min(replicates, budget // 2), seed, log_volume
         self.ledger = Ledger(measure.dimension)
+        self.identity = identity(integrand, measure, method, log_volume)
 
     def init(self) -> Sampled:
         """The nodes, none evaluated."""
@@ -134,8 +136,7 @@ class SamplingRun:
 
     def checkpoint(self, state: Sampled) -> Checkpoint:
         """The state, and the choices that determine its nodes."""
-        settings: dict[str, Any] = {"method": self.method, "budget": self.budget, "seed": self.seed}
-        settings |= {"log_volume": self.log_volume}
+        settings = self.identity | {"budget": self.budget, "seed": self.seed}
         settings |= {"replicates": self.replicates} if self.method == "qmc" else {}
         return Checkpoint(DOOR, settings, state, state.n_evaluations)
 

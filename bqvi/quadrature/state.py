@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,12 +24,12 @@ from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData
-from bqvi.records import DERIVED
+from bqvi.records import DERIVED, fingerprint
 from gp.arrays import Array
 from gp.measures import Measure
 from gp.measures.base import Standardised
 
-__all__ = ["IntegrandUnits", "IntegrationProblem", "IntegrationState", "Model"]
+__all__ = ["IntegrandUnits", "IntegrationProblem", "IntegrationState", "Model", "identity"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,23 @@ class IntegrandUnits:
     shift: float
     centre: np.ndarray
     unit: np.ndarray
+
+
+def identity(integrand: Caller, measure: Measure, method: str, log_volume: float) -> dict[str, Any]:
+    """The choices that a run has in common with the run that it resumes.
+
+    Parameters
+    ----------
+    integrand, measure, method, log_volume : those of the run, as in `IntegrationProblem`.
+    """
+    function = integrand.function
+    return {
+        "method": method,
+        "log_volume": log_volume,
+        "measure": f"{type(measure).__name__} {fingerprint(tuple(measure.parameters()))}",
+        "log_density": function.log_weight is not None,
+        "gradient": function.gradient is not None,
+    }
 
 
 class Model(Protocol):

@@ -18,7 +18,7 @@ from gp.arrays import shown
 __all__ = ["Checkpoint", "read", "require_unused", "resumed"]
 
 _PROGRAM, _FORMAT = "bqvi", 1
-_FINGERPRINTS = ("bounds", "data", "prior")
+_FINGERPRINTS = ("bounds", "data", "gradient_noise_sd", "measure", "prior", "proposal")
 """Settings that say whether arrays are the same, and not what they are."""
 
 
@@ -66,17 +66,21 @@ class Checkpoint:
         write_record(path, header, self.records(self.state), compressed=compressed)
 
 
-def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint:
+def read(
+    path: str | Path, door: str, classes: Mapping[str, type], same: Mapping[str, Any] | None = None
+) -> Checkpoint:
     """Read a file that `Checkpoint.save` wrote.
 
     Parameters
     ----------
     door : the door of the run. classes : the classes of the records in its states, by name.
+    same : settings that the run must have, which are compared before its state is read.
 
     Raises
     ------
     ValueError
-        The file is no saved run, of another door or another format, or damaged; the message says which.
+        The file is no saved run, of another door, another format or other settings, or damaged; the message
+        says which.
     OSError
         The file cannot be opened.
     """
@@ -89,6 +93,7 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
     if header.get("format") != _FORMAT:
         message = f"{path} is a saved run of format {header.get('format')}"
         raise ValueError(f"{message}; this version reads {_FORMAT}")
+    _require_same(header["settings"], same or {})
     state = record_of(path, header, arrays, classes)
     return Checkpoint(
         door, header["settings"], state, header["n_evaluations"], n_cheap_evaluations=_n_cheap(header)
@@ -142,16 +147,28 @@ def resumed(
     TypeError, ValueError
         ``resume`` is none of these, is of another door, or was begun with other settings.
     """
-    before = read(resume, door, classes) if isinstance(resume, str | Path) else _held(resume, door)
-    for name, value in (same or {}).items():
-        if before.settings.get(name) != value:
-            message = f"{name} {before.settings.get(name)}, this call has {value}"
-            if name in _FINGERPRINTS:
-                message = f"{name} with other numbers than this call has"
-            raise ValueError(
-                f"the run to resume had {message}; resume with what it was begun with, or start anew"
-            )
+    if isinstance(resume, str | Path):
+        return read(resume, door, classes, same)
+    before = _held(resume, door)
+    _require_same(before.settings, same or {})
     return before
+
+
+def _require_same(settings: Mapping[str, Any], same: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the ``settings`` of the run to resume have the values of ``same``."""
+    for name, now in same.items():
+        if settings.get(name) != now:
+            before = _difference(name, settings.get(name), now)
+            raise ValueError(f"the run to resume {before}; resume with what it was begun with, or start anew")
+
+
+def _difference(name: str, before: object, now: object) -> str:
+    """What the run to resume had in the place of the setting ``now``."""
+    if name in _FINGERPRINTS:
+        return f"had {name} with other numbers than this call has"
+    if isinstance(now, bool):
+        return f"was begun {'without' if now else 'with'} {name}, which this call {'has' if now else 'lacks'}"
+    return f"had {name} {before}, this call has {now}"
 
 
 def _held(resume: object, door: str) -> Checkpoint:

@@ -288,6 +288,7 @@ class BoundsRun:
             "dimension": self.proposals.dimension,
             "temperatures": choices.temperatures,
             "seed": choices.seed,
+            "proposal": self.proposals.fingerprint,
         }
         return Checkpoint(DOOR, settings, state, state.n_evaluations)
 

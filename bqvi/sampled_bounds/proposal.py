@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from bqvi.records import fingerprint
 from gp.arrays import to_numpy
 from gp.linear_maps import cholesky
 from gp.measures import GaussianMixture
@@ -64,6 +66,12 @@ class Proposals:
     def dimension(self) -> int:
         """The number D of coordinates."""
         return self.mixtures[0].dimension
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A checksum of the weights, means and covariances."""
+        parts = ((q.weights, q.means, q.covariances) for q in self.mixtures)
+        return fingerprint(tuple(np.stack(part) for part in zip(*parts, strict=True)))
 
     @property
     def factors(self) -> np.ndarray:
