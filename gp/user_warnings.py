@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Iterable
 
-__all__ = ["warn_user"]
+__all__ = ["warn_user", "warn_user_of_each"]
 
 _OURS = ("acquisition", "bqvi", "gp")
 _BETWEEN = ("contextlib", "functools")
@@ -23,6 +24,12 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     while frame is not None and _module(frame.f_globals).split(".")[0] in (*_OURS, *_BETWEEN):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def warn_user_of_each(messages: Iterable[str]) -> None:
+    """Raise a `warn_user` for each of the messages."""
+    for message in messages:
+        warn_user(message)
 
 
 def _module(names: dict[str, object]) -> str:

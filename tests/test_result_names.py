@@ -117,3 +117,22 @@ def test_the_elbo_of_a_fit_has_the_error_of_its_last_record():
     assert 0.0 < sampled.elbo_sd < 1.0
     exact = bqvi.fit(bqvi.models.GaussianMixture(2, "full"), np.linspace(-1.0, 1.0, 20)[:, None], steps=3)
     assert exact.elbo_sd == 0.0
+
+
+def test_the_evaluations_of_a_fit_are_in_the_users_units_and_serve_another_door():
+    """A gamma variable and a normal one: values are those of the log joint, not of unbounded coordinates."""
+
+    def skewed(theta):
+        return 2.0 * np.log(theta[:, 0]) - theta[:, 0] - math.log(2.0) - 0.5 * theta[:, 1] ** 2
+
+    bounds = {"lower": [0.0, -np.inf], "upper": [np.inf, np.inf]}
+    box = {**bounds, "plausible_lower": [1.0, -1.0], "plausible_upper": [5.0, 1.0]}
+    found = bqvi.fit(LogJoint(skewed, 2, gradient=None), method="bq", budget=40, **box)
+    np.testing.assert_allclose(found.values, skewed(found.theta), rtol=1e-12, atol=1e-12)
+    assert len(found.theta) == found.n_evaluations
+    known, n = (found.theta, found.values), found.n_evaluations
+    again = bqvi.vbmc(lambda t: skewed(t[None])[0], **box, evaluations=known, budget=n + 10)
+    assert abs(again.log_evidence - 0.5 * LOG_Z) < 3.0 * again.log_evidence_sd + 0.01
+    settled = bqvi.fit(bqvi.models.GaussianMixture(1, "full"), np.linspace(-1.0, 1.0, 20)[:, None])
+    assert settled.theta is None
+    assert settled.values is None

@@ -10,6 +10,7 @@ import bqvi
 import gp
 from bqvi.models import LogJoint
 from bqvi.sklearn import GaussianMixture
+from gp.measures import Gaussian
 
 
 def density(theta):
@@ -59,3 +60,35 @@ def test_a_warning_names_the_file_and_the_line_of_the_call(call):
     assert any(one.filename == __file__ and first < one.lineno <= last for one in told)
     ours = [str(Path(package.__file__).parent) for package in (bqvi, gp)]
     assert not [one for one in told if any(folder in one.filename for folder in ours)]
+
+
+def sometimes_raising(theta):
+    if theta[0] > 0.5:
+        raise ValueError("the solver did not converge")
+    return -0.5 * float(theta @ theta)
+
+
+BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+NORMAL = Gaussian(np.zeros(2), np.eye(2))
+ONE_BY_ONE = LogJoint(sometimes_raising, 2, vectorised=False, gradient=None)
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda: bqvi.vbmc(sometimes_raising, **BOX, budget=20),
+        lambda: bqvi.fit(ONE_BY_ONE, method="bq", budget=30),
+        lambda: bqvi.integrate(
+            lambda x: np.exp([sometimes_raising(one) for one in x]), NORMAL, 40, errors="infeasible"
+        ),
+        lambda: bqvi.evidence_bounds(sometimes_raising, NORMAL, 400, vectorised=False, replicates=2),
+    ],
+    ids=["vbmc", "fit", "integrate", "evidence_bounds"],
+)
+def test_every_door_raises_the_warnings_of_its_result(door):
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        found = door()
+        assert found.warnings
+    assert set(found.warnings) <= {str(one.message) for one in raised}
+    assert any("the solver did not converge" in one for one in found.warnings)

@@ -34,7 +34,7 @@ from bqvi.models.kinds import is_conjugate
 from bqvi.models.log_joint import LogJoint
 from bqvi.records import classes_in, named
 from bqvi.runs import Checkpoint, RunStatus, Trace
-from gp.user_warnings import warn_user
+from gp.user_warnings import warn_user_of_each
 
 __all__ = ["DOOR", "FitRun", "Saved", "classes", "saved", "with_raised_warnings"]
 
@@ -59,8 +59,7 @@ def saved(geometry: Geometry, state: LoopState) -> Saved:
 
 def with_raised_warnings(fit: Fit) -> Fit:
     """Raise the warnings of the run, and return its fit."""
-    for message in fit.warnings_of_the_run:
-        warn_user(message)
+    warn_user_of_each(fit.warnings_of_the_run)
     return fit
 
 

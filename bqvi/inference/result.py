@@ -26,6 +26,7 @@ from gp.user_warnings import warn_user
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -84,9 +85,8 @@ class Fit:
     @property
     def warnings_of_the_run(self) -> tuple[str, ...]:
         """A wrong gradient, an unknown ELBO, or a q that diverges; raised at the end of the run."""
-        memory = getattr(self.state.memory, "known", self.state.memory)
-        function = getattr(self.problem.model, "function", None)
-        if not hasattr(memory, "gradients"):
+        memory, function = self._memory, getattr(self.problem.model, "function", None)
+        if memory is None:
             made = None if self.converged else self.state.finite_latest
             if made is None or not isinstance(self.q, Gaussian | DiagonalGaussian):
                 return self._of_no_step
@@ -172,6 +172,34 @@ class Fit:
     def n_evaluations(self) -> int:
         """Evaluations in all, of every start, step and record: per datum, or of a log joint without data."""
         return self.checkpoint.n_evaluations
+
+    @property
+    def theta(self) -> np.ndarray | None:
+        """The points (n, P), in the user's units, of the evaluations that returned a finite value.
+
+        None where the method keeps no evaluations: all but ``method="bq"``.
+        """
+        if self._memory is None:
+            return None
+        coordinates, points = getattr(self.problem.model, "coordinates", None), self._memory.points
+        return points if coordinates is None else coordinates.to_user(points)
+
+    @property
+    def values(self) -> np.ndarray | None:
+        """The log joint (n,) at `theta`: (`theta`, `values`) may be ``evaluations`` of another run.
+
+        None where `theta` is.
+        """
+        if self._memory is None:
+            return None
+        coordinates, values = getattr(self.problem.model, "coordinates", None), self._memory.values
+        return values if coordinates is None else values - coordinates.log_jacobian(self._memory.points)
+
+    @property
+    def _memory(self) -> Memory | None:
+        """The evaluations that the run kept; None where its method keeps none."""
+        memory = getattr(self.state.memory, "known", self.state.memory)
+        return memory if hasattr(memory, "gradients") else None
 
     @property
     def log_evidence(self) -> float:

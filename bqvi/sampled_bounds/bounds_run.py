@@ -20,6 +20,7 @@ from bqvi.sampled_bounds.schedule import Allotment, lengths
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.state import BACKWARDS, FORWARDS, PILOT, AnnealingPlan, BoundsState
 from bqvi.sampled_bounds.transitions import Transition
+from gp.user_warnings import warn_user_of_each
 
 __all__ = ["DOOR", "BoundsRun", "Choices"]
 
@@ -256,13 +257,18 @@ class BoundsRun:
         return "complete" if arrived else None
 
     def result(self, state: BoundsState, reason: str) -> EvidenceBounds:
-        """The bounds; ValueError before the particles have reached temperature 1."""
+        """The bounds, whose warnings are raised.
+
+        ValueError before the particles have reached temperature 1.
+        """
         if self.finished(state) is None:
             raise ValueError(
                 "there are no bounds before the particles have arrived at temperature 1, and the run is in "
                 f"its phase '{state.phase}': resume it"
             )
-        return bounds_of(self.choices, state, self.coordinates, self.checkpoint(state), reason)
+        found = bounds_of(self.choices, state, self.coordinates, self.checkpoint(state), reason)
+        warn_user_of_each(found.warnings)
+        return found
 
     def with_evaluations(self, state: BoundsState, evaluations: Evaluations) -> BoundsState:
         """The state with the evaluations of a step that was cut short.

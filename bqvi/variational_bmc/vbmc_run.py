@@ -48,6 +48,7 @@ from bqvi.variational_bmc.thorough import thorough
 from bqvi.variational_bmc.undeclared_noise import again, differing
 from bqvi.variational_bmc.variational import DiagonalMixture
 from bqvi.variational_bmc.waiting import with_more
+from gp.user_warnings import warn_user_of_each
 
 __all__ = ["DOOR", "RECORDS", "Limits", "VBMCRun"]
 
@@ -305,8 +306,10 @@ class VBMCRun:
         return None if self.clock.allows(state.seconds, count) else "seconds"
 
     def result(self, state: State, reason: str) -> VBMCResult:
-        """The result by the thorough estimate."""
-        return replace(self._final(state), stopped=reason, checkpoint=self.checkpoint(state))
+        """The result by the thorough estimate; its warnings are raised."""
+        found = replace(self._final(state), stopped=reason, checkpoint=self.checkpoint(state))
+        warn_user_of_each(found.warnings)
+        return found
 
     def _final(self, state: State) -> VBMCResult:
         """The thorough estimate, computed once for a state."""
