@@ -167,7 +167,7 @@ class CallBatch:
     def finished(self, first: bool) -> Evaluations:
         """All rows, entered in the ledger; see `Caller.evaluate`."""
         made, title = self.rows(), self.function.range.title
-        if self._left_torch().any():
+        if np.count_nonzero(self._left_torch()):
             raise EvaluationError(f"the {title} {_NO_GRAPH}", evaluations=made)
         if first and self._failure is not None and self._raised[self._kept].all():
             error = self._failure.error
@@ -191,7 +191,7 @@ class CallBatch:
 
         A constant, whose gradient is zero, is allowed.
         """
-        if self._values is None or not self._no_graph.any():
+        if self._values is None or not np.count_nonzero(self._no_graph):
             return np.zeros(len(self.points), bool)
         found: np.ndarray = self._no_graph & np.isfinite(self._values).all(axis=1)
         values = self._values[found]
@@ -220,12 +220,12 @@ class CallBatch:
     def rows(self) -> Evaluations:
         """The evaluations so far, in the order of the points, without a result that stops the run."""
         width, states = self.points.shape[1], self._point_state.copy()
-        at, called = states == _KEPT, int((states != _NOT_CALLED).sum()) + self._called_in_vain
-        n = int(at.sum())
+        at, called = states == _KEPT, int(np.count_nonzero(states != _NOT_CALLED)) + self._called_in_vain
+        n = int(np.count_nonzero(at))
         kept = at if n < len(self.points) else slice(None)
         values = np.full((n, self._outputs or 1), np.nan) if self._values is None else self._values[kept]
         failed = self._failed[kept]
-        if failed.any():
+        if np.count_nonzero(failed):
             values = np.where(failed[:, None], self.function.range.missing, values)
         gradients = self._gradients_of_rows(kept) if self._with_gradients else None
         if self.coordinates is not None and self.function.range.density and n:
@@ -251,7 +251,7 @@ class CallBatch:
         if found is None:
             found = np.full((len(self.points), outputs, self.theta.shape[1]), np.nan)
         without = self._left_torch() | self._failed
-        if without.any():
+        if np.count_nonzero(without):
             found = np.where(without[:, None, None], np.nan, found)
         rows: np.ndarray = found[kept]
         if self.coordinates is None or not len(rows):
@@ -286,6 +286,8 @@ class CallBatch:
 
 def _with_part(array: np.ndarray | None, n: int, at: slice, part: np.ndarray | None) -> np.ndarray | None:
     """The ``array`` of n rows, NaN at first, with ``part`` written at some of them; None for neither."""
+    if part is not None and len(part) == n:
+        return part.copy()
     if part is not None:
         array = np.full((n, *part.shape[1:]), np.nan) if array is None else array
         array[at] = part

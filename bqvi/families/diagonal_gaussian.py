@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
+
 from bqvi.arrays import Seed, Values, diagonal_matrix, generator, like, namespace
 from bqvi.checks import require_finite, require_positive, require_shape
 from bqvi.families.gaussian import LOG_2PI
@@ -136,8 +138,31 @@ class DiagonalGaussian:
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` draws m + s xi, differentiable in torch parameters."""
-        noise = generator(seed).standard_normal((n, *self.mean.shape))
+        return self.from_noise(generator(seed).standard_normal((n, *self.mean.shape)))
+
+    def from_noise(self, noise: np.ndarray) -> Array:
+        """m + s xi for standard normal noise xi (n, ..., D)."""
         return self.mean + self.scale * like(noise, self.mean)
+
+    def path_gradient(self, noise: np.ndarray, slopes: np.ndarray) -> Values:
+        """d/du of the mean of f(m + s xi) over n draws, for one NumPy Gaussian.
+
+        Parameters
+        ----------
+        noise : xi (..., n, D), in groups of n draws; a mean is taken for each group.
+        slopes : df/dtheta at m + s xi, of the same shape.
+        """
+        return slopes.mean(-2), (slopes * noise).mean(-2) * self.scale
+
+    def log_prob_slopes(self, noise: np.ndarray) -> np.ndarray:
+        """d ln q / d theta at m + s xi, -xi / s, for noise xi (n, D)."""
+        return -noise / self.scale
+
+    @property
+    def entropy_gradient(self) -> Values:
+        """d/du of the entropy: (0, 1)."""
+        xp = namespace(self.mean)
+        return xp.zeros_like(self.mean), xp.ones_like(self.mean)
 
     def fisher_product(self, tangent: Values) -> Values:
         """d mu of d eta: dm = v d1 + 2 m v d2, dv = 2 v^2 d2."""

@@ -24,10 +24,13 @@ import math
 from functools import cached_property
 from typing import Self
 
+import numpy as np
+
 from bqvi.arrays import (
     Seed,
     Values,
     diagonal,
+    diagonal_matrix,
     generator,
     like,
     matvec,
@@ -190,8 +193,32 @@ class Gaussian:
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` draws m + L xi (thesis Eq. 5.19), differentiable in torch parameters."""
-        noise = generator(seed).standard_normal((n, *self.mean.shape))
+        return self.from_noise(generator(seed).standard_normal((n, *self.mean.shape)))
+
+    def from_noise(self, noise: np.ndarray) -> Array:
+        """m + L xi for standard normal noise xi (n, ..., D)."""
         return self.mean + matvec(self.scale_tril, like(noise, self.mean))
+
+    def path_gradient(self, noise: np.ndarray, slopes: np.ndarray) -> Values:
+        """d/du of the mean of f(m + L xi) over n draws, for one NumPy Gaussian.
+
+        Parameters
+        ----------
+        noise : xi (..., n, D), in groups of n draws; a mean is taken for each group.
+        slopes : df/dtheta at m + L xi, of the same shape.
+        """
+        by_factor = transpose(slopes) @ noise / noise.shape[-2]
+        return slopes.mean(-2), log_cholesky.from_factor(by_factor, self.scale_tril)
+
+    def log_prob_slopes(self, noise: np.ndarray) -> np.ndarray:
+        """d ln q / d theta at m + L xi, -L^-T xi, for noise xi (n, D)."""
+        return -noise @ self.scale_inverse
+
+    @property
+    def entropy_gradient(self) -> Values:
+        """d/du of the entropy: (0, I)."""
+        xp = namespace(self.mean)
+        return xp.zeros_like(self.mean), diagonal_matrix(xp.ones_like(self.mean))
 
     def fisher_product(self, tangent: Values) -> Values:
         """d mu of d eta: dm = C (d1 + 2 d2 m), dC = 2 C d2 C."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bqvi.arrays import diagonal, diagonal_matrix, namespace, symmetric_from_lower, transpose
 from gp.arrays import Array
 
-__all__ = ["coordinates", "factor_at", "pulled_back", "pushed_forward"]
+__all__ = ["coordinates", "factor_at", "from_factor", "pulled_back", "pushed_forward"]
 
 
 def coordinates(factor: Array) -> Array:
@@ -26,9 +26,13 @@ def factor_at(raw: Array) -> Array:
 
 def pulled_back(slope: Array, factor: Array) -> Array:
     """d/dR of the symmetric derivative ``slope`` by L L^T, both (..., D, D)."""
-    xp = namespace(factor)
-    lower = xp.tril(2.0 * slope @ factor)
-    return xp.tril(lower, k=-1) + diagonal_matrix(diagonal(lower) * diagonal(factor))
+    return from_factor(2.0 * slope @ factor, factor)
+
+
+def from_factor(slope: Array, factor: Array) -> Array:
+    """d/dR of the derivative ``slope`` by L, of which the upper triangle is not used, both (..., D, D)."""
+    lower = namespace(factor).tril(slope, k=-1)
+    return lower + diagonal_matrix(diagonal(slope) * diagonal(factor))
 
 
 def pushed_forward(raw: Array, factor: Array, inverse: Array) -> Array:

@@ -166,10 +166,10 @@ class _WithGradients(torch.autograd.Function):
 
 def with_gradients(theta: torch.Tensor, values: np.ndarray, gradients: np.ndarray | None) -> torch.Tensor:
     """Values (L,) at draws theta (L, D) as a tensor, in whose graph they have these gradients (L, D)."""
-    made = theta.new_tensor(values)
+    made: torch.Tensor = to_torch(values, theta)
     if gradients is None:
         return made
-    found: torch.Tensor = _WithGradients.apply(theta, made, theta.new_tensor(gradients))  # type: ignore[no-untyped-call]
+    found: torch.Tensor = _WithGradients.apply(theta, made, to_torch(gradients, theta))  # type: ignore[no-untyped-call]
     return found
 
 

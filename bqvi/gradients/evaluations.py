@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "at_draws", "caller_of", "differentiable", "evaluate", "evaluate_values", "is_as_stated",
+    "at_draws", "caller_of", "differentiable", "evaluate", "evaluate_at_draws", "evaluate_values",
+    "is_as_stated",
 ]  # fmt: skip
 
 _AS_RETURNED = Range("log joint", logarithmic=True)
@@ -61,34 +62,43 @@ def evaluate(
 def at_draws(model: LogJoint, batch: Batch, theta: torch.Tensor) -> torch.Tensor:
     """The values (L,) of a `LogJoint` at draws theta (L, D), with its gradients in torch's graph.
 
+    Only values are made where ``theta`` requires no gradient; otherwise as `evaluate_at_draws`.
+    """
+    import torch
+
+    from bqvi.gradients.black_box import with_gradients
+
+    points = to_numpy(theta).astype(float)
+    with torch.enable_grad():  # the user's function may need derivatives of its own
+        made = evaluate_at_draws(model, batch, points, theta.requires_grad)
+    return with_gradients(theta, made.values, made.gradients)
+
+
+def evaluate_at_draws(model: LogJoint, batch: Batch, points: np.ndarray, gradients: bool) -> Evaluations:
+    """The values of a `LogJoint`, and its ``gradients``, at draws theta (L, D) for a mean over them.
+
     They are made through `bqvi.calls` like all evaluations: a step that was cut short uses those that had
-    returned when it is made again. Only values are made where ``theta`` requires no gradient.
+    returned when it is made again.
 
     Raises
     ------
     EvaluationError
         The function raised, or has no finite value, or no finite gradient, at one of the draws.
     ValueError
-        ``theta`` requires gradients, and the `LogJoint` has none.
+        Gradients are asked for, and the `LogJoint` has none.
     """
-    import torch
-
-    from bqvi.gradients.black_box import with_gradients
-
     function = at_each_draw(_stated(model, batch.rows))
-    if not theta.requires_grad:
+    if not gradients:
         function = _values_of(function, model)
     elif function.gradient is None:
         raise ValueError(
             "this LogJoint has values only; give it gradient=..., or use a method that needs none: 'bq' or "
             "'score'"
         )
-    points = to_numpy(theta).astype(float)
-    with torch.enable_grad():  # the user's function may need derivatives of its own
-        made = _called(function, model, batch, points, first=False)
+    made = _called(function, model, batch, points, first=False)
     if batch.account.entered is not None:
         batch.account.entered.enter(made)
-    return with_gradients(theta, made.values, made.gradients)
+    return made
 
 
 def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points: np.ndarray) -> Evaluations:

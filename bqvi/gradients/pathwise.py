@@ -24,11 +24,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from bqvi.arrays import like
+from bqvi.arrays import add
 from bqvi.calls.draws import ModelCalls
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, Gaussian, GaussianMixture
@@ -45,10 +45,12 @@ from bqvi.gradients.black_box import (
 )
 from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, Sobol
 from bqvi.gradients.draws import of_mean, require_several
+from bqvi.gradients.evaluations import evaluate_at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.stratified import stratified_gradient
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.kinds import is_amortised, is_conjugate
+from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array
 
 __all__ = ["Pathwise"]
@@ -111,6 +113,8 @@ class Pathwise:
         """dL/du at q."""
         if is_amortised(model):
             return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
+        if is_as_stated(model) and _is_gaussian(q) and isinstance(q.mean, np.ndarray):
+            return self._in_closed_form(model, q, batch, rng)
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         if isinstance(q, GaussianMixture):
             return stratified_gradient(self, model, posterior, batch, rng)
@@ -134,6 +138,30 @@ class Pathwise:
             bound=float(objective.detach()),
             standard_error=errors,
         )
+
+    def _in_closed_form(
+        self, model: LogJoint, q: Gaussian | DiagonalGaussian, batch: Batch, rng: np.random.Generator
+    ) -> Gradient:
+        """The gradient for a function that its user gave, whose values and gradients are no part of a graph.
+
+        With theta = m + L xi the log density -|xi|^2 / 2 - ln|L| + constant changes with u as the entropy
+        does, draw by draw: gradients of the sampled and of the analytic entropy are the same.
+        """
+        noise = self.drawn_noise(self.noise or Independent(), q.dimension, rng)
+        theta = q.from_noise(noise)
+        made = evaluate_at_draws(model, batch, theta, gradients=True)
+        slopes, value = np.asarray(made.gradients), float(made.values.mean())
+        if self.entropy == "sticking-the-landing":
+            slopes = slopes - q.log_prob_slopes(noise)
+        gradient, errors = q.path_gradient(noise, slopes), None
+        if self.errors:
+            means = (self.randomisations if self._designed else self.samples, -1, q.dimension)
+            errors = of_mean(q.path_gradient(noise.reshape(means), slopes.reshape(means)))
+        if self.entropy != "sticking-the-landing":
+            gradient = add(gradient, q.entropy_gradient)
+        entropy = q.entropy if self.entropy == "analytic" else -q.log_prob(theta).mean()
+        spent = cost(model, batch, self.samples)
+        return Gradient(gradient, False, spent, self.samples, value + float(entropy), standard_error=errors)
 
     def local_bound(self, model: AmortisedModel) -> LocalBound:
         """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
@@ -171,9 +199,11 @@ class Pathwise:
     def _draw(self, q: Distribution, rng: np.random.Generator) -> Any:
         if self.noise is None:
             return q.rsample(self.samples, rng)
-        if not isinstance(q, Gaussian | DiagonalGaussian) or q.mean.ndim != 1:
+        if not _is_gaussian(q):
             raise TypeError(f"q is a {type(q).__name__}; a noise design needs one Gaussian over R^D")
-        xi = like(self.drawn_noise(self.noise, q.dimension, rng), q.mean)
-        if isinstance(q, DiagonalGaussian):
-            return q.mean + xi * q.variance.sqrt()
-        return q.mean + xi @ q.scale_tril.T
+        return q.from_noise(self.drawn_noise(self.noise, q.dimension, rng))
+
+
+def _is_gaussian(q: object) -> TypeGuard[Gaussian | DiagonalGaussian]:
+    """Whether q is one Gaussian over R^D."""
+    return isinstance(q, Gaussian | DiagonalGaussian) and q.mean.ndim == 1

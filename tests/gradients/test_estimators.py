@@ -22,6 +22,7 @@ from acquisition import minibatch
 from bqvi.calls import EvaluationError
 from bqvi.families import Categorical, DiagonalGaussian, Dirichlet, Gaussian, Product
 from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
+from bqvi.gradients.designs import AntitheticOrthogonal, Sobol
 from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture, Relaxed
 
 UNBIASED = {
@@ -225,6 +226,38 @@ def test_unbiased_for_the_importance_weighted_bound(estimator):
     assert np.abs(expected - plain).max() > 0.05  # another bound's gradient would be noticed
     draws = repeated(estimator, LogJoint(quartic, 1), IWAE_Q, Batch(None, 0), n=1500)
     assert_unbiased(draws, expected)
+
+
+class InGraph(LogJoint):
+    """A log joint that is a model of its own, and so stays in torch's graph."""
+
+    def log_prior(self, theta):
+        return super().log_prior(theta)
+
+
+@pytest.mark.parametrize("entropy", ["sampled", "analytic", "sticking-the-landing"])
+@pytest.mark.parametrize("noise", [None, Sobol(), AntitheticOrthogonal()])
+@pytest.mark.parametrize("errors", [False, True])
+@pytest.mark.parametrize("kind", ["full", "diagonal"])
+def test_the_pathwise_gradient_of_a_function_is_that_of_its_graph(entropy, noise, errors, kind):
+    def log_joint(theta):
+        return -(theta**4).sum(-1) / 8 + torch.sin(theta[:, 0] * theta[:, 1])
+
+    mean, factor = np.array([0.4, -0.3, 1.2]), np.array([[0.8, 0, 0], [0.3, 0.5, 0], [-0.4, 0.2, 1.1]])
+    full = kind == "full"
+    q = Gaussian(mean, factor @ factor.T) if full else DiagonalGaussian(mean, np.diag(factor) ** 2)
+    estimator = Pathwise(16, entropy, noise, errors)
+    found, graph = (
+        estimator(model, q, Batch(None, 0), np.random.default_rng(5))
+        for model in (LogJoint(log_joint, 3), InGraph(log_joint, 3))
+    )
+    np.testing.assert_allclose(found.bound, graph.bound, rtol=1e-12)
+    assert (found.evaluations, found.samples, found.natural) == (16, 16, False)
+    for one, other in zip(found.values, graph.values, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    assert (found.standard_error is not None) == errors
+    for one, other in zip(found.standard_error or (), graph.standard_error or (), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 def test_the_baseline_is_of_the_other_draws():
