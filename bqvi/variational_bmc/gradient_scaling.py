@@ -36,7 +36,7 @@ from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import FRAMES, GRADIENT_SCALINGS
 from gp.linalg import ridge_regressions
 
-__all__ = ["FittedScaling", "fewest_gradients", "scaling_from_gradients"]
+__all__ = ["FittedScaling", "fewest_gradients", "is_of_use", "scaling_from_gradients"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +92,7 @@ def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
     """The map after which gradients are affine; None without gradients, or if no map is clearly better."""
     if made.gradients is None:
         return None
-    known = ~made.failed & np.isfinite(made.gradients).all(1)
-    depth = np.where(known, made.values[known].max(initial=-np.inf) - made.values, np.inf)
-    dimension = made.points.shape[1]
-    near = np.argsort(depth, kind="stable")[: 2 * dimension + GRADIENT_SCALINGS.beyond]
-    near = near[depth[near] < GRADIENT_SCALINGS.deepest * dimension]
+    near = _near(made)
     x, gradients = made.points[near], made.gradients[near]
     found = _fitted(x, gradients)
     if found is None:
@@ -110,6 +106,25 @@ def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
     mean[scaled] = scaling.centres[scaled]
     covariance = np.diag(np.where(scaled, found.variances, variances))
     return FittedScaling(scaling, x, gradients, mean, covariance)
+
+
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # of maps that overflow
+def is_of_use(scaling: Scaling, made: Evaluations) -> bool:
+    """Whether gradients are clearly closer to affine with the map than without any."""
+    assert made.gradients is not None  # a map from gradients was fitted to some
+    near = _near(made)
+    x, gradients = made.points[near], made.gradients[near]
+    return _misfit(scaling, x, gradients) < _misfit(None, x, gradients) - GRADIENT_SCALINGS.better
+
+
+def _near(made: Evaluations) -> np.ndarray:
+    """The indices of the best evaluations with a gradient, to which maps are fitted."""
+    assert made.gradients is not None  # callers check
+    known = ~made.failed & np.isfinite(made.gradients).all(1)
+    depth = np.where(known, made.values[known].max(initial=-np.inf) - made.values, np.inf)
+    dimension = made.points.shape[1]
+    near = np.argsort(depth, kind="stable")[: 2 * dimension + GRADIENT_SCALINGS.beyond]
+    return near[depth[near] < GRADIENT_SCALINGS.deepest * dimension]
 
 
 def fewest_gradients(dimension: int) -> int:

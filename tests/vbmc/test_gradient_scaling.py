@@ -8,7 +8,7 @@ import pytest
 import bqvi
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.gradient_scaling import scaling_from_gradients
+from bqvi.variational_bmc.gradient_scaling import is_of_use, scaling_from_gradients
 from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import GRADIENT_SCALINGS
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -45,6 +45,21 @@ def test_the_map_of_a_funnel(seed):
     # 20,000 draws: means to 5 / 141 sds, sds to 5 / 200 of themselves
     np.testing.assert_allclose((draws.mean(0) - found.mean) / sd, 0.0, atol=0.036)
     np.testing.assert_allclose(draws.std(0) / sd, 1.0, atol=0.025)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_map_is_of_use_on_the_funnel_that_has_it_and_on_no_gaussian(seed):
+    """The gradients of a correlated Gaussian are affine without a map, and not after one."""
+    problem = hard_posteriors.funnel(5)
+    rates, nothing = np.array([0.0, 0.5, 0.5, 0.5, 0.5]), np.zeros(5)
+    scaling = Scaling(0, 0.0, rates, nothing, np.zeros((5, 5)), nothing, nothing, True)
+    assert is_of_use(scaling, seen(problem, around(problem, seed, 16)))
+    rng = np.random.default_rng(seed)
+    root, points = rng.standard_normal((5, 5)) + 2.0 * np.eye(5), rng.standard_normal((16, 5))
+    gradients = -points @ root @ root.T
+    values = 0.5 * np.einsum("nd,nd->n", points, gradients)
+    gaussian = Evaluations(points, values, gradients, None, np.zeros(16, bool), ("",) * 16)
+    assert not is_of_use(scaling, gaussian)
 
 
 @pytest.mark.parametrize("seed", range(3))
