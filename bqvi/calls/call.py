@@ -22,7 +22,7 @@ from bqvi.calls.returned import (
     values_of,
 )
 
-__all__ = ["Call", "CallResult", "log_weights", "no_values", "weighted"]
+__all__ = ["Call", "CallResult", "log_weights", "no_values", "noise_at", "weighted"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +130,17 @@ def _call_result(function: Function, points: np.ndarray) -> CallResult:
     result = replace(result, reasons=reasons, failed=np.array([bool(reason) for reason in reasons]))
     result = _with_gradient(function, result, points)
     return _weighted(function, _without_refused(function, result, points), points)
+
+
+def noise_at(function: Function, points: np.ndarray) -> np.ndarray:
+    """The standard deviations (m,) of the noise at points (m, P), by the function's own ``noise_sd``.
+
+    Parameters
+    ----------
+    function : a function whose ``noise_sd`` is a function. points : (m, P); m is 1 unless it is vectorised.
+    """
+    assert callable(function.noise_sd)  # checked by the callers
+    return sds_of(function, run_user_code(function.noise_sd, _as_given(function, points)), points)
 
 
 def _plain(function: Function, result: CallResult) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 
 from bqvi.calls.account import Budget, Ledger
 from bqvi.calls.assembly import CallBatch
-from bqvi.calls.call import Call, CallResult, weighted
+from bqvi.calls.call import Call, CallResult, noise_at, weighted
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import Executor, collect, require_workers
@@ -160,7 +160,7 @@ class Caller:
         slopes = None if gradients is None else np.asarray(gradients, float)
         if slopes is not None:
             require_shape("gradients", slopes, theta.shape)
-        return self._rows(points, theta, values, slopes, _sds(noise_sd, len(values)))
+        return self._rows(points, theta, values, slopes, self._sds_at(theta, values, noise_sd))
 
     def received(
         self, points: np.ndarray, values: Array, gradients: Array = None, noise_sd: Array = None
@@ -171,7 +171,7 @@ class Caller:
         ----------
         values : the values (n,), or (n, o) for a function of several outputs; -inf or NaN where it failed.
         gradients : the gradients (n, P), or (n, o, P); needed where the function has any.
-        noise_sd : the standard deviation of the values' noise, (n,) or a number; None if exact.
+        noise_sd : the standard deviation of the values' noise, (n,) or a number; by default the function's.
 
         Raises
         ------
@@ -185,8 +185,6 @@ class Caller:
         bad, what, must = refused(function, values.reshape(n, -1))
         if bad.any():
             raise ValueError(f"values, row {int(np.argmax(bad))}: {what}; {must}")
-        if callable(function.noise_sd) and noise_sd is None:
-            raise ValueError("noise_sd is None, and the run was begun with a function of it: give its values")
         if (gradients is None) != (function.gradient is None):
             raise ValueError(
                 "gradients is None, and the function has gradients: give them too"
@@ -198,12 +196,23 @@ class Caller:
             raise ValueError(
                 f"gradients has shape {slopes.shape}; it must be {(*values.shape, theta.shape[1])}"
             )
-        made = self._rows(points, theta, values, slopes, _sds(noise_sd, n), "told")
+        made = self._rows(points, theta, values, slopes, self._sds_at(theta, values, noise_sd), "told")
         if function.errors == "raise" and not made.good.all():
             raise ValueError(f"values or gradients, row {int(np.argmin(made.good))}: one is not finite")
         if function.log_weight is None:
             return made
         return replace(made, values=weighted(function, made.values, theta))
+
+    def _sds_at(self, theta: np.ndarray, values: np.ndarray, noise_sd: Array) -> np.ndarray | None:
+        """The noise sds (n,) given, or else by the function of theta (n, P), NaN where there is no value."""
+        function, n = self.function, len(theta)
+        if noise_sd is not None or not callable(function.noise_sd):
+            return _sds(noise_sd, n)
+        sds, finite = np.full(n, np.nan), np.isfinite(values).reshape(n, -1).all(axis=1)
+        rows = np.flatnonzero(finite)
+        for some in [rows] if function.vectorised else rows[:, None]:
+            sds[some] = noise_at(function, theta[some])
+        return sds
 
     def _rows(
         self,

@@ -87,7 +87,7 @@ def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarr
     """
     n, array = len(points), numbers_in(returned)
     if array is None or array.size not in (1, n) or not ((array > 0.0) & (array < np.inf)).all():
-        what = f"has the sd {returned!r:.80}"
+        what = f"has the {'noise_sd' if callable(function.noise_sd) else 'sd'} {returned!r:.80}"
         raise _wrong(function, points, what, "it must be one positive number for each point")
     return np.broadcast_to(array.reshape(-1).astype(float), (n,))
 

@@ -32,6 +32,7 @@ def selected(
     budget: int | None = None,
     noisy: bool = False,
     log_density: np.ndarray | None = None,
+    reserved: int = 0,
 ) -> Evaluations:
     """The evaluations that a run begins with; all of them where they are few.
 
@@ -42,6 +43,7 @@ def selected(
     noisy : whether the noise of the values is unknown; values whose noise variance is given count as noisy in
         any case.
     log_density : the log density (n,) of the rows up to a constant; by default their values.
+    reserved : evaluations of the budget that the run makes besides, in its first design.
 
     Raises
     ------
@@ -54,10 +56,12 @@ def selected(
     most = min(SELECTION.rows, SELECTION.numbers // width)
     if len(made) > most:
         rows = _chosen(made, _distinct(made, noisy), density, most)
-    if budget is not None and len(rows) > budget:
+    if budget is not None and len(rows) + reserved > budget:
         taken = "" if len(rows) == len(made) else f", of which {len(rows)} are taken"
+        design = f"; the first design of {reserved} is evaluated besides" if reserved else ""
         raise ValueError(
-            f"budget is {budget}, and evaluations has {len(made)}{taken}, which count in it: raise the budget"
+            f"budget is {budget}, and evaluations has {len(made)}{taken}, which count in it{design}: raise "
+            "the budget"
         )
     return made if len(rows) == len(made) else made[rows]
 

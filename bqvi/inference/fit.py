@@ -158,9 +158,9 @@ def fit(
     gradient_noise_sd : standard deviation of the noise of the entries of a `LogJoint`'s gradient: a number or
         (P,), 0 if they are exact. Noise is taken to be independent from one evaluation to the next
     evaluations : for estimators that keep evaluations, of a `LogJoint`: (theta (n, P), values (n,)) made
-        before, then gradients (n, P) if the `LogJoint` has any. They count in the budget, and replace the
-        design of the first step. Of thousands some hundreds are used (`calls.selection`), and only these
-        count
+        before, then gradients (n, P) if the `LogJoint` has any; the noise of values is ``noise_sd``. They
+        count in the budget, and replace the design of the first step. Of thousands some hundreds are used
+        (`calls.selection`), and only these count
     progress : whether to show evaluations, or steps, and the ELBO on a line
     callback : a function that is called with the state after each step
     checkpoint : path of a file that is written as evaluations return, and every few seconds, for ``resume``;

@@ -136,11 +136,12 @@ def with_more(problem: IntegrationProblem, state: IntegrationState, count: int) 
 def with_estimate_if_due(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
     """Return the state with a record of all its nodes, if one is due while others are pending.
 
-    The first record is due when half of the first design has values, others when the nodes since the last one
-    are as many as a batch, or no node is pending.
+    The first record is due when half of the first design has values, to which nodes that were known before
+    the run do not belong; others when the nodes since the last one are as many as a batch, or no node is
+    pending.
     """
     if not state.rows:
-        due = len(state) >= max(DESIGN.least, problem.initial // 2)
+        due = state.sobol.sum() >= max(DESIGN.least, problem.initial // 2)
     else:
         since = state.n_evaluations - state.rows[-1].n_evaluations
         due = since >= _batch(problem, state) or (since > 0 and not len(state.pending))

@@ -147,10 +147,10 @@ def integrate(
     workers : for an executor that has ``submit``: the number of evaluations that are kept under way. Each is
         used as it returns, and further nodes are chosen given those under way. None: a step waits for all
         evaluations of its batch.
-    evaluations : (x (n, D), values (n,) or (n, o)) made before, with values as f returns them, then gradients
-        and noise sds (n,) where the run has them; for 'bq' and 'wsabi'. They count in the budget, and are
-        nodes beside the initial design. Of thousands some hundreds are used (`calls.selection`), and only
-        these count.
+    evaluations : (x (n, D), values (n,) or (n, o)) made before, with values as f returns them, then
+        gradients, None if there are none, and noise sds (n,), by default those of ``noise_sd``; for 'bq' and
+        'wsabi'. They count in the budget, and are nodes beside the initial design. Of thousands some hundreds
+        are used (`calls.selection`), and only these count.
     progress : whether to show evaluations and the estimate on a line.
     callback : a function that is called with each state.
     checkpoint : path of a file that is written each time that f returns, for ``resume``. One that has

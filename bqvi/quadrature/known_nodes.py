@@ -48,7 +48,7 @@ def with_known(problem: IntegrationProblem, arrays: tuple[Any, ...]) -> Integrat
     if logarithmic:
         density = density + made.values.reshape(len(x), -1)[:, 0]
     noisy = problem.noise_sd is not None
-    made = selected(made, problem.budget - problem.initial, noisy, density)
+    made = selected(made, problem.budget, noisy, density, reserved=problem.initial)
     first = initial_state(problem)
     known = replace(
         first,

@@ -107,9 +107,10 @@ def vbmc(
         RuntimeError, LinAlgError) makes the point infeasible; an error of its code or of the system
         (NameError, TypeError, MemoryError, OSError, ...) stops the run. "raise": every exception stops the
         run, and so does a value that is not finite. "infeasible": no exception stops the run.
-    evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P) and noise sds (n,) if any.
-        They count in the budget and replace the first design. Of thousands some hundreds are used
-        (`calls.selection`), and only these count; at most 200 of the others are predicted at the end
+    evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P), None if there are none, and
+        noise sds (n,), by default those of ``noise_sd``: (theta, values, None, sds) for a log joint that
+        returns (value, sd). They count in the budget and replace the first design. Of thousands some hundreds
+        are used (`calls.selection`), and only these count; at most 200 of the others are predicted at the end
         (``result.held_out``).
     initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
         before a climb to the mode.

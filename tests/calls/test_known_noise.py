@@ -1,0 +1,86 @@
+"""Known evaluations with a noise that is a function of theta, and with workers, in each door that takes both.
+
+The oracle of the noise of known rows is the function that was given, called by the test.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.models import LogJoint
+from gp.measures import Uniform
+
+BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+THETA = np.random.default_rng(0).uniform(-1.9, 1.9, (8, 2))
+VALUES = np.append(-0.5 * (THETA[:7] ** 2).sum(axis=1), -np.inf)
+
+
+def one(theta):
+    return -0.5 * float(theta @ theta)
+
+
+def sd(theta):
+    return 0.1 + abs(float(theta[0]))
+
+
+def of_vbmc(**given):
+    found = bqvi.vbmc(one, **BOX, evaluations=(THETA, VALUES), budget=12, seed=0, **given)
+    return found.evaluations.noise_variance[:8]
+
+
+def of_bq(**given):
+    model = LogJoint(one, 2, vectorised=False, gradient=None)
+    found = bqvi.fit(model, method="bq", **BOX, evaluations=(THETA, VALUES), budget=12, seed=0, **given)
+    return found.state.memory.noise[:7, 0]
+
+
+def of_integrate(vectorised=False, noise_sd=sd):
+    def many(x):
+        return np.array([one(row) for row in x])
+
+    f, measure = many if vectorised else one, Uniform([-2.0, -2.0], [2.0, 2.0])
+    known = (THETA[:7], VALUES[:7])
+    run = bqvi.integrate.steps(
+        f, measure, budget=20, seed=0, vectorised=vectorised, noise_sd=noise_sd, evaluations=known
+    )
+    return run.state.noise_variance
+
+
+@pytest.mark.parametrize("door", [of_vbmc, of_bq, of_integrate])
+def test_the_noise_of_known_values_is_that_of_the_function(door):
+    found = door(noise_sd=sd)
+    np.testing.assert_allclose(found[:7], [sd(row) ** 2 for row in THETA[:7]], rtol=1e-12)
+    assert np.isnan(found[7:]).all()
+
+
+def test_a_function_of_many_points_is_called_with_many():
+    found = of_integrate(vectorised=True, noise_sd=lambda x: 0.1 + np.abs(x[:, 0]))
+    np.testing.assert_allclose(found, [sd(row) ** 2 for row in THETA[:7]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("door", [of_vbmc, of_bq, of_integrate])
+def test_a_noise_that_is_none_is_named(door):
+    with pytest.raises(Exception, match=r"has the noise_sd -1\.0 at x0 = "):
+        door(noise_sd=lambda theta: -1.0)
+
+
+def test_the_first_design_is_named_where_the_budget_has_no_room_for_it():
+    measure = Uniform([-2.0, -2.0], [2.0, 2.0])
+    with pytest.raises(ValueError, match=r"budget is 12, and evaluations has 7.*design of 8"):
+        bqvi.integrate(one, measure, budget=12, vectorised=False, evaluations=(THETA[:7], VALUES[:7]))
+
+
+@pytest.mark.parametrize("given", [{}, {"gradient": lambda x: -x}, {"noise_sd": 0.1}])
+def test_workers_take_known_evaluations(given):
+    """E of -|x|^2 / 2 over the box is -4 / 3."""
+    known = (THETA[:7], VALUES[:7], *([-THETA[:7]] if "gradient" in given else []))
+    measure = Uniform([-2.0, -2.0], [2.0, 2.0])
+    with ThreadPoolExecutor(2) as executor:
+        found = bqvi.integrate(
+            one, measure, budget=30, vectorised=False, seed=0, evaluations=known, executor=executor,
+            workers=2, **given,
+        )  # fmt: skip
+    assert found.n_evaluations == 30
+    assert abs(found.mean + 4 / 3) < 0.2
