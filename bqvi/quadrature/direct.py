@@ -46,7 +46,7 @@ class Direct:
 
     def weights(self, member: CandidateProcess) -> np.ndarray:
         """Return the weights of Bayesian quadrature, (m,)."""
-        return member.process.rule(member.with_integral(), float(member.data.centred))
+        return member.process.rule(member.with_integral, float(member.data.centred))
 
     def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
         """Return zero, (o,): far from nodes the mean tends to that of the data."""

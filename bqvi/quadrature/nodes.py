@@ -108,7 +108,7 @@ def by_variance(
     """
     v = surrogate.chart.forward(candidates)
     whitened = whitened_cross(surrogate, v)
-    state = conditioned(surrogate, v, whitened, surrogate.embedding().mean(v), surrogate.with_integral())
+    state = conditioned(surrogate, v, whitened, surrogate.embedding.mean(v), surrogate.with_integral)
     return among(state, count, given)
 
 

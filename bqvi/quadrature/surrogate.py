@@ -183,18 +183,20 @@ class CandidateProcess:
 
         The covariance between outputs is this variance times ``process.covariance``.
         """
-        prior = np.full((1, 1), float(self.embedding().double()))
+        prior = np.full((1, 1), float(self.embedding.double()))
         level = np.full(1, float(self.data.centred))
-        mean, unit = self.process.predict(self.with_integral()[:, None], level, prior)
+        mean, unit = self.process.predict(self.with_integral[:, None], level, prior)
         return mean[0], max(float(unit[0, 0]), 0.0)
 
+    @cached_property
     def with_integral(self) -> np.ndarray:
-        """Return the prior covariances of the data with the integral, (m,)."""
+        """The prior covariances of the data with the integral, (m,)."""
         observed = self.view.observed
         if isinstance(observed, Values):
-            return self.embedding().mean(observed.x)
+            return self.embedding.mean(observed.x)
         return covariance(self.kernel, observed, Integrals((self.chart.measure,)))[:, 0]
 
+    @cached_property
     def embedding(self) -> KernelEmbedding:
         """The integrals of the kernel against the measure of the chart."""
         return embed(self.kernel, self.chart.measure)

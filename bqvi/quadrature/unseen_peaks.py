@@ -42,21 +42,24 @@ class _Form:
 def unseen(member: CandidateProcess) -> np.ndarray:
     """Return the mean square of the integral of a further peak, (o,), in units of the process."""
     total = np.zeros(member.data.outputs)
-    for form in _forms(member, _places(member)):
-        total += PEAK_KERNEL.further * np.mean(form.integrals**2, axis=0)
+    if isinstance(member.family, PeakFamily):
+        for form in _forms(member, member.family, _places(member)):
+            total += PEAK_KERNEL.further * np.mean(form.integrals**2, axis=0)
     return total
 
 
 def exploring(member: CandidateProcess, count: int) -> np.ndarray:
     """Return nodes (k, D), k <= ``count``, in standard coordinates, that would show most of such peaks."""
+    if not (count and isinstance(member.family, PeakFamily)):
+        return np.zeros((0, member.dimension))
     places = _places(member)
-    forms = _forms(member, places)
+    forms = _forms(member, member.family, places)
     squares = [np.sum(form.integrals**2, axis=1) for form in forms]
     near = [
         cdist(places @ form.matrix.T, places @ form.matrix.T, "sqeuclidean") < form.radius for form in forms
     ]
     chosen: list[int] = []
-    while forms and len(chosen) < count:
+    while len(chosen) < count:
         shown = np.sum([close @ square for close, square in zip(near, squares, strict=True)], axis=0)
         chosen.append(int(np.argmax(shown)))
         if not shown[chosen[-1]] > 0:
@@ -71,15 +74,13 @@ def _places(member: CandidateProcess) -> np.ndarray:
     return measure.from_unit_cube(shifted_sobol(measure.dimension, DESIGN.pool, 0))
 
 
-def _forms(member: CandidateProcess, places: np.ndarray) -> list[_Form]:
-    if not isinstance(member.family, PeakFamily):
-        return []
+def _forms(member: CandidateProcess, family: PeakFamily, places: np.ndarray) -> list[_Form]:
     v, n = member.chart.forward(member.data.u), len(member.data)
     sds = member.process.leave_one_out()[1][:n]
     density = np.exp(np.asarray(member.chart.measure.log_density(places)))[:, None]
     sizes = np.abs(member.data.values - smooth_part(member))
     found = []
-    for centre, matrix in zip(member.family.centres, member.family.matrices, strict=True):
+    for centre, matrix in zip(family.centres, family.matrices, strict=True):
         height = sizes[np.argmin(np.sum(((v - centre) @ matrix.T) ** 2, axis=1))]
         falls = height / np.maximum(PEAK_KERNEL.noticed * sds, 1e-300)
         radii = 2 * np.log(np.maximum(falls, 1.0)).max(axis=1)
