@@ -25,7 +25,7 @@ from bqvi.calls.executors import Executor, collect, require_workers
 from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import LARGEST, UNKNOWN, Function
 from bqvi.calls.returned import reasons_of, refused
-from bqvi.checks import require_numbers, require_shape
+from bqvi.checks import require_numbers
 from gp.arrays import Array
 from gp.threads import users_threads
 
@@ -158,8 +158,10 @@ class Caller:
             raise ValueError(f"values is inf in row {int(np.argmax(values))}; a log density is below inf")
         points = theta if self.coordinates is None else self.coordinates.from_user(theta)
         slopes = None if gradients is None else np.asarray(gradients, float)
-        if slopes is not None:
-            require_shape("gradients", slopes, theta.shape)
+        if slopes is not None and slopes.shape != theta.shape:
+            raise ValueError(
+                f"gradients has shape {slopes.shape}; it must be {theta.shape}, or None where there are none"
+            )
         return self._rows(points, theta, values, slopes, self._sds_at(theta, values, noise_sd))
 
     def received(
@@ -260,8 +262,8 @@ def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...] | No
         if isinstance(evaluations, tuple | list):
             what += f" of {len(evaluations)}"
         raise TypeError(
-            f"evaluations is a {what}; it must be (theta (n, P), values (n,)), then gradients (n, P) and "
-            "noise sds (n,) if any"
+            f"evaluations is a {what}; it must be (theta (n, P), values (n,)), then gradients (n, P), or "
+            "None, and noise sds (n,), if any"
         )
     titles = ("theta", "values", "gradients", "noise_sd")
     found = tuple(

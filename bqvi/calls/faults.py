@@ -265,7 +265,9 @@ def advice(error: Exception, gradient: object) -> str:
 
 def advice_on_points(error: Exception) -> str:
     """Advice on an error of a vectorised function that has returned no value yet; "" where there is none."""
-    if not isinstance(error, _OF_SHAPES) or isinstance(error, np.linalg.LinAlgError):
+    of_torch = isinstance(error, RuntimeError) and _MISMATCHED.search(message_of(error))
+    of_shapes = isinstance(error, _OF_SHAPES) and not isinstance(error, np.linalg.LinAlgError)
+    if not (of_shapes or of_torch):
         return ""
     return (
         "; the function is called with many points at once, (n, P): if it takes one, (P,), give "

@@ -93,6 +93,9 @@ def test_a_function_of_one_point_that_is_given_many_gets_advice():
             Caller(Function(of_one, vectorised=True)).evaluate(POINTS, first=True)
     with pytest.raises(bqvi.RunError, match="vectorised=False"):
         bqvi.evidence_bounds(lambda x: -float(x[0] ** 2 + x[1] ** 2), Gaussian(np.zeros(2), np.eye(2)))
+    identity = torch.eye(2, dtype=torch.float64)
+    with pytest.raises(bqvi.RunError, match=r"cannot be multiplied.*vectorised=False"):
+        bqvi.fit(LogJoint(lambda x: -(identity @ x).square().sum(), 2), method="bq", budget=20)
 
 
 def test_that_advice_is_not_given_where_it_cannot_help():
