@@ -29,12 +29,12 @@ class Ascent:
     ----------
     points : (M, D)
     values : (M,)
-    evaluations : the number of calls of the function.
+    n_evaluations : the number of calls of the function.
     """
 
     points: np.ndarray
     values: np.ndarray
-    evaluations: int
+    n_evaluations: int
 
 
 def ascend(

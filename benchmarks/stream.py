@@ -106,7 +106,7 @@ def _measure(folder: Path, method: str) -> dict[str, Any]:
         "bound": elbo(model, fit.q, counts),
         "peak": peak() / 2**10,
         "seconds": fit.state.seconds,
-        "passes": fit.state.evaluations / n,
+        "passes": fit.state.step_evaluations / n,
     }
 
 

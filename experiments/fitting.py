@@ -15,8 +15,9 @@ import pandas as pd
 import bqvi
 from bqvi.gradients import Estimator
 from bqvi.inference import Fit
+from bqvi.runs import Trace
 
-__all__ = ["KEPT", "STRATEGY", "frame", "spread_records"]
+__all__ = ["KEPT", "STRATEGY", "columns_of", "frame", "spread_records"]
 
 _WORST: Mapping[str, float] = {"elbo": -np.inf, "log_likelihood_error": np.inf}
 """The values of these columns for a run that diverged."""
@@ -28,6 +29,14 @@ diverged, even if the sum came out large and positive."""
 KEPT = ("iteration", "seconds", "evaluations", "samples", "elbo")
 STRATEGY = ("setup_seconds", "minibatch_seconds")
 """The columns of the costs of mini-batch strategies, for `keep`."""
+
+
+def columns_of(trace: Trace, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Columns of the trace of a fit, by their names in an experiment's table.
+
+    There ``evaluations`` are those of the steps, as the records differ between experiments.
+    """
+    return {name: trace["step_evaluations" if name == "evaluations" else name] for name in names}
 
 
 def frame(
@@ -64,7 +73,7 @@ def frame(
             lambda: bqvi.fit(model, data, method, steps=steps, record=record, metrics=metrics, **choices)
         )
     columns = (*KEPT, *keep, *metrics)
-    table = pd.DataFrame({name: fit.trace[name] for name in columns})
+    table = pd.DataFrame(columns_of(fit.trace, columns))
     if diverged:
         table = pd.concat([table, _last(table, fit)], ignore_index=True)
     diverged_rows = table["elbo"].abs() > _RESOLVED
@@ -97,7 +106,7 @@ def _last(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
     costs = {
         "iteration": state.iteration + 1,
         "seconds": state.seconds,
-        "evaluations": state.evaluations,
+        "evaluations": state.step_evaluations,
         "samples": state.samples,
         **{name: getattr(state, name) for name in STRATEGY if name in table.columns},
     }

@@ -77,6 +77,61 @@ def _kind(value):
     return float if isinstance(value, np.floating) else type(value)
 
 
+COUNTS = re.compile(r"^(evaluations|components|draws|failures|faults|raised|effective)$")
+"""Names of rows, arrays and records; the number of them is n_..., and their share ..._share."""
+
+
+def _records(value, found):
+    """The dataclasses in a state, each class once."""
+    if isinstance(value, tuple):
+        for part in value:
+            _records(part, found)
+    elif dataclasses.is_dataclass(value) and type(value) not in found:
+        found[type(value)] = value
+        for one in dataclasses.fields(value):
+            _records(getattr(value, one.name), found)
+    return found
+
+
+def test_a_number_is_not_named_like_what_it_counts(results):
+    """In results, states and traces; `ess` is `effective_sample_size`, in states too."""
+    for found in results.values():
+        for record in _records((found.state, found, *getattr(found, "trace", ())), {}).values():
+            numbers = [
+                one.name
+                for one in dataclasses.fields(record)
+                if isinstance(getattr(record, one.name), int | float)
+            ]
+            assert not [name for name in numbers if COUNTS.match(name)], type(record)
+            assert not hasattr(record, "ess")
+
+
+def test_every_result_counts_its_failures():
+    """Against the function itself, which counts them: NaN on a quarter of the plane."""
+    failed = []
+
+    def counted(theta):
+        outside = (theta > 0.5).all(-1)
+        failed.append(int(outside.sum()))
+        return np.where(outside, np.nan, log_joint(theta))
+
+    box = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+    normal = Gaussian(np.zeros(2), np.eye(2))
+    doors = {
+        "fit": lambda: bqvi.fit(LogJoint(counted, 2, gradient=None), method="bq", budget=40, **box),
+        "vbmc": lambda: bqvi.vbmc(counted, budget=40, **box),
+        "bq": lambda: bqvi.integrate(lambda x: np.exp(counted(x)), normal, 40, errors=None),
+        "qmc": lambda: bqvi.integrate(lambda x: np.exp(counted(x)), normal, 40, "qmc", errors=None),
+        "evidence_bounds": lambda: bqvi.evidence_bounds(counted, normal, 400, replicates=2),
+    }
+    for name, door in doors.items():
+        failed.clear()
+        found = door()
+        assert found.n_failed == sum(failed) > 0, name
+        assert f"({found.n_failed} failed)" in repr(found)
+        assert f"({found.n_failed} failed)" in found._repr_html_()
+
+
 def test_every_trace_ends_at_the_number_of_all_evaluations(results):
     for door in ("fit", "vbmc", "integrate"):
         assert results[door].trace["n_evaluations"][-1] == results[door].n_evaluations

@@ -26,7 +26,7 @@ def drawn(line):
 def test_a_fit_draws_its_elbo(fit):
     ax = fit.plot_trace(truth=np.log(2 * np.pi))
     n, elbo = drawn(ax.lines[0])
-    np.testing.assert_array_equal(n, fit.trace["evaluations"])
+    np.testing.assert_array_equal(n, fit.trace["step_evaluations"])
     np.testing.assert_array_equal(elbo, fit.trace["elbo"])
     assert ax.lines[1].get_ydata()[0] == np.log(2 * np.pi)
     assert f"{fit.trace['elbo'][-1]:.6g}" in ax.get_title()

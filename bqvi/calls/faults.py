@@ -25,16 +25,16 @@ import builtins
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bqvi.calls.evaluations import Evaluations
 
 __all__ = [
-    "ERRORS", "NONE_RAISED", "OF_ITS_CODE", "EvaluationError", "LostError", "Raised", "advice",
-    "advice_on_points", "described", "exceptions_said", "is_numerical", "is_of_the_code", "kind_and_message",
-    "may_be_meant", "message_of", "raised", "require_good", "stops",
+    "ERRORS", "NONE_FAILED", "OF_ITS_CODE", "EvaluationError", "Failures", "LostError", "advice",
+    "advice_on_points", "described", "exceptions_warning", "is_numerical", "is_of_the_code",
+    "kind_and_message", "may_be_meant", "message_of", "raised", "require_good", "stops",
 ]  # fmt: skip
 
 
@@ -200,36 +200,39 @@ def described(error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class Raised:
-    """The exceptions of a run that goes on after them.
+class Failures:
+    """The evaluations without a value of a run that goes on after them.
 
     Attributes
     ----------
-    count : evaluations that raised an exception. of_the_code : those among them by `is_of_the_code`.
-    first : the first with its reason and its place; "" where there is none.
+    n_failed : evaluations without a value. n_raised : those among them that raised an exception.
+    of_the_code : those among the latter by `is_of_the_code`.
+    first_raised : the first exception with its reason and its place; "" where there is none.
     """
 
-    count: int = 0
+    n_failed: int = 0
+    n_raised: int = 0
     of_the_code: int = 0
-    first: str = ""
+    first_raised: str = ""
 
-    def after(self, made: Evaluations, place: Callable[[np.ndarray], str]) -> Raised:
-        """The exceptions with those of further evaluations; ``place`` names one of their points."""
+    def after(self, made: Evaluations, place: Callable[[np.ndarray], str]) -> Failures:
+        """The failures with those of further evaluations; ``place`` names one of their points."""
+        failed = self.n_failed + int(made.failed.sum())
         rows = [i for i, reason in enumerate(made.reasons) if raised(reason)]
         if not rows:
-            return self
+            return replace(self, n_failed=failed)
         of_the_code = sum(is_of_the_code(made.reasons[i]) for i in rows)
-        first = self.first or f"{made.reasons[rows[0]]}, at {place(made.points[rows[0]])}"
-        return Raised(self.count + len(rows), self.of_the_code + of_the_code, first)
+        first = self.first_raised or f"{made.reasons[rows[0]]}, at {place(made.points[rows[0]])}"
+        return Failures(failed, self.n_raised + len(rows), self.of_the_code + of_the_code, first)
 
 
-NONE_RAISED = Raised()
+NONE_FAILED = Failures()
 
 
 OF_ITS_CODE = ". This is an error of its code or of the system, not of a point: correct it"
 
 
-def exceptions_said(count: int, n: int, first: str, counts_as: str = "a density of zero") -> str:
+def exceptions_warning(count: int, n: int, first: str, counts_as: str = "a density of zero") -> str:
     """A warning that ``count`` of ``n`` evaluations raised, the ``first`` with its reason and its place."""
     return (
         f"{count} of {n} evaluations have no value because of an exception, and count as {counts_as}; "

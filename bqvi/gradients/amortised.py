@@ -196,7 +196,7 @@ def local_gradient(
     return Gradient(
         values,
         natural=False,
-        evaluations=cost(model, batch, samples),
+        n_evaluations=cost(model, batch, samples),
         samples=samples,
         bound=value,
         elbo=value if same else float(_weighed(terms.elbo.detach(), weights) + rest.detach()),

@@ -242,9 +242,8 @@ def _revalued(model: LogJointModel, q: Distribution, batch: Batch, kept: Memory)
     good = found[found.good]
     slopes = kept.gradients[: len(good)] if good.gradients is None else good.gradients
     exact = np.zeros((len(good), 1 + slopes.shape[1]))
-    anew = replace(
-        kept, points=good.points, values=good.values, gradients=slopes, noise=exact, by_products=()
-    )
+    anew = replace(kept, points=good.points, values=good.values, gradients=slopes)
+    anew = replace(anew, noise_variances=exact, by_products=())
     return anew.without_process()
 
 
@@ -258,7 +257,7 @@ def _gradient(
     return Gradient(
         frame.natural_gradient(process.at_q),
         natural=True,
-        evaluations=found.n_evaluations,
+        n_evaluations=found.n_evaluations,
         samples=len(found),
         memory=memory,
         surrogate=process,

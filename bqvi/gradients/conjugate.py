@@ -34,4 +34,4 @@ class Conjugate:
         local = local_step(model, q, batch)
         values = subtract(update_target(model, local), q.natural)
         everything = local if batch.weights is None else None
-        return Gradient(values, natural=True, evaluations=batch.size, local=everything)
+        return Gradient(values, natural=True, n_evaluations=batch.size, local=everything)

@@ -59,7 +59,7 @@ class Gradient:
     """One array for each array of q's parameters."""
     natural: bool
     """True: dL/dmu; False: dL/du."""
-    evaluations: int
+    n_evaluations: int
     """Per-datum evaluations spent; for a model without data, of the log joint."""
     samples: int = 0
     """Draws of theta spent."""

@@ -82,7 +82,7 @@ class _ImportanceWeighted:
         return Gradient(
             values,
             natural=False,
-            evaluations=cost(model, batch, self.samples),
+            n_evaluations=cost(model, batch, self.samples),
             samples=self.samples,
             bound=float(bound.detach()),
             elbo=float(log_weights.mean().detach()),

@@ -200,7 +200,7 @@ class Memoised:
         return Gradient(
             subtract(update_target(model, target), q.natural),
             natural=True,
-            evaluations=visited,
+            n_evaluations=visited,
             local=everything if complete else None,
             memory=kept,
         )
@@ -284,7 +284,7 @@ def _stochastic(
     return Gradient(
         subtract(target, q.natural),
         natural=True,
-        evaluations=rows[0],
+        n_evaluations=rows[0],
         memory=replace(known, visits=known.visits + 1, running=running),
     )
 

@@ -57,15 +57,15 @@ class Memory:
     hyperparameters: np.ndarray = field(metadata=_GROWS)
     """Logarithms of the hyperparameters of the last fit; (0,) before the first."""
     base: Base
-    noise: np.ndarray = field(metadata=_GROWS)
+    noise_variances: np.ndarray = field(metadata=_GROWS)
     """Variances of the noise of f and of the entries of grad f, (m, 1 + D) or (m, 1); 0 where exact."""
     failed: np.ndarray = field(metadata=_GROWS)
     """theta of evaluations that raised or were not finite, (k, D), for the designs' model of failures."""
     fitted_at: int = 0
     """m at the last fit of hyperparameters; 0 before the first."""
-    faults: int = 0
+    n_failed: int = 0
     """Evaluations that raised or were not finite."""
-    raised: int = 0
+    n_raised: int = 0
     """How many of these raised an exception."""
     first_raised: str = ""
     """The reason of the first of them; "" for none."""
@@ -104,7 +104,7 @@ class Memory:
             points=self.points[part],
             values=self.values[part],
             gradients=self.gradients[part],
-            noise=self.noise[part],
+            noise_variances=self.noise_variances[part],
             by_products=self.by_products[part],
         ).without_process()
 
@@ -145,9 +145,9 @@ class Memory:
             points=np.concatenate([self.points, good.points]),
             values=np.concatenate([self.values, good.values]),
             gradients=np.concatenate([self.gradients, slopes]),
-            noise=np.concatenate([self.noise, _noise_of(good, slopes)]),
-            faults=self.faults + len(found) - len(good),
-            raised=self.raised + len(exceptions),
+            noise_variances=np.concatenate([self.noise_variances, _noise_of(good, slopes)]),
+            n_failed=self.n_failed + len(found) - len(good),
+            n_raised=self.n_raised + len(exceptions),
             first_raised=first,
             first_raised_at=at,
             failed_rounds=failed_rounds,

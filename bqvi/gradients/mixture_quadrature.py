@@ -160,7 +160,7 @@ class MixtureQuadrature:
             kept = replace(kept, since=kept.since + 1, process=self._process(model, q, kept), before=before)
         gradient = self._gradient(model, q, rng, kept)
         return replace(
-            gradient, evaluations=spent, samples=n_nodes, memory=kept if memory is not None else None
+            gradient, n_evaluations=spent, samples=n_nodes, memory=kept if memory is not None else None
         )
 
     def _due(self, q: GaussianMixture, kept: MixtureMemory) -> bool:

@@ -133,7 +133,7 @@ class Pathwise:
         return Gradient(
             values,
             natural=False,
-            evaluations=cost(model, batch, self.samples),
+            n_evaluations=cost(model, batch, self.samples),
             samples=self.samples,
             bound=float(objective.detach()),
             standard_error=errors,

@@ -121,7 +121,7 @@ class ProcessCache:
     ) -> Observed:
         """The observations in some rows of the memory, whose whitened points are ``points``."""
         targets = self.kind.targets(units, points, memory.values[rows], memory.gradients[rows])
-        return Observed(points, targets, self.kind.noise(units, memory.noise[rows]))
+        return Observed(points, targets, self.kind.noise(units, memory.noise_variances[rows]))
 
     def _used(self, units: WhitenedFrame, memory: Memory, count: int, most: int | None = None) -> Observed:
         """The observations among the first ``count`` on which a process is conditioned."""

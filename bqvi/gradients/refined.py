@@ -69,4 +69,4 @@ class RefinedConjugate:
         kept = LocalMemory(local.local, local.bound - divergence)
         values = subtract(update_target(model, local), q.natural)
         everything = replace(local, local=None)
-        return Gradient(values, natural=True, evaluations=batch.size, local=everything, memory=kept)
+        return Gradient(values, natural=True, n_evaluations=batch.size, local=everything, memory=kept)

@@ -97,7 +97,7 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
     u = u[near]
     kind = OnFunction(values=True, gradients=steep)
     targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])
-    measured = kind.noise(frame, memory.noise[near])
+    measured = kind.noise(frame, memory.noise_variances[near])
     logs = _fitted(u, targets, measured, memory.hyperparameters)
     return NearQ(frame, *_process(u, targets, measured, logs, steep))
 

@@ -63,13 +63,13 @@ class EvidenceEstimate:
     ----------
     value, sd : in nats.
     pareto_k : shape of the weights' tail; above .7 the value is unreliable.
-    effective_draws : the effective number of the draws, by their weights.
+    effective_sample_size : the effective number of the draws, by their weights.
     """
 
     value: float
     sd: float
     pareto_k: float
-    effective_draws: float
+    effective_sample_size: float
     infeasible: float
     """Share of the mass of q where evaluations fail."""
 

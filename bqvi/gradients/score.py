@@ -112,7 +112,7 @@ class Score:
         return Gradient(
             values,
             natural=False,
-            evaluations=cost(model, batch, self.samples),
+            n_evaluations=cost(model, batch, self.samples),
             samples=self.samples,
             bound=bound,
             standard_error=errors,
@@ -162,7 +162,7 @@ class Score:
         return Gradient(
             q.fisher_solve(covariance),
             natural=True,
-            evaluations=evaluations,
+            n_evaluations=evaluations,
             samples=self.samples,
             bound=float(reward.mean()),
         )

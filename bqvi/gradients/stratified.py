@@ -77,7 +77,7 @@ def stratified_gradient(
     return Gradient(
         posterior.gradient(objective),
         natural=False,
-        evaluations=cost(model, batch, draws),
+        n_evaluations=cost(model, batch, draws),
         samples=draws,
         bound=float(objective.detach()),
         standard_error=errors,

@@ -195,7 +195,7 @@ class AllReduced:
         return replace(
             found,
             values=tuple(values),
-            evaluations=found.evaluations * batch.size // part.size,
+            n_evaluations=found.n_evaluations * batch.size // part.size,
             bound=None if found.bound is None else float(means[0]),
             elbo=None if found.elbo is None else float(means[1]),
             local=None,

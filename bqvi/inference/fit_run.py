@@ -165,7 +165,7 @@ class FitRun:
         if not isinstance(self.problem.model, LogJoint) or not hasattr(memory, "points"):
             return None
         n = len(memory)
-        noise = memory.noise[:, 0] if memory.noise.size else None
+        noise = memory.noise_variances[:, 0] if memory.noise_variances.size else None
         slopes = memory.gradients if self.problem.model.differentiable else None
         return Evaluations(memory.points, memory.values, slopes, noise, np.zeros(n, bool), ("",) * n)
 
@@ -216,7 +216,7 @@ class FitRun:
 
     def _paid(self, state: LoopState) -> int:
         """Evaluations so far, without those of the unfinished next step, which may ask for them again."""
-        paid = state.evaluations + state.record_evaluations + state.repeated
+        paid = state.step_evaluations + state.record_evaluations + state.repeated
         if state.unfinished is None:
             return paid
         kept = len(state.unfinished) * max(n_rows(self.problem.data), 1)

@@ -206,5 +206,5 @@ def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: i
         )
     rows = caller_of(model).given(*arrays)
     rows = selected(rows if model.differentiable else replace(rows, gradients=None), budget)
-    spent = state.evaluations + len(rows)
-    return replace(state, memory=state.memory.with_evaluations(rows), evaluations=spent)
+    spent = state.step_evaluations + len(rows)
+    return replace(state, memory=state.memory.with_evaluations(rows), step_evaluations=spent)

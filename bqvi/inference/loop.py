@@ -183,7 +183,7 @@ def advance(
         memory=gradient.memory,
         iteration=state.iteration + 1,
         seconds=state.seconds if began is None else state.seconds + time.perf_counter() - began,
-        evaluations=state.evaluations + gradient.evaluations,
+        step_evaluations=state.step_evaluations + gradient.n_evaluations,
         samples=state.samples + gradient.samples,
         minibatch_seconds=state.minibatch_seconds + seconds,
     )
@@ -252,7 +252,7 @@ def _settled(before: LoopState, state: LoopState, gradient: Gradient, made: Eval
     """A state with its record and without a step; the evaluations of its gradient are kept and counted."""
     found = replace(before, rows=state.rows, record_evaluations=state.record_evaluations)
     if made is None or not len(made):
-        return replace(found, record_evaluations=found.record_evaluations + gradient.evaluations)
+        return replace(found, record_evaluations=found.record_evaluations + gradient.n_evaluations)
     return with_evaluations(found, made)
 
 
@@ -272,8 +272,8 @@ def _with_unused(state: LoopState, account: Account) -> LoopState:
         return replace(state, unfinished=None, repeated=state.repeated + unused.n_evaluations)
     if len(unused):
         memory = memory.with_evaluations(unused)
-    spent = state.evaluations + unused.n_evaluations
-    return replace(state, memory=memory, unfinished=None, evaluations=spent)
+    spent = state.step_evaluations + unused.n_evaluations
+    return replace(state, memory=memory, unfinished=None, step_evaluations=spent)
 
 
 def _with_latest(state: LoopState, account: Account) -> LoopState:
@@ -297,7 +297,7 @@ def closed(problem: LoopProblem, state: LoopState, monitor: Monitor, account: Ac
         return _with_unused(_with_record(state, monitor, None, account), account)
     # where local steps are refined, that of the record is too
     gradient, _ = gradient_at(problem, state, account)
-    row, spent = _row(state, monitor, gradient, account), gradient.evaluations
+    row, spent = _row(state, monitor, gradient, account), gradient.n_evaluations
     return _with_row(state, replace(row, record_evaluations=spent, n_evaluations=row.n_evaluations + spent))
 
 
@@ -362,17 +362,18 @@ def _row(state: LoopState, monitor: Monitor, gradient: Gradient | None, account:
     local = None if gradient is None else gradient.local
     latest = max(2, int(DEFAULTS.latest * (state.iteration + 1)))
     value = monitor.value(state.q, local, state.memory, state.estimates[-latest:], account)
+    before = state.step_evaluations + state.record_evaluations + state.repeated
     return TraceRow(
         iteration=state.iteration,
         seconds=state.seconds,
-        evaluations=state.evaluations,
+        step_evaluations=state.step_evaluations,
         samples=state.samples,
         setup_seconds=state.setup_seconds,
         minibatch_seconds=state.minibatch_seconds,
         elbo=value.elbo,
-        elbo_sd=value.standard_error,
+        elbo_sd=value.elbo_sd,
         bound=monitor.bound(gradient),
         metrics=monitor.measure(state.q),
-        record_evaluations=value.evaluations,
-        n_evaluations=state.evaluations + state.record_evaluations + state.repeated + value.evaluations,
+        record_evaluations=value.n_evaluations,
+        n_evaluations=before + value.n_evaluations,
     )

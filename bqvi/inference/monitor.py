@@ -30,9 +30,9 @@ class Value(NamedTuple):
 
     elbo: float
     """Nats."""
-    standard_error: float
+    elbo_sd: float
     """0 where the ELBO is exact."""
-    evaluations: int
+    n_evaluations: int
     """Per datum, or of the log joint for a model without data."""
 
 
@@ -128,10 +128,10 @@ class Monitor:
 
         found = self._of_steps(values)
         if len(values) < 4:
-            return found._replace(standard_error=math.inf)
+            return found._replace(elbo_sd=math.inf)
         drift = values[: len(values) // 2].mean() - values[len(values) // 2 :].mean()
         own = value_deviation(q, memory) if isinstance(memory, MixtureMemory) else np.inf
-        return found._replace(standard_error=float(np.linalg.norm([values.std(ddof=1), drift, own])))
+        return found._replace(elbo_sd=float(np.linalg.norm([values.std(ddof=1), drift, own])))
 
     def remembered(self, q: Any, memory: Memory) -> Value:
         """The ELBO from kept evaluations; NaN with an infinite error where too few are near q."""
@@ -157,7 +157,7 @@ class Monitor:
         from bqvi.gradients.amortised import elbo_draws
 
         values = elbo_draws(self.model, q, self.data, samples, self.NOISE)
-        return self._of_steps(values)._replace(evaluations=self.cost)
+        return self._of_steps(values)._replace(n_evaluations=self.cost)
 
     def _sampled(self, q: Distribution, samples: int, account: Account) -> Value:
         import torch
@@ -180,7 +180,7 @@ class Monitor:
         if faulty.any() and faulty.mean() <= self.FAULTY:
             drawn = drawn[~faulty]
         with np.errstate(over="ignore", invalid="ignore"):  # the log joint may be infinite at a draw
-            return self._of_steps(drawn)._replace(evaluations=spent)
+            return self._of_steps(drawn)._replace(n_evaluations=spent)
 
 
 def log_base_measure(model: Model, data: Data) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bqvi import notebook
-from bqvi.calls.faults import exceptions_said
+from bqvi.calls.faults import exceptions_warning
 from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import gradient_warnings
 from bqvi.families import DiagonalGaussian, Gaussian
@@ -58,7 +58,7 @@ class Fit:
     """Model, data, estimator and the other choices of the run."""
     state: LoopState
     """The state with ``q``: that of the checkpoint, or of its best start."""
-    starts: tuple[float, ...] = ()
+    start_elbos: tuple[float, ...] = ()
     """Final ELBO of each start, where there were several."""
 
     @property
@@ -92,7 +92,9 @@ class Fit:
                 return self._of_no_step
             return tuple(flat.settling_warnings(self.q, made.points, made.values, None))
         found = self._of_exceptions(memory) + self._of_failures(memory)
-        exact = not memory.noise.any()  # with noise, differences of values do not check the gradient
+        exact = (
+            not memory.noise_variances.any()
+        )  # with noise, differences of values do not check the gradient
         if exact and callable(getattr(function, "gradient", None)):
             found += gradient_warnings(memory.points, memory.values, memory.gradients)
         if not found and not self.converged and isinstance(self.q, Gaussian):
@@ -111,14 +113,14 @@ class Fit:
         )
 
     def _of_exceptions(self, memory: Memory) -> list[str]:
-        if not memory.raised:
+        if not memory.n_raised:
             return []
         theta, model = memory.failed[[memory.first_raised_at]], self.problem.model
         coordinates = getattr(model, "coordinates", None)
         theta = theta if coordinates is None else coordinates.to_user(theta)
         names = () if coordinates is None else coordinates.names
         first = f"{memory.first_raised}, at {named_point(names, theta[0])}"
-        return [exceptions_said(memory.raised, self.n_evaluations, first)]
+        return [exceptions_warning(memory.n_raised, self.n_evaluations, first)]
 
     def _of_failures(self, memory: Memory) -> list[str]:
         failed = len(memory.failed)
@@ -172,6 +174,11 @@ class Fit:
     def n_evaluations(self) -> int:
         """Evaluations in all, of every start, step and record: per datum, or of a log joint without data."""
         return self.checkpoint.n_evaluations
+
+    @property
+    def n_failed(self) -> int:
+        """Those among them without a value; 0 for a method that keeps none, as a failure ends its runs."""
+        return 0 if self._memory is None else self._memory.n_failed
 
     @property
     def theta(self) -> np.ndarray | None:
@@ -281,9 +288,8 @@ class Fit:
 
     @property
     def _counted(self) -> str:
-        """The number of evaluations, and of those that failed if any are known to."""
-        failed = getattr(getattr(self.state.memory, "known", self.state.memory), "faults", 0)
-        return f"{self.n_evaluations} evaluations" + (f" ({failed} failed)" if failed else "")
+        """The number of evaluations, and of those that failed if there are any."""
+        return f"{self.n_evaluations} evaluations" + (f" ({self.n_failed} failed)" if self.n_failed else "")
 
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""

@@ -24,12 +24,12 @@ class Starts:
     """The states of the starts, and the reasons of those that ended, in order."""
 
     states: tuple[Any, ...]
-    ended: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
 
     @property
     def active(self) -> int:
         """The index of the start that is under way, or of the last."""
-        return min(len(self.ended), len(self.states) - 1)
+        return min(len(self.stopped), len(self.states) - 1)
 
     @property
     def best(self) -> int:
@@ -38,7 +38,7 @@ class Starts:
         return int(np.argmax(np.where(np.isfinite(worth), worth, -np.inf)))
 
     def _failed(self, i: int) -> bool:
-        return i < len(self.ended) and self.ended[i] == FAILED
+        return i < len(self.stopped) and self.stopped[i] == FAILED
 
     def with_active(self, state: object) -> Starts:
         """Return the state with another state of the active start."""
@@ -112,11 +112,11 @@ class StartsRun:
         except Exception as error:
             if _ends_all(error, getattr(getattr(run.problem.model, "function", None), "errors", None)):
                 raise
-            if state.active == len(self._runs) - 1 and all(why == FAILED for why in state.ended):
+            if state.active == len(self._runs) - 1 and all(why == FAILED for why in state.stopped):
                 raise RuntimeError(f"every start failed; the last: {error}") from error
             inner, reason = run.with_evaluations(inner, self.ledger.entries()), FAILED
         moved = state.with_active(inner)
-        return moved if reason is None else replace(moved, ended=(*moved.ended, reason))
+        return moved if reason is None else replace(moved, stopped=(*moved.stopped, reason))
 
     def require_consistent(self, before: Starts, after: Starts) -> None:
         """Raise EvaluationError where gradients of the start under way are not those of the values."""
@@ -125,14 +125,14 @@ class StartsRun:
 
     def finished(self, state: Starts) -> str | None:
         """The reason why the best start ended, once all have."""
-        return None if len(state.ended) < len(state.states) else state.ended[state.best]
+        return None if len(state.stopped) < len(state.states) else state.stopped[state.best]
 
     def result(self, state: Starts, reason: str) -> Fit:
         """The best of the starts that have begun."""
         found = self._runs[state.best].fit_of(state.states[state.best], reason)
         elbos = tuple(_elbo(inner) for inner in state.states[: state.active + 1])
         forked = replace(state, states=tuple(inner.fork() for inner in state.states))
-        return with_raised_warnings(replace(found, starts=elbos, checkpoint=self.checkpoint(forked)))
+        return with_raised_warnings(replace(found, start_elbos=elbos, checkpoint=self.checkpoint(forked)))
 
     def with_evaluations(self, state: Starts, evaluations: Evaluations) -> Starts:
         """The starts with the evaluations of a step that was cut short."""

@@ -81,14 +81,14 @@ class LoopState:
     memory : the memory of a `RememberingEstimator`; ``None`` for others.
     iteration : the number of steps made.
     seconds : the time of these steps.
-    evaluations : evaluations of the steps; those of records are in the trace.
+    step_evaluations : evaluations of the steps; those of records are in the trace.
     samples : draws of theta by the steps.
     setup_seconds : the time of the strategy before the first step; not in ``seconds``.
     minibatch_seconds : the time of the strategy since then, for draws and for processing gradients; in
         ``seconds``.
     rows : the records.
     record_evaluations : evaluations of the records, the closing ones included, in the units of
-        ``evaluations``.
+        ``step_evaluations``.
     estimates : estimates of the ELBO less ln h of the data, by the latest steps from their draws; at most
         256.
     repeated : evaluations of steps that were cut short and made again by an estimator that keeps none.
@@ -107,7 +107,7 @@ class LoopState:
     memory: Any = None
     iteration: int = 0
     seconds: float = 0.0
-    evaluations: int = 0
+    step_evaluations: int = 0
     samples: int = 0
     setup_seconds: float = 0.0
     minibatch_seconds: float = 0.0
@@ -121,9 +121,9 @@ class LoopState:
 
     @property
     def n_evaluations(self) -> int:
-        """The number of all evaluations, in the units of ``evaluations``."""
+        """The number of all evaluations, in the units of ``step_evaluations``."""
         unfinished = 0 if self.unfinished is None else self.unfinished.n_evaluations
-        return self.evaluations + self.record_evaluations + self.repeated + unfinished
+        return self.step_evaluations + self.record_evaluations + self.repeated + unfinished
 
     @property
     def finite_latest(self) -> Evaluations | None:

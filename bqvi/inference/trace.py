@@ -22,7 +22,7 @@ class TraceRow:
     """Steps taken before it."""
     seconds: float
     """Time of those steps, less all recording."""
-    evaluations: int
+    step_evaluations: int
     """Per-datum evaluations of those steps (of the log joint for a model without data)."""
     samples: int
     """Draws of theta of those steps."""
@@ -39,7 +39,7 @@ class TraceRow:
     minibatch_seconds: float = 0.0
     """Time of the strategy in those steps; in ``seconds``."""
     record_evaluations: int = 0
-    """Evaluations for the ELBO of this record, in the units of ``evaluations``, which leave them out."""
+    """Evaluations for the ELBO of this record, in the units of ``step_evaluations``, which leave them out."""
     n_evaluations: int = 0
     """All evaluations so far: of the steps, of this record and of those before it."""
 

@@ -35,6 +35,8 @@ with needing("plot"):
     from matplotlib.patches import Ellipse
 
 _GREY = "0.65"
+_AXES = {"iteration": "iteration", "seconds": "time (s)", "step_evaluations": "evaluations"}
+"""The columns of a trace against which an ELBO is drawn, and the labels of their axes."""
 
 
 def ellipses(
@@ -265,7 +267,7 @@ def bound(trace: Any, ax: Axes | None = None, *, against: str = "iteration", lab
     ----------
     trace : of a fit, ``fit.trace``
     ax : where to draw; of a new figure if None
-    against : 'iteration', 'seconds' or 'evaluations'
+    against : 'iteration', 'seconds' or 'step_evaluations'
     label : of the line in a legend
 
     Raises
@@ -273,13 +275,13 @@ def bound(trace: Any, ax: Axes | None = None, *, against: str = "iteration", lab
     ValueError
         Another name, or a trace without records.
     """
-    require_one_of("against", against, ("iteration", "seconds", "evaluations"))
+    require_one_of("against", against, tuple(_AXES))
     if not hasattr(trace, "rows"):
         raise TypeError(f"trace is {shown(trace)}; it must be the trace of a fit, fit.trace")
     if len(trace) == 0:
         raise ValueError("trace is empty; give the trace of a run that made a step")
     ax = new_axes() if ax is None else ax
     ax.plot(trace[against], trace["elbo"], label=label or None)
-    ax.set_xlabel("time (s)" if against == "seconds" else against)
+    ax.set_xlabel(_AXES[against])
     ax.set_ylabel("ELBO (nats)")
     return ax

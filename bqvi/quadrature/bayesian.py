@@ -153,7 +153,7 @@ def with_evaluations(
 ) -> IntegrationState:
     """Return the state with evaluations, in the user's coordinates, of pending nodes."""
     function, spent = problem.integrand.function, made.n_evaluations
-    exceptions = state.raised.after(made, function.place)
+    failures = state.failures.after(made, function.place)
     made = with_zeros(function, made)
     if not len(made):
         return replace(state, without_node=state.without_node + spent)
@@ -169,7 +169,7 @@ def with_evaluations(
         slopes=slopes if first or slopes is None else np.concatenate([state.slopes, slopes]),
         noise_variance=joined_rows(state.noise_variance, len(state), made.noise_variance, len(made)),
         without_node=state.without_node + spent - len(made),
-        raised=exceptions,
+        failures=failures,
         sobol=np.append(state.sobol, state.pending_sobol[rows]),
         pending=state.pending[remaining],
         pending_u=state.pending_u[remaining],

@@ -10,14 +10,14 @@ import numpy as np
 
 from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.calls.call import log_weights
-from bqvi.calls.faults import Raised
+from bqvi.calls.faults import Failures
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import number
 from bqvi.quadrature.charts import AffineChart
 from bqvi.quadrature.credibility import EarlierEstimate
 from bqvi.quadrature.ensemble import Fits
-from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_exceptions
+from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_failures
 from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import (
     effective_sample_size,
@@ -38,7 +38,7 @@ __all__ = ["DOOR", "RECORDS", "BayesianRun", "scaled"]
 
 
 DOOR = "integrate"
-RECORDS = named(IntegrationState, Fits, EarlierEstimate, EstimateRow, Raised)
+RECORDS = named(IntegrationState, Fits, EarlierEstimate, EstimateRow, Failures)
 """What a saved run is made of."""
 
 
@@ -129,7 +129,7 @@ class BayesianRun:
         bayesian.require_nodes(state)
         whole = state if state.estimated else bayesian.with_estimate(self.problem, state)
         found = _integral_of(self.problem, whole, self.checkpoint(state), reason)
-        return with_exceptions(found, state.raised)
+        return with_failures(found, state.failures)
 
     def with_evaluations(self, state: IntegrationState, evaluations: Evaluations) -> IntegrationState:
         """The state with nodes that were evaluated before their step was cut short."""

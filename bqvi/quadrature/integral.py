@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bqvi import notebook
-from bqvi.calls.faults import Raised, exceptions_said
+from bqvi.calls.faults import Failures, exceptions_warning
 from bqvi.runs import Checkpoint, Trace
 from gp.arrays import Array
 from gp.user_warnings import warn_user
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bqvi.quadrature.integrand_process import IntegrandProcess
 
-__all__ = ["EstimateRow", "Integral", "log_moments", "with_exceptions"]
+__all__ = ["EstimateRow", "Integral", "log_moments", "with_failures"]
 
 
 _SHOWN = 4
@@ -49,7 +49,7 @@ class Integral:
     mean : the estimate: a number, or (o,) for a vector-valued integrand.
     sd : its standard deviation, of the same shape. It contains the uncertainty of the hyperparameters and the
         integral of a peak that the nodes may have missed.
-    n_evaluations : n, of the integrand.
+    n_evaluations : n, of the integrand. n_failed : those among them without a value, where it counts as zero.
     nodes : (n, D), of the measure's kind of array. values : (n,) or (n, o), as returned by f.
     trace : the estimates after each step.
     method : the method used. stopped : 'budget', 'tolerance', 'seconds' or 'exhausted' (a finite measure).
@@ -86,6 +86,7 @@ class Integral:
     log_sd: float | None = None
     checkpoint: Checkpoint | None = None
     surrogate: IntegrandProcess | None = None
+    n_failed: int = 0
 
     @property
     def state(self) -> Any:
@@ -124,16 +125,21 @@ class Integral:
         if self.log_mean is not None and not 0.0 < abs(self.mean) < np.inf:
             estimate = f"exp({self.log_mean:.6g} +- {self.log_sd:.3g})"
         return (
-            f"Integral({estimate}, {self.method}, {self.n_evaluations} "
-            f"evaluations, stopped: {self.stopped}{'' if self.credible else ', not credible'})"
+            f"Integral({estimate}, {self.method}, {self._counted}, "
+            f"stopped: {self.stopped}{'' if self.credible else ', not credible'})"
         )
+
+    @property
+    def _counted(self) -> str:
+        """The number of evaluations, and of those that failed if there are any."""
+        return f"{self.n_evaluations} evaluations" + (f" ({self.n_failed} failed)" if self.n_failed else "")
 
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
         rows = {
             "integral": f"{_short(self.mean)} ± {_short(self.sd)}",
             "method": self.method,
-            "evaluations": str(self.n_evaluations),
+            "evaluations": self._counted.replace(" evaluations", ""),
             "stopped": self.stopped,
             "credible": notebook.yes_or_no(self.credible, " ".join(self.reasons)),
         }
@@ -144,7 +150,7 @@ class Integral:
         return notebook.table(rows)
 
     def __str__(self) -> str:
-        lines = [f"{self.mean} +- {self.sd}  ({self.method}, {self.n_evaluations} evaluations)"]
+        lines = [f"{self.mean} +- {self.sd}  ({self.method}, {self._counted})"]
         if self.log_mean is not None:
             lines.append(f"ln: {self.log_mean:.6g} +- {self.log_sd:.3g}")
         lines += [*self.reasons, *self.warnings]
@@ -162,19 +168,20 @@ def _short(values: Array) -> str:
     return f"[{shown}{', ...' if len(numbers) > _SHOWN else ''}]"
 
 
-def with_exceptions(found: Integral, raised: Raised) -> Integral:
-    """The result with a warning, which is also raised, where the integrand raised and counts as zero.
+def with_failures(found: Integral, failures: Failures) -> Integral:
+    """The result with the number of failures, and a warning, which is also raised, of the exceptions.
 
     After an exception of the integrand's code or of the system the result is not credible.
     """
-    if not raised.count:
+    found = replace(found, n_failed=failures.n_failed)
+    if not failures.n_raised:
         return found
-    message = exceptions_said(raised.count, found.n_evaluations, raised.first, "zero")
+    message = exceptions_warning(failures.n_raised, found.n_evaluations, failures.first_raised, "zero")
     warn_user(message)
     found = replace(found, warnings=(message,))
-    if not raised.of_the_code:
+    if not failures.of_the_code:
         return found
-    count = f"{raised.of_the_code} of {found.n_evaluations} evaluations"
+    count = f"{failures.of_the_code} of {found.n_evaluations} evaluations"
     of_the_code = f"The result is not credible: {count} raised an error of the code or of the system."
     others = [f"With zeros there: {reason}" for reason in found.reasons]
     return replace(found, credible=False, reasons=(of_the_code, *others))

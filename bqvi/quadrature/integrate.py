@@ -191,10 +191,10 @@ def integrate(
     >>> print(f"{integral.mean:.3f}", integral.credible)
     1.649 True
     """
-    said = dict(locals())
+    arguments = dict(locals())
     if isinstance(f, TargetModel):
         require_alone(f, gradient=gradient, log_density=log_density)
-        if (run := _located(f, said)) is not None:
+        if (run := _located(f, arguments)) is not None:
             return run
         measure = _within(*f.box(None, None)) if measure is None else measure
         log_density = None if isinstance(measure, str) else _lebesgue
@@ -313,24 +313,26 @@ def _within(low: np.ndarray, high: np.ndarray) -> Gaussian:
     return Gaussian(0.5 * (low + high), np.diag((0.25 * (high - low)) ** 2))
 
 
-def _located(model: TargetModel, said: Mapping[str, Any]) -> Run[Any, Integral] | None:
+def _located(model: TargetModel, arguments: Mapping[str, Any]) -> Run[Any, Integral] | None:
     """A run of quadrature that begins with the search of a plausible box; None where the box is no guess."""
     given = ("measure", "evaluations", "workers", "initial", "noise_sd")
-    sampled = said["method"] not in METHODS or said["method"] in SAMPLING
-    if model.boxed or sampled or any(said[name] is not None for name in given):
+    sampled = arguments["method"] not in METHODS or arguments["method"] in SAMPLING
+    if model.boxed or sampled or any(arguments[name] is not None for name in given):
         return None
-    function, start, prior = model.function(said["errors"]), np.asarray(model.start), model.prior_box
-    return located(DOOR, _in_box, said, function, start, prior, lambda _: bayesian_run.RECORDS, AT_THE_MODE)
+    function, start, prior = model.function(arguments["errors"]), np.asarray(model.start), model.prior_box
+    return located(
+        DOOR, _in_box, arguments, function, start, prior, lambda _: bayesian_run.RECORDS, AT_THE_MODE
+    )
 
 
-def _in_box(**said: Any) -> Run[Any, Integral]:
+def _in_box(**arguments: Any) -> Run[Any, Integral]:
     """The run in a plausible box; those evaluations of the search that lie in the box are nodes."""
-    low, high = said.pop("plausible_lower"), said.pop("plausible_upper")
-    made = said["evaluations"]
+    low, high = arguments.pop("plausible_lower"), arguments.pop("plausible_upper")
+    made = arguments["evaluations"]
     if made is not None:
         inside = ((made[0] >= low) & (made[0] <= high)).all(axis=1) & np.isfinite(made[1])
-        said["evaluations"] = (made[0][inside], made[1][inside]) if inside.any() else None
-    return integrate.steps(**{**said, "measure": _within(low, high)})
+        arguments["evaluations"] = (made[0][inside], made[1][inside]) if inside.any() else None
+    return integrate.steps(**{**arguments, "measure": _within(low, high)})
 
 
 def _lebesgue(x: Array) -> np.ndarray:

@@ -11,9 +11,9 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.calls.evaluations import matched
-from bqvi.calls.faults import NONE_RAISED, Raised
+from bqvi.calls.faults import NONE_FAILED, Failures
 from bqvi.quadrature.bayesian_run import DOOR, scaled
-from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_exceptions
+from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_failures
 from bqvi.quadrature.monte_carlo import (
     SampleMean,
     as_wide,
@@ -43,7 +43,7 @@ class Sampled:
     nodes : (n, D), all nodes. values : (n, o), NaN where the integrand has not been evaluated.
     known : (n,), whether it has. seconds : time spent.
     without_node : evaluations without a node, in batches that failed and were repeated point by point.
-    raised : the exceptions of the integrand, at nodes where it counts as zero.
+    failures : the evaluations without a value, at nodes where the integrand counts as zero.
     """
 
     nodes: np.ndarray
@@ -51,7 +51,7 @@ class Sampled:
     known: np.ndarray
     seconds: float = 0.0
     without_node: int = 0
-    raised: Raised = NONE_RAISED
+    failures: Failures = NONE_FAILED
 
     @property
     def n_evaluations(self) -> int:
@@ -59,7 +59,7 @@ class Sampled:
         return int(self.known.sum()) + self.without_node
 
 
-RECORDS = named(Sampled, Raised)
+RECORDS = named(Sampled, Failures)
 """What a saved run is made of."""
 
 
@@ -123,7 +123,7 @@ class SamplingRun:
 
     def with_evaluations(self, state: Sampled, evaluations: Evaluations) -> Sampled:
         """The state with some of its nodes evaluated."""
-        exceptions = state.raised.after(evaluations, self.caller.function.place)
+        failures = state.failures.after(evaluations, self.caller.function.place)
         evaluations = with_zeros(self.caller.function, evaluations)
         at = np.flatnonzero(~state.known)[matched(state.nodes[~state.known], evaluations.points)[0]]
         before, new = as_wide(state.values[state.known], evaluations.values)
@@ -132,7 +132,7 @@ class SamplingRun:
         known = state.known.copy()
         known[at] = True
         spent = state.without_node + evaluations.n_evaluations - len(evaluations)
-        return replace(state, values=values, known=known, without_node=spent, raised=exceptions)
+        return replace(state, values=values, known=known, without_node=spent, failures=failures)
 
     def checkpoint(self, state: Sampled) -> Checkpoint:
         """The state, and the choices that determine its nodes."""
@@ -179,7 +179,7 @@ class SamplingRun:
             checkpoint=self.checkpoint(state),
             **numbers,
         )
-        return with_exceptions(found, state.raised)
+        return with_failures(found, state.failures)
 
     def _numbers(self, values: np.ndarray, shift: float, missed: np.ndarray | float) -> dict[str, Any]:
         """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift.

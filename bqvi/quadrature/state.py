@@ -17,7 +17,7 @@ import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.calls import Caller
-from bqvi.calls.faults import NONE_RAISED, Raised
+from bqvi.calls.faults import NONE_FAILED, Failures
 from bqvi.quadrature.credibility import EarlierEstimate
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
@@ -125,7 +125,7 @@ class IntegrationState:
     noise_variance : (n,), noise of the values, where noise_sd is a function, NaN where it failed; otherwise
         ``None``.
     without_node : evaluations without a node, in batches that failed and were repeated point by point.
-    raised : the exceptions of the integrand, at nodes where it counts as zero.
+    failures : the evaluations without a value, at nodes where the integrand counts as zero.
     pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), these
         nodes in standard coordinates. pending_sobol : (m,), which of them are from the sequence.
     fits : hyperparameters. fitted_at : the number of nodes from which they were found.
@@ -142,7 +142,7 @@ class IntegrationState:
     pending_sobol: np.ndarray
     noise_variance: np.ndarray | None = None
     without_node: int = 0
-    raised: Raised = NONE_RAISED
+    failures: Failures = NONE_FAILED
     fits: Fits | None = None
     fitted_at: int = 0
     past: tuple[EarlierEstimate, ...] = ()

@@ -134,7 +134,7 @@ class BoundsRun:
         chains = systems.problems * systems.conditional
         particles = systems.problems * systems.each * state.plan.particles - chains
         backwards = 0 if state.backwards is None else 1 + each * (moves - state.to_go)
-        forwards = 0 if state.forwards is None else 1 + each * min(state.forwards.ess.shape[1], moves)
+        forwards = 0 if state.forwards is None else 1 + each * min(state.forwards.passed, moves)
         whole = 1 + each * moves
         return chains * (whole - backwards) + particles * (whole - forwards)
 
@@ -182,7 +182,7 @@ class BoundsRun:
             return state
         spent = state.completed + target.n_evaluations
         allotment = Allotment(self.choices.budget - spent, self.choices.systems.cost, self.transition.cost)
-        distance = float(lengths(found.ess).sum())
+        distance = float(lengths(found.conditional_shares).sum())
         chosen = allotment.chosen(
             distance, self.choices.method == "smc", self.choices.temperatures, self.choices.particles
         )
@@ -217,7 +217,7 @@ class BoundsRun:
             first = passes.begun(target, systems, plan.particles, state.backwards, self._rng(2, 0))
             return replace(state, pilot=None, forwards=first)
         threshold = SETTINGS.resampling if self.choices.method == "smc" else 0.0
-        annealing, rng = self._annealing(plan, target), self._rng(2, 1 + current.ess.shape[1])
+        annealing, rng = self._annealing(plan, target), self._rng(2, 1 + current.passed)
         found, rate = passes.stepped(current, annealing, systems, state.backwards, threshold, rng)
         rates = state.acceptance if rate is None else (*state.acceptance, rate)
         return replace(state, forwards=found, acceptance=rates)
@@ -253,7 +253,7 @@ class BoundsRun:
 
     def finished(self, state: BoundsState) -> str | None:
         """The reason 'complete' once the particles have reached temperature 1; None before."""
-        arrived = state.forwards is not None and state.forwards.ess.shape[1] == len(state.plan or ())
+        arrived = state.forwards is not None and state.forwards.passed == len(state.plan or ())
         return "complete" if arrived else None
 
     def result(self, state: BoundsState, reason: str) -> EvidenceBounds:
@@ -302,7 +302,7 @@ class BoundsRun:
         """The number of evaluations, the budget and the phase."""
         current = state.forwards
         temperatures = (
-            "" if current is None else f", {current.ess.shape[1]} of {len(state.plan or ())} temperatures"
+            "" if current is None else f", {current.passed} of {len(state.plan or ())} temperatures"
         )
         progress, where = (
             f"{state.phase}{temperatures}",

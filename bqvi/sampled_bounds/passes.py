@@ -145,11 +145,11 @@ def stepped(
     annealing, systems : the moves and the systems of the run. rng : the generator of random numbers.
     threshold : particles are resampled where the effective sample size is below this share of L.
     """
-    plan, t = annealing.plan, current.ess.shape[1] + 1
+    plan, t = annealing.plan, current.passed + 1
     rise = plan.temperatures[t] - plan.temperatures[t - 1]
     log_weights = current.log_weights + rise * current.particles.log_ratio
     sizes = effective_size(normalised(log_weights))
-    ess = np.concatenate([current.ess, sizes[:, None]], axis=1)
+    ess = np.concatenate([current.effective_sample_sizes, sizes[:, None]], axis=1)
     if t == len(plan):
         return Pass(current.particles, log_weights, current.log_estimates, ess), None
     particles, log_estimates = current.particles, current.log_estimates

@@ -85,7 +85,7 @@ def curtailed(pilot: Pilot, transition: Transition, target: AnnealedTarget) -> P
 
 def _extended(pilot: Pilot, particles: Particles, temperature: float, ess: float, units: MoveUnits) -> Pilot:
     temperatures = np.append(pilot.temperatures, temperature)
-    return Pilot(particles, temperatures, np.append(pilot.ess, ess), (*pilot.units, units))
+    return Pilot(particles, temperatures, np.append(pilot.conditional_shares, ess), (*pilot.units, units))
 
 
 def planned(pilot: Pilot, count: int, particles: int) -> AnnealingPlan:
@@ -94,7 +94,7 @@ def planned(pilot: Pilot, count: int, particles: int) -> AnnealingPlan:
     Each has the units of the nearest temperature of the pilot run, and an interpolated step size.
     ``particles`` is L.
     """
-    temperatures, places = spread(pilot.temperatures, pilot.ess, count)
+    temperatures, places = spread(pilot.temperatures, pilot.conditional_shares, count)
     # one row each for the temperatures 1, 2, ...
     steps = np.log(np.stack([units.steps for units in pilot.units]))
     index = np.arange(1, len(steps) + 1)

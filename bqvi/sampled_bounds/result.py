@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 from bqvi import notebook
 from bqvi.arrays import Seed, generator, logsumexp
 from bqvi.calls import Coordinates
-from bqvi.calls.faults import exceptions_said
+from bqvi.calls.faults import exceptions_warning
 from bqvi.checks import require_integer
 from bqvi.importance import normalised
 from bqvi.pareto import PARETO, pareto_shape
@@ -135,16 +135,20 @@ class EvidenceBounds:
         return bracket(self, ax, truth)
 
     def __repr__(self) -> str:
-        remark = f" ({self.n_failed} failed)" if self.n_failed else ""
-        remark += "" if self.credible else ", not credible"
+        remark = "" if self.credible else ", not credible"
         temperatures = len(self.effective_sample_sizes)
         return (
             f"EvidenceBounds({_in_words(self)}, {self.method}, {temperatures} temperatures, "
-            f"{self.n_evaluations} evaluations{remark})"
+            f"{self._counted}{remark})"
         )
 
     def __str__(self) -> str:
         return "\n".join([repr(self), *self.reasons, *self.warnings])
+
+    @property
+    def _counted(self) -> str:
+        """The number of evaluations, and of those that failed if there are any."""
+        return f"{self.n_evaluations} evaluations" + (f" ({self.n_failed} failed)" if self.n_failed else "")
 
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
@@ -152,7 +156,7 @@ class EvidenceBounds:
             "bounds": _in_words(self),
             "method": self.method,
             "temperatures": str(len(self.effective_sample_sizes)),
-            "evaluations": str(self.n_evaluations),
+            "evaluations": self._counted.replace(" evaluations", ""),
             "credible": notebook.yes_or_no(self.credible, " ".join(self.reasons)),
         }
         return notebook.table(rows)
@@ -210,7 +214,7 @@ def bounds_of(
         log_estimates=shaped(free),
         upper_log_estimates=None if upper is None else shaped(conditional),
         temperatures=plan.temperatures,
-        effective_sample_sizes=forwards.ess[rows.reshape(-1)].mean(axis=0),
+        effective_sample_sizes=forwards.effective_sample_sizes[rows.reshape(-1)].mean(axis=0),
         acceptance=np.array(state.acceptance),
         n_evaluations=checkpoint.n_evaluations,
         n_failed=state.n_failed,
@@ -262,7 +266,7 @@ def _about_exceptions(state: BoundsState) -> tuple[str, ...]:
     """A warning of evaluations that raised an exception; () where there are none."""
     if not state.n_raised:
         return ()
-    return (exceptions_said(state.n_raised, state.n_evaluations, state.first_raised),)
+    return (exceptions_warning(state.n_raised, state.n_evaluations, state.first_raised),)
 
 
 def _quantile(confidence: float, count: int) -> float:

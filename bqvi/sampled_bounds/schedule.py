@@ -78,12 +78,12 @@ class Allotment:
 
     Attributes
     ----------
-    evaluations : the number of evaluations that may be made.
+    n_evaluations : the number of evaluations that may be made.
     cost : a function of T, L and the evaluations of a move that returns the evaluations of a run.
     each : the number of evaluations of a move.
     """
 
-    evaluations: int
+    n_evaluations: int
     cost: Callable[[int, int, int], int]
     each: int
 
@@ -102,12 +102,12 @@ class Allotment:
             most = self._most_temperatures(SETTINGS.least_particles)
             temperatures = min(self._temperatures(distance, resampled), most)
         if particles is None:
-            particles = max(self.evaluations // self.cost(temperatures, 1, self.each), 1)
+            particles = max(self.n_evaluations // self.cost(temperatures, 1, self.each), 1)
         return temperatures, particles
 
     def _most_temperatures(self, particles: int) -> int:
         whole = self.cost(1, particles, self.each)
-        return 1 + max(self.evaluations - whole, 0) // (whole * self.each)
+        return 1 + max(self.n_evaluations - whole, 0) // (whole * self.each)
 
     def _temperatures(self, distance: float, resampled: bool) -> int:
         """The number of temperatures by the rule in the module's docstring."""

@@ -25,13 +25,13 @@ class Pilot:
     ----------
     particles : the particles (M, L', .), with equal weights.
     temperatures : the temperatures (j + 1,) so far, from 0.
-    ess : the conditional effective sample sizes over L' (j,) between them.
+    conditional_shares : the conditional effective sample sizes over L' (j,) between them.
     units : the j units of moves, one for each temperature above 0.
     """
 
     particles: Particles
     temperatures: np.ndarray
-    ess: np.ndarray
+    conditional_shares: np.ndarray
     units: tuple[MoveUnits, ...] = ()
 
 
@@ -63,13 +63,18 @@ class Pass:
     particles : the particles (G, L, .), after the move at the latest temperature.
     log_weights : their log weights (G, L) since the latest resampling.
     log_estimates : the logarithms (G,) of the product of mean weights up to that resampling.
-    ess : the effective sample sizes (G, t) at the temperatures passed, before resampling.
+    effective_sample_sizes : the effective sample sizes (G, t) at the temperatures passed, before resampling.
     """
 
     particles: Particles
     log_weights: np.ndarray
     log_estimates: np.ndarray
-    ess: np.ndarray
+    effective_sample_sizes: np.ndarray
+
+    @property
+    def passed(self) -> int:
+        """The number of temperatures passed."""
+        return self.effective_sample_sizes.shape[1]
 
 
 @dataclass(frozen=True, eq=False)

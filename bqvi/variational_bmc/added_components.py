@@ -28,7 +28,7 @@ def with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> Di
         sloped = surrogate.data.gradients is not None
         count = COMPONENTS.added_with_gradients if sloped else COMPONENTS.added
         return grown(q, missed, np.zeros(len(missed)), count)
-    if q.count >= most or found.effective > COMPONENTS.covered * COMPONENTS.draws:
+    if q.count >= most or found.effective_sample_size > COMPONENTS.covered * COMPONENTS.draws:
         return q
     log_q = np.logaddexp(found.log_q, found.log_proposal - COMPONENTS.floor)
     log_ratio = found.log_weights + found.log_proposal - log_q

@@ -62,9 +62,9 @@ class Correction:
     mean, variance : the moments of f there, (M,). log_proposal, log_q : log g and log q there, (M,).
     log_weights : the logarithms of the normalised weights, (M,).
     log_evidence, elbo : the estimates, in the frame's units.
-    sd : the standard deviation of the log evidence by the surrogate's uncertainty.
+    surrogate_sd : the standard deviation of the log evidence by the surrogate's uncertainty.
     monte_carlo_sd : the standard deviation of the log evidence by the finite number of draws.
-    effective : the effective sample size. shape : the Pareto shape k of the weights.
+    effective_sample_size : the effective sample size. pareto_k : the Pareto shape k of the weights.
     feasible : the probability (M,) that the log joint can be evaluated there, with no failure as isolated.
     covered : whether no evaluation shows mass that q lacks; only a thorough estimate checks this.
     """
@@ -78,10 +78,10 @@ class Correction:
     log_weights: np.ndarray
     log_evidence: float
     elbo: float
-    sd: float
+    surrogate_sd: float
     monte_carlo_sd: float
-    effective: float
-    shape: float
+    effective_sample_size: float
+    pareto_k: float
     feasible: np.ndarray
     covered: bool = True
 
@@ -137,7 +137,7 @@ def correct(
 ) -> Correction:
     """Weight ``count`` draws of q by the surrogate, and return the evidence with its sd."""
     found = weighed(surrogate, q, count, seed, feasible)
-    return replace(found, sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
+    return replace(found, surrogate_sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
 
 
 def polished(
@@ -175,7 +175,7 @@ def polished(
         g = g.adapted(u, weights, logs).joined(wide, WEIGHTS.renewed)
     found = weighed(surrogate, q, count, seed, feasible, g)
     sd = _sd(surrogate, found.u, found.whitened, found.weights, seed)
-    return replace(found, sd=sd, covered=local is None or _lacking(found, without) < LOCAL.mass)
+    return replace(found, surrogate_sd=sd, covered=local is None or _lacking(found, without) < LOCAL.mass)
 
 
 def _lacking(found: Correction, g: Proposal) -> float:
@@ -235,10 +235,10 @@ def weighed(
         log_weights=log_weights,
         log_evidence=total - float(np.log(count)),
         elbo=_elbo(np.log(possible) + log_q - log_g, bounded(mean, variance, top) - log_q),
-        sd=float("nan"),
+        surrogate_sd=float("nan"),
         monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
-        effective=effective,
-        shape=float(pareto_shape(weights)),
+        effective_sample_size=effective,
+        pareto_k=float(pareto_shape(weights)),
         feasible=feasible.of_all_failures(u),
     )
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
-from bqvi.calls.faults import exceptions_said, raised
+from bqvi.calls.faults import exceptions_warning, raised
 from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import gradient_warnings
 from bqvi.calls.logarithm import not_logarithms
@@ -316,7 +316,7 @@ def _about_exceptions(evaluations: Evaluations, coordinates: Coordinates) -> lis
         return []
     theta = coordinates.to_user(evaluations.points[rows[:1]])[0]
     at = named_point(coordinates.names, theta)
-    return [exceptions_said(len(rows), len(evaluations), f"{evaluations.reasons[rows[0]]}, at {at}")]
+    return [exceptions_warning(len(rows), len(evaluations), f"{evaluations.reasons[rows[0]]}, at {at}")]
 
 
 def _about_failures(evaluations: Evaluations) -> list[str]:
@@ -351,7 +351,7 @@ def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
 
 def _about_bounds(posterior: Posterior) -> list[str]:
     """Warnings of mass beside a bound, or beside the point where a periodic parameter was cut."""
-    coordinates, said = posterior.coordinates, []
+    coordinates, warnings = posterior.coordinates, []
     draws = posterior.coordinates.unwrapped(_plain_draws(posterior))
     for position, (kind, low, high) in enumerate(coordinates.charts()):
         if kind != "between":
@@ -362,17 +362,17 @@ def _about_bounds(posterior: Posterior) -> list[str]:
         below, above = float(np.mean(place < near)), float(np.mean(place > 1 - near))
         name = coordinates.names[i]
         if coordinates.periodic[i] and below + above > DIAGNOSTICS.beside:
-            said.append(
+            warnings.append(
                 f"The posterior of {name} reaches {_wrapped(coordinates, int(i), high):.4g}, "
                 "where its period was cut open: move the middle of its plausible interval to the mode."
             )
         elif not coordinates.periodic[i] and max(below, above) > DIAGNOSTICS.mass:
             side, bound = ("lower", low) if below > above else ("upper", high)
-            said.append(
+            warnings.append(
                 f"{max(below, above):.0%} of the posterior of {name} lies within 1 % of its {side} bound "
                 f"{bound:.4g}: widen the bound if it is not part of the model."
             )
-    return said
+    return warnings
 
 
 def _wrapped(coordinates: Coordinates, i: int, value: float) -> float:
@@ -391,7 +391,7 @@ def _about_box(posterior: Posterior) -> list[str]:
     """Warnings of parameters whose posterior is far from their plausible interval."""
     coordinates = posterior.coordinates
     centre, sd = posterior.q.mean, np.sqrt(np.diag(posterior.q.covariance))
-    said = []
+    warnings = []
     for position, name in enumerate(coordinates.free_names):
         off = abs(centre[position]) > DIAGNOSTICS.off + sd[position]
         wide, narrow = sd[position] > DIAGNOSTICS.wide, sd[position] < DIAGNOSTICS.narrow
@@ -399,8 +399,8 @@ def _about_box(posterior: Posterior) -> list[str]:
             i = coordinates.free[position]
             ends = posterior.quantiles(list(DIAGNOSTICS.interval))[:, i]
             what = "outside of" if off else ("much wider than" if wide else "much narrower than")
-            said.append(
+            warnings.append(
                 f"The posterior of {name} is {what} its plausible interval: another run with "
                 f"[{ends[0]:.4g}, {ends[1]:.4g}] would start nearer."
             )
-    return said
+    return warnings

@@ -39,12 +39,14 @@ def surrogate_failed(state: State) -> bool:
     if predictions >= FRESH_START.predictions and prediction_error(state) > FRESH_START.wrong:
         return missed(state) > FRESH_START.missed
     last = state.rows[-FRESH_START.following :]
-    return len(last) == FRESH_START.following and max(row.effective for row in last) < FRESH_START.hardly
+    return (
+        len(last) == FRESH_START.following and max(row.effective_share for row in last) < FRESH_START.hardly
+    )
 
 
 def _covered(state: State) -> bool:
     """Whether the posterior hardly changes, and most draws of q carried weight in a recent record."""
-    shares = [row.effective for row in state.rows[-FRESH_START.following :]]
+    shares = [row.effective_share for row in state.rows[-FRESH_START.following :]]
     return settled(state) and max(shares) > FRESH_START.covered
 
 

@@ -93,11 +93,11 @@ def _learned(state: State, step: InferenceStep) -> tuple[State, Estimate]:
     state, estimate = _inferred(state, step)
     if not _starts_again(state, estimate):
         return state, estimate
-    effective, again = estimate.found.effective, replace(step, restarted=True)
+    effective, again = estimate.found.effective_sample_size, replace(step, restarted=True)
     at_mode = _at_mode(state, estimate)
     if at_mode is not None:
         other, other_estimate = _inferred(at_mode, again)
-        if other_estimate.found.effective > max(RESTARTS.least_effective, effective):
+        if other_estimate.found.effective_sample_size > max(RESTARTS.least_effective, effective):
             return other, other_estimate
     if effective > RESTARTS.least_effective:
         return state, estimate
@@ -112,10 +112,10 @@ def _starts_again(state: State, estimate: Estimate) -> bool:
 
     With gradients, a run begins in the frame of Laplace's approximation in any case.
     """
-    effective, has_gradients = estimate.found.effective, state.usable.gradients is not None
+    effective, has_gradients = estimate.found.effective_sample_size, state.usable.gradients is not None
     if has_gradients and (not state.rows or effective < RESTARTS.poor * len(estimate.found.u)):
         return True
-    effective_before = bool(state.rows) and state.rows[-1].effective > RESTARTS.kept_effective
+    effective_before = bool(state.rows) and state.rows[-1].effective_share > RESTARTS.kept_effective
     return not (effective > RESTARTS.least_effective or effective_before)
 
 
@@ -210,9 +210,11 @@ def _corrected(
     q = _maximised(surrogate, start, step) if climbing else start
     if step.final:
         found = polished(surrogate, q, step.settings.final_draws, step.seed, feasible)
-        return q, replace(found, sd=float(np.hypot(found.sd, spread(surrogate, found, step.seed))))
+        return q, replace(
+            found, surrogate_sd=float(np.hypot(found.surrogate_sd, spread(surrogate, found, step.seed)))
+        )
     found = correct(surrogate, q, _draws(state, step), step.seed, feasible)
-    represented = bool(state.rows) and state.rows[-1].effective > COMPONENTS.represented
+    represented = bool(state.rows) and state.rows[-1].effective_share > COMPONENTS.represented
     if climbing and represented and found.log_evidence - found.elbo > COMPONENTS.doubted:
         # The ascent is of the surrogate's mean, which can be high where nothing was evaluated. The ELBO of a
         # correction bounds the mean there.

@@ -48,7 +48,7 @@ def moments_of(found: Correction, q: DiagonalMixture) -> PosteriorMoments:
     """The moments by the weighted draws ``found`` of the mixture q, or of q if few draws carry weight."""
     of_q = np.exp(found.log_q - found.log_proposal)
     of_q = of_q / of_q.sum()
-    blend = min(1.0, found.effective / WEIGHTS.blended)
+    blend = min(1.0, found.effective_sample_size / WEIGHTS.blended)
     weights = blend * found.weights + (1.0 - blend) * of_q
     weights = weights / weights.sum()
     beta = float(weights @ of_q) / float(of_q @ of_q)

@@ -32,7 +32,7 @@ def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> 
     state, estimate : the state and the estimate of the same evaluations. step : the step.
     """
     found, now = estimate.found, state.frame.scaling
-    if found.effective < SCALINGS.effective * len(found.u):
+    if found.effective_sample_size < SCALINGS.effective * len(found.u):
         return None
     if len(connected(estimate.surrogate, estimate.q)) > 1:
         return None

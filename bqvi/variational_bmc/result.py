@@ -77,8 +77,7 @@ class VBMCResult:
     @property
     def _counted(self) -> str:
         """The number of evaluations, and of those that failed if there are any."""
-        failed = int(self.evaluations.failed.sum())
-        return f"{self.n_evaluations} evaluations" + (f" ({failed} failed)" if failed else "")
+        return f"{self.n_evaluations} evaluations" + (f" ({self.n_failed} failed)" if self.n_failed else "")
 
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
@@ -93,7 +92,7 @@ class VBMCResult:
     @property
     def pareto_k(self) -> float:
         """Pareto k of the importance weights between the surrogate and q; above .7 they are not averaged."""
-        return self.estimate.found.shape
+        return self.estimate.found.pareto_k
 
     @property
     def state(self) -> State:
@@ -104,6 +103,11 @@ class VBMCResult:
     def values(self) -> np.ndarray:
         """Values of the log joint (n,): (`theta`, `values`) may be ``evaluations`` of another run."""
         return self.evaluations.values - self.posterior.coordinates.log_jacobian(self.evaluations.points)
+
+    @property
+    def n_failed(self) -> int:
+        """The number of evaluations without a value."""
+        return int(self.evaluations.failed.sum())
 
     @property
     def n_cheap_evaluations(self) -> int:

@@ -100,9 +100,9 @@ class Row:
     elbo_sd: float
     log_evidence: float
     log_evidence_sd: float
-    effective: float
+    effective_share: float
     pareto_k: float
-    components: int
+    n_components: int
     divergence: float
     """The Gaussianised symmetric KL divergence between successive posteriors."""
     prediction_error: float
@@ -188,7 +188,7 @@ class State:
     scaled_at : the number of evaluations when another map of scales was last tried.
     rows : the records. seconds : the duration so far.
     before : the fields before the last record, from which the thorough estimate of the end starts.
-    explored : the result of exploration.
+    exploration : the result of exploration.
     compared : the number of draws of the latest comparison.
     coordinates : the coordinates of the parameters; if None, those of a resumed run are not checked.
     cheap : the cheap model, where there is one.
@@ -214,7 +214,7 @@ class State:
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
     before: Known | None = None
-    explored: Explored = UNEXPLORED
+    exploration: Explored = UNEXPLORED
     compared: int = 0
     coordinates: Coordinates | None = None
     cheap: CheapModel | None = None
@@ -334,5 +334,7 @@ def settled(state: State) -> bool:
     """Whether the posterior has been found: it hardly changes, and the draws cover it."""
     last = state.rows[-1] if state.rows else None
     return (
-        last is not None and last.divergence < PREDICTIONS.unsettled and last.effective > PREDICTIONS.covering
+        last is not None
+        and last.divergence < PREDICTIONS.unsettled
+        and last.effective_share > PREDICTIONS.covering
     )

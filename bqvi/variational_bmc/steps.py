@@ -128,7 +128,9 @@ def _edge(found: Correction) -> np.ndarray | None:
 def record(before: State, state: State, estimate: Estimate) -> Row:
     """The record of a step."""
     found, volume = estimate.found, state.frame.log_volume
-    sd = float(np.hypot(found.sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass))
+    sd = float(
+        np.hypot(found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass)
+    )
     # An evidence below its own lower bound has been lowered because of the surrogate's variance.
     sd = float(np.hypot(sd, max(found.elbo - found.log_evidence, 0.0)))
     # Before the posterior is found, the surrogate's mean may exceed the highest value by tens of nats.
@@ -139,7 +141,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     divergence = _divergence(before, state)
     sd = float(np.hypot(sd, np.hypot(beyond, _first_error(before, found.log_evidence + volume, divergence))))
     variation = 0.0 if observation_noise(state, estimate) > 0.0 else total_variation(state)
-    further = float(np.hypot(state.explored.unseen, np.nan_to_num(variation)))
+    further = float(np.hypot(state.exploration.unseen, np.nan_to_num(variation)))
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,
@@ -147,14 +149,14 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         elbo_sd=float(np.hypot(sd, found.monte_carlo_sd)),
         log_evidence=found.log_evidence + volume,
         log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), further)),
-        effective=found.effective / len(found.u),
-        pareto_k=found.shape,
-        components=estimate.q.count,
+        effective_share=found.effective_sample_size / len(found.u),
+        pareto_k=found.pareto_k,
+        n_components=estimate.q.count,
         divergence=divergence,
         prediction_error=prediction_error(state),
         divergence_floor=0.5 * (before.floor + state.floor),
-        explored=state.explored.complete,
-        unseen=state.explored.unseen,
+        explored=state.exploration.complete,
+        unseen=state.exploration.unseen,
         total_variation=variation,
         compared=state.compared,
         covered=found.covered,

@@ -122,13 +122,13 @@ def _about_exploration(now: Row) -> list[str]:
 
 def _about_coverage(now: Row) -> list[str]:
     """The reasons why q may not cover the surrogate."""
-    said = "q does not cover the surrogate"
+    reason = "q does not cover the surrogate"
     if not (
-        now.effective > CONVERGENCE.effective
-        and (now.pareto_k < CONVERGENCE.shape or now.effective > CONVERGENCE.uniform)
+        now.effective_share > CONVERGENCE.effective
+        and (now.pareto_k < CONVERGENCE.shape or now.effective_share > CONVERGENCE.uniform)
     ):
-        return [f"{said} (Pareto k {now.pareto_k:.2f}, effective share {now.effective:.2g})"]
-    return [] if now.covered else [f"{said} (evaluations show mass that q lacks)"]
+        return [f"{reason} (Pareto k {now.pareto_k:.2f}, effective share {now.effective_share:.2g})"]
+    return [] if now.covered else [f"{reason} (evaluations show mass that q lacks)"]
 
 
 def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:

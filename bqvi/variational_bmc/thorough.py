@@ -50,7 +50,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     held_out = predicted(state, estimate, frame, run.coordinates)
     verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)
     located = row.divergence < PREDICTIONS.unsettled and sd < RESULT.located
-    shape, exact = None if corrected else estimate.found.shape, not run.settings_at(state).noise_unknown
+    shape, exact = None if corrected else estimate.found.pareto_k, not run.settings_at(state).noise_unknown
     return VBMCResult(
         posterior=posterior,
         elbo=row.elbo,
@@ -111,5 +111,7 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
 
 def _weights_usable(found: Correction) -> bool:
     """Whether the importance weights are even enough to compute draws and the evidence from them."""
-    share = found.effective / len(found.u)
-    return found.effective > RESULT.corrected and (found.shape < RESULT.usable or share > RESULT.even)
+    share = found.effective_sample_size / len(found.u)
+    return found.effective_sample_size > RESULT.corrected and (
+        found.pareto_k < RESULT.usable or share > RESULT.even
+    )

@@ -148,7 +148,7 @@ class VBMCRun:
         if self.explores(before, row, estimate):
             exploring = _Exploring(self, state, before)
             found = self.explored(exploring, fitted, estimate)
-            before = replace(exploring.reached, explored=found)
+            before = replace(exploring.reached, exploration=found)
             fitted, estimate = self.learn(before)
             row = record(before, fitted, estimate)
         reached = replace(fitted, rows=(*before.rows, row), before=before.known)
@@ -257,7 +257,7 @@ class VBMCRun:
 
         ``row`` and ``estimate`` are of the evaluations of ``before``.
         """
-        if before.explored.complete:
+        if before.exploration.complete:
             return False
         most = EXPLORATION.located + math.sqrt(observation_noise(before, estimate))
         found = settled(before) and row.known_sd < most

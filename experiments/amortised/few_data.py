@@ -23,6 +23,7 @@ import pandas as pd
 import bqvi
 from bqvi.gradients import Pathwise
 from bqvi.models import VariationalAutoencoder, WeightNetwork, WeightPrior
+from experiments import fitting
 from experiments.harness import drawing, evidence
 from experiments.harness.claims import Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
@@ -85,7 +86,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         seed=seed,
     )
     names = ("iteration", "seconds", "evaluations", "validation", "held_out")
-    kept = {name: fit.trace[name] for name in names}
+    kept = fitting.columns_of(fit.trace, names)
     return pd.DataFrame(kept | {"elbo": np.asarray(fit.trace["elbo"]) / _N})
 
 

@@ -29,6 +29,7 @@ from acquisition.minibatch import Balanced, Features, Reshuffled, Selection, Str
 from acquisition.minibatch.strategy import Unlearning
 from bqvi.gradients import Batch, Pathwise
 from bqvi.models import VariationalAutoencoder
+from experiments import fitting
 from experiments.harness import drawing, evidence
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
@@ -150,7 +151,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         seed=seed,
     )
     kept = ("iteration", "seconds", "setup_seconds", "evaluations", "held_out")
-    found = pd.DataFrame({name: fit.trace[name] for name in kept})
+    found = pd.DataFrame(fitting.columns_of(fit.trace, kept))
     if isinstance(strategy, Renewed):
         renewed = np.maximum(found["iteration"] - 1, 0) // strategy.every
         found["evaluations"] += _ENCODING * len(train) * renewed

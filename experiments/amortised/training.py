@@ -17,6 +17,7 @@ import bqvi
 from acquisition.minibatch import Reshuffled
 from bqvi.gradients import IWAE, DReG, Estimator, Pathwise, Score
 from bqvi.models import VariationalAutoencoder
+from experiments import fitting
 from experiments.harness import drawing, evidence
 from experiments.harness.claims import Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
@@ -85,7 +86,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         metrics={"held_out": lambda q: model.log_evidence(q, held, chosen["draws"], 0).mean()},
         seed=seed,
     )
-    kept = {name: fit.trace[name] for name in ("iteration", "seconds", "evaluations", "held_out")}
+    kept = fitting.columns_of(fit.trace, ("iteration", "seconds", "evaluations", "held_out"))
     found = pd.DataFrame(kept | {"elbo": np.asarray(fit.trace["elbo"]) / len(train)})
     found["pictures"] = ""
     if seed == 0 and chosen["method"] == "pathwise":

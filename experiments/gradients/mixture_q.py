@@ -35,6 +35,7 @@ import bqvi
 from bqvi.families import GaussianMixture
 from bqvi.gradients import Estimator, MixtureQuadrature, Pathwise, Score
 from bqvi.models import LogJoint
+from experiments import fitting
 from experiments.harness import drawing
 from experiments.harness.evidence import runs
 from experiments.harness.experiment import (
@@ -210,7 +211,7 @@ def followed(name: str, method: str, budget: int, rate: float, seed: int) -> pd.
         except bqvi.RunError as error:
             found, failed = error.result(), True
     columns = ("iteration", "seconds", "evaluations", "elbo_gap")
-    table = pd.DataFrame({column: found.trace[column] for column in columns})
+    table = pd.DataFrame(fitting.columns_of(found.trace, columns))
     if failed:
         table.loc[table.index[-1], "elbo_gap"] = np.inf
     return table[table["evaluations"] > 0].reset_index(drop=True)

@@ -29,6 +29,7 @@ from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, Pathwise
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
+from experiments import fitting
 from experiments.harness import drawing
 from experiments.harness.experiment import (
     Case,
@@ -158,7 +159,7 @@ def _tune(name: str = _SIMULATED, folder: Path | None = None) -> pd.DataFrame:
 
 
 def _table(fit: Any) -> pd.DataFrame:
-    kept = {name: fit.trace[name] for name in ("iteration", "seconds", "evaluations")}
+    kept = fitting.columns_of(fit.trace, ("iteration", "seconds", "evaluations"))
     return pd.DataFrame(kept | {"elbo": fit.trace["reached"]})
 
 

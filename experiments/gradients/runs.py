@@ -30,6 +30,7 @@ from bqvi.gradients import BayesianQuadrature, Pathwise
 from bqvi.inference import Fit
 from bqvi.models import LogJoint
 from bqvi.models.log_joint import LogJointModel
+from experiments import fitting
 from experiments.gradients import references
 from experiments.gradients.references import TargetWithOptimum
 from experiments.problems.gradient_targets import GradientTarget, targets
@@ -152,10 +153,14 @@ def _table(fit: Callable[[], Fit], metrics: Sequence[str]) -> pd.DataFrame:
         except bqvi.RunError as error:
             found, failed = error.result(), True
     columns = ("iteration", "seconds", "evaluations", "elbo_gap", *metrics)
-    table = pd.DataFrame({column: found.trace[column] for column in columns if len(found.trace)})
+    table = pd.DataFrame(fitting.columns_of(found.trace, columns if len(found.trace) else ()))
     if failed:
         state = found.state
-        last = {"iteration": state.iteration + 1, "seconds": state.seconds, "evaluations": state.evaluations}
+        last = {
+            "iteration": state.iteration + 1,
+            "seconds": state.seconds,
+            "evaluations": state.step_evaluations,
+        }
         table = pd.concat(
             [table, pd.DataFrame([last | dict.fromkeys(("elbo_gap", *metrics), np.inf)])], ignore_index=True
         )

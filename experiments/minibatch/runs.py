@@ -172,7 +172,7 @@ def _reference(setting: Any, problem: str) -> pd.DataFrame:
     """The optimum that the exact method finds from the same start, as a run of one record."""
     method = "ngd" if problem == "logistic" else "cavi"
     fit = bqvi.fit(setting.model, setting.data, method, start_from=setting.start, steps=300, tolerance=1e-6)
-    last = {name: fit.trace[name][-1:] for name in fitting.KEPT}
+    last = {name: column[-1:] for name, column in fitting.columns_of(fit.trace, fitting.KEPT).items()}
     setup = {"setup_seconds": 0.0, "minibatch_seconds": 0.0}
     return pd.DataFrame({**last, **setup, "with_setup": last["seconds"]})
 

@@ -183,7 +183,7 @@ def test_ascents_find_their_own_maxima_in_the_box():
         max_evaluations=200,
     )
     np.testing.assert_allclose(ends.points, np.tile([0.3, -0.2, 1.0], (5, 1)), atol=1e-6)
-    assert ends.evaluations < 60
+    assert ends.n_evaluations < 60
 
 
 def test_an_ascent_on_a_curved_ridge():
@@ -216,7 +216,7 @@ def test_ascents_never_descend_and_end_at_once_at_a_maximum():
         flat, np.zeros((2, 2)), -np.ones(2), np.ones(2), first_step=0.1, tolerance=1e-9, max_evaluations=50
     )
     assert calls == [2]
-    assert ends.evaluations == 1
+    assert ends.n_evaluations == 1
     wiggly = lambda x: (np.sin(7 * x).sum(axis=1), 7 * np.cos(7 * x))  # noqa: E731
     starts = np.random.default_rng(0).uniform(-1, 1, size=(6, 2))
     ends = ascend(wiggly, starts, -np.ones(2), np.ones(2), first_step=0.5, tolerance=1e-9, max_evaluations=30)

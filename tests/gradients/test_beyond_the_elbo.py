@@ -99,7 +99,7 @@ def test_importance_quadrature_agrees_with_dreg_where_the_process_is_exact():
     """On a quadratic both have one mean: z-scores of five coordinates below 4.5, false alarm 4e-5."""
     model, rng = LogJoint(log_joint, D), np.random.default_rng(0)
     plugged = ImportanceQuadrature(samples=4, groups=4000)(model, START, BATCH, rng)
-    assert plugged.evaluations == 20
+    assert plugged.n_evaluations == 20
     assert plugged.surrogate is None
 
     def whitened(natural):

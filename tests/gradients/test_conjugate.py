@@ -129,5 +129,5 @@ def test_a_mini_batch_is_the_sum_over_its_weighted_rows(strategy):
             w * (own[leaf_index] - rest[leaf_index]) for w, own in zip(selection.weights, each, strict=True)
         )
         np.testing.assert_allclose(value, expected, rtol=1e-11, atol=1e-11)
-    assert found.evaluations == 4
+    assert found.n_evaluations == 4
     assert found.local is None

@@ -352,13 +352,13 @@ def test_what_was_spent_is_counted(mixture):
     model, x, q, _ = mixture
     rng = np.random.default_rng(0)
     batch = Batch(x[:5], 5, np.full(5, 2.4))
-    assert Pathwise(7)(model, q, batch, rng).evaluations == 5  # one E step, however many draws
+    assert Pathwise(7)(model, q, batch, rng).n_evaluations == 5  # one E step, however many draws
     marginal = Marginal(model)
     batch = Batch(marginal.check(x[:5]), 5, np.full(5, 2.4))
     gradient = IWAE(7)(marginal, q, batch, rng)
-    assert (gradient.evaluations, gradient.samples) == (35, 7)
+    assert (gradient.n_evaluations, gradient.samples) == (35, 7)
     free = Score(7)(LogJoint(quartic, 1), IWAE_Q, Batch(None, 0), rng)
-    assert (free.evaluations, free.samples) == (7, 7)
+    assert (free.n_evaluations, free.samples) == (7, 7)
 
 
 def test_a_log_joint_that_leaves_torch_is_refused_by_those_that_differentiate_it():

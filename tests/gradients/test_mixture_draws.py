@@ -200,7 +200,7 @@ def test_a_run_reaches_a_posterior_of_three_modes():
     theta = q.strata(np.random.default_rng(0).standard_normal((2000, 3, 4)))
     logs = moved.log_prob(theta.flatten(0, 1)).reshape(2000, 3)
     gap = float(((q.log_prob(theta) - logs) @ q.weights).mean())
-    assert found.state.evaluations <= 100
+    assert found.state.step_evaluations <= 100
     assert gap < 1e-3
 
 

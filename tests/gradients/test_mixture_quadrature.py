@@ -233,10 +233,10 @@ def test_steps_between_rounds_make_no_evaluation():
     for _ in range(9):
         found = estimator(MODEL, q, FULL, rng, memory)
         memory = found.memory
-        spent.append(found.evaluations)
+        spent.append(found.n_evaluations)
     assert spent == [8, 0, 0, 0, 4, 0, 0, 0, 4]
     moved = q.from_unconstrained((q.logits, q.unconstrained[1] + 0.6, q.unconstrained[2]))
-    assert estimator(MODEL, moved, FULL, rng, memory).evaluations == 4
+    assert estimator(MODEL, moved, FULL, rng, memory).n_evaluations == 4
 
 
 def test_memory_off_is_the_one_shot_estimator():
@@ -245,7 +245,7 @@ def test_memory_off_is_the_one_shot_estimator():
     found = bqvi.fit(MODEL, None, estimator, start_from=start(), steps=1, seed=4)
     rng = np.random.default_rng(4)
     step = estimator(MODEL, start(), FULL, rng)
-    assert found.state.evaluations == step.evaluations == 6
+    assert found.state.step_evaluations == step.n_evaluations == 6
     assert found.state.rng.bit_generator.state == rng.bit_generator.state
 
 
@@ -253,7 +253,7 @@ def test_memory_off_is_the_one_shot_estimator():
 def test_two_modes_in_few_evaluations(full):
     best = 2.4644  # the best of 20 runs of 2000 steps
     found = bqvi.fit(MODEL, None, MixtureQuadrature(), start_from=start(full), steps=300, seed=0)
-    assert found.state.evaluations <= 60
+    assert found.state.step_evaluations <= 60
     assert exact(found.q)[0] > best - 0.05
 
 
@@ -277,8 +277,8 @@ def test_faults_lose_nothing():
 
     found = bqvi.fit(LogJoint(faulty, 2), None, MixtureQuadrature(), start_from=start(), steps=3)
     known = found.state.memory.known
-    assert known.faults > 0
-    assert len(known) + known.faults == found.state.evaluations
+    assert known.n_failed > 0
+    assert len(known) + known.n_failed == found.state.step_evaluations
     assert np.isfinite(flat(found.q.unconstrained)).all()
     never = LogJoint(lambda theta: theta.sum(-1) * float("nan"), 2)
     with pytest.raises(bqvi.RunError, match="no finite value"):

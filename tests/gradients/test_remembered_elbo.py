@@ -27,7 +27,8 @@ def memory_of(function, points, with_gradients):
     kept = Memory.empty(points.shape[1], with_gradients)
     gradients = slopes.numpy() if with_gradients else np.empty((len(points), 0))
     noise = np.zeros((len(points), 1 + gradients.shape[1]))
-    return replace(kept, points=points, values=values.detach().numpy(), gradients=gradients, noise=noise)
+    kept = replace(kept, points=points, values=values.detach().numpy(), gradients=gradients)
+    return replace(kept, noise_variances=noise)
 
 
 def exact(function, q):

@@ -33,7 +33,8 @@ def memory_of(function, points, with_gradients):
     gradients = slopes.numpy() if with_gradients else np.empty((len(points), 0))
     kept = Memory.empty(points.shape[1], with_gradients)
     noise = np.zeros((len(points), 1 + gradients.shape[1]))
-    return replace(kept, points=points, values=values.detach().numpy(), gradients=gradients, noise=noise)
+    kept = replace(kept, points=points, values=values.detach().numpy(), gradients=gradients)
+    return replace(kept, noise_variances=noise)
 
 
 def around(q, n, seed, spread=1.3):
@@ -63,7 +64,9 @@ def test_the_evidence_of_a_gaussian_whatever_q_is(with_gradients, shift):
     truth = 2.5 + 0.5 * np.linalg.slogdet(2.0 * np.pi * COVARIANCE)[1]
     q = Gaussian(MEAN + shift, 0.8 * COVARIANCE)
     found = remembered_evidence(q, memory_of(gaussian, around(q, 20, 0), with_gradients))
-    draws = 4.0 / np.sqrt(found.effective_draws)  # the false alarm of four standard deviations is below 1e-4
+    draws = 4.0 / np.sqrt(
+        found.effective_sample_size
+    )  # the false alarm of four standard deviations is below 1e-4
     assert found.value == pytest.approx(truth, abs=draws + 2e-3)
     assert found.pareto_k < 0.7
     assert abs(found.value - truth) < 3.0 * found.sd

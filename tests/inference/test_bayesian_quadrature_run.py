@@ -262,8 +262,8 @@ def test_faults_lose_no_good_evaluation(kind):
     model, errors = Faulty(kind), "infeasible" if kind in ("inf", "1e300") else None
     log_joint = LogJoint(model, 2, vectorised=False, errors=errors)
     fit = bqvi.fit(log_joint, method="bq", budget=40 + 256, elbo_samples=256, seed=0)
-    spent = fit.state.evaluations
-    assert fit.state.memory.faults == 5
+    spent = fit.state.step_evaluations
+    assert fit.state.memory.n_failed == 5
     assert len(fit.state.memory) == spent - 5
     recorded = 256  # the monitor's draws, of the last q
     assert model.calls == spent + recorded
@@ -298,7 +298,7 @@ def test_the_records_draws_are_protected_from_faults():
     """Five of the last record's 256 draws raise and are left out; if all raise, the error is the
     function's."""
     chosen = {"method": "bq", "budget": 20 + 256, "elbo_samples": 256, "seed": 0}
-    spent = bqvi.fit(LogJoint(banana, 2), **chosen).state.evaluations
+    spent = bqvi.fit(LogJoint(banana, 2), **chosen).state.step_evaluations
     model = Faulty("raise", at=[spent + i for i in (0, 40, 41, 100, 200)])
     fit = bqvi.fit(LogJoint(model, 2, vectorised=False), **chosen)
     plain = bqvi.fit(LogJoint(banana, 2), **chosen)

@@ -46,7 +46,7 @@ def test_recording_changes_no_number_and_no_count():
     often = bqvi.fit(MIXTURE, X, "score", steps=10, record=1)
     never = bqvi.fit(MIXTURE, X, "score", steps=10, record=[])
     assert often.elbo == never.elbo
-    assert often.state.evaluations == never.state.evaluations == 400
+    assert often.state.step_evaluations == never.state.step_evaluations == 400
     assert often.state.samples == never.state.samples == 100
 
 
@@ -64,8 +64,8 @@ def test_every_evaluation_is_counted_in_one_place_or_the_other(method, vectorise
     found = bqvi.fit(model, method=method, steps=6, record=[2, 4], elbo_samples=draws)
     np.testing.assert_array_equal(found.trace["record_evaluations"], [draws] * 4)
     assert found.state.record_evaluations == 4 * draws
-    assert found.trace["evaluations"][-1] == found.state.evaluations
-    assert sum(points) == found.n_evaluations == found.state.evaluations + 4 * draws
+    assert found.trace["step_evaluations"][-1] == found.state.step_evaluations
+    assert sum(points) == found.n_evaluations == found.state.step_evaluations + 4 * draws
 
 
 def test_a_record_that_is_tried_point_by_point_is_counted_twice():
@@ -109,7 +109,7 @@ def test_a_pass_over_the_data_for_a_record_alone_is_counted(tmp_path, method):
 @pytest.mark.parametrize("limit", [1, 4, 7, 8])
 def test_the_last_step_is_cut_to_what_is_left_of_the_budget(limit):
     found = bqvi.fit(LOG_JOINT, method="bq", budget=limit)
-    assert found.n_evaluations == found.state.evaluations == limit
+    assert found.n_evaluations == found.state.step_evaluations == limit
     assert found.stopped == "budget"
 
 
@@ -149,7 +149,7 @@ def test_recording_is_not_in_the_time(clock):
 def test_evaluations_count_data_and_limits_are_kept(clock):
     found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, budget=100 + 16 * 40, record=1)
     assert found.stopped == "budget"
-    assert list(found.trace["evaluations"]) == [*(7 * t for t in range(14)), 140]
+    assert list(found.trace["step_evaluations"]) == [*(7 * t for t in range(14)), 140]
     assert found.n_evaluations == 140 + 15 * 40
     states = []
     found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, max_seconds=20.0, callback=states.append)
@@ -189,9 +189,9 @@ def test_a_sampled_elbo_has_an_honest_standard_error():
 
 def test_several_starts_return_the_best():
     found = bqvi.fit(MIXTURE, X, starts=6, start_from="random", seed=1)
-    assert len(found.starts) == 6
-    assert len(set(found.starts)) > 1
-    assert found.elbo == max(found.starts)
+    assert len(found.start_elbos) == 6
+    assert len(set(found.start_elbos)) > 1
+    assert found.elbo == max(found.start_elbos)
 
 
 @pytest.mark.parametrize("method", ["cavi", "gd", "sngd", "sgd", "score", "pathwise", "iwae", "dreg"])

@@ -181,7 +181,7 @@ def test_it_resumes_to_the_same_numbers(tmp_path):
             model, X, "memoised", minibatch=40, steps=30, tolerance=1e-12, resume=tmp_path / "run.npz"
         )
         assert on.elbo == whole.elbo
-        assert on.state.evaluations == whole.state.evaluations
+        assert on.state.step_evaluations == whole.state.step_evaluations
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -193,7 +193,7 @@ def test_it_needs_fewer_passes_than_batch(seed):
     start = model.initial(model.check(counts), "k-means++", np.random.default_rng(seed))
     batch = bqvi.fit(model, counts, start_from=start, steps=2)
     fit = bqvi.fit(model, counts, Memoised(20), start_from=start, steps=60)
-    assert fit.state.evaluations == 2 * len(counts)
+    assert fit.state.step_evaluations == 2 * len(counts)
     assert fit.elbo > batch.elbo + 100.0
 
 

@@ -72,7 +72,7 @@ def test_the_gain_by_a_second_component_is_that_on_a_grid(model, spent):
     assert known > 0.3
     found = float(elbo(in_torch(two.q)) - elbo(in_torch(one.q)))
     assert abs(found - known) < 0.03
-    assert two.state.evaluations <= spent
+    assert two.state.step_evaluations <= spent
 
 
 def test_by_draws_it_takes_more_evaluations():

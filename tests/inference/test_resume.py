@@ -223,9 +223,9 @@ def test_several_starts_that_are_interrupted_keep_those_that_ended():
         bqvi.fit(
             MIXTURE, X, steps=5, starts=3, tolerance=1e-12, seed=4, metrics={"m": lambda q: trip() or 0.0}
         )
-    assert len(caught.value.result().starts) == 3
-    assert caught.value.result().starts[:2] == whole.starts[:2]
-    assert caught.value.result().elbo >= max(whole.starts[:2])
+    assert len(caught.value.result().start_elbos) == 3
+    assert caught.value.result().start_elbos[:2] == whole.start_elbos[:2]
+    assert caught.value.result().elbo >= max(whole.start_elbos[:2])
 
 
 def test_resuming_something_else_is_refused(tmp_path):
@@ -277,9 +277,9 @@ def test_a_start_that_fails_leaves_the_others(monkeypatch):
         return 0.0
 
     found = bqvi.fit(MIXTURE, X, steps=5, starts=3, seed=4, metrics={"m": fails_once})
-    assert len(found.starts) == 3
-    assert np.isnan(found.starts[0])
-    assert found.elbo == max(found.starts[1:])
+    assert len(found.start_elbos) == 3
+    assert np.isnan(found.start_elbos[0])
+    assert found.elbo == max(found.start_elbos[1:])
 
 
 def test_an_error_when_every_start_fails():

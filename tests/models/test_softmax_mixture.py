@@ -60,7 +60,7 @@ def test_memory_holds_the_values_of_the_log_joint_of_now():
     memory = estimator(MODEL, START, batch, rng, memory).memory
     moved = Gaussian(START.mean + 0.3, START.covariance)
     found = estimator(MODEL, moved, batch, rng, memory)
-    assert found.evaluations == 6
+    assert found.n_evaluations == 6
     expected = MODEL.at(moved).log_prior(torch.tensor(found.memory.points))
     assert_allclose(found.memory.values, expected, rtol=1e-12)
     assert np.abs(found.memory.values[:10] - memory.values).max() > 0.1  # the values have changed

@@ -55,15 +55,15 @@ def test_a_fresh_start_whose_design_has_been_evaluated_is_not_taken_back():
 
 
 @pytest.mark.parametrize(
-    ("divergence", "effective", "anew"), [(0.2, 0.8, False), (3.0, 0.8, True), (0.2, 0.1, True)]
+    ("divergence", "effective_share", "anew"), [(0.2, 0.8, False), (3.0, 0.8, True), (0.2, 0.1, True)]
 )
-def test_bad_predictions_restart_no_run_whose_posterior_is_settled(divergence, effective, anew):
+def test_bad_predictions_restart_no_run_whose_posterior_is_settled(divergence, effective_share, anew):
     """Twelve predictions that were five nats off at a stated sd of one."""
     state = replace(
         begun(np.zeros((0, 2)), made([5.0] * 12)),
         given=0,
         predicted=np.array([[0.0, 1.0, np.nan]] * 12),
-        rows=(replace(record_of(12), divergence=divergence, effective=effective),),
+        rows=(replace(record_of(12), divergence=divergence, effective_share=effective_share),),
     )
     assert surrogate_failed(state) == anew
 
@@ -130,7 +130,7 @@ def test_a_posterior_that_is_fitted_well_with_gradients_keeps_them():
 def test_a_run_that_expects_further_modes_has_not_converged():
     steady = replace(
         record_of(50),
-        effective=0.9,
+        effective_share=0.9,
         log_evidence_sd=0.5,
         explored=True,
         total_variation=0.0,

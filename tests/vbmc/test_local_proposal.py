@@ -39,7 +39,7 @@ def test_the_thorough_estimate_finds_a_ring_that_q_hardly_covers(surrogate):
     alone = weighed(surrogate, SIDE, 1024, 0)
     assert alone.log_evidence < exact - 0.5
     found = polished(surrogate, SIDE, 1024, 0)
-    assert found.effective > 0.6 * 1024
+    assert found.effective_sample_size > 0.6 * 1024
     assert found.log_evidence == pytest.approx(exact, abs=4.0 * found.monte_carlo_sd)
     assert found.log_evidence == pytest.approx(LOG_Z, abs=0.03)
     assert not found.covered

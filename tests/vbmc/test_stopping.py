@@ -17,7 +17,7 @@ LEAST = CONVERGENCE.steady + 2
 GOOD = replace(
     Row(**{one.name: 0.0 for one in fields(Row)}),
     log_evidence_sd=0.02,
-    effective=0.5,
+    effective_share=0.5,
     pareto_k=0.5,
     covered=True,
     explored=True,
@@ -57,8 +57,8 @@ ALONE = [
     ),
     (
         "effective share",
-        {"effective": CONVERGENCE.effective + E},
-        {"effective": CONVERGENCE.effective - E},
+        {"effective_share": CONVERGENCE.effective + E},
+        {"effective_share": CONVERGENCE.effective - E},
         "q does not cover the surrogate (Pareto",
     ),
     (
@@ -69,8 +69,8 @@ ALONE = [
     ),
     (
         "Pareto k of weights that are nearly the same",
-        {"pareto_k": 9.0, "effective": CONVERGENCE.uniform + E},
-        {"pareto_k": 9.0, "effective": CONVERGENCE.uniform - E},
+        {"pareto_k": 9.0, "effective_share": CONVERGENCE.uniform + E},
+        {"pareto_k": 9.0, "effective_share": CONVERGENCE.uniform - E},
         "q does not cover the surrogate (Pareto",
     ),
     ("coverage", {"covered": True}, {"covered": False}, "evaluations show mass that q lacks"),

@@ -135,7 +135,7 @@ def test_the_correction_finds_the_evidence_past_q(surrogate, weigh):
     q = DiagonalMixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[1.0, 0.9]]))
     found = weigh(surrogate, q, 8192, 0)
     assert found.log_evidence == pytest.approx(LOG_Z, abs=0.02)
-    assert found.sd < 0.02
+    assert found.surrogate_sd < 0.02
     assert np.exp(found.log_weights).sum() == pytest.approx(1.0)
     mean = found.weights @ found.u
     np.testing.assert_allclose(mean, [0.0, 0.5], atol=0.03)
@@ -152,7 +152,7 @@ def test_sd_of_the_evidence_is_that_of_joint_draws():
     u, half = found.u[index], found.whitened[:, index]
     covariance = made.covariance(u, u, half, half) + 1e-8 * np.eye(256)
     draws = np.linalg.cholesky(covariance) @ np.random.default_rng(1).standard_normal((256, 2000))
-    assert found.sd == pytest.approx(draws.mean(0).std(), rel=0.12)
+    assert found.surrogate_sd == pytest.approx(draws.mean(0).std(), rel=0.12)
 
 
 def test_nodes_leave_least_uncertainty_by_brute_force(surrogate):
