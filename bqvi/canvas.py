@@ -45,14 +45,26 @@ def shown_figure(width: float, height: float) -> Figure:
 
 
 def estimates(ax: Axes, n: np.ndarray, middle: np.ndarray, sd: np.ndarray, colour: str, label: str) -> None:
-    """Draw estimates (R,) at n (R,) evaluations with bands of one and two standard deviations."""
+    """Draw estimates (R,) at n (R,) evaluations with bands of one and two standard deviations.
+
+    Parameters
+    ----------
+    ax : the axes. n : the numbers of evaluations (R,). middle, sd : the estimates and their standard
+        deviations (R,).
+    colour, label : of the line; the bands have the colour too.
+    """
     ax.plot(n, middle, "o-", color=colour, ms=3.5, lw=1.2, label=label)
     for width, alpha in ((1, 0.25), (2, 0.12)):
         ax.fill_between(n, middle - width * sd, middle + width * sd, color=colour, alpha=alpha, lw=0)
 
 
 def limit_to_end(ax: Axes, middle: np.ndarray, sd: np.ndarray) -> None:
-    """Limit the vertical axis of estimates (R, o) to the last where the first are many sds away from them."""
+    """Limit the vertical axis of estimates (R, o) to the last where the first are many sds away from them.
+
+    Parameters
+    ----------
+    ax : the axes. middle, sd : the estimates and their standard deviations, (R, o).
+    """
     last = sd[-1][np.isfinite(sd[-1])]
     spread = max(float(last.max(initial=0.0)), float(np.ptp(middle[-1])) / 4)
     if not 0 < spread < np.inf:

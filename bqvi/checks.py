@@ -68,13 +68,23 @@ def require_numbers(name: str, given: object) -> np.ndarray:
 
 
 def require_shape(name: str, x: Array, shape: Sequence[int]) -> None:
-    """Exactly ``shape``."""
+    """Exactly ``shape``.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. x : the array. shape : what its shape must be.
+    """
     if tuple(x.shape) != tuple(shape):
         raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be {tuple(shape)}")
 
 
 def require_columns(name: str, x: Array, columns: int) -> None:
-    """A table (N, ``columns``) with at least one row."""
+    """A table (N, ``columns``) with at least one row.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. x : the table. columns : the number of columns it must have.
+    """
     if len(x.shape) != 2 or x.shape[1] != columns or x.shape[0] < 1:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be (N, {columns}) with N >= 1")
 
@@ -89,7 +99,13 @@ def require_positive(name: str, x: Array) -> None:
 
 
 def positive_vector(name: str, value: Array, length: int) -> np.ndarray:
-    """Return an array (``length``,) from one positive number or from as many as its entries."""
+    """Return an array (``length``,) from one positive number or from as many as its entries.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. value : a number, or an array (length,). length : the number of
+        entries.
+    """
     try:
         vector = np.asarray(value, float)
     except (TypeError, ValueError):
@@ -159,7 +175,13 @@ def require_boolean(name: str, value: object) -> None:
 
 
 def require_integer(name: str, value: object, lowest: int) -> int:
-    """An integer of at least ``lowest`` that fits into 64 bits, returned as int."""
+    """An integer of at least ``lowest`` that fits into 64 bits, returned as int.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. value : what was given. lowest : the least integer that is
+        allowed.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} is {shown(value)}; it must be an integer of at least {lowest}")
     if value < lowest:
@@ -170,7 +192,12 @@ def require_integer(name: str, value: object, lowest: int) -> int:
 
 
 def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
-    """One of ``allowed``; the error offers the near ones."""
+    """One of ``allowed``; the error offers the near ones.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. value : what was given. allowed : the texts that are allowed.
+    """
     options = list(allowed)
     if isinstance(value, str) and value in options:
         return

@@ -27,6 +27,11 @@ def as_values(name: str, y: Array, size: int, like: Array) -> Array:
 
     Lists and NumPy arrays of another dtype are taken to that of NumPy points; anything that would
     move data between libraries, dtypes of torch or devices is an error.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. y : the numbers, (size,). size : the number of functionals.
+    like : an array of the kind that is returned.
     """
     y = _floating(name, y, like)
     if is_torch(y) != is_torch(like) or (is_torch(y) and (y.dtype != like.dtype or y.device != like.device)):

@@ -413,7 +413,11 @@ def posterior_at(
 ) -> Posterior:
     """Return the posterior at other hyperparameters psi (P,), given the data of the fit.
 
-    ``factor`` multiplies the overall scale of kernel and noise.
+    Parameters
+    ----------
+    hyperparameters : those of a fit, with its problem. psi : logarithms, (P,).
+    observed : the n functionals of the data. y : their values, (n,).
+    factor : multiplies the overall scale of kernel and noise.
     """
     vector = hyperparameters.coordinates.vector(psi)
     kernel, mean, noise = fitted(hyperparameters.problem, vector, factor)

@@ -146,6 +146,10 @@ def register_covariance(first: type, second: type, function: Covariance) -> None
 def covariance(kernel: Kernel, a: Functional, b: Functional) -> Array:
     """Return the prior covariance of two blocks of functionals, (n, m).
 
+    Parameters
+    ----------
+    kernel : of the process. a, b : the blocks, of n and of m functionals.
+
     Raises TypeError for a pair of kinds that is not registered.
     """
     if isinstance(a, Observations):

@@ -3,6 +3,9 @@
 Public is what stands in the `__all__` of a package, and the methods of such classes. Arguments of a class are
 those of its constructor; a field of a dataclass may be documented by the string that follows it. A method may
 leave it to its class, or to the protocol of its package that asks for it.
+
+A function in the `__all__` of a module, which other modules may use, names its arguments too; its docstring
+may leave out one of them.
 """
 
 import ast
@@ -125,9 +128,49 @@ def test_public_arguments_are_documented():
     )
 
 
+def unnamed(module: Module) -> dict[str, list[str]]:
+    """Functions in the module's `__all__`, of three arguments or more, with those their docstrings leave out.
+
+    Generators of random numbers and seeds are what their names say.
+    """
+    found = {}
+    for node in module.tree.body:
+        if isinstance(node, Function) and node.name in module.exported:
+            names = [name for name in named_arguments(node) if name not in ("rng", "seed")]
+            missing = [name for name in names if not said(name, ast.get_docstring(node) or "")]
+            if len(names) >= 3 and len(missing) >= 2:
+                found[node.name] = missing
+    return found
+
+
+@pytest.mark.parametrize("package", ["gp", "acquisition", "bqvi"])
+def test_functions_for_other_modules_name_their_arguments(package):
+    of_package = [module for module in modules().values() if module.name.split(".")[0] == package]
+    wrong = {module.name: found for module in of_package if (found := unnamed(module))}
+    assert not wrong, "arguments without a description:\n" + "\n".join(
+        f"{k}: {v}" for k, v in sorted(wrong.items())
+    )
+
+
 def test_the_check_finds_an_argument_without_a_description():
     node = ast.parse("def f(x, scale):\n    'At x.'").body[0]
     assert undocumented("gp", node) == ["scale"]
+
+
+def test_the_check_of_modules_finds_two_arguments_without_a_description(tmp_path):
+    code = """
+__all__ = ["f", "g"]
+
+def f(x, scale, shift):
+    "At x."
+
+def g(x, scale, shift):
+    "At x, with this scale."
+"""
+    tree = ast.parse(code)
+    bound = {node.name: node for node in tree.body[1:]} | {"__all__": tree.body[0]}
+    module = Module("gp.made", tmp_path, tree, bound)
+    assert unnamed(module) == {"f": ["scale", "shift"]}
 
 
 DOORS = (

@@ -155,7 +155,7 @@ def require_base(base: object) -> None:
 
 
 def require_rows(name: str, rows: int, n: int) -> None:
-    """Raise ValueError unless there are as many rows as data."""
+    """Raise ValueError unless the argument called ``name`` has as many ``rows`` as there are data, n."""
     if rows != n:
         raise ValueError(f"{name} has {rows} rows, but there are {n} data; give one row for each datum")
 

@@ -130,7 +130,15 @@ def pathwise_terms(local: Local, entropy: str) -> Terms:
 
 
 def score_terms(local: Local, baseline: bool, entropy: str) -> Terms:
-    """Terms of the score function, with the mean of the other draws as a ``baseline``."""
+    """Terms of the score function, with the mean of the other draws as a ``baseline``.
+
+    Parameters
+    ----------
+    local : the model at a mini-batch of S data, with L draws of z for each. baseline : whether the mean of
+        the other L - 1 draws of the same datum is subtracted from a reward.
+    entropy : 'sampled' or 'analytic'; 'sampled' for ln p(z) - ln q(z) at the draws, otherwise the divergence
+        is in closed form.
+    """
     z = local.stopped.sample(local.samples, local.rng)
     values = local.log_likelihood(z)
     reward, rest = values.detach(), -local.divergence
@@ -175,6 +183,13 @@ def local_gradient(
     """The gradient in u of sum_n w_n L_n - KL(q(theta) || p(theta)), with ``bound`` the terms L_n.
 
     The values of the gradient are tensors on the model's device.
+
+    Parameters
+    ----------
+    model : a model whose encoder gives q(z | x). q : the distribution of its parameters.
+    batch : S rows, their weights (S,), and the account. rng : draws z. samples : L, draws of z for each
+        datum.
+    bound : a function of the local part that returns the terms, (S,) each.
     """
     posterior = torch_posterior(q, model.reference)
     rows = model.rows(batch.rows)
@@ -224,7 +239,13 @@ def require_one_theta(model: AmortisedModel, samples: int) -> None:
 
 @torch.no_grad()
 def elbo_draws(model: AmortisedModel, q: Product, data: Data, samples: int, seed: int) -> np.ndarray:
-    """Independent estimates (L,) of the ELBO over all ``data``, the divergences in closed form."""
+    """Independent estimates (L,) of the ELBO over all ``data``, the divergences in closed form.
+
+    Parameters
+    ----------
+    model : a model whose encoder gives q(z | x). q : the distribution of its parameters. data : N rows.
+    samples : L, draws of z for each datum. seed : of these draws.
+    """
     rng = np.random.default_rng(seed)
     total = np.zeros(samples)
     n = len(data[0]) if isinstance(data, tuple) else len(data)

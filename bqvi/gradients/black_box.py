@@ -125,6 +125,11 @@ def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
 def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
     """F as a function of draws (L, ...) of theta, returning (L,), all finite; evaluations are counted.
 
+    Parameters
+    ----------
+    model : a log joint, or a conjugate model. q : the distribution at which local steps are made.
+    batch : the rows, their weights (S,), and the account that counts the evaluations.
+
     Raises
     ------
     EvaluationError
@@ -145,7 +150,12 @@ def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFun
 
 
 def in_graph(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:
-    """As `log_joint_function`, but evaluations are not counted, and neither errors nor values are tested."""
+    """As `log_joint_function`, but evaluations are not counted, and neither errors nor values are tested.
+
+    Parameters
+    ----------
+    model, q, batch : as there; the account of ``batch`` is not used.
+    """
     log_joint = _in_graph(model, q, batch)
     return lambda theta: log_joint(theta, None)[0]
 
@@ -212,6 +222,7 @@ def per_datum_gradient(
 
     Parameters
     ----------
+    posterior : q with leaves u. model : a model with terms of single data.
     theta : (L, ...) reparameterised draws
     rest : the part of the objective that is not a sum over data
     batch : a mini-batch with a combination
@@ -264,6 +275,11 @@ def cost(model: Any, batch: Batch, samples: int) -> int:
     """Evaluations of one step: per datum, or of the log joint for a model without data.
 
     For a conjugate model each datum counts once, however many draws of theta follow.
+
+    Parameters
+    ----------
+    model : a log joint, or a conjugate model. batch : of S rows, 0 for a model without data.
+    samples : L, the number of draws of theta.
     """
     if batch.size == 0:
         return samples

@@ -31,6 +31,13 @@ def of_left_out(estimates: Values) -> Values:
 
 
 def require_several(name: str, errors: bool, samples: int) -> None:
-    """Raise ValueError if standard errors are asked of fewer than two draws."""
+    """Raise ValueError if standard errors are asked of fewer than two draws.
+
+    Parameters
+    ----------
+    name : the argument that gives the number of draws, for the message. errors : whether standard errors are
+        asked for.
+    samples : L, the number of draws.
+    """
     if errors and samples < 2:
         raise ValueError(f"{name} = {samples} with errors=True; a standard error takes at least 2 draws")

@@ -44,6 +44,8 @@ def evaluate(
 
     Parameters
     ----------
+    model : a log joint with or without data. q : the distribution at which a moving log joint is taken.
+    batch : the rows, their weights (S,), and the account. points : theta (n, D).
     first : whether no evaluation has succeeded before.
 
     Returns
@@ -80,6 +82,12 @@ def evaluate_at_draws(model: LogJoint, batch: Batch, points: np.ndarray, gradien
     They are made through `bqvi.calls` like all evaluations: a step that was cut short uses those that had
     returned when it is made again.
 
+    Parameters
+    ----------
+    model : a `LogJoint`. batch : the account whose ledger and budget count the L evaluations; its rows say on
+        which device and in which precision a function of torch is called.
+    theta : the draws (L, D), a tensor.
+
     Raises
     ------
     EvaluationError
@@ -103,6 +111,11 @@ def evaluate_at_draws(model: LogJoint, batch: Batch, points: np.ndarray, gradien
 
 def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points: np.ndarray) -> Evaluations:
     """Values alone at theta (n, D), for their mean: -inf is a value, and NaN marks numerical failures.
+
+    Parameters
+    ----------
+    model : a log joint with or without data. q : the distribution at which a moving log joint is taken.
+    batch : the rows, their weights (S,), and the account. points : theta (n, D).
 
     Raises
     ------

@@ -132,7 +132,10 @@ def divided_memory(
 
     Parameters
     ----------
+    model : a mixture of K components. q : the distribution of its parameters.
     batches : a function of b that returns the rows of batch b
+    b : the number of the batch. memory : the statistics and entropies of all batches.
+    moves : the parts into which rows may be divided, and other settings. rng : draws component and division.
     """
     total = memory.statistics.sum(0)
     best = _bound(model, q, total, float(memory.entropies.sum()))

@@ -77,6 +77,12 @@ def most_likely(
 ) -> FittedProcess:
     """The fit of the largest evidence; ``before`` are hyperparameters and mean of the last fit.
 
+    Parameters
+    ----------
+    used : the observations, with their points (n, D). kind : whether values, gradients or both are observed.
+    q : the mixture, whose density may be the prior mean. before : the hyperparameters and whether the mean
+        was that of the mixture, of the last fit; None for the first.
+
     Raises
     ------
     numpy.linalg.LinAlgError

@@ -61,7 +61,13 @@ def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: GaussianMixture)
 
 
 def less_square(found: MixtureExpectation, frame: WhitenedFrame, q: GaussianMixture) -> MixtureExpectation:
-    """The expectation ``found`` less E_q[|u|^2] / 2."""
+    """The expectation ``found`` less E_q[|u|^2] / 2.
+
+    Parameters
+    ----------
+    found : E_q of a function, with its gradients. frame : the units u. q : a mixture of K Gaussians over
+        theta.
+    """
     inverse, (weights, means, covariances) = _in_frame(frame, q)
     squares = 0.5 * (np.square(means).sum(1) + np.einsum("kii->k", covariances))
     slopes = found.gradient.means - weights[:, None] * means @ inverse

@@ -47,6 +47,13 @@ def stratified_gradient(
 ) -> Gradient:
     """dL/du at a mixture q; evaluations are those of all components.
 
+    Parameters
+    ----------
+    settings : L draws in each component, the treatment of the entropy, noise design and errors. model : a log
+        joint.
+    posterior : the mixture of K Gaussians over R^D, with leaves u. batch : the rows and the account. rng :
+        draws theta.
+
     Raises
     ------
     ValueError

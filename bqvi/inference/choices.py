@@ -45,7 +45,14 @@ def _is_model(given: object) -> bool:
 
 
 def check_model(model: Model, data: Any, method: str | Estimator, family: str) -> None:
-    """Raise TypeError where ``model`` keeps no contract, ValueError where it lacks what the method needs."""
+    """Raise TypeError where ``model`` keeps no contract, ValueError where it lacks what the method needs.
+
+    Parameters
+    ----------
+    model : what the user gave as model. data : what was given as data, which messages look at where the two
+        are exchanged.
+    method : the estimator or its name. family : the name of q's family.
+    """
     if isinstance(model, type) or not isinstance(model, _MODELS):
         if _is_model(data):
             raise TypeError(
@@ -92,6 +99,13 @@ def problem_of(
     """The problem of the loop; ValueError or TypeError where choices exclude each other or the model.
 
     ``named`` is the method if it was given by name; arguments that are ``None`` have their defaults.
+
+    Parameters
+    ----------
+    model, data : the model, and N rows of its data. method : the estimator or its name.
+    minibatch : a strategy, S, the name of a strategy, or None. schedule, geometry : how far and in which
+        direction q moves.
+    samples : L, draws of theta a step.
     """
     estimator = _estimator(model, method, named, samples)
     if isinstance(estimator, Memoised) and isinstance(minibatch, int) and not isinstance(minibatch, bool):
@@ -247,7 +261,14 @@ def stop_of(
     budget: int | None,
     seconds: float | None,
 ) -> Stop:
-    """The conditions on which the loop ends; without a limit, the method's own number of steps."""
+    """The conditions on which the loop ends; without a limit, the method's own number of steps.
+
+    Parameters
+    ----------
+    choices : the method, whose number of steps is the default. steps : the most iterations.
+    tolerance : change of the ELBO between two records, nats. budget : the most evaluations. seconds : the
+        longest time of the steps, ``max_seconds`` in messages. None of the four is a limit where it is None.
+    """
     for name, value in (("steps", steps), ("budget", budget)):
         if value is not None:
             require_integer(name, value, 0)

@@ -163,8 +163,13 @@ def advance(
     """The state after a step along ``gradient``.
 
     The strategy is given the gradients last, when no later computation can fail, so that the table of
-    gradients that it keeps belongs to the same step as the state. ``began`` is the time of
-    `time.perf_counter` at which the step began; None leaves the step out of ``seconds``.
+    gradients that it keeps belongs to the same step as the state.
+
+    Parameters
+    ----------
+    problem : the problem of the loop. state : the state before the step. gradient : the gradient at its q.
+    drawn : the mini-batch of the gradient. began : the time of `time.perf_counter` at which the step began;
+        None leaves the step out of ``seconds``.
     """
     direction = problem.geometry.direction(state.q, gradient)
     # Adam's moments can hide an infinite entry of the direction, which a multiple of the direction cannot.
@@ -213,6 +218,12 @@ def step(problem: LoopProblem, state: LoopState, records: Records, account: Acco
 
     A record is of q *before* the step of its iteration: where the step's gradient needed a local step over
     all the data, it has the exact ELBO as well.
+
+    Parameters
+    ----------
+    problem : the problem of the loop. state : the state before the step. records : when records are made, and
+        when two that agree end the run.
+    account : the budget and the ledger of the step's evaluations.
     """
     before = state.rng.bit_generator.state
     try:

@@ -34,6 +34,12 @@ def starting_q(
 ) -> Any:
     """The first q(theta).
 
+    Parameters
+    ----------
+    problem : model, data and estimator. start_from : the name of a start ('k-means++', 'random', ...) or a
+        distribution.
+    family : the name of q's family. rng : draws a random start.
+
     Raises
     ------
     ValueError

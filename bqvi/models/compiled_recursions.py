@@ -328,7 +328,15 @@ def backward(
 ) -> None:
     """Fill gamma (c, K, C), and ``pairs`` (K, K): sum over time of alpha_t w_t+1^T with ``weights`` (C,).
 
-    As `forward`; ``a`` (K, K), ``following`` (C,), -1 for a last piece, ``order`` the same.
+    Parameters
+    ----------
+    initial, a : the probabilities (K,) of first states, and of transitions (K, K).
+    alpha, ends : (c, K, C) and (K, C), as `forward` filled them. lengths : of the pieces, (C,), falling.
+    previous, following : (C,), the piece of the same sequence before and after each; -1 for none.
+    order : (C,), such that a piece comes after the one before it. weights : of the pieces, (C,).
+    every : the number of steps from one normalisation to the next. same : the relative difference at which
+        two messages are equal.
+    gamma : (c, K, C), filled with the smoothed probabilities. pairs : (K, K), filled with the sums.
     """
     n_states, n_pieces = alpha.shape[1], alpha.shape[2]
     moved = np.ascontiguousarray(a.T)

@@ -91,7 +91,13 @@ def start_from_clusters(
 ) -> Any:
     """The posterior if each row belongs to the nearest of K starting centres.
 
-    Of many rows a sample is clustered, and represents all. ``how`` as in `starts`; ``weights`` (N,).
+    Of many rows a sample is clustered, and represents all.
+
+    Parameters
+    ----------
+    components : the family of the K components. data : N rows. n_components : K.
+    how : 'k-means++' or 'random' (`starts`). rng : draws the sample and the centres. weights : (N,), or None
+        for equal ones.
     """
     chosen = sample_rows(n_rows(data), rng)
     sampled, part = take(data, chosen), None if weights is None else weights[chosen]

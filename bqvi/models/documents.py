@@ -57,6 +57,10 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
 
     A CSR array that already has this form is returned without a copy.
 
+    Parameters
+    ----------
+    data : (N, V), dense or sparse. n_words : V. fractional : whether counts may have fractions.
+
     Raises
     ------
     TypeError, ValueError

@@ -88,7 +88,12 @@ def empirical_scale(y: np.ndarray) -> float:
 
 
 def normal_log_densities(y: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    """ln N(y_n | means_nk, variances_k), (N, K)."""
+    """ln N(y_n | means_nk, variances_k), (N, K).
+
+    Parameters
+    ----------
+    y : (N,). means : (N, K). variances : (K,).
+    """
     squares = (y[:, None] - means) ** 2 / variances
     return np.asarray(-0.5 * (squares + np.log(variances) + LOG_2PI))
 

@@ -231,7 +231,13 @@ class FactorAnalysis:
 def log_densities(
     x: np.ndarray, loadings: np.ndarray, centre: np.ndarray, variances: np.ndarray
 ) -> np.ndarray:
-    """ln N(x_n | c, W W^T + diag(v)) of the columns that each row has, (N,)."""
+    """ln N(x_n | c, W W^T + diag(v)) of the columns that each row has, (N,).
+
+    Parameters
+    ----------
+    x : the rows (N, D), NaN in columns that a row lacks. loadings : W, (D, Q). centre : c, (D,).
+    variances : v, (D,).
+    """
     found = np.empty(len(x))
     for index, block, shown in patterns(x):
         covariance = loadings[shown] @ loadings[shown].T + np.diag(variances[shown])

@@ -362,7 +362,15 @@ class _Backward:
 def in_logarithms(
     chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout, weights: np.ndarray | None = None
 ) -> SmoothedStates:
-    """The same for sequences that are not cut, some twenty times slower; ``log_likelihood`` is (c, K, C)."""
+    """The same for sequences that are not cut, some twenty times slower; ``log_likelihood`` is (c, K, C).
+
+    Parameters
+    ----------
+    chain : the probabilities of first states (K,) and of transitions (K, K). log_likelihood : ln p(x_t |
+        state), (c, K, C).
+    layout : which of the C sequences still run at each of c times. weights : of the sequences (C,), or None
+        for equal ones.
+    """
     pi, a = np.maximum(chain.initial, _IMPOSSIBLE), np.maximum(chain.transitions, _IMPOSSIBLE)
     log_b = np.maximum(log_likelihood, _IMPOSSIBLE)
     alpha, beta = np.zeros(log_b.shape), np.zeros(log_b.shape)
@@ -385,7 +393,14 @@ def in_logarithms(
 
 
 def log_predictives(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
-    """(c, C), ln p(x_t | x_1..t-1) of uncut sequences; 0 where one has ended. Sums are log evidences."""
+    """(c, C), ln p(x_t | x_1..t-1) of uncut sequences; 0 where one has ended. Sums are log evidences.
+
+    Parameters
+    ----------
+    chain : the probabilities of first states (K,) and of transitions (K, K). log_likelihood : ln p(x_t |
+        state), (c, K, C).
+    layout : which of the C sequences still run at each of c times.
+    """
     a, log_b = np.maximum(chain.transitions, _IMPOSSIBLE), np.maximum(log_likelihood, _IMPOSSIBLE)
     found = np.zeros((len(log_b), log_b.shape[2]))
     here = np.maximum(chain.initial, _IMPOSSIBLE)[:, None] + log_b[0]
@@ -406,7 +421,14 @@ def _normalised(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 
 def most_likely_paths(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
-    """The states (c, C) of the most probable path of each uncut sequence (Viterbi 1967); 0 after its end."""
+    """The states (c, C) of the most probable path of each uncut sequence (Viterbi 1967); 0 after its end.
+
+    Parameters
+    ----------
+    chain : the probabilities of first states (K,) and of transitions (K, K). log_likelihood : ln p(x_t |
+        state), (c, K, C).
+    layout : which of the C sequences still run at each of c times.
+    """
     a = np.maximum(chain.transitions, _IMPOSSIBLE)
     log_b = np.maximum(log_likelihood, _IMPOSSIBLE)
     best = np.maximum(chain.initial, _IMPOSSIBLE)[:, None] + log_b[0]

@@ -131,7 +131,14 @@ def component_estimates(model: Mixture, q: Product) -> tuple[np.ndarray, np.ndar
 def simulate(
     n: int, weights: np.ndarray, means: np.ndarray, covariance: np.ndarray, seed: Seed
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``n`` draws of a mixture with shared covariance: data (N, D) and labels (N,)."""
+    """``n`` draws of a mixture with shared covariance: data (N, D) and labels (N,).
+
+    Parameters
+    ----------
+    n : the number of draws. weights : (K,), of sum 1. means : (K, D). covariance : (D, D), of every
+        component.
+    seed : an integer or a generator.
+    """
     rng = generator(seed)
     labels = rng.choice(len(weights), n, p=weights)
     noise = rng.standard_normal((n, means.shape[1])) @ np.linalg.cholesky(covariance).T

@@ -240,7 +240,13 @@ class HiddenMarkovModel:
 def simulate_states(
     initial: np.ndarray, transitions: np.ndarray, lengths: np.ndarray, seed: Seed
 ) -> np.ndarray:
-    """(sum of lengths,) states of chains, one after the other."""
+    """(sum of lengths,) states of chains, one after the other.
+
+    Parameters
+    ----------
+    initial : the probabilities of first states (K,). transitions : (K, K), rows of sum 1.
+    lengths : the lengths of the chains. seed : an integer or a generator.
+    """
     rng = generator(seed)
     last = np.cumsum(transitions, axis=1)
     states = np.empty(int(np.sum(lengths)), np.intp)

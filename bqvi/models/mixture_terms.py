@@ -69,7 +69,13 @@ def _edges(data: Data) -> tuple[Data, Data]:
 
 
 def mixture_terms(x: np.ndarray, affine: AffineLogJoint, centre: np.ndarray) -> LocalTerms:
-    """Terms of the rows of ``x`` (S, D): statistics (S, K + K P), bounds logsumexp_k rho_nk."""
+    """Terms of the rows of ``x`` (S, D): statistics (S, K + K P), bounds logsumexp_k rho_nk.
+
+    Parameters
+    ----------
+    x : the rows (S, D). affine : the log joint ln p(x_n, z_n = k), affine in lifted rows of P entries.
+    centre : (D,), subtracted from the rows before they are lifted.
+    """
     rho = affine.rho(x)
     top = rho.max(axis=1)
     r = np.exp(rho - top[:, None])

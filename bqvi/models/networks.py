@@ -163,7 +163,12 @@ def _redrawn(module: nn.Module, seed: int) -> nn.Module:
 
 
 def perceptron(inputs: int, outputs: int, hidden: int) -> nn.Sequential:
-    """One hidden layer of rectified units, its weights drawn with seed 0."""
+    """One hidden layer of rectified units, its weights drawn with seed 0.
+
+    Parameters
+    ----------
+    inputs, outputs, hidden : the numbers of units of the three layers.
+    """
     with _own_generator(0):
         return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 

@@ -198,7 +198,13 @@ def expectations(q: FamilyOrPoint) -> RegressionExpectations:
 
 
 def statistics(cross: np.ndarray, second: np.ndarray, squares: np.ndarray, counts: np.ndarray) -> Values:
-    """The natural parameters added by sums of y x^T (..., J, P), x x^T (..., P, P), |y|^2 and J (...)."""
+    """The natural parameters added by sums of y x^T (..., J, P), x x^T (..., P, P), |y|^2 and J (...).
+
+    Parameters
+    ----------
+    cross : sums of y x^T, (..., J, P). second : of x x^T, (..., P, P). squares : of |y|^2, (...). counts : of
+        J, (...).
+    """
     return cross[..., None, :], second, squares[..., None, None], counts
 
 

@@ -23,9 +23,12 @@ def starting_centres(
 ) -> np.ndarray:
     """(K, D) centres among ``points`` (N, D); with fewer than K points each is one, and some repeat.
 
-    'k-means++' (Arthur and Vassilvitskii 2007, and one Lloyd step) or 'random' rows. A row of ``weights``
-    (N,), positive, is drawn as often as so many copies of it. ``unit`` : whether points have length 1, which
-    matrix products are enough for.
+    Parameters
+    ----------
+    points : (N, D). n_components : K.
+    how : 'k-means++' (Arthur and Vassilvitskii 2007, and one Lloyd step) or 'random' rows. rng : draws them.
+    weights : (N,), positive: a row is drawn as often as so many copies of it. None for equal ones.
+    unit : whether points have length 1, which matrix products are enough for.
     """
     require_one_of("start", how, STARTS)
     n = len(points)

@@ -79,7 +79,13 @@ def initial_state(problem: IntegrationProblem) -> IntegrationState:
 
 
 def step(problem: IntegrationProblem, state: IntegrationState, ledger: Ledger) -> IntegrationState:
-    """Evaluate the pending nodes, as far as the budget goes, and fit the surrogates to all nodes."""
+    """Evaluate the pending nodes, as far as the budget goes, and fit the surrogates to all nodes.
+
+    Parameters
+    ----------
+    problem : integrand, measure and budget. state : the state before, with its pending nodes.
+    ledger : in which evaluations are entered as they return.
+    """
     began = time.perf_counter()
     if len(state.pending):
         budget = Budget(problem.budget, state.n_evaluations)
@@ -151,7 +157,13 @@ def with_estimate_if_due(problem: IntegrationProblem, state: IntegrationState) -
 def with_evaluations(
     problem: IntegrationProblem, state: IntegrationState, made: Evaluations
 ) -> IntegrationState:
-    """Return the state with evaluations, in the user's coordinates, of pending nodes."""
+    """Return the state with evaluations, in the user's coordinates, of pending nodes.
+
+    Parameters
+    ----------
+    problem : integrand and measure. state : the state before. made : the evaluations, of as many nodes as
+        have returned.
+    """
     function, spent = problem.integrand.function, made.n_evaluations
     failures = state.failures.after(made, function.place)
     made = with_zeros(function, made)

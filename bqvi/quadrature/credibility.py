@@ -238,7 +238,7 @@ def judge(
     found = Judgement(
         explained=explained,
         gain=_gain(ensemble),
-        inflation=kappa(past, shift, left_out(errors, sds)),
+        inflation=kappa(past, left_out(errors, sds)),
         grows=grows,
         beyond=beyond(best.data.u, values) if grows else nothing,
         constant=np.ptp(best.data.values, axis=0) == 0,
@@ -327,12 +327,13 @@ def _gain(ensemble: Ensemble) -> float:
     return float(best.process.evidence.value - noise.value)
 
 
-def kappa(
-    past: list[EarlierEstimate], shift: float = 0.0, outside: tuple[float, float] = (1.0, 0.0)
-) -> float:
+def kappa(past: list[EarlierEstimate], outside: tuple[float, float] = (1.0, 0.0)) -> float:
     """Return the factor on the standard deviation that errors of earlier estimates require, at least 1.
 
-    ``outside`` are r and the count of :func:`left_out`.
+    Parameters
+    ----------
+    past : the earlier estimates, in order.
+    outside : r and the count of :func:`left_out`.
     """
     ratio, nodes = outside
     nodes = nodes if ratio > 1 else min(nodes, CREDIBILITY.most_of_small_errors)

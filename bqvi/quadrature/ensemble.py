@@ -208,7 +208,14 @@ def _not_before_rough(
 
 
 def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
-    """Condition the candidates on more data with unchanged hyperparameters."""
+    """Condition the candidates on more data with unchanged hyperparameters.
+
+    Parameters
+    ----------
+    measure : in standard coordinates. data : the nodes (n, D), and values (n, o) in units in which they vary
+        by about 1.
+    earlier : the hyperparameters of the last fit, by the names of candidates.
+    """
     known = _candidates(measure, data.smooth_only)
     members = [
         surrogate(name, *known[name], data, psi)

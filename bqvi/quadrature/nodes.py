@@ -92,7 +92,14 @@ def among(
     given: int,
     score: Callable[[ConditionedPool], np.ndarray] = variance_reduction,
 ) -> np.ndarray:
-    """Return the indices of ``count`` candidates, the first ``given`` of which will be evaluated anyway."""
+    """Return the indices of ``count`` candidates, the first ``given`` of which will be evaluated anyway.
+
+    Parameters
+    ----------
+    state : m candidates, conditioned on the nodes so far. count : the number of candidates that are chosen.
+    given : the number of first candidates under evaluation. score : a function of the state that returns the
+        gain (m,) of each candidate.
+    """
     for index in range(given):
         state = state.given(index)
     number = min(count, len(state.variance) - given)

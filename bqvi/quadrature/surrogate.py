@@ -241,7 +241,14 @@ class CandidateProcess:
 def surrogate(
     name: str, chart: MeasureChart, family: KernelFamily, data: StandardData, psi: np.ndarray
 ) -> CandidateProcess:
-    """Condition a candidate on data."""
+    """Condition a candidate on data.
+
+    Parameters
+    ----------
+    name : the candidate's name. chart : the coordinates of the process. family : its kernels.
+    data : the nodes (n, D), and values (n, o) in units in which they vary by about 1.
+    psi : the logarithms of the hyperparameters, (D + 1,).
+    """
     return CandidateProcess(
         name, chart, family, np.asarray(psi, dtype=float), data, View.of(data, chart, family)
     )

@@ -79,7 +79,13 @@ def require_enough(n_components: int, n: int) -> None:
 
 
 def warn_unsettled(converged: bool, tol: float, max_iter: int) -> None:
-    """Warn where the bound was still rising when the iterations ended."""
+    """Warn where the bound was still rising when the iterations ended.
+
+    Parameters
+    ----------
+    converged : whether the bound settled. tol : change in nats at which it counts as settled.
+    max_iter : the most iterations.
+    """
     if not converged:
         warn_user(
             f"the bound still rose by more than tol = {tol:g} nats after max_iter = {max_iter} "
@@ -107,7 +113,11 @@ class StreamState:
 def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> StreamState:
     """The state before the first step, with the prior and the start computed from the first batch.
 
-    ``model`` is the model of the rows, or a `Weighted` model, with weights in ``data``.
+    Parameters
+    ----------
+    model : the model of the rows, or a `Weighted` model. data : the rows of the first batch, with weights for
+        a `Weighted` model. family : the name of q's family. how : the name of the start ('k-means++', ...).
+    rng : draws the start.
     """
     model = settled(model, data)
     q = in_family(model.initial(model.check(data), how, rng), family)

@@ -29,7 +29,13 @@ _TEMPERATURES = RESTARTS.cooling ** np.arange(RESTARTS.powers)
 def annealed(
     surrogate: Surrogate, mean: np.ndarray, covariance: np.ndarray, seed: int, feasible: Feasibility
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean (D,) and covariance (D, D), in the frame, adapted from those given."""
+    """The mean (D,) and covariance (D, D), in the frame, adapted from those given.
+
+    Parameters
+    ----------
+    surrogate : the surrogate, in the frame. mean : (D,). covariance : (D, D). seed : of the draws.
+    feasible : the probability that the log joint can be evaluated at a point.
+    """
     dimension = len(mean)
     share, each, most = RESTARTS.required_draws
     least = max(share * RESTARTS.draws, min(each * dimension, most * RESTARTS.draws))

@@ -125,6 +125,12 @@ def fitting(mean: np.ndarray, covariance: np.ndarray, last: Frame, within: np.nd
 
     With several modes the correlations ``within`` them are used. The line through two modes is no axis of
     either mode, and a mixture loses its correlated components where axes are rotated.
+
+    Parameters
+    ----------
+    mean : of the posterior, (D,), in the coordinates of the parameters. covariance : (D, D). last : the frame
+        before.
+    within : the pooled covariance (D, D) within modes, or None for one mode.
     """
     condition = _condition(covariance if within is None else within)
     along = condition < FRAMES.correlated or (condition < FRAMES.thin and last.diagonal)
@@ -139,6 +145,12 @@ def alternative(
 
     Log densities are more often sums of functions of few of the *given* coordinates than of rotated ones, but
     a mixture of diagonal Gaussians needs many components for a thin posterior that is oblique to the axes.
+
+    Parameters
+    ----------
+    mean : of the posterior, (D,), in the coordinates of the parameters. covariance : (D, D). frame : the
+        present one.
+    within : the pooled covariance (D, D) within modes, or None for one mode.
     """
     if not FRAMES.correlated < _condition(covariance if within is None else within) < FRAMES.thin:
         return None

@@ -65,7 +65,13 @@ CONTRADICTED = (
 
 
 def predicted(state: State, estimate: Estimate, frame: Frame, coordinates: Coordinates) -> HeldOut | None:
-    """The predictions of the surrogate, in its frame, at the held-out evaluations; None if there are none."""
+    """The predictions of the surrogate, in its frame, at the held-out evaluations; None if there are none.
+
+    Parameters
+    ----------
+    state : has the held-out evaluations. estimate : has the surrogate. frame : the frame of the surrogate.
+    coordinates : from these points are mapped to the user's parameters.
+    """
     made = state.held_out
     if made is None:
         return None

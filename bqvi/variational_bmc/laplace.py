@@ -27,6 +27,11 @@ def laplace(
 
     With ``widest`` there always is a result: in directions in which the mean is flatter than a Gaussian of
     that standard deviation, or not concave, the standard deviation is ``widest``.
+
+    Parameters
+    ----------
+    surrogate : the surrogate, in the frame. start : (D,). lower, upper : the corners (D,) of the box.
+    widest : the largest standard deviation, or None.
     """
     u = ascended(surrogate, start, lower, upper)
     values, vectors = spectrum(_curvature(surrogate, u), -np.inf if widest is None else widest**-2.0)
@@ -37,7 +42,12 @@ def laplace(
 
 
 def ascended(surrogate: Surrogate, start: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """The end (D,) of Newton's ascent of the mean from ``start``: a mode, or a point on the boundary."""
+    """The end (D,) of Newton's ascent of the mean from ``start``: a mode, or a point on the boundary.
+
+    Parameters
+    ----------
+    surrogate : the surrogate, in the frame. start : (D,). lower, upper : the corners (D,) of the box.
+    """
     return search(_Mean(surrogate), [start], (lower, upper), RESTARTS.ascent).psi
 
 

@@ -70,6 +70,11 @@ def with_scales(state: State, estimate: Estimate, step: InferenceStep) -> tuple[
     from its twelfth evaluation on and took 176 evaluations, where it takes 76 if the map is tested again. On
     Rosenbrock 4 (seeds 1480 to 1491) the mean was 78, and is 68; runs on Rosenbrock 6, lumpy 4 and 40 on a
     funnel are the same.
+
+    Parameters
+    ----------
+    state : the state, with its frame. estimate : the estimate in that frame. step : the settings and the
+        seed.
     """
     now = state.frame.scaling
     if now is not None and now.sheared and is_of_use(now, state.evaluations):

@@ -125,7 +125,13 @@ class _Terms:
 
 
 def unlike(one: Scaling | None, other: Scaling | None, x: np.ndarray) -> float:
-    """The largest sd, over points x (m, D), of the logarithm of the ratio of two maps' scales."""
+    """The largest sd, over points x (m, D), of the logarithm of the ratio of two maps' scales.
+
+    Parameters
+    ----------
+    one, other : the maps; None is the map without scales. x : points (m, D), in the coordinates of the
+        parameters.
+    """
     logs = np.zeros((2, *x.shape))
     for row, scaling in zip(logs, (one, other), strict=True):
         if scaling is not None:

@@ -126,7 +126,13 @@ def _edge(found: Correction) -> np.ndarray | None:
 
 
 def record(before: State, state: State, estimate: Estimate) -> Row:
-    """The record of a step."""
+    """The record of a step.
+
+    Parameters
+    ----------
+    before : the state before the step. state : the state after it, with its evaluations. estimate : from
+        these.
+    """
     found, volume = estimate.found, state.frame.log_volume
     sd = float(
         np.hypot(found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass)

@@ -168,7 +168,15 @@ def noise_shaped(
     threshold: float,
     noise_fitted: bool = False,
 ) -> Data:
-    """The data with a noise that grows with their depth below the best."""
+    """The data with a noise that grows with their depth below the best.
+
+    Parameters
+    ----------
+    points : u (n, D), in the frame. values : of the log density, (n,). gradients : (n, D), or None.
+    noise : the variances (n,) of the values' noise, or None where they are exact. threshold : the depth below
+        the best value, nats, from which noise is added.
+    noise_fitted : whether a further noise is a hyperparameter.
+    """
     top = float(np.max(values))
     depth = top - values
     excess = np.maximum(depth / threshold, 1.0)
@@ -187,8 +195,13 @@ def noise_shaped(
 def prior_of(dimension: int, noise_fitted: bool, rough: bool = False) -> JointPrior:
     """The prior of the logarithms of the hyperparameters psi.
 
-    These are D lengthscales, interaction, variance and quadratic; if the kernel is ``rough``, its second
-    term's share; if noise is fitted, its variance.
+    These are D lengthscales, interaction, variance and quadratic; of a rough kernel, its second term's share;
+    if noise is fitted, its variance.
+
+    Parameters
+    ----------
+    dimension : D. noise_fitted : whether the variance of a noise is a hyperparameter. rough : whether the
+        kernel has a second term.
     """
     tail = [FITTING.interaction, FITTING.variance, FITTING.quadratic]
     if rough:

@@ -129,6 +129,10 @@ def base_points(count: int, samples: int, dimension: int, seed: int) -> np.ndarr
     """Standard normal points (K, L, D), antithetic in each component; L is rounded up to a power of 2.
 
     Each component has a block of the Sobol set, which is balanced by itself; every K-th point would not be.
+
+    Parameters
+    ----------
+    count : K. samples : the least L. dimension : D. seed : of the scrambled Sobol set.
     """
     half = 2 ** max(int(np.ceil(np.log2(samples / 2))), 0)
     n = count * half
@@ -165,8 +169,9 @@ def climb(
 
     Parameters
     ----------
-    box : the bounds of the means. seed : of the base points of the entropy.
-    samples : the number of these for each component. iterations : the largest number of iterations.
+    surrogate : the surrogate, in the frame. q : the mixture of K components at which the climb begins.
+    box : the bounds of its means. seed : of the base points of the entropy. samples : the least number of
+        these for a component. iterations : the most iterations.
     """
     count, dimension = q.means.shape
     base = base_points(count, samples, dimension, seed)

@@ -94,7 +94,10 @@ def short_by_quadrature(
 ) -> Array:
     """Return the average over two intervals: by quadrature over the shorter where it is short.
 
-    ``otherwise`` is what is returned in columns where both are longer than the lengthscale.
+    Parameters
+    ----------
+    profile : the kernel k(t). a, b : the ends of the first interval, (..., D). c, d : those of the second.
+    otherwise : what is returned in columns where both are longer than the lengthscale, (..., D).
     """
     xp = namespace(a)
     first = b - a <= d - c
