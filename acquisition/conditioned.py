@@ -18,7 +18,7 @@ largest variance (thesis Eq. 7.18) the score v_j.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeVar
 
@@ -27,7 +27,7 @@ import numpy as np
 from acquisition.pointwise.floors import at_least
 from gp.arrays import Array, namespace, to_numpy
 
-__all__ = ["ConditionedPool", "greedy", "variance_reduction"]
+__all__ = ["ConditionedPool", "choices", "greedy", "variance_reduction"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ def variance_reduction(state: ConditionedPool) -> Array:
 
 
 class _Conditional(Protocol):
-    """What `greedy` chooses from: `ConditionedPool`, or a record that contains one."""
+    """What `choices` chooses from: `ConditionedPool`, or a record that contains one."""
 
     def given(self, index: int) -> Self:
         """Return the same once candidate ``index`` is observed too."""
@@ -98,13 +98,13 @@ class _Conditional(Protocol):
 _State = TypeVar("_State", bound=_Conditional)
 
 
-def greedy(
+def choices(
     state: _State,
     count: int,
     score: Callable[[_State], Array],
     closed: Sequence[int] = (),
-) -> list[int]:
-    """Return the indices of ``count`` candidates, each the best given those before it.
+) -> Iterator[tuple[int, float, _State]]:
+    """Choose ``count`` candidates, each the best given those before it.
 
     Parameters
     ----------
@@ -112,12 +112,32 @@ def greedy(
     count : the number that is chosen, at most N less those closed.
     score : a function of the state that returns a score for each candidate, (N,); the largest is chosen.
     closed : indices that may not be chosen.
+
+    Yields
+    ------
+    The index of a candidate, its score, and the state in which it was chosen.
     """
-    chosen: list[int] = []
+    shut = [*closed]
     for k in range(count):
-        scores = np.array(to_numpy(score(state)), dtype=float)
-        scores[[*closed, *chosen]] = -np.inf
-        chosen.append(int(np.argmax(scores)))
+        scores = to_numpy(score(state)).astype(float)  # a copy
+        scores[shut] = -np.inf
+        best = int(scores.argmax())
+        yield best, float(scores[best]), state
+        shut.append(best)
         if k + 1 < count:
-            state = state.given(chosen[-1])
-    return chosen
+            state = state.given(best)
+
+
+def greedy(
+    state: _State,
+    count: int,
+    score: Callable[[_State], Array],
+    closed: Sequence[int] = (),
+) -> list[int]:
+    """Return the indices of the candidates that `choices` chooses; the arguments are its own.
+
+    Parameters
+    ----------
+    state, count, score, closed : as there.
+    """
+    return [index for index, _, _ in choices(state, count, score, closed)]

@@ -77,7 +77,7 @@ def most_informative(candidates: Candidates, n: int, noise: float) -> list[int]:
     state = ConditionedPool(candidates.columns, candidates.variances, noises, candidates.shared)
     if candidates.block == 1:
         return greedy(state, n, variance_reduction)
-    return _blocks(state, _own(candidates), n, noise)
+    return greedy(_Blocks(state, _own(candidates)), n, lambda blocks: blocks.gains(noise))
 
 
 def _own(candidates: Candidates) -> np.ndarray:
@@ -89,22 +89,30 @@ def _own(candidates: Candidates) -> np.ndarray:
     return np.asarray(whole[every, :, every, :])
 
 
-def _blocks(state: ConditionedPool, own: np.ndarray, n: int, noise: float) -> list[int]:
-    """Choose n blocks; ``own`` are the covariances (C, B, B) within each.
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """C candidates at which B numbers are observed at once."""
 
-    The state has variances alone, and each of its rows changes the covariances within blocks too.
-    """
-    count, block = own.shape[:2]
-    chosen: list[int] = []
-    for _ in range(n):
-        assert state.signals is not None  # signals of the functionals
-        parts = state.signals.reshape(count, block, -1)
-        gains = explained(own + noise * np.eye(block), parts)
-        gains[chosen] = -np.inf
-        chosen.append(int(np.argmax(gains)))
-        for number in range(chosen[-1] * block, (chosen[-1] + 1) * block):
+    state: ConditionedPool
+    """The moments of the C B numbers."""
+    own: np.ndarray
+    """Covariances within each block, (C, B, B)."""
+
+    def given(self, index: int) -> _Blocks:
+        """The same once block ``index`` is observed too.
+
+        The state has variances alone, and each of its rows changes the covariances within blocks too.
+        """
+        (count, block), state, own = self.own.shape[:2], self.state, self.own
+        for number in range(index * block, (index + 1) * block):
             state = state.given(number)
             assert state.rows is not None  # a row has just been added
             row = state.rows[-1].reshape(count, block)
             own = own - row[:, :, None] * row[:, None, :]
-    return chosen
+        return _Blocks(state, own)
+
+    def gains(self, noise: float) -> np.ndarray:
+        """The decrease of the functionals' variances by an observation of each block, (C,)."""
+        assert self.state.signals is not None  # signals of the functionals
+        parts = self.state.signals.reshape(*self.own.shape[:2], -1)
+        return np.asarray(explained(self.own + noise * np.eye(self.own.shape[1]), parts))

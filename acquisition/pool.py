@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from acquisition.conditioned import ConditionedPool
+from acquisition.conditioned import ConditionedPool, choices
 from acquisition.pointwise.acquisition import Acquisition, checked_points
 from acquisition.pointwise.criterion import Criterion, Informative
 from acquisition.pointwise.floors import at_least
@@ -122,8 +122,12 @@ class Pool:
 
     def scores(self) -> np.ndarray:
         """Return the scores (N,), -inf for points that were chosen."""
+        return np.where(self.open, self._all_scores(), -np.inf)
+
+    def _all_scores(self) -> np.ndarray:
+        """The scores (N,), of points that were chosen too, -inf for NaN."""
         scores = to_numpy(self.criterion.score(self.moments))
-        return np.where(self.open & ~np.isnan(scores), scores, -np.inf)
+        return np.where(np.isnan(scores), -np.inf, scores)
 
     def given(self, index: int, y: float | None = None) -> Pool:
         """Return the pool once f is observed at point ``index``; without ``y``, at its posterior mean."""
@@ -161,14 +165,12 @@ class Pool:
         """
         if not 1 <= n <= int(self.open.sum()):
             raise ValueError(f"n = {n!r}: {int(self.open.sum())} points are left to choose from")
-        pool, indices, values = self, [], []
-        for _ in range(n):
-            scores = pool.scores()
-            best = int(np.argmax(scores))
+        indices, values, pool = [], [], self
+        for best, score, before in choices(self, n, Pool._all_scores, np.flatnonzero(~self.open).tolist()):
             indices.append(best)
-            values.append(float(scores[best]))
-            pool = pool.given(best)
-        return Chosen(np.array(indices), np.array(values), pool)
+            values.append(score)
+            pool = before
+        return Chosen(np.array(indices), np.array(values), pool.given(indices[-1]))
 
     def without(self, indices: Sequence[int]) -> Pool:
         """Return the pool whose points at ``indices`` may not be chosen (they were evaluated before, say)."""
