@@ -65,6 +65,10 @@ def at_draws(model: LogJoint, batch: Batch, theta: torch.Tensor) -> torch.Tensor
     """The values (L,) of a `LogJoint` at draws theta (L, D), with its gradients in torch's graph.
 
     Only values are made where ``theta`` requires no gradient; otherwise as `evaluate_at_draws`.
+
+    Parameters
+    ----------
+    model, batch : as there. theta : the draws (L, D), a tensor.
     """
     import torch
 
@@ -86,7 +90,7 @@ def evaluate_at_draws(model: LogJoint, batch: Batch, points: np.ndarray, gradien
     ----------
     model : a `LogJoint`. batch : the account whose ledger and budget count the L evaluations; its rows say on
         which device and in which precision a function of torch is called.
-    theta : the draws (L, D), a tensor.
+    points : the draws theta (L, D). gradients : whether gradients are made as well.
 
     Raises
     ------
