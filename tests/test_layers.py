@@ -7,6 +7,7 @@ experiments    themes > harness, problems
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -225,3 +226,23 @@ def test_the_check_sees_linear_algebra():
     assert decompositions("from scipy.linalg import solve_triangular") == {"solve_triangular"}
     assert decompositions("from scipy.linalg.lapack import dpotrf") == {"scipy.linalg.lapack.dpotrf"}
     assert not decompositions("import numpy as np\nx = np.linalg.norm(a)")
+
+
+def written_out(source: str) -> list[int]:
+    """The lines in which ln(2 pi) is computed."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).split(".")[-1] == "log"
+        and node.args
+        and re.fullmatch(r"2(\.0)? \* (np\.|math\.)?pi", ast.unparse(node.args[0]))
+    ]
+
+
+def test_the_constant_of_normal_densities_stands_in_one_place():
+    paths = [path for layer in ("gp", "acquisition", "bqvi") for path in sorted((ROOT / layer).rglob("*.py"))]
+    found = {str(path.relative_to(ROOT)): lines for path in paths if (lines := written_out(path.read_text()))}
+    assert found.keys() == {"gp/special.py"}, "import LOG_2PI of gp.special"
+    assert written_out("x = 0.5 * d * np.log(2.0 * np.pi)") == [1]
+    assert not written_out("x = log(2 * pi * scale)")

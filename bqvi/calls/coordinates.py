@@ -21,7 +21,6 @@ parameter between two bounds; values that are returned to the user are wrapped i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +40,7 @@ from bqvi.calls.bounds import (
 )
 from gp.arrays import Array
 from gp.measures import AffineMap
+from gp.special import LOG_2PI
 
 __all__ = ["Coordinates", "make_coordinates"]
 
@@ -103,7 +103,7 @@ _CHARTS = (
         "between",
         _between,
         _between_inverse,
-        lambda t, a, b: np.log(b - a) - 0.5 * t * t - 0.5 * math.log(2.0 * math.pi),
+        lambda t, a, b: np.log(b - a) - 0.5 * t * t - 0.5 * LOG_2PI,
         lambda t, a, b: -t,
     ),
 )

@@ -20,7 +20,6 @@ with the new covariance, as the straight line does.
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Self
 
@@ -41,10 +40,9 @@ from bqvi.arrays import (
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
 from gp.arrays import Array
+from gp.special import LOG_2PI
 
-__all__ = ["LOG_2PI", "Gaussian"]
-
-LOG_2PI = math.log(2.0 * math.pi)
+__all__ = ["Gaussian"]
 
 
 class Gaussian:

@@ -35,6 +35,7 @@ from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.data import Data
 from gp.arrays import to_numpy
+from gp.special import LOG_2PI
 
 __all__ = [
     "Local", "LocalBound", "Terms", "dreg_terms", "elbo_draws", "iwae_terms", "local_gradient",
@@ -104,7 +105,7 @@ class Local:
 
     def log_ratio(self, z: Tensor, q: DiagonalGaussian) -> Tensor:
         """beta (ln p(z) - ln q(z)), (L, S)."""
-        log_prior = -0.5 * (z.square() + math.log(2.0 * math.pi)).sum(-1)
+        log_prior = -0.5 * (z.square() + LOG_2PI).sum(-1)
         return self.model.beta * (log_prior - q.log_prob(z))
 
     @cached_property

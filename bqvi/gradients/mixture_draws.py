@@ -20,13 +20,13 @@ time of a step of `mixture_quadrature` between its rounds. The log joint is not 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, pi
 
 import numpy as np
 
 from bqvi.arrays import Values, diagonal_matrix
 from bqvi.families import DiagonalGaussian, GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
+from gp.special import LOG_2PI
 
 __all__ = ["Closed", "MixtureDraws", "drawn_divergence", "drawn_entropy", "log_density"]
 
@@ -96,7 +96,7 @@ def drawn_entropy(q: GaussianMixture, rng: np.random.Generator, pairs: int) -> M
     """
     noise, (scales, inverse) = _noise(q, rng, pairs), _scales(q)
     d = q.dimension
-    volumes = np.log(np.einsum("kii->ki", scales)).sum(1) + 0.5 * d * log(2.0 * pi)
+    volumes = np.log(np.einsum("kii->ki", scales)).sum(1) + 0.5 * d * LOG_2PI
     alone = -0.5 * np.einsum("ksnd,ksnd->ksn", noise, noise) - volumes[:, None, None]
     closed = Closed(volumes + 0.5 * d, 0.5 * inverse.mT @ inverse)
     return _drawn(q, noise, _points(q, noise), alone, -_within(noise, inverse), closed)

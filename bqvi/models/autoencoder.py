@@ -29,6 +29,7 @@ from bqvi.models.networks import Network, perceptron
 from bqvi.models.random_weights import RandomNetwork, WeightPrior
 from bqvi.models.weight_network import WEIGHTS, NetworkPosterior
 from gp.arrays import Array, is_torch, to_numpy
+from gp.special import LOG_2PI
 
 __all__ = ["VariationalAutoencoder"]
 
@@ -305,7 +306,7 @@ class VariationalAutoencoder:
         places = {name: part.mean for name, part in self.decoder_posterior(q).items()}
         output = _by_draw(self._decoder(places, z.flatten(0, 1)), z)
         likelihood: Tensor = self.likelihood.log_prob(output, rows, self._own(q)).flatten(2).sum(-1)
-        return likelihood - 0.5 * (z.square() + math.log(2.0 * math.pi)).sum(-1)
+        return likelihood - 0.5 * (z.square() + LOG_2PI).sum(-1)
 
     def _decoded(self, q: Product, z: Tensor, rng: np.random.Generator) -> Tensor:
         """The decoder's output (L, S, ...) at z (L, S, latent)."""

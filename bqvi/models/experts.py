@@ -19,7 +19,6 @@ from bqvi.arrays import Values
 from bqvi.checks import require_positive
 from bqvi.families import Gaussian
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
-from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.data import as_numbers
 from bqvi.models.gaussian_components import EMPIRICAL
 from bqvi.models.regression_prior import (
@@ -30,6 +29,7 @@ from bqvi.models.regression_prior import (
     visible_strength,
 )
 from gp.arrays import Array
+from gp.special import LOG_2PI
 
 __all__ = [
     "Experts", "LinearExperts", "LogisticExperts", "centred_normal", "empirical_scale",

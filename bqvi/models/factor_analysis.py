@@ -28,7 +28,6 @@ import scipy.linalg
 from bqvi.arrays import Values, add
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import Flat, Product
-from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers, has_missing, patterns, require_observed_columns, spread
 from bqvi.models.gaussian_components import require_table
@@ -42,6 +41,7 @@ from bqvi.models.regression_prior import (
     statistics,
 )
 from gp.arrays import Array, to_numpy
+from gp.special import LOG_2PI
 
 __all__ = ["NOISES", "PARAMETERS", "FactorAnalysis", "log_densities"]
 

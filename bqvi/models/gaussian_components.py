@@ -25,12 +25,12 @@ from bqvi.checks import (
 )
 from bqvi.families import Flat, PointMass
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
-from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.components import start_from_clusters
 from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior, Matrix
 from bqvi.models.data import Data, as_numbers, filled, has_missing, n_rows, spread
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
 from gp.arrays import Array, is_torch, to_numpy
+from gp.special import LOG_2PI
 
 __all__ = ["EMPIRICAL", "EmpiricalPrior", "GaussianComponents", "require_table"]
 

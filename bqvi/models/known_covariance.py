@@ -25,12 +25,12 @@ from bqvi.arrays import Values, transpose
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import Gaussian
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
-from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.data import Data, filled, has_missing, n_rows, patterns, require_observed_columns, take
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
+from gp.special import LOG_2PI
 
 __all__ = ["KnownCovariance", "MeansAndCovariances"]
 

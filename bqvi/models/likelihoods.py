@@ -17,6 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bqvi.checks import require_above, require_integer
 from gp.arrays import to_numpy
+from gp.special import LOG_2PI
 
 __all__ = ["NAMED", "BernoulliLikelihood", "CategoricalLikelihood", "GaussianLikelihood", "Likelihood"]
 
@@ -114,7 +115,7 @@ class GaussianLikelihood:
         """Log density of ``x`` about the means ``output``; ``own`` has the log noise if it is learnt."""
         log_sd = self._log_sd(own)
         scale = log_sd.exp() if isinstance(log_sd, Tensor) else math.exp(log_sd)
-        return -0.5 * (((x - output) / scale).square() + math.log(2.0 * math.pi)) - log_sd
+        return -0.5 * (((x - output) / scale).square() + LOG_2PI) - log_sd
 
     def mean(self, output: Tensor) -> Tensor:
         """The ``output``."""

@@ -18,7 +18,6 @@ from bqvi.arrays import inner
 from bqvi.checks import require_finite, require_integer, require_summable
 from bqvi.families import MatrixNormalInverseWishart, PointMass
 from bqvi.families.family import FamilyOrPoint
-from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers
 from bqvi.models.regression_prior import (
@@ -30,6 +29,7 @@ from bqvi.models.regression_prior import (
     statistics,
 )
 from gp.arrays import Array, to_numpy
+from gp.special import LOG_2PI
 
 __all__ = ["LinearRegression", "check_regression"]
 

@@ -22,6 +22,7 @@ from bqvi.models.data import Data, as_numbers
 from bqvi.models.log_joint import initial_gaussian
 from bqvi.models.log_sigmoid import expected_derivatives, expected_log_sigmoid
 from gp.arrays import Array, is_torch, to_numpy
+from gp.special import LOG_2PI
 
 __all__ = ["LogisticRegression"]
 
@@ -71,7 +72,7 @@ class LogisticRegression:
     def log_prior(self, theta: Array) -> Array:
         """ln N(theta | 0, s^2 I), (L, D) -> (L,)."""
         scaled = theta / self.prior_scale
-        constant = self.dimension * (np.log(self.prior_scale) + 0.5 * np.log(2.0 * np.pi))
+        constant = self.dimension * (np.log(self.prior_scale) + 0.5 * LOG_2PI)
         return -0.5 * (scaled * scaled).sum(-1) - constant
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:

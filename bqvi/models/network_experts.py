@@ -26,10 +26,10 @@ from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, PointMass
 from bqvi.families.family import FamilyOrPoint
-from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.experts import empirical_scale, normal_log_densities, require_binary
 from bqvi.models.networks import Network
 from gp.arrays import Array
+from gp.special import LOG_2PI
 
 __all__ = ["NetworkExperts"]
 

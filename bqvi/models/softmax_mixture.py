@@ -33,6 +33,7 @@ from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint, initial_gaussian
 from gp.arrays import Array, to_numpy
 from gp.low_discrepancy import normal_sobol
+from gp.special import LOG_2PI
 
 __all__ = ["SoftmaxMixture", "Step"]
 
@@ -117,7 +118,7 @@ class SoftmaxMixture:
         """The log joint f_r, with r of the E step under q."""
         found = self.step(q)
         counts, sums = torch.from_numpy(found.counts), torch.from_numpy(found.sums)
-        constant = found.entropy - 0.5 * found.squares.sum() - 0.5 * self.x.size * math.log(2.0 * math.pi)
+        constant = found.entropy - 0.5 * found.squares.sum() - 0.5 * self.x.size * LOG_2PI
 
         def log_density(theta: Tensor) -> Tensor:
             log_weights, means = self._parts(theta)
@@ -135,7 +136,7 @@ class SoftmaxMixture:
             log_weights, means = self._parts(theta)
             squares = (x[None, :, None] - means[:, None]).square().sum(3)
             terms = log_weights[:, None] - 0.5 * squares
-            value: Tensor = torch.logsumexp(terms, 2).sum(1) - 0.5 * self.x.size * math.log(2.0 * math.pi)
+            value: Tensor = torch.logsumexp(terms, 2).sum(1) - 0.5 * self.x.size * LOG_2PI
             return value + self._log_prior(log_weights, means)
 
         return LogJoint(log_density, self.dimension)
@@ -149,7 +150,7 @@ class SoftmaxMixture:
     def _log_prior(self, log_weights: Tensor, means: Tensor) -> Tensor:
         """Dirichlet(1) with the Jacobian of the softmax, and the means'."""
         scaled = means.flatten(1) / self.prior_scale
-        normal = math.log(self.prior_scale) + 0.5 * math.log(2.0 * math.pi)
+        normal = math.log(self.prior_scale) + 0.5 * LOG_2PI
         dirichlet = math.lgamma(self.n_components) + log_weights.sum(1)
         return dirichlet - 0.5 * scaled.square().sum(1) - scaled.shape[1] * normal
 

@@ -23,6 +23,7 @@ import scipy.optimize
 from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import normal_sobol
+from gp.special import LOG_2PI
 
 __all__ = ["Box", "DiagonalMixture", "Entropy", "base_points", "climb", "elbo", "entropy", "grown", "pruned"]
 
@@ -57,7 +58,7 @@ class DiagonalMixture:
         precision = self.scales**-2.0
         scaled = self.means * precision
         constant = np.log(np.maximum(self.weights, 1e-300)) - np.log(self.scales).sum(1)
-        constant = constant - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
+        constant = constant - 0.5 * u.shape[1] * LOG_2PI
         constant = constant - 0.5 * np.einsum("kd,kd->k", scaled, self.means)
         return (-0.5 * precision) @ (u * u).T + scaled @ u.T + constant[:, None]
 

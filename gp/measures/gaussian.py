@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import log, pi
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -18,7 +17,7 @@ from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.linear_maps import cholesky, log_diagonal_sum
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
-from gp.special import special
+from gp.special import LOG_2PI, special
 
 __all__ = ["Gaussian", "GaussianParameters"]
 
@@ -100,7 +99,7 @@ class Gaussian:
         checks.require_shape("x", x, ("n", self.dimension))
         xp = namespace(x)
         u = self.map.to_standard(x)
-        constant = log_diagonal_sum(as_like(self.factor, x)) + 0.5 * self.dimension * log(2 * pi)
+        constant = log_diagonal_sum(as_like(self.factor, x)) + 0.5 * self.dimension * LOG_2PI
         return -0.5 * xp.sum(u**2, axis=1) - constant
 
     def from_unit_cube(self, u: Array) -> Array:

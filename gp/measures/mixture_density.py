@@ -12,10 +12,10 @@ The components are taken one after the other, so that memory grows with K n and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, pi
 
 from gp.arrays import Array, namespace
 from gp.linear_maps import log_diagonal_sum, lower_inverse
+from gp.special import LOG_2PI
 
 __all__ = ["MixtureDensity"]
 
@@ -42,7 +42,7 @@ class MixtureDensity:
         present = weights > 0
         logs = xp.log(xp.where(present, weights, xp.ones_like(weights)))
         logs = xp.where(present, logs, xp.full_like(logs, -xp.inf))
-        constants = log_diagonal_sum(factors) + 0.5 * means.shape[-1] * log(2.0 * pi)
+        constants = log_diagonal_sum(factors) + 0.5 * means.shape[-1] * LOG_2PI
         return cls(logs - constants, means, lower_inverse(factors))
 
     def log_parts(self, x: Array) -> Array:
