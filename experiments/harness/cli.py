@@ -6,8 +6,9 @@ interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -141,29 +142,54 @@ def _run(
     console = Console(highlight=False, soft_wrap=True)
     resources = Resources(data, posteriors)
     own = _add(module)
-    try:
-        plans = [
-            runner.plan(
-                experiment,
-                results,
-                seeds=seeds,
-                quick=quick,
-                resources=resources,
-                force=force,
-                refresh=refresh,
-                options=[f"--module {own[experiment.name]}"] if experiment.name in own else (),
-            )
-            for experiment in _runnable(names, resources, console)
-        ]
-    except UnfitFolderError as error:
-        raise typer.BadParameter(str(error), param_hint="--data") from None
+    plan = partial(
+        runner.plan,
+        root=results,
+        seeds=seeds,
+        quick=quick,
+        resources=resources,
+        force=force,
+        refresh=refresh,
+    )
+    plans = _planned(_runnable(names, resources, console), plan, own)
     _require_writable(results, "--results")
     for made in plans:
         path = store.manifest_path(results, made.manifest.experiment)
         store.write_text(path, made.manifest.to_json())
     _print_plan(plans, console)
+    failures = _computed(plans, results, jobs, console, backend, address)
+    _finish(plans, results, console)
+    if failures:
+        _print_failures(failures, console)
+        raise typer.Exit(1)
+
+
+def _planned(
+    experiments: Sequence[Experiment], plan: Callable[..., Plan], own: Mapping[str, str]
+) -> list[Plan]:
+    """The plans of the experiments; ``own`` has the modules that their commands name."""
     try:
-        failures = _execute(plans, jobs, console, backend, address)
+        return [
+            plan(each, options=[f"--module {own[each.name]}"] if each.name in own else ())
+            for each in experiments
+        ]
+    except UnfitFolderError as error:
+        raise typer.BadParameter(str(error), param_hint="--data") from None
+
+
+def _computed(
+    plans: Sequence[Plan],
+    results: Path,
+    jobs: int | None,
+    console: Console,
+    backend: str | None,
+    address: str | None,
+) -> list[Outcome]:
+    """Compute what is pending, and return the failures; an interrupted run says what is kept, and ends."""
+    from experiments.harness import runner
+
+    try:
+        return _execute(plans, jobs, console, backend, address)
     except KeyboardInterrupt:
         _finish(plans, results, console)
         console.print("Interrupted. The finished runs are kept; the same command resumes.")
@@ -174,10 +200,6 @@ def _run(
         _finish(plans, results, console)
         console.print(f"[red]Stopped:[/] {error}.")
         raise typer.Exit(1) from None
-    _finish(plans, results, console)
-    if failures:
-        _print_failures(failures, console)
-        raise typer.Exit(1)
 
 
 @app.command("report")
