@@ -126,7 +126,7 @@ def _fit(**given: Any) -> Case:
         return np.concatenate([part.points for part in parts])
 
     def numbers(found):
-        return (*found.q.mean, found.elbo, found.starts, found.n_evaluations, found.stopped)
+        return (*found.q.mean, found.elbo, found.start_elbos, found.n_evaluations, found.stopped)
 
     return Case(_log_joint, run, steps, known if given.get("method", "bq") == "bq" else None, numbers, 24)
 
