@@ -9,6 +9,8 @@ modes, on one side at least.
 
 The expected slope is 0 at the optimum. Where the latest evaluations have one, q is still moving, and without
 end if the log joint increases without end.
+
+A high value far outside of q belongs to mass that q lacks, such as another mode (`outside`).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from gp.arrays import to_numpy
 from gp.laplace import spectrum
 from gp.linalg import least_squares, regression
 
-__all__ = ["settling_warnings"]
+__all__ = ["outside", "settling_warnings"]
 
 
 def settling_warnings(
@@ -45,6 +47,34 @@ def settling_warnings(
     u, values, slopes = u[known], values[known], None if slopes is None else slopes[known]
     widths = np.sqrt(variances)
     return _widens(axes, widths, u, values, slopes) or _moves(axes, widths, u, values, slopes)
+
+
+def outside(q: Any, points: np.ndarray, values: np.ndarray) -> tuple[int, float] | None:
+    """The evaluation with the highest value outside of a Gaussian q, if it is nearly the highest of all.
+
+    Parameters
+    ----------
+    q : with mean (D,) and covariance (D, D).
+    points : (n, D).
+    values : (n,), less two standard deviations where they are noisy.
+
+    Returns
+    -------
+    Its row, and its value less the highest one inside, at least ``-FLAT.outside[1]``; None where there is
+    none.
+    """
+    mean, covariance = (np.asarray(to_numpy(part), dtype=float) for part in (q.mean, q.covariance))
+    variances, axes = spectrum(covariance, 0.0)
+    if not (np.isfinite(variances).all() and variances.min() > 0):
+        return None
+    squares = np.square((points - mean) @ (axes / np.sqrt(variances))).sum(axis=1)
+    beyond, below = FLAT.outside
+    far, known = squares > points.shape[1] + beyond, np.isfinite(values)
+    if not (far & known).any() or not (~far & known).any():
+        return None
+    row = int(np.argmax(np.where(far & known, values, -np.inf)))
+    difference = float(values[row] - values[~far & known].max())
+    return (row, difference) if difference >= -below else None
 
 
 def _widens(

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bqvi import notebook
 from bqvi.calls.faults import exceptions_warning
 from bqvi.calls.function import named_point
@@ -84,7 +86,7 @@ class Fit:
 
     @property
     def warnings_of_the_run(self) -> tuple[str, ...]:
-        """A wrong gradient, an unknown ELBO, or a q that diverges; raised at the end of the run."""
+        """A wrong gradient, an unknown ELBO, a q that diverges or lacks mass; raised as the run ends."""
         memory, function = self._memory, getattr(self.problem.model, "function", None)
         if memory is None:
             made = None if self.converged else self.state.finite_latest
@@ -100,7 +102,7 @@ class Fit:
         if not found and not self.converged and isinstance(self.q, Gaussian):
             gradients = memory.gradients if function is None or function.gradient is not None else None
             found = flat.settling_warnings(self.q, memory.points, memory.values, gradients)
-        return tuple(self._of_unknown(memory) + found)
+        return tuple(self._of_unknown(memory) + found + self._of_outside(memory))
 
     @property
     def _of_no_step(self) -> tuple[str, ...]:
@@ -115,11 +117,7 @@ class Fit:
     def _of_exceptions(self, memory: Memory) -> list[str]:
         if not memory.n_raised:
             return []
-        theta, model = memory.failed[[memory.first_raised_at]], self.problem.model
-        coordinates = getattr(model, "coordinates", None)
-        theta = theta if coordinates is None else coordinates.to_user(theta)
-        names = () if coordinates is None else coordinates.names
-        first = f"{memory.first_raised}, at {named_point(names, theta[0])}"
+        first = f"{memory.first_raised}, at {self._place(memory.failed[memory.first_raised_at])}"
         return [exceptions_warning(memory.n_raised, self.n_evaluations, first)]
 
     def _of_failures(self, memory: Memory) -> list[str]:
@@ -131,6 +129,28 @@ class Fit:
             f"{self._evidence.infeasible:.0%} of q. The log evidence leaves that region out; the ELBO and "
             "the posterior include it. State the feasible region by bounds if it is a box, or use bqvi.vbmc."
         ]
+
+    def _of_outside(self, memory: Memory) -> list[str]:
+        if not is_of_one_function(self.problem.model, self.q, memory) or not len(memory.points):
+            return []
+        sds = np.sqrt(memory.noise_variances[:, 0]) if memory.noise_variances.size else 0.0
+        found = flat.outside(self.q, memory.points, memory.values - 2.0 * sds)
+        if found is None:
+            return []
+        row, difference = found
+        side = "above" if difference > 0.0 else "below"
+        return [
+            f"The log joint at {self._place(memory.points[row])}, outside of q, is {abs(difference):.2g} "
+            f"nats {side} its highest value in q: the posterior has mass there, as of another mode, which "
+            "q, the ELBO and the log evidence lack. Begin there, by start_from or plausible bounds, and "
+            "compare the ELBOs; or use bqvi.vbmc."
+        ]
+
+    def _place(self, point: np.ndarray) -> str:
+        """The text by which messages name a point (D,) of the run's coordinates."""
+        coordinates = getattr(self.problem.model, "coordinates", None)
+        theta = point if coordinates is None else coordinates.to_user(point[None])[0]
+        return named_point(() if coordinates is None else coordinates.names, theta)
 
     def _of_unknown(self, memory: Memory) -> list[str]:
         n = self.state.n_evaluations

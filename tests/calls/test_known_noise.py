@@ -33,7 +33,7 @@ def of_vbmc(**given):
 def of_bq(**given):
     model = LogJoint(one, 2, vectorised=False, gradient=None)
     found = bqvi.fit(model, method="bq", **BOX, evaluations=(THETA, VALUES), budget=12, seed=0, **given)
-    return found.state.memory.noise[:7, 0]
+    return found.state.memory.noise_variances[:7, 0]
 
 
 def of_integrate(vectorised=False, noise_sd=sd):
