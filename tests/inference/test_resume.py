@@ -58,7 +58,7 @@ CASES = {
         {"method": Pathwise(4, noise=Sobol()), "elbo_samples": 32},
     ),
 }
-SAME = ("iteration", "evaluations", "samples", "elbo", "elbo_sd", "bound", "size")
+SAME = ("iteration", "step_evaluations", "samples", "elbo", "elbo_sd", "bound", "size")
 
 
 def run(name, **changes):
