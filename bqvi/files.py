@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import tempfile
+import threading
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -47,7 +48,8 @@ def write_arrays(
     """
     text = json.dumps(header)
     target = Path(path)
-    temporary = target.with_name(target.name + ".part")
+    # of its own for each thread and process, so that two runs with one path do not write into each other's
+    temporary = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     write = np.savez_compressed if compressed else np.savez
     try:
         with temporary.open("wb") as file:

@@ -69,7 +69,11 @@ def values_of(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The values (m, o) at points (m, P), and their standard deviations (m,) if they were returned."""
     sds = None
-    if isinstance(returned, tuple) and not function.range.outputs:
+    if isinstance(returned, tuple) and function.range.outputs:
+        what = f"returned a tuple of {len(returned)}"
+        wanted = _wanted(function, len(points))
+        raise _wrong(function, points, what, f"it must return {wanted}, and its noise is stated by noise_sd")
+    if isinstance(returned, tuple):
         if len(returned) != 2:
             what = f"returned a tuple of {len(returned)}"
             raise _wrong(function, points, what, "it must return a number or (number, sd)")

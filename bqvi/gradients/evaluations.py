@@ -18,7 +18,7 @@ from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch
 from bqvi.models.data import Data
 from bqvi.models.kinds import is_conjugate, is_moving
-from bqvi.models.log_joint import LogJoint, LogJointModel
+from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
 from gp.arrays import to_numpy
 
 if TYPE_CHECKING:
@@ -103,10 +103,7 @@ def evaluate_at_draws(model: LogJoint, batch: Batch, points: np.ndarray, gradien
     if not gradients:
         function = _values_of(function, model)
     elif function.gradient is None:
-        raise ValueError(
-            "this LogJoint has values only; give it gradient=..., or use a method that needs none: 'bq' or "
-            "'score'"
-        )
+        raise ValueError(VALUES_ONLY)
     made = _called(function, model, batch, points, first=False)
     if batch.account.entered is not None:
         batch.account.entered.enter(made)

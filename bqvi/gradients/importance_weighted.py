@@ -57,6 +57,8 @@ class _ImportanceWeighted:
     samples: int = 10
     errors: bool = False
 
+    needs_gradients: ClassVar[bool] = True
+    """Log joints of values only are refused."""
     _power: ClassVar[int]
     """The power of the normalised weights: 1 for IWAE, 2 for DReG, whose derivative is by the path only."""
     _terms: ClassVar[staticmethod[[Local], Terms]]

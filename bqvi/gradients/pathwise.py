@@ -81,6 +81,8 @@ class Pathwise:
     errors: bool = False
     randomisations: int = 4
 
+    needs_gradients = True
+    """Log joints of values only are refused."""
     per_datum = True
     """Gradients are available for each datum."""
     mixtures = True

@@ -26,7 +26,7 @@ from bqvi.models.amortised import AmortisedModel
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
 from bqvi.models.data import Data, n_rows
 from bqvi.models.kinds import is_amortised
-from bqvi.models.log_joint import LogJointModel
+from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
 from bqvi.models.representation import representation
 from bqvi.records import fingerprint
 from gp.arrays import shown
@@ -170,9 +170,12 @@ def _check_minibatch(model: object, estimator: Estimator, minibatch: Strategy | 
 
 
 def _check_gradients(problem: LoopProblem) -> None:
-    """Raise ValueError where a strategy needs per-datum gradients or a projection, and there is none."""
+    """Raise ValueError where gradients, those of single data or a projection are needed and not there."""
     if is_amortised(problem.model):
         return
+    needed = getattr(problem.estimator, "needs_gradients", False)
+    if needed and isinstance(problem.model, LogJoint) and not problem.model.differentiable:
+        raise ValueError(VALUES_ONLY)
     local = isinstance(problem.model, PerDatumModel) and (
         problem.estimator.samples == 0 or isinstance(problem.model, ConjugateModel)
     )

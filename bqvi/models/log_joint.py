@@ -24,7 +24,12 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array, is_torch, shown
 
-__all__ = ["LogJoint", "LogJointModel", "MovingLogJoint", "initial_gaussian"]
+__all__ = ["VALUES_ONLY", "LogJoint", "LogJointModel", "MovingLogJoint", "initial_gaussian"]
+
+VALUES_ONLY = (
+    "this LogJoint has values only; give it gradient=..., or use a method that needs none: 'bq' or 'score'"
+)
+"""The message of an error where gradients are needed."""
 
 
 @runtime_checkable

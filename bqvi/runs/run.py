@@ -81,6 +81,8 @@ class Watch:
             raise ValueError(f"checkpoint is {path}, in a folder that does not exist")
         if path.is_dir():
             raise ValueError(f"checkpoint is {path}, a folder; it must be the path of a file to write")
+        if path.exists() and not path.is_file():  # a device or a pipe would be replaced by the file
+            raise ValueError(f"checkpoint is {path}, which exists and is no file; give another path")
         if why := unwritable(path.absolute().parent):
             raise ValueError(
                 f"checkpoint is {path}, in a folder that cannot be written ({why}); it must be in one that "

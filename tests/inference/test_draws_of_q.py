@@ -309,11 +309,12 @@ def test_a_start_without_a_value_does_not_end_the_others():
         bqvi.fit(LogJoint(log_joint, 1, errors="raise"), method="pathwise", starts=6, **q)
 
 
-def test_a_log_joint_of_values_is_refused_before_any_call():
+@pytest.mark.parametrize("method", ["pathwise", "iwae", "dreg", Pathwise(4)])
+def test_a_log_joint_of_values_is_refused_before_any_work(method):
     calls = []
     model = LogJoint(lambda t: calls.append(t) or np.zeros(len(t)), 2, gradient=None)
-    with pytest.raises(bqvi.RunError, match="values only; give it gradient"):
-        bqvi.fit(model, method="pathwise", steps=2)
+    with pytest.raises(ValueError, match="values only; give it gradient"):
+        bqvi.fit.steps(model, method=method, steps=2)
     assert not calls
 
 

@@ -1,6 +1,7 @@
 """Arguments that random misuse of the three doors found to end in an error of another package."""
 
 import errno
+import os
 import tempfile
 
 import numpy as np
@@ -172,6 +173,22 @@ def test_a_checkpoint_that_cannot_be_written_is_refused_before_any_work(door, tm
         ValueError, match=r"checkpoint is .*run.npz, in a folder .* \(Read-only file system\)"
     ):
         door(checkpoint=tmp_path / "run.npz")
+
+
+@pytest.mark.parametrize("door", [integrate, vbmc, fit_bq])
+def test_a_checkpoint_does_not_take_the_place_of_a_pipe(door, tmp_path):
+    os.mkfifo(tmp_path / "run.npz")
+    with pytest.raises(ValueError, match=r"checkpoint is .*run\.npz, which exists and is no file"):
+        door(checkpoint=tmp_path / "run.npz")
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_pair_of_value_and_noise_is_no_pair_of_outputs(vectorised):
+    def pair(x):
+        return np.sum(x, axis=-1), 0.1 + 0.0 * np.sum(x, axis=-1)
+
+    with pytest.raises(bqvi.RunError, match=r"returned a tuple of 2 .* its noise is stated by noise_sd"):
+        bqvi.integrate(pair, Uniform(0.0, 1.0), 12, vectorised=vectorised)
 
 
 NOWHERE = np.array([[0.5], [np.nan]])

@@ -5,13 +5,14 @@ import io
 import json
 import pickle
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 from doors import CASES
 
-from bqvi.files import write_arrays
+from bqvi.files import read_arrays, write_arrays
 from bqvi.records import DERIVED, classes_in, flattened, restored
 from bqvi.runs import checkpoint
 
@@ -190,4 +191,20 @@ def test_a_full_disk_leaves_no_part_of_a_file_and_is_named(tmp_path, monkeypatch
         write_arrays(path, {"n": 2}, {"x": np.arange(50_000)}, compressed=False)
     assert caught.value.errno == errno.ENOSPC
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_writers_of_one_path_do_not_write_into_each_others_files(tmp_path):
+    """Each file that stands at the path is whole, whoever wrote it last."""
+    path, rows = tmp_path / "run.npz", np.zeros(20_000)
+
+    def write(i):
+        for _ in range(20):
+            write_arrays(path, {"writer": i}, {"x": rows + i}, compressed=False)
+            header, arrays = read_arrays(path, "run")
+            assert (arrays["x"] == header["writer"]).all()
+
+    with ThreadPoolExecutor(4) as executor:
+        for done in [executor.submit(write, i) for i in range(4)]:
+            done.result()
     assert list(tmp_path.iterdir()) == [path]
