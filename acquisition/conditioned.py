@@ -24,8 +24,7 @@ from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
-from acquisition.pointwise.floors import at_least
-from gp.arrays import Array, namespace, to_numpy
+from gp.arrays import Array, at_least, namespace, to_numpy
 
 __all__ = ["ConditionedPool", "choices", "greedy", "variance_reduction"]
 

@@ -21,8 +21,7 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool, choices
 from acquisition.pointwise.acquisition import Acquisition, checked_points
 from acquisition.pointwise.criterion import Criterion, Informative
-from acquisition.pointwise.floors import at_least
-from gp.arrays import Array, namespace, to_numpy
+from gp.arrays import Array, at_least, namespace, to_numpy
 from gp.kernels import Kernel
 from gp.measures import Empirical
 

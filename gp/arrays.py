@@ -6,16 +6,19 @@ is computed and returned; numbers and arrays in kernels, means and measures (len
 and torch, and gradients propagate to parameters that are torch tensors.
 """
 
-from math import inf, prod
+from __future__ import annotations
+
+from math import inf, log, pi, prod
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.special
 from array_api_compat import array_namespace, is_torch_array
 from array_api_compat import numpy as compatible_numpy
 
 __all__ = [
-    "Array", "Namespace", "as_like", "describe", "differences", "is_torch", "namespace", "require_positive",
-    "shown", "to_numpy",
+    "LOG_2PI", "Array", "Namespace", "SpecialFunctions", "as_like", "at_least", "at_most", "describe",
+    "differences", "is_torch", "namespace", "positive", "require_positive", "shown", "special", "to_numpy",
 ]  # fmt: skip
 
 Array: TypeAlias = Any
@@ -24,6 +27,11 @@ Array: TypeAlias = Any
 Namespace: TypeAlias = Any
 """The module of array functions that belongs to an array's kind (array API standard)."""
 
+SpecialFunctions: TypeAlias = Any
+"""A module with ``ndtr`` (the standard normal distribution function), ``log_ndtr``, ``ndtri`` (its inverse)
+and ``erfcx`` (exp(x^2) erfc(x)), as ``scipy.special`` and ``torch.special`` are."""
+
+LOG_2PI = log(2.0 * pi)
 
 _numpy_namespace: Namespace = np if hasattr(np, "unstack") else compatible_numpy
 """NumPy follows the standard itself from 2.1 on; a wrapper around it takes up to 20 microseconds a call."""
@@ -107,3 +115,27 @@ def require_positive(name: str, value: Array) -> None:
         )
     if host.dtype.kind not in "fiu" or not ((host > 0) & (host < inf)).all():
         raise ValueError(f"{name} = {value!r}: it has to be positive and finite")
+
+
+def special(array: Array) -> SpecialFunctions:
+    """Return the module of special functions that belongs to ``array``'s kind."""
+    if is_torch(array):
+        import torch
+
+        return torch.special
+    return scipy.special
+
+
+def at_least(values: Array, floor: float) -> Array:
+    """Return max(values, floor)."""
+    return values.clamp_min(floor) if is_torch(values) else np.maximum(values, floor)
+
+
+def at_most(values: Array, ceiling: float) -> Array:
+    """Return min(values, ceiling)."""
+    return values.clamp_max(ceiling) if is_torch(values) else np.minimum(values, ceiling)
+
+
+def positive(values: Array) -> Array:
+    """Return values that are at least the smallest normal number, so that they have a logarithm."""
+    return at_least(values, float(namespace(values).finfo(values.dtype).tiny))

@@ -25,9 +25,8 @@ import numpy as np
 
 from acquisition.pointwise.criterion import Partials
 from acquisition.pointwise.density import log_density_gradient
-from acquisition.pointwise.floors import at_least
 from acquisition.pointwise.targets import PosteriorTargets
-from gp.arrays import Array, is_torch, namespace, to_numpy
+from gp.arrays import Array, at_least, is_torch, namespace, to_numpy
 from gp.kernels.contraction import contracted_gradient, diagonal_gradient
 from gp.measures import Measure
 from gp.observations import Gradients, Values, covariance

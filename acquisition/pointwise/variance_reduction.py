@@ -27,8 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acquisition.pointwise.criterion import Moments, Partials, Targets
-from acquisition.pointwise.floors import at_most, positive
-from gp.arrays import Array, as_like, namespace, to_numpy
+from gp.arrays import Array, as_like, at_most, namespace, positive, to_numpy
 from gp.linalg import cholesky
 from gp.linear_maps import lower_inverse
 from gp.observations import Functional

@@ -14,8 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acquisition.pointwise.criterion import Moments, Partials
-from acquisition.pointwise.floors import positive
-from gp.arrays import Array, namespace
+from gp.arrays import Array, namespace, positive
 
 __all__ = ["LinearisedWarpedUncertainty", "MatchedWarpedUncertainty"]
 

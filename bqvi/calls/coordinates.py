@@ -38,9 +38,8 @@ from bqvi.calls.bounds import (
     turning_of,
     vector_of,
 )
-from gp.arrays import Array
+from gp.arrays import LOG_2PI, Array
 from gp.measures import AffineMap
-from gp.special import LOG_2PI
 
 __all__ = ["Coordinates", "make_coordinates"]
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from bqvi.arrays import Seed, Values, diagonal_matrix, generator, like, namespace
 from bqvi.checks import require_finite, require_positive, require_shape
-from gp.arrays import Array
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array
 
 __all__ = ["DiagonalGaussian"]
 

@@ -39,8 +39,7 @@ from bqvi.arrays import (
 )
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
-from gp.arrays import Array
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array
 
 __all__ = ["Gaussian"]
 

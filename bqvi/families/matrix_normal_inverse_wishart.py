@@ -52,8 +52,7 @@ from bqvi.arrays import (
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
 from bqvi.families.log_gamma import rsample_log_gamma
-from gp.arrays import Array, to_numpy
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array, to_numpy
 
 __all__ = ["MatrixNormalInverseWishart"]
 

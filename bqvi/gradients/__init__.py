@@ -9,11 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bqvi.gradients.conjugate import Conjugate
+from bqvi.gradients.conjugate import Conjugate, RefinedConjugate
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.gradients.memoised import Memoised
 from bqvi.gradients.memoised_moves import Moves
-from bqvi.gradients.refined import RefinedConjugate
 
 if TYPE_CHECKING:
     from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
@@ -52,7 +51,7 @@ _ON_TORCH = {
 }
 
 
-_MODULES = ("designs", "mixture_expectation", "surrogates")
+_MODULES = ("designs", "mixture_gradient", "surrogates")
 """Modules with names for settings of the estimators."""
 
 

@@ -34,8 +34,7 @@ from bqvi.gradients.black_box import TorchPosterior, combined, cost, spending, t
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.data import Data
-from gp.arrays import to_numpy
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, to_numpy
 
 __all__ = [
     "Local", "LocalBound", "Terms", "dreg_terms", "elbo_draws", "iwae_terms", "local_gradient",

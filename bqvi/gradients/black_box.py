@@ -28,8 +28,7 @@ from bqvi.calls import EvaluationError
 from bqvi.calls.draws import ModelCalls, raised
 from bqvi.families.family import Distribution
 from bqvi.gradients.evaluations import at_draws, is_as_stated
-from bqvi.gradients.gradient import Batch
-from bqvi.gradients.per_datum import local_step
+from bqvi.gradients.gradient import Batch, local_step
 from bqvi.models.conjugate import ConjugateModel, update_target
 from bqvi.models.data import Data
 from bqvi.models.kinds import is_conjugate, is_moving

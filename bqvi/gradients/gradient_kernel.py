@@ -2,9 +2,9 @@
 
     k(u, u') = s^2 (exp(-|b - b'|^2 / 2) + b0 + b1 u . u' + b2 l^4 (b . b')^2 / 2),        b = B u / l,
 
-where B^T B = M (`directions`) has the directions along which y is nonlinear, l is the lengthscale, and b2 is
-the weight of a quadratic term of long range, for the skewness of the posterior, which the exponential alone
-does not extrapolate.
+where B^T B = M has the directions along which y is nonlinear (`observation_noise`), l is the lengthscale, and
+b2 is the weight of a quadratic term of long range, for the skewness of the posterior, which the exponential
+alone does not extrapolate.
 
 Under q = N(m, R R^T), with e = R^-1 (u - m) standardised, c = B m / l, T = B R / l, A = I + T T^T,
 a_n = A^-1 (b_n - c) and z_n = |A|^(-1/2) exp(-(b_n - c)^T a_n / 2), the covariances / s^2 of y(u_n) with the
@@ -30,7 +30,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bqvi.gradients.directions import Directions
+from bqvi.gradients.observation_noise import Directions
 from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.places import Places
 from gp.expectation import KernelMeans

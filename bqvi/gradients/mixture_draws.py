@@ -25,8 +25,8 @@ import numpy as np
 
 from bqvi.arrays import Values, diagonal_matrix
 from bqvi.families import DiagonalGaussian, GaussianMixture
+from gp.arrays import LOG_2PI
 from gp.measures.mixture_density import MixtureDensity
-from gp.special import LOG_2PI
 
 __all__ = ["Closed", "MixtureDraws", "drawn_divergence", "drawn_entropy", "log_density"]
 

@@ -1,12 +1,24 @@
-"""The posterior of the gradient of E_q[f] for q a mixture of Gaussians, from a process on the log joint.
+"""E_q[f] for q a mixture of Gaussians, its gradients and their posterior, from a process on the log joint f.
 
-The gradient in q's coordinates u is linear in the functionals of `gp.conditioning.functionals`. With
-g_k = E_k[grad phi], H_k = E_k[Hessian of phi] in the frame's units, theta = mu + L u,
+The process is on phi(u) = f(theta) + |u|^2 / 2, in units whitened by one Gaussian, theta = mu + L u. Hence
+
+    E_q[f] = E_q[phi] - E_q[|u|^2] / 2
+
+with q in those units, both in closed form (`gp.expectation`); gradients in the means and
+covariances follow by the chain rule, dE/dm_k = L^-T dE/dm'_k and dE/dS_k = L^-T dE/dS'_k L^-1. A process
+given derivatives alone determines phi up to a constant: E_q[f] then lacks the constant, and so does dE/dw_k,
+by the same amount for all k, which changes no step of weights that sum to one. The entropy of a mixture has
+no closed form and is computed by the caller. The Gaussian of the units is the one with the mixture's moments
+(`moment_matched`), or any other.
+
+The gradient in q's coordinates is linear in the functionals of `gp.conditioning.functionals`. With
+g_k = E_k[grad phi], H_k = E_k[Hessian of phi] in the frame's units,
 
     dE/dw_k = E_k,     dE/dm_k = w_k L^-T g_k,     dE/dC_k = w_k L^-T H_k L^-1 / 2,
 
-and `GaussianMixture.pulled_back` maps these to gradients in u. Its posterior covariance is that of the
-functionals, with the fitted constant's, pulled back on both sides, plus that of the jackknife over nodes.
+and `GaussianMixture.pulled_back` maps these to gradients in its coordinates. Its posterior covariance is that
+of the functionals, with the fitted constant's, pulled back on both sides, plus that of the jackknife over
+nodes.
 """
 
 from __future__ import annotations
@@ -18,14 +30,32 @@ import numpy as np
 
 from acquisition.functionals import Candidates
 from bqvi.arrays import Values
-from bqvi.families import GaussianMixture
+from bqvi.families import Gaussian, GaussianMixture
 from bqvi.gradients.function_process import FunctionSurrogate
-from bqvi.gradients.mixture_expectation import MixtureExpectation, less_square, of_phi
 from bqvi.gradients.moment_covariance import mean_square, standard_errors
 from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.functionals import Functionals
+from gp.measures import MixtureParameters
 
-__all__ = ["MixtureGradient"]
+__all__ = ["MixtureExpectation", "MixtureGradient", "moment_matched"]
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureExpectation:
+    """E_q[f], and its gradients in q."""
+
+    value: float
+    gradient: MixtureParameters
+    """Gradients in weights (K,), means (K, D), covariances (K, D, D); weights are free."""
+
+
+def moment_matched(q: GaussianMixture) -> Gaussian:
+    """The Gaussian with q's mean and covariance."""
+    weights, means = np.asarray(q.weights), np.asarray(q.means)
+    mean = weights @ means
+    offsets = means - mean
+    within = (weights[:, None, None] * np.asarray(q.covariances)).sum(0)
+    return Gaussian(mean, within + (weights[:, None] * offsets).T @ offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +71,20 @@ class MixtureGradient:
     @cached_property
     def expectation(self) -> MixtureExpectation:
         """E_q[f] and its gradients in weights, means and covariances, of the posterior mean."""
-        found = of_phi(self.process, self.frame, self.q)
-        return found if self.relative else less_square(found, self.frame, self.q)
+        inverse, q = self.frame.inverse, self.q
+        within = inverse @ np.asarray(q.covariances) @ inverse.T
+        shifted = (np.asarray(q.means) - self.frame.mean) @ inverse.T
+        in_frame = MixtureParameters(np.asarray(q.weights), shifted, 0.5 * (within + within.mT))
+        value, gradient = self.process.posterior_mean.integrate_mixture(in_frame)
+        by_weight, by_mean = gradient.weights, gradient.means @ inverse
+        by_covariance = inverse.T @ gradient.covariances @ inverse
+        if not self.relative:  # less E_q[|u|^2] / 2
+            weights, means, covariances = in_frame
+            squares = 0.5 * (np.square(means).sum(1) + np.einsum("kii->k", covariances))
+            value, by_weight = value - float(weights @ squares), by_weight - squares
+            by_mean = by_mean - weights[:, None] * means @ inverse
+            by_covariance = by_covariance - 0.5 * weights[:, None, None] * (inverse.T @ inverse)
+        return MixtureExpectation(value, MixtureParameters(by_weight, by_mean, by_covariance))
 
     @property
     def values(self) -> Values:

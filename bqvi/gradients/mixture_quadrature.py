@@ -2,9 +2,9 @@
 
     ELBO = E_q[f] + H[q] = E_q[phi] + E_q[prior mean - ln q],        phi = f - prior mean
 
-E_q[phi] and its gradient are in closed form given a process on phi (`mixture_expectation`,
-`mixture_gradient`), in units of the Gaussian with q's moments at the last round. The prior mean is that
-Gaussian or q itself at the last round (`mixture_evidence`). The other term, the entropy or the divergence
+E_q[phi] and its gradient are in closed form given a process on phi (`mixture_gradient`), in units of the
+Gaussian with q's moments at the last round. The prior mean is that Gaussian or q itself at the last round
+(`mixture_evidence`). The other term, the entropy or the divergence
 from that q, is estimated from draws of q (`mixture_draws`), without evaluations of f and without bias.
 
 The process is on f and does not depend on q, so that not every step needs evaluations. A *round* of
@@ -37,8 +37,7 @@ from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Base, Memory
 from bqvi.gradients.mixture_draws import drawn_divergence, drawn_entropy
 from bqvi.gradients.mixture_evidence import Used, most_likely
-from bqvi.gradients.mixture_expectation import moment_matched
-from bqvi.gradients.mixture_gradient import MixtureGradient
+from bqvi.gradients.mixture_gradient import MixtureGradient, moment_matched
 from bqvi.gradients.settings import DESIGN, MIXTURE
 from bqvi.gradients.stratified import require_still, together
 from bqvi.gradients.surrogates import OnFunction

@@ -44,8 +44,8 @@ from scipy.special import logsumexp
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.feasibility import LogisticFeasibility
-from bqvi.gradients.linear_fit import weighted_median
 from bqvi.gradients.memory import Memory
+from bqvi.gradients.observation_noise import weighted_median
 from bqvi.gradients.remembered_elbo import NearQ, process_near
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.importance import Proposal, effective_size

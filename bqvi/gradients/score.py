@@ -41,8 +41,7 @@ from bqvi.gradients.black_box import (
     torch_posterior,
 )
 from bqvi.gradients.draws import of_mean, require_several
-from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.per_datum import local_step
+from bqvi.gradients.gradient import Batch, Gradient, local_step
 from bqvi.gradients.stratified import require_still
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.conjugate import ConjugateModel, update_target

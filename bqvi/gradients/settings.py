@@ -60,8 +60,8 @@ class NoiseSettings:
     """Largest logarithm of the noise by distance alone over the jitter. The six targets (24 runs): with 10
     gaps are 1.0 times as large."""
     ridge: float = 1.0
-    """Ridge of the linear fit of the residuals: a slope is a priori about as large as y (`linear_fit`). Half
-    and twice: 1.8 (.9 to 3.5), 1.5 (1.0 to 2.4)."""
+    """Ridge of the linear fit of the residuals: a slope is a priori about as large as y. Half and twice: 1.8
+    (.9 to 3.5), 1.5 (1.0 to 2.4)."""
     large: float = 4.0
     """The squared y, in multiples of the typical one, at which a point's weight in that fit is halved. Half
     and twice: 1.5 (.9 to 2.5), 2.5 (1.5 to 4.2)."""

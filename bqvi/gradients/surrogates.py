@@ -18,12 +18,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.checks import require_above, require_at_least
-from bqvi.gradients.directions import Directions
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.linear_fit import weighted_median
-from bqvi.gradients.observation_noise import ObservationNoise
+from bqvi.gradients.observation_noise import Directions, ObservationNoise, weighted_median
 from bqvi.gradients.settings import SEARCH
 from bqvi.gradients.whitened import JITTER, WhitenedFrame, distance_noise, jitter_multiple
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows

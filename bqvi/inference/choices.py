@@ -14,7 +14,7 @@ import numpy as np
 from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Uniform
 from bqvi.checks import require_above, require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
-from bqvi.gradients.refined import RefinableModel
+from bqvi.gradients.conjugate import RefinableModel
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import no_gradients_message
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate

@@ -27,9 +27,8 @@ from acquisition.minibatch import Learning, Selection
 from bqvi.arrays import Values, like
 from bqvi.calls import Account, Evaluations
 from bqvi.families.family import Distribution
-from bqvi.gradients.gradient import Batch, Gradient, RememberingEstimator
-from bqvi.gradients.per_datum import Combination
-from bqvi.gradients.refined import LocalMemory
+from bqvi.gradients.conjugate import LocalMemory
+from bqvi.gradients.gradient import Batch, Combination, Gradient, RememberingEstimator
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.settings import DEFAULTS

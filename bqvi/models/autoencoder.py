@@ -28,8 +28,7 @@ from bqvi.models.log_joint import LogJoint
 from bqvi.models.networks import Network, perceptron
 from bqvi.models.random_weights import RandomNetwork, WeightPrior
 from bqvi.models.weight_network import WEIGHTS, NetworkPosterior
-from gp.arrays import Array, is_torch, to_numpy
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
 __all__ = ["VariationalAutoencoder"]
 

@@ -28,8 +28,7 @@ from bqvi.models.regression_prior import (
     statistics,
     visible_strength,
 )
-from gp.arrays import Array
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array
 
 __all__ = [
     "Experts", "LinearExperts", "LogisticExperts", "centred_normal", "empirical_scale",

@@ -40,8 +40,7 @@ from bqvi.models.regression_prior import (
     require_prior,
     statistics,
 )
-from gp.arrays import Array, to_numpy
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array, to_numpy
 
 __all__ = ["NOISES", "PARAMETERS", "FactorAnalysis", "log_densities"]
 

@@ -29,8 +29,7 @@ from bqvi.models.components import start_from_clusters
 from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior, Matrix
 from bqvi.models.data import Data, as_numbers, filled, has_missing, n_rows, spread
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
-from gp.arrays import Array, is_torch, to_numpy
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
 __all__ = ["EMPIRICAL", "EmpiricalPrior", "GaussianComponents", "require_table"]
 

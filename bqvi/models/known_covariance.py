@@ -29,8 +29,7 @@ from bqvi.models.data import Data, filled, has_missing, n_rows, patterns, requir
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
 from bqvi.models.starts import sample_rows, starting_centres
-from gp.arrays import Array, is_torch, to_numpy
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
 __all__ = ["KnownCovariance", "MeansAndCovariances"]
 

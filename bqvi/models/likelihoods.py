@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bqvi.checks import require_above, require_integer
-from gp.arrays import to_numpy
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, to_numpy
 
 __all__ = ["NAMED", "BernoulliLikelihood", "CategoricalLikelihood", "GaussianLikelihood", "Likelihood"]
 

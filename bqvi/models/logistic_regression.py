@@ -21,8 +21,7 @@ from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data, as_numbers
 from bqvi.models.log_joint import initial_gaussian
 from bqvi.models.log_sigmoid import expected_derivatives, expected_log_sigmoid
-from gp.arrays import Array, is_torch, to_numpy
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
 __all__ = ["LogisticRegression"]
 

@@ -28,8 +28,7 @@ from bqvi.families import DiagonalGaussian, PointMass
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.experts import empirical_scale, normal_log_densities, require_binary
 from bqvi.models.networks import Network
-from gp.arrays import Array
-from gp.special import LOG_2PI
+from gp.arrays import LOG_2PI, Array
 
 __all__ = ["NetworkExperts"]
 

@@ -31,9 +31,8 @@ from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint, initial_gaussian
-from gp.arrays import Array, to_numpy
+from gp.arrays import LOG_2PI, Array, to_numpy
 from gp.low_discrepancy import normal_sobol
-from gp.special import LOG_2PI
 
 __all__ = ["SoftmaxMixture", "Step"]
 

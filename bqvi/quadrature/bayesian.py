@@ -2,7 +2,7 @@
 
     nodes     = Sobol points mapped to the measure, at first and while the surrogate does not predict;
                 then those that reduce the variance of the integral most, and as checks one of the
-                sequence for each three of these; some explore for narrow peaks (:mod:`unseen_peaks`)
+                sequence for each three of these; some explore for narrow peaks (:mod:`peaks`)
     values    = integrand(nodes)
     ensemble  = surrogates fitted to all values              (:mod:`ensemble`)
     integral  = that of the ensemble, judged                 (:mod:`credibility`)
@@ -42,12 +42,11 @@ from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
-from bqvi.quadrature.peaks import PeakFamily
+from bqvi.quadrature.peaks import PeakFamily, exploring
 from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import underflowed
-from bqvi.quadrature.unseen_peaks import exploring
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised

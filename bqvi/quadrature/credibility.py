@@ -49,7 +49,7 @@ control variate) does not have the bias of a surrogate with distant nodes, and i
 the explained part. It is combined with the plain average, and both with the surrogate.
 
 A surrogate with narrow peaks is sure of the function away from them. The mean square of the integral of a
-further peak that no node has shown (:mod:`unseen_peaks`) is added to the variance of the result.
+further peak that no node has shown (:mod:`peaks`) is added to the variance of the result.
 
 A surrogate that fails a check is not credible. The result is then a mixture with weight w max(0, share
 explained) / explained for the surrogate (0 without evidence). Its variance contains the difference between
@@ -77,11 +77,10 @@ import numpy as np
 from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import SampleMean, average
-from bqvi.quadrature.peaks import PeakFamily
+from bqvi.quadrature.peaks import PeakFamily, unseen
 from bqvi.quadrature.settings import CREDIBILITY, PEAKS
 from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import NOTHING_SEEN, beyond, missed_peak, slows
-from bqvi.quadrature.unseen_peaks import unseen
 from gp.evidence import Evidence
 from gp.linalg import Factor
 

@@ -12,9 +12,8 @@ from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.sampled_bounds import passes, pilot
-from bqvi.sampled_bounds.particles import AnnealedTarget, with_numbers
+from bqvi.sampled_bounds.particles import AnnealedTarget, Proposals, with_numbers
 from bqvi.sampled_bounds.passes import Systems
-from bqvi.sampled_bounds.proposal import Proposals
 from bqvi.sampled_bounds.result import EvidenceBounds, bounds_of
 from bqvi.sampled_bounds.schedule import Allotment, lengths
 from bqvi.sampled_bounds.settings import SETTINGS

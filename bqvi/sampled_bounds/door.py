@@ -21,8 +21,8 @@ from bqvi.checks import require_above, require_integer, require_numbers, require
 from bqvi.posterior import Posterior
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.sampled_bounds.bounds_run import DOOR, BoundsRun, Choices
+from bqvi.sampled_bounds.particles import Proposals
 from bqvi.sampled_bounds.passes import Systems
-from bqvi.sampled_bounds.proposal import Proposals
 from bqvi.sampled_bounds.result import EvidenceBounds
 from bqvi.sampled_bounds.state import RECORDS
 from bqvi.sampled_bounds.transitions import TRANSITIONS

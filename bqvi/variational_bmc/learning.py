@@ -18,8 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.variational_bmc.added_components import extended, with_more
-from bqvi.variational_bmc.annealing import annealed
-from bqvi.variational_bmc.correction import Correction, correct, polished
+from bqvi.variational_bmc.correction import Correction, correct, moments_of, polished
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, turned, turns
 from bqvi.variational_bmc.frame_selection import Candidate, evaluated_box, next_frame, rescaled, selected
@@ -30,9 +29,8 @@ from bqvi.variational_bmc.gradient_scaling import (
     scaling_from_gradients,
 )
 from bqvi.variational_bmc.hyperuncertainty import spread
-from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.modes import pooled_within
-from bqvi.variational_bmc.moments import moments_of
+from bqvi.variational_bmc.new_starts import annealed, laplace
 from bqvi.variational_bmc.pooled_draws import pool_of
 from bqvi.variational_bmc.rescaling import with_map_of_draws, with_map_of_gradients
 from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
@@ -125,7 +123,7 @@ def _starts_again(state: State, estimate: Estimate) -> bool:
 
 
 def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and covariance of the best evaluations or, with gradients, from `annealing`.
+    """The mean and covariance of the best evaluations or, with gradients, from `annealed`.
 
     From values alone the surrogate is poor outside a thin ellipsoid, along which the best evaluations lie.
     """

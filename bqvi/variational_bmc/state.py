@@ -114,7 +114,7 @@ class Row:
     unseen: float = UNEXPLORED.unseen
     """The nats that unseen modes are expected to add to the log evidence."""
     total_variation: float = nan
-    """The total variation distance of surrogate and log joint, estimated at draws (:mod:`comparison`)."""
+    """The total variation distance of surrogate and log joint, estimated at draws (:mod:`steps`)."""
     compared: int = 0
     """The number of these draws."""
     covered: bool = True
@@ -173,7 +173,7 @@ class State:
     ----------
     evaluations : the n evaluations, in the coordinates.
     predicted : for each value its predicted mean and variance before the evaluation, NaN for the first ones,
-        and the log weight of a draw that is compared (:mod:`comparison`), NaN for others; (n, 3).
+        and the log weight of a draw that is compared (:mod:`steps`), NaN for others; (n, 3).
     pending, pending_predicted : the points (m, D) that were chosen and not yet evaluated, and the predictions
         there (m, 3).
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the

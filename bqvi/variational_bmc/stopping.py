@@ -3,7 +3,7 @@
 Eight conditions on the last records, with the thresholds of `ConvergenceSettings`, have to hold.
 
 - *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal posteriors
-  from draws would (:mod:`moments`).
+  from draws would (:mod:`correction`).
 - *Is the evidence constant?* The records of log Z lie within the tolerance, or their own sd, of each other.
 - *Is the evidence known?* Its sd, which contains the surrogate's uncertainty, is below the tolerance.
 - *Do the draws represent the surrogate?* This is judged by their effective share and Pareto k, or by the
@@ -13,7 +13,7 @@ Eight conditions on the last records, with the thresholds of `ConvergenceSetting
 - *Did the surrogate predict the latest evaluations?* This is judged by their mean squared standardised error,
   by which the sd was scaled.
 - *Did the surrogate predict draws of the posterior?* This is judged by the share of the mass in which it and
-  the log joint differ there (:mod:`comparison`). That share is part of the sd, but not of the sd in the third
+  the log joint differ there (:mod:`steps`). That share is part of the sd, but not of the sd in the third
   condition. Where values are noisy this condition is left out.
 - *Has the plausible box been explored, and are few further modes expected?* See :mod:`exploration`, whose
   part of the sd is not counted in the third condition either.

@@ -22,8 +22,8 @@ import scipy.optimize
 
 from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
+from gp.arrays import LOG_2PI
 from gp.low_discrepancy import normal_sobol
-from gp.special import LOG_2PI
 
 __all__ = ["Box", "DiagonalMixture", "Entropy", "base_points", "climb", "elbo", "entropy", "grown", "pruned"]
 

@@ -14,7 +14,6 @@ from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
-from bqvi.variational_bmc.comparison import draws_due, with_draws
 from bqvi.variational_bmc.exploration import Explored, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import restarted_from_values, surrogate_failed
@@ -37,9 +36,11 @@ from bqvi.variational_bmc.state import (
 from bqvi.variational_bmc.steps import (
     batch_size,
     design,
+    draws_due,
     first_count,
     observation_noise,
     record,
+    with_draws,
     with_next,
     with_pending,
 )

@@ -20,10 +20,9 @@ import numpy as np
 from bqvi.calls import require_good
 from bqvi.calls.climb import Asking, AsksError, rows_of
 from bqvi.variational_bmc.climbing import next_step
-from bqvi.variational_bmc.comparison import with_draws
 from bqvi.variational_bmc.settings import RESULT
 from bqvi.variational_bmc.state import Estimate, State
-from bqvi.variational_bmc.steps import batch_size, design, record, with_next, with_pending
+from bqvi.variational_bmc.steps import batch_size, design, record, with_draws, with_next, with_pending
 
 if TYPE_CHECKING:
     from bqvi.variational_bmc.vbmc_run import VBMCRun

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from math import comb, pi, sqrt
 
-from gp.arrays import Array, namespace
+from gp.arrays import Array, namespace, special
 from gp.embeddings.profiles import (
     column_lengthscale,
     gauss_legendre,
@@ -40,7 +40,6 @@ from gp.embeddings.profiles import (
     short_by_quadrature,
 )
 from gp.kernels import Matern12, Matern32, Matern52, Stationary
-from gp.special import special
 
 __all__ = ["MaternProfile", "Polynomial", "matern_profile"]
 

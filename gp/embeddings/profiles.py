@@ -26,9 +26,8 @@ from typing import Protocol
 
 import numpy as np
 
-from gp.arrays import Array, as_like, namespace
+from gp.arrays import Array, as_like, namespace, special
 from gp.kernels import SquaredExponential, Stationary
-from gp.special import special
 
 __all__ = [
     "Profile", "SquaredExponentialProfile", "column_lengthscale", "gauss_legendre", "normal_interval",

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.arrays import differences
-from gp.fixed_points.gram import Changes, Gram, gram_of, slopes_at
-from gp.fixed_points.pairs import Pairs
+from gp.fixed_points.gram import Changes, Gram, Pairs, gram_of, slopes_at
 from gp.grams import covariance_with_pullback
 from gp.kernels.anova import Anova
 from gp.kernels.base import Pullback

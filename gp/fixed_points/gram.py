@@ -27,7 +27,7 @@ from gp.kernels import Constant, Kernel, Sum
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Gradients, Observations, Values
 
-__all__ = ["Changes", "Gram", "gradients_alone", "gram_of", "scaled", "slopes_at", "without_values"]
+__all__ = ["Changes", "Gram", "Pairs", "gradients_alone", "gram_of", "scaled", "slopes_at", "without_values"]
 
 Gram: TypeAlias = Callable[[Any], tuple[np.ndarray, Pullback]]
 """A function of a kernel that returns the covariance (N, N) and its pull-back, which may read that matrix."""
@@ -215,3 +215,35 @@ def _constant(kernel: Constant, observed: Functional) -> Gram:
         return matrix, Changes.of(matrix[None])
 
     return of_all if of_values.all() else gram
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The P = n (n - 1) / 2 pairs i < j of n points.
+
+    Attributes
+    ----------
+    places : (P,), indices of (i, j) in a flat (n, n) matrix. pair : (n, n), the index of each entry's pair; P
+        on the diagonal. gaps : |x_i - x_j|, (D, P).
+    """
+
+    places: np.ndarray
+    pair: np.ndarray
+    gaps: np.ndarray
+
+    @staticmethod
+    def of(x: np.ndarray) -> Pairs:
+        """Return the pairs of points x (n, D)."""
+        n = len(x)
+        first, second = np.triu_indices(n, 1)
+        pair = np.full((n, n), len(first))
+        pair[first, second] = pair[second, first] = np.arange(len(first))
+        return Pairs(first * n + second, pair, np.abs(x[first] - x[second]).T.copy())
+
+    def matrix(self, values: np.ndarray, diagonal: float = 1.0) -> np.ndarray:
+        """Return the symmetric matrix (n, n) of values (P,) beside a constant diagonal."""
+        return np.append(values, diagonal).take(self.pair)
+
+    def folded(self, weights: np.ndarray) -> np.ndarray:
+        """Return the weights (P,) of the pairs in a sum over both (i, j) and (j, i)."""
+        return 2 * weights.reshape(-1).take(self.places)

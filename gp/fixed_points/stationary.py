@@ -19,8 +19,7 @@ from math import sqrt
 
 import numpy as np
 
-from gp.fixed_points.gram import Changes, Gram, gradients_alone, gram_of, slopes_at, without_values
-from gp.fixed_points.pairs import Pairs
+from gp.fixed_points.gram import Changes, Gram, Pairs, gradients_alone, gram_of, slopes_at, without_values
 from gp.grams import covariance_with_pullback
 from gp.kernels import ByColumn, Mapped, Matern12, Matern32, SquaredExponential, Stationary, Tilted
 from gp.kernels.base import Pullback

@@ -13,11 +13,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from gp.arrays import Array, as_like, namespace, to_numpy
+from gp.arrays import LOG_2PI, Array, as_like, namespace, special, to_numpy
 from gp.linear_maps import cholesky, log_diagonal_sum
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
-from gp.special import LOG_2PI, special
 
 __all__ = ["Gaussian", "GaussianParameters"]
 

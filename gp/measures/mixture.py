@@ -20,13 +20,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from gp.arrays import Array, as_like, namespace, to_numpy
+from gp.arrays import Array, as_like, namespace, special, to_numpy
 from gp.linear_maps import cholesky, lower_inverse
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 from gp.measures.gaussian import Gaussian
 from gp.measures.mixture_density import MixtureDensity
-from gp.special import special
 
 __all__ = ["GaussianMixture", "MixtureParameters"]
 

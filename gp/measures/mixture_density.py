@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gp.arrays import Array, namespace
+from gp.arrays import LOG_2PI, Array, namespace
 from gp.linear_maps import log_diagonal_sum, lower_inverse
-from gp.special import LOG_2PI
 
 __all__ = ["MixtureDensity"]
 

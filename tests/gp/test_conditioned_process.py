@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from bqvi.gradients.directions import Directions
 from bqvi.gradients.gradient_kernel import SeparableKernel
+from bqvi.gradients.observation_noise import Directions
 from gp.conditioning import DirectionalKernel, FunctionKernel, ObservedKernel, Shown
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import slope_rows, value_rows

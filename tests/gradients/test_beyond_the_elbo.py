@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, DReG, ImportanceQuadrature
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.mixture_expectation import less_square, moment_matched, of_phi
+from bqvi.gradients.mixture_gradient import MixtureGradient, moment_matched
 from bqvi.gradients.surrogates import Observed, OnFunction
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
@@ -36,11 +36,6 @@ def expected_quadratic(weights, means, covariances):
     return (weights * parts).sum()
 
 
-def mixture_expectation(process, frame, q):
-    """E_q[f] and its gradients."""
-    return less_square(of_phi(process, frame, q), frame, q)
-
-
 @pytest.mark.parametrize("kind", [OnFunction(gradients=False), OnFunction(values=False), OnFunction()])
 def test_mixtures_on_a_quadratic_are_exact(kind):
     """Nodes that determine a quadratic give E_q[f] and its gradients; values of f are exact to the jitter."""
@@ -50,7 +45,7 @@ def test_mixtures_on_a_quadratic_are_exact(kind):
     theta = frame.points(nodes)
     targets = kind.targets(frame, nodes, quadratic(theta), -(theta - CENTRE) @ PRECISION)
     process = kind.process(Observed(nodes, targets), np.log([2.8, 10.0, 10.0]))
-    found = mixture_expectation(process, frame, Q)
+    found = MixtureGradient(process, frame, Q).expectation
     leaves = [torch.tensor(np.asarray(x), requires_grad=True) for x in Q.parameters()]
     value = expected_quadratic(*leaves)
     weights, means, covariances = (g.numpy() for g in torch.autograd.grad(value, leaves))
@@ -70,7 +65,7 @@ def test_mixture_gradients_are_those_of_the_value(kind):
     theta = frame.points(nodes)
     targets = kind.targets(frame, nodes, np.sin(theta).sum(1), np.cos(theta))
     process = kind.process(Observed(nodes, targets), np.log([1.5, 0.1, 0.1]))
-    found = mixture_expectation(process, frame, Q)
+    found = MixtureGradient(process, frame, Q).expectation
     parameters = [np.asarray(x).copy() for x in Q.parameters()]
     for part in range(3):
         direction = rng.standard_normal(parameters[part].shape)
@@ -81,7 +76,7 @@ def test_mixture_gradients_are_those_of_the_value(kind):
         h, ends = 1e-4, []
         for sign in (1, -1):
             moved = [p + sign * h * direction if i == part else p for i, p in enumerate(parameters)]
-            ends.append(mixture_expectation(process, frame, GaussianMixture(*moved)).value)
+            ends.append(MixtureGradient(process, frame, GaussianMixture(*moved)).expectation.value)
         slope = (ends[0] - ends[1]) / (2 * h)
         assert_allclose(np.vdot(found.gradient[part], direction), slope, rtol=1e-6, atol=1e-8)
 

@@ -12,11 +12,15 @@ from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import surrogates
-from bqvi.gradients.directions import Directions
 from bqvi.gradients.gradient_kernel import SeparableFunctionals, SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.linear_fit import LinearFit, down_weighted, weighted_median
-from bqvi.gradients.observation_noise import ObservationNoise
+from bqvi.gradients.observation_noise import (
+    Directions,
+    LinearFit,
+    ObservationNoise,
+    down_weighted,
+    weighted_median,
+)
 from bqvi.gradients.settings import SEARCH
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments, jitter_multiple
 from gp.conditioning.function_kernel import FunctionKernel

@@ -25,7 +25,7 @@ from acquisition.minibatch import (
 )
 from bqvi.families import Gaussian
 from bqvi.gradients import Batch, Conjugate, Pathwise
-from bqvi.gradients.per_datum import Combination
+from bqvi.gradients.gradient import Combination
 from bqvi.models import GaussianMixture, LogisticRegression, MultinomialMixture
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
 

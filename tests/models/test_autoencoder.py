@@ -19,7 +19,7 @@ from acquisition.minibatch import Balanced, Features, GradientBalanced, Reshuffl
 from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
 from bqvi.gradients.amortised import Local, elbo_draws
-from bqvi.gradients.per_datum import Combination
+from bqvi.gradients.gradient import Combination
 from bqvi.models import (
     CategoricalLikelihood,
     GaussianLikelihood,

@@ -9,10 +9,10 @@ from scipy.stats import norm
 
 import bqvi
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc import comparison
-from bqvi.variational_bmc.comparison import draws_due, with_draws
+from bqvi.variational_bmc import steps
 from bqvi.variational_bmc.settings import COMPARISON
 from bqvi.variational_bmc.state import begun, evaluated, total_variation
+from bqvi.variational_bmc.steps import draws_due, with_draws
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems.known_posteriors import lumpy
 
@@ -31,7 +31,7 @@ def evaluations(points):
 
 def compared(length, draws, monkeypatch):
     """The state after a comparison with a surrogate whose ridge has another length; its ln Z is 0, too."""
-    monkeypatch.setattr(comparison, "COMPARISON", replace(COMPARISON, draws=draws))
+    monkeypatch.setattr(steps, "COMPARISON", replace(COMPARISON, draws=draws))
     state = begun(np.zeros((0, 2)), Evaluations.none(2))  # the unit of its frame is 1/2
     rng = np.random.default_rng(0)
     x = np.empty((40_000, 2))

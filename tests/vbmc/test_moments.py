@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bqvi.variational_bmc.correction import weighed
-from bqvi.variational_bmc.moments import moments_of
+from bqvi.variational_bmc.correction import moments_of, weighed
 from bqvi.variational_bmc.settings import CONVERGENCE
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, prior_of
 from bqvi.variational_bmc.variational import DiagonalMixture

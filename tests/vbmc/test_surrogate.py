@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gp
-from bqvi.variational_bmc.laplace import laplace
+from bqvi.variational_bmc.new_starts import laplace
 from bqvi.variational_bmc.settings import FITTING, SHAPING
 from bqvi.variational_bmc.surrogate import (
     Surrogate,

@@ -8,7 +8,6 @@ import scipy.stats
 from scipy.integrate import quad
 
 from bqvi.importance import Proposal
-from bqvi.variational_bmc.annealing import annealed
 from bqvi.variational_bmc.correction import (
     ANYWHERE,
     Correction,
@@ -23,6 +22,7 @@ from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting,
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.modes import pooled_within
+from bqvi.variational_bmc.new_starts import annealed
 from bqvi.variational_bmc.next_points import NodeCriterion, _tempers, next_points
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate, fit, log_posterior, noise_shaped, prior_of

@@ -43,7 +43,7 @@ class PredictionSettings:
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """Draws of the posterior that are evaluated before convergence (`comparison`).
+    """Draws of the posterior that are evaluated before convergence (`steps`).
 
     They were chosen on three pharmacokinetic posteriors and two of an epidemic (D = 4, curved ridges in
     logarithms, errors of the log evidence -.05 to -.29 at stated sds of .04): there the estimate from five

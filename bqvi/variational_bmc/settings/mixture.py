@@ -103,7 +103,7 @@ class ComponentSettings:
 
 @dataclass(frozen=True)
 class RestartSettings:
-    """New starts of q (`learning`, `annealing`, `laplace`)."""
+    """New starts of q (`learning`, `new_starts`)."""
 
     least_effective: float = 20.0
     """The least number of effective draws, below which q starts again."""

@@ -9,7 +9,7 @@ __all__ = ["LOCAL", "POOLED", "WEIGHTS", "LocalSettings", "PooledSettings", "Wei
 
 @dataclass(frozen=True)
 class WeightSettings:
-    """Importance weights, and the estimates from them (`correction`, `moments`).
+    """Importance weights, and the estimates from them (`correction`).
 
     A factor of effective draws is the geometric mean of their number in 16 thorough estimates over that with
     the values here, from the last surrogates of eight runs: Rosenbrock 2, lumpy 2, Himmelblau, the half plane
