@@ -22,7 +22,7 @@ from bqvi.calls.faults import (
     stops,
 )
 from bqvi.calls.function import Function
-from bqvi.calls.logarithm import not_logarithms
+from bqvi.calls.returned import not_logarithms
 from gp.user_warnings import warn_user
 
 __all__ = ["CallBatch"]

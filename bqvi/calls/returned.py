@@ -1,4 +1,9 @@
-"""Conversion of what the user's function returned into numbers; EvaluationError for anything else."""
+"""What the user's function returned, as numbers; EvaluationError for anything else.
+
+A log joint may have forgotten the logarithm (`not_logarithms`). It may have any value, and its values on the
+first design differ by nats around their mean. A density is nowhere negative, varies by orders of magnitude
+over that design, and underflows to 0 on most data.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,12 @@ import numpy as np
 
 from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import LARGEST, Function
+from bqvi.calls.settings import DENSITY
 from gp.arrays import is_torch, to_numpy
 
 __all__ = [
-    "gradients_of", "log_weights_of", "no_tensor", "numbers_in", "parted", "reasons_of", "refused", "sds_of",
-    "values_of",
+    "gradients_of", "log_weights_of", "no_tensor", "not_logarithms", "numbers_in", "parted", "reasons_of",
+    "refused", "sds_of", "values_of",
 ]  # fmt: skip
 
 
@@ -216,3 +222,28 @@ def refused(function: Function, values: np.ndarray) -> tuple[np.ndarray, str, st
     if not bad.any():
         return bad, "", ""
     return bad, f"the {kind.title} is {_numbers(values[int(np.argmax(bad))])}", must
+
+
+def not_logarithms(values: np.ndarray) -> str:
+    """A message why values (n,) of a log joint look like those of a density; "" where they do not.
+
+    They do if none is negative and a quarter of them or more is below a hundredth of the largest, or if all
+    are 0 (which is also true of the logarithm of a uniform density without its constant).
+    """
+    if len(values) < DENSITY.least or not np.isfinite(values).all() or (values < 0.0).any():
+        return ""
+    largest = float(values.max())
+    small = int((values <= DENSITY.small * largest).sum())
+    if small < DENSITY.share * len(values):
+        return ""
+    seen = (
+        f"is 0 at each of {len(values)} points, as a density that underflows is"
+        if largest == 0.0
+        else f"is nowhere negative at {len(values)} points, and at {small} of them below a hundredth of the "
+        f"largest value, {largest:.3g}, as a density is"
+    )
+    return (
+        f"The log joint {seen}: return the logarithm of prior times likelihood, summed term "
+        "by term, as the exponential of such a sum underflows. If it is a logarithm already, its sign may be "
+        "wrong: the log density is wanted, and not its negative."
+    )

@@ -185,7 +185,7 @@ class IntervalSettings:
 
 @dataclass(frozen=True)
 class DensitySettings:
-    """The test whether a log joint returns the density itself (:mod:`logarithm`)."""
+    """The test whether a log joint returns the density itself (:mod:`returned`)."""
 
     least: int = 4
     """The least number of values that are tested. With 2 and 8 the same 48 of 50 sets of 12 to 16 densities
@@ -237,7 +237,7 @@ class SelectionSettings:
 
 @dataclass(frozen=True)
 class RoundingSettings:
-    """The rounding of the log joint of another package's model (:mod:`rounded`)."""
+    """The rounding of the log joint of another package's model (:mod:`target_model`)."""
 
     digits: int = 34
     """The number of binary digits that are kept. The values of PyMC, NumPyro and Stan on the eight schools

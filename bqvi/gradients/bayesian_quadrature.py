@@ -29,9 +29,9 @@ from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.moment_covariance import of_gradient, standard_errors
 from bqvi.gradients.process_cache import ProcessCache, predicted_divergence
 from bqvi.gradients.settings import DESIGN, FEASIBILITY, PROCESS
+from bqvi.gradients.standard_errors import of_gradient, standard_errors
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.conjugate import ConjugateModel

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from acquisition.functionals import Candidates
-from bqvi.gradients.moment_covariance import mean_square
+from bqvi.gradients.standard_errors import mean_square
 from bqvi.gradients.whitened import JITTER, WhitenedMoments, distance_noise, typical_noise
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.conditioning.function_process import FunctionProcess
@@ -75,7 +75,7 @@ class FunctionSurrogate(FunctionProcess):
         return np.asarray(self.given.whitening @ standard_observed(self.given.points, self.kernel))
 
     def covariance(self) -> np.ndarray:
-        """Covariance of the flat moments `at_q` (`moment_covariance`), (F, F), with the jackknife's."""
+        """Covariance of the flat moments `at_q` (`standard_errors`), (F, F), with the jackknife's."""
         changes = self.given.changes(self._whitened)
         return np.asarray(self._model_covariance() + mean_square(changes))
 

@@ -31,8 +31,8 @@ import numpy as np
 
 from acquisition.functionals import Candidates
 from bqvi.gradients.gradient_kernel import SeparableFunctionals, SeparableKernel
-from bqvi.gradients.moment_covariance import mean_square, of_outputs
 from bqvi.gradients.observation_noise import ObservationNoise
+from bqvi.gradients.standard_errors import mean_square, of_outputs
 from bqvi.gradients.whitened import JITTER, WhitenedFrame, WhitenedMoments, typical_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.expectation import KernelMeans
@@ -183,7 +183,7 @@ class GradientProcess:
         return WhitenedMoments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + 0.25 * changes))
 
     def covariance(self) -> np.ndarray:
-        """Covariance of the flat moments `at_q` (`moment_covariance`), (F, F), with the jackknife's."""
+        """Covariance of the flat moments `at_q` (`standard_errors`), (F, F), with the jackknife's."""
         scale, (residuals, rules) = self.functionals.q.scale, self._jackknife()
         rows, columns = np.tril_indices(len(scale))
         turned = residuals[:, rows] * rules[:, 1 + columns] + residuals[:, columns] * rules[:, 1 + rows]

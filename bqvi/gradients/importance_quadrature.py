@@ -40,10 +40,10 @@ from bqvi.checks import require_integer
 from bqvi.families import GaussianMixture
 from bqvi.families.family import Distribution
 from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
-from bqvi.gradients.draws import of_mean
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import IMPORTANCE
+from bqvi.gradients.standard_errors import of_mean
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models.log_joint import LogJointModel
 from gp.conditioning.function_draws import FunctionAt, drawn

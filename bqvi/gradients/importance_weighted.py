@@ -40,8 +40,8 @@ from bqvi.gradients.black_box import (
     reference_tensor,
     torch_posterior,
 )
-from bqvi.gradients.draws import of_left_out
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.standard_errors import of_left_out
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.kinds import is_amortised
 from bqvi.models.log_joint import LogJointModel

@@ -32,7 +32,7 @@ from acquisition.functionals import Candidates
 from bqvi.arrays import Values
 from bqvi.families import Gaussian, GaussianMixture
 from bqvi.gradients.function_process import FunctionSurrogate
-from bqvi.gradients.moment_covariance import mean_square, standard_errors
+from bqvi.gradients.standard_errors import mean_square, standard_errors
 from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.functionals import Functionals
 from gp.measures import MixtureParameters

@@ -30,7 +30,6 @@ from bqvi.calls import Evaluations
 from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import GaussianMixture
 from bqvi.families.family import Distribution
-from bqvi.gradients.draws import of_mean
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
@@ -39,6 +38,7 @@ from bqvi.gradients.mixture_draws import drawn_divergence, drawn_entropy
 from bqvi.gradients.mixture_evidence import Used, most_likely
 from bqvi.gradients.mixture_gradient import MixtureGradient, moment_matched
 from bqvi.gradients.settings import DESIGN, MIXTURE
+from bqvi.gradients.standard_errors import of_mean
 from bqvi.gradients.stratified import require_still, together
 from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import JITTER, WhitenedFrame

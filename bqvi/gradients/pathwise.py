@@ -44,9 +44,9 @@ from bqvi.gradients.black_box import (
     torch_posterior,
 )
 from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, Sobol
-from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.evaluations import evaluate_at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.standard_errors import of_mean, require_several
 from bqvi.gradients.stratified import stratified_gradient
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.kinds import is_amortised, is_conjugate

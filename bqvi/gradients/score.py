@@ -40,8 +40,8 @@ from bqvi.gradients.black_box import (
     reference_tensor,
     torch_posterior,
 )
-from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient, local_step
+from bqvi.gradients.standard_errors import of_mean, require_several
 from bqvi.gradients.stratified import require_still
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.conjugate import ConjugateModel, update_target

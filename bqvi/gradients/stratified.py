@@ -26,9 +26,9 @@ import torch
 from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
 from bqvi.gradients.black_box import TorchPosterior, cost, differentiable, log_joint_function
-from bqvi.gradients.draws import of_mean
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import MIXTURE
+from bqvi.gradients.standard_errors import of_mean
 from bqvi.models.kinds import is_moving
 from bqvi.models.log_joint import LogJointModel
 

@@ -22,11 +22,10 @@ from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
-from bqvi.quadrature.bayesian import standardised
+from bqvi.quadrature.bayesian import standardised, with_known
 from bqvi.quadrature.bayesian_run import DOOR, BayesianRun
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integral import Integral
-from bqvi.quadrature.known_nodes import with_known
 from bqvi.quadrature.monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.settings import DESIGN

@@ -28,7 +28,7 @@ from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.faults import exceptions_warning, raised
 from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import gradient_warnings
-from bqvi.calls.logarithm import not_logarithms
+from bqvi.calls.returned import not_logarithms
 from bqvi.checks import require_integer
 from bqvi.importance import systematic
 from bqvi.pareto import PARETO, psis

@@ -12,7 +12,7 @@ from bqvi.adapters import TargetModel, from_function, from_torch
 from bqvi.adapters.pymc_lkj import log_normaliser
 from bqvi.adapters.variables import start_within
 from bqvi.calls import Caller
-from bqvi.calls.rounded import RoundedPair, RoundedValue, rounded
+from bqvi.calls.target_model import RoundedPair, RoundedValue, rounded
 from gp.measures import Gaussian
 
 LOG_NORMALISER = np.log(2 * np.pi)

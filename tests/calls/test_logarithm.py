@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.calls.logarithm import not_logarithms
+from bqvi.calls.returned import not_logarithms
 from bqvi.models import LogJoint
 from gp.measures import Gaussian
 

@@ -22,8 +22,8 @@ from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.designs import Independent
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.moment_covariance import of_gradient, standard_errors
 from bqvi.gradients.observation_noise import Directions, ObservationNoise
+from bqvi.gradients.standard_errors import of_gradient, standard_errors
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
 from gp.conditioning.functionals import standard_observed
