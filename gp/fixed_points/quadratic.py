@@ -7,7 +7,7 @@ import numpy as np
 from gp.fixed_points.gram import Changes, Gram, gradients_alone, gram_of, slopes_at, without_values
 from gp.grams import covariance_with_pullback
 from gp.kernels.base import Pullback
-from gp.kernels.quadratic import QuadraticTrend
+from gp.kernels.polynomial import QuadraticTrend
 from gp.observations import Functional
 
 

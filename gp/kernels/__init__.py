@@ -15,8 +15,7 @@ from gp.kernels.matern import Matern12, Matern32, Matern52
 from gp.kernels.multiple import Multiple
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.kernels.periodic import Periodic
-from gp.kernels.polynomial import Constant, Linear
-from gp.kernels.quadratic import QuadraticTrend
+from gp.kernels.polynomial import Constant, Linear, QuadraticTrend
 from gp.kernels.rational_quadratic import RationalQuadratic
 from gp.kernels.squared_exponential import SquaredExponential
 from gp.kernels.stationary import Stationary

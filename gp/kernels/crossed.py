@@ -16,8 +16,7 @@ from gp.kernels.anova import Anova
 from gp.kernels.base import Kernel, differentiable
 from gp.kernels.composite import Sum
 from gp.kernels.multiple import Multiple
-from gp.kernels.polynomial import Constant
-from gp.kernels.quadratic import QuadraticTrend
+from gp.kernels.polynomial import Constant, QuadraticTrend
 
 __all__ = ["crossed"]
 
