@@ -42,9 +42,8 @@ _NARROW = 0.1
 _PROPOSALS = ("prior", "encoder")
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each latent dimension with each proposal and budget."""
-    del resources
     given = {
         "images": _QUICK_IMAGES if quick else _IMAGES,
         "steps": _QUICK_STEPS if quick else _STEPS,

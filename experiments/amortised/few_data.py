@@ -46,9 +46,8 @@ _TEST_DRAWS, _WEIGHT_DRAWS = 50, 10
 _QUICK_DRAWS = 2
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return the decoders."""
-    del resources
     steps = _QUICK_STEPS if quick else _STEPS
     given = {"steps": steps, "record": steps if quick else steps // _RECORDS}
     given |= {"draws": _QUICK_DRAWS if quick else _TEST_DRAWS}

@@ -43,9 +43,8 @@ _CLOSE = 0.05
 """The accuracy of a mean gap, in nats for each image, that suffices to compare encoders."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each latent dimension."""
-    del resources
     return latent_cases(
         quick,
         images=(_IMAGES, _QUICK_IMAGES),

@@ -54,9 +54,8 @@ _FEWER = 4.0
 _Function = Callable[[torch.Tensor], torch.Tensor]
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each latent dimension."""
-    del resources
     return latent_cases(
         quick,
         images=(_IMAGES, _QUICK_IMAGES),

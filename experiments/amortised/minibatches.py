@@ -103,9 +103,8 @@ class _Encoded:
         self.q = state.q
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each strategy."""
-    del resources
     settings = {
         "epochs": _QUICK_EPOCHS if quick else _EPOCHS,
         "every": _QUICK_EVERY if quick else _EVERY,

@@ -76,9 +76,8 @@ _RATE, _CLOSE = 0.5, 0.1
 """The power of L of the ratio for large L, and the largest deviation that counts as this rate."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each gradient in its networks."""
-    del resources
     settings = {
         "steps": _QUICK_STEPS if quick else _STEPS,
         "repeats": _QUICK_REPEATS if quick else _REPEATS,

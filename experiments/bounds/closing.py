@@ -52,9 +52,8 @@ class BracketProblem:
     truth: Any
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each problem with each number of particles or temperatures."""
-    del resources
     particles, temperatures = (
         (_QUICK_PARTICLES, _QUICK_TEMPERATURES) if quick else (_PARTICLES, _TEMPERATURES)
     )

@@ -67,9 +67,8 @@ _QUICK = (_DEFAULT, "KL 5", "no memory")
 _LINE_STYLES = drawing.line_styles(_CHANGES)
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each change on each target."""
-    del resources
     names, chosen, last = (("banana",), _QUICK, 50) if quick else (_NAMES, tuple(_CHANGES), _LAST)
     return [
         Case(f"{name}: {change}", {"target": name, "change": change, "last": last})

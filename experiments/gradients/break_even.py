@@ -48,9 +48,8 @@ _MOST = 200
 """The number of evaluations of the methods with a surrogate."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method at each cost on each target."""
-    del resources
     names, costs = (("banana",), (0.0, 1.0)) if quick else (_NAMES, _COSTS)
     most, budgets = (30, (50,)) if quick else (_MOST, BUDGETS)
     return [

@@ -158,9 +158,8 @@ def _best(dimension: int) -> float:
     return posed.elbo(posed.best())
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method at each dimension."""
-    del resources
     dimensions, budgets = ((5,), (20, 50)) if quick else (_DIMENSIONS, _BUDGETS)
     made = []
     for d in dimensions:

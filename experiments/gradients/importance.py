@@ -48,9 +48,8 @@ _BLOCK = 2**12
 _NO_DATA = Batch(None, 0)
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method at each place of each target."""
-    del resources
     names, places = (("banana",), ("midway",)) if quick else (_NAMES, ("start", "midway"))
     return [
         Case(f"{name}, {where}: {method}", {"target": name, "place": where, "method": method})

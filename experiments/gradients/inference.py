@@ -42,9 +42,8 @@ LEAST = 1e-5
 """The least gap that is drawn, which is the resolution of the quasi-random points."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method on each target."""
-    del resources
     names, budgets = (("banana",), (20, 50)) if quick else (_NAMES, BUDGETS)
     made = []
     for name in names:

@@ -69,9 +69,8 @@ _MARGIN = 0.1
 _STEPS = 100
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method on each form."""
-    del resources
     last, budgets = (40, (50,)) if quick else (_LAST, _BUDGETS)
     made = []
     for method in _METHODS:

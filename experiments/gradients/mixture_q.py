@@ -156,9 +156,8 @@ def problem(name: str) -> MixtureProblem:
     return PROBLEMS[name]()
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method on each target."""
-    del resources
     names = ("two modes",) if quick else tuple(PROBLEMS)
     made = []
     for name, method in itertools.product(names, METHODS):

@@ -151,9 +151,8 @@ _QUICK = (
 )  # fmt: skip
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each estimator at each place of each target."""
-    del resources
     names, places, chosen = (("banana",), ("midway",), _QUICK) if quick else (_NAMES, PLACES, tuple(CHOICES))
     sizes, many = ((5, 10), 2**14) if quick else (_SIZES, MANY)
     return [

@@ -65,9 +65,8 @@ _WORST = 1e4
 """The largest gap that is drawn."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method on each target."""
-    del resources
     names, budgets = (("banana",), (15, 25)) if quick else (_NAMES, _BUDGETS)
     return [
         Case(f"{name}: {method}", {"target": name, "method": method, "budgets": list(budgets)})

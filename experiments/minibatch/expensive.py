@@ -29,9 +29,8 @@ NAMES = (
 )  # fmt: skip
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each strategy, and the optimum."""
-    del resources
     budget = 300 if quick else BUDGET
     settings = {"problem": "drug", "strategy": REFERENCE, "budget": budget}
     return [

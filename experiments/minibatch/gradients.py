@@ -48,9 +48,8 @@ _QUICK_PLACES = {"start": 0, "midway": 10, _LATE: 30}
 _NAMES = (*PLAIN, *FEATURED, "probabilities by norm of row")
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return a case for each problem and size: all strategies see the same path of q."""
-    del resources
     problems = ("mixture",) if quick else ("mixture", "logistic", "digits")
     sizes = _SIZES[:1] if quick else _SIZES
     places, window = (_QUICK_PLACES, 8) if quick else (_PLACES, _WINDOW)

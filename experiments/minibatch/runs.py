@@ -99,14 +99,13 @@ def schedule_of(problem: str, name: str) -> Schedule:
     return rho, tau, kappa
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each strategy on each problem, and coordinate ascent for the optimum."""
-    del resources
     problems = ("mixture",) if quick else tuple(BUDGETS)
     names = ("reshuffled", "balanced", "GP control variate") if quick else NAMES
     found = []
     for problem in problems:
-        size, budget, _ = BUDGETS[problem]
+        size, budget = BUDGETS[problem][:2]
         budget = 2000 if quick else budget
         found.append(
             Case(f"{REFERENCE}: {problem}", {"problem": problem, "strategy": REFERENCE, "budget": budget})

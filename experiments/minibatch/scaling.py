@@ -38,9 +38,8 @@ _COLUMNS = {
 }
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each N."""
-    del resources
     counts = _QUICK_COUNTS if quick else _COUNTS
     return [Case(f"N = {n}", {"n": n}) for n in counts]
 

@@ -40,9 +40,8 @@ _SPECIES = 3
 _SHOWN_SEED = 0
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return both methods on all columns, and EM on the first alone."""
-    del resources
     size = {"most": _QUICK_MOST if quick else _MOST, "starts": _QUICK_STARTS if quick else _STARTS}
     whole = [Case(name, {**chosen, "columns": len(_COLUMNS), **size}) for name, chosen in _METHODS.items()]
     return [*whole, Case("EM, one column", {**_METHODS["EM"], "columns": 1, **size})]

@@ -61,9 +61,8 @@ _MODELS: dict[str, tuple[Callable[[int], Any], str]] = {
 """The model with as many components as labels, and q's family."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return every model on every data set; a quick run leaves out the digits."""
-    del resources
     starts = _QUICK_STARTS if quick else _STARTS
     return [
         Case(f"{name}, {model}", {"data": name, "model": model, "labels": k, "starts": starts})

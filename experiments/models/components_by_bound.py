@@ -30,9 +30,8 @@ _QUICK_MOST = 3
 _STARTS, _QUICK_STARTS = 5, 1
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return every shape on each data set."""
-    del resources
     return [
         Case(
             f"{name}, {shape}",

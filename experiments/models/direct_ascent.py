@@ -40,9 +40,8 @@ _QUICK_STEPS = 5
 _SHOWN_SEED = 0
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return the three ways up."""
-    del resources
     return [
         Case(name, {"method": method, "steps": _QUICK_STEPS if quick else steps})
         for name, (method, steps) in _METHODS.items()

@@ -46,9 +46,8 @@ _STEPS = 2000
 _SHOWN_SEED = 0
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return k-means, its soft version at each scale, and the mixtures with unknown covariances."""
-    del resources
     n = _QUICK_N if quick else _N
     soft = [Case(f"soft k-means, s = {s:g}", {"kind": "soft", "scale": s, "n": n}) for s in _SCALES]
     unknown = [Case(name, {"kind": "unknown", **chosen, "n": n}) for name, chosen in _UNKNOWN.items()]

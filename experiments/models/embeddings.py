@@ -37,9 +37,8 @@ _SHOWN_SEED = 0
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method."""
-    del resources
     n, steps = (_QUICK_N, _QUICK_STEPS) if quick else (_N, _STEPS)
     return [Case(name, {"method": name, "n": n, "steps": steps}) for name in _METHODS]
 

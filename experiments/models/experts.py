@@ -35,9 +35,8 @@ _GRID = np.linspace(-2.0, 2.0, 81)
 _SHOWN_SEED = 0
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return lines and networks."""
-    del resources
     return [
         Case(
             name,

@@ -38,9 +38,8 @@ _EVALUATIONS, _QUICK_EVALUATIONS = 120, 40
 _SHOWN_SEED = 0
 
 
-def cases(quick: bool, resources: Resources) -> list[Case]:
+def cases(quick: bool, _: Resources) -> list[Case]:
     """Return both directions at each separation, and for the correlated Gaussian."""
-    del resources
     budget = _QUICK_EVALUATIONS if quick else _EVALUATIONS
     made = []
     for direction in ("forward", "reverse"):

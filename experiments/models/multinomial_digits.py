@@ -32,9 +32,8 @@ _NEAR = 500.0
 counts."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return batch VI, and SVI at each S, with as many passes over the data (at most 1500 steps)."""
-    del resources
     passes = _QUICK_PASSES if quick else _PASSES
     n = len(_digits()[0])
     batch = Case("batch VI", {"method": "cavi", "minibatch": n, "steps": passes, "components": _COMPONENTS})

@@ -42,9 +42,8 @@ _NEAR = {"penguins": 10.0, "digits": 50.0}
 """The ELBO gap, in nats, that counts as reached: 0.03 nats a datum."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return every method on every data set with every K, the score function with the first K."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
     return [
         Case(

@@ -45,9 +45,8 @@ _TOLERANCE = 1e-3
 _SHOWN_SEED = 0
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each series with each number of states."""
-    del resources
     starts, steps = (_QUICK_STARTS, _QUICK_STEPS) if quick else (_STARTS, _STEPS)
     return [
         Case(f"{name}, K = {k}", {"data": name, "states": k, "starts": starts, "steps": steps})

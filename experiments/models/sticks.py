@@ -38,9 +38,8 @@ _LEAST = 0.01
 _SHOWN_SEED = 0
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each process with and without merges on each data set."""
-    del resources
     steps = _QUICK_STEPS if quick else _STEPS
     return [
         Case(

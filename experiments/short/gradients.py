@@ -18,9 +18,8 @@ _POINTS = 2**16
 """Quasi-random points of the reference: its error is a thousandth of that of twenty draws."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each estimator on each target, midway to the optimum."""
-    del resources
     return [
         Case(
             f"{target}: {estimator}",

@@ -18,9 +18,8 @@ _BUDGETS = (10, 20, 40)
 _QUADRATURE, _SOBOL = LABELS["bq"], LABELS["sobol"]
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return simple Monte Carlo, Sobol points and Bayesian quadrature on four integrands."""
-    del resources
     return method_cases(_PROBLEMS[: 2 if quick else None], _METHODS, _BUDGETS)
 
 

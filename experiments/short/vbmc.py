@@ -17,9 +17,8 @@ _NEAR = 0.1
 """The largest error in nats, with which a Bayes factor is known to a tenth."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return the targets."""
-    del resources
     return [
         Case(name, {"problem": name, "budgets": list(_BUDGETS)}) for name in _NAMES[: 1 if quick else None]
     ]

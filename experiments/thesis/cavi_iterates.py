@@ -39,9 +39,8 @@ _LEAST_GAP = 1e-6
 _MOST_FRAMES = 20
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return the thesis' prior, and one that does not shrink means 15 from the origin towards it."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else _MOST
     return [
         thesis.case(_NARROW, "cavi", steps=steps),

@@ -88,9 +88,8 @@ class Raw:
         )
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return GD and SGD in both coordinates, and CAVI, which finds the nearest maximum of the ELBO."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else _STEPS
     made = [
         thesis.case(_name(name, where), method, minibatch=size, steps=steps, coordinates=where)

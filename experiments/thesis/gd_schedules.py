@@ -26,9 +26,8 @@ SOUND = (0.3, 1, 3, 5)
 """The scales for which the thesis reports no instability."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return GD at each scale, and CAVI."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
     return [
         *(thesis.case(_name(s), "gd", s=s, steps=steps) for s in _SCALES),

@@ -25,9 +25,8 @@ _EARLY = 1000.0
 """Log-likelihood error, nats, that marks initial convergence; runs start beyond 5000."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return both estimators at each L, IWAE at one more, and CAVI."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
     return [
         *(

@@ -22,9 +22,8 @@ _SCALES = {"": 1.0, ", tuned": thesis.TUNED["pathwise"]}
 _SETTINGS = {"": "with the thesis' steps", ", tuned": "with tuned steps"}
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return pathwise at each L, with the thesis' steps and tuned ones, GD, its limit, and CAVI."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
     made = []
     for tag, s in _SCALES.items():

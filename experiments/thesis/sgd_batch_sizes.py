@@ -28,9 +28,8 @@ _LONGER = 3.0
 """The scale of the steps with which all but a few runs converge (`gd-schedules`)."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return SGD and GD on the thesis' 700 data with two scales of steps, and on 20 000; CAVI on both."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
     plain = [
         thesis.case(

@@ -27,9 +27,8 @@ _KINDS = {
 """Method and schedule."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return both kinds of gradient with two sizes, and CAVI to compare with."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
     made = [
         thesis.case(

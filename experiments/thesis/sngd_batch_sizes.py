@@ -21,9 +21,8 @@ _SIZES = (10, 50, 100, 350)
 _SCHEDULES = {"exponential": "exp", "robbins-monro": "Robbins-Monro"}
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return SNGD at each S with both schedules, and SGD and CAVI to compare with."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
     natural = [
         thesis.case(_name(size, kind), "sngd", minibatch=size, schedule=kind, steps=steps)

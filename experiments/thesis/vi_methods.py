@@ -24,9 +24,8 @@ _STEPS = 200
 """Iterations: enough for all that converge with these steps to do so."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method with the thesis' steps and, for methods with a step size, tuned ones."""
-    del resources
     steps = thesis.QUICK_STEPS if quick else _STEPS
     made = [
         thesis.case("CAVI", "cavi", steps=steps, group="both"),

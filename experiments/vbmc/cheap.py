@@ -59,9 +59,8 @@ def _cheap_model(problem: Problem, quality: str) -> Callable[[np.ndarray], float
     return lambda theta: factor * problem.log_joint(mean + stretch * (theta - mean) + shift * sd) - 7.0
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each cheap model, and none, on each target."""
-    del resources
     budgets = {"Rosenbrock 2": 12} if quick else _BUDGETS
     return [
         Case(

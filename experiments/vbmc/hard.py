@@ -150,9 +150,8 @@ _QUICK = {"clusters": 30, "Rosenbrock 2, noise 1": 20}
 """Evaluations of the quick form."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return the problems."""
-    del resources
     budgets = _QUICK if quick else {name: asked.budget for name, asked in HARD.items()}
     return [Case(name, {"problem": name, "budget": budget}) for name, budget in budgets.items()]
 

@@ -34,9 +34,8 @@ _WRONG = 1.0
 """nats; a run with such an error must not be `converged`."""
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return the targets."""
-    del resources
     return [
         Case(name, {"problem": name, "budget": 20 if quick else 150})
         for name in _NAMES[: 2 if quick else None]

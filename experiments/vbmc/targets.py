@@ -47,9 +47,8 @@ _QUICK = ("Rosenbrock 2",)
 _LEAST = 1e-5
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method on each target."""
-    del resources
     methods: Sequence[str] = (VALUES, GRADIENTS, *((PEER,) if peer_installed() and not quick else ()))
     chosen = [
         (name, method, [12, 20] if quick else _up_to(PEER_EVALUATIONS[name]))

@@ -31,9 +31,8 @@ _NAMES = ("Rosenbrock 2", "bounded banana", "lumpy 2")
 _CELLS = 70
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return the targets."""
-    del resources
     return [
         Case(name, {"problem": name, "budgets": list(_BUDGETS[1:3] if quick else _BUDGETS)})
         for name in _NAMES[: 1 if quick else None]

@@ -47,9 +47,8 @@ def _problem(name: str, seed: int) -> Problem:
     return known_posteriors.rosenbrock(2) if kind == "Rosenbrock" else known_posteriors.logistic()
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each posterior with each noise and budget."""
-    del resources
     if quick:
         return [Case("Gaussian 2, sd 0.3", {"problem": "Gaussian 2", "noise": 0.3, "budget": 40})]
     return [

@@ -39,9 +39,8 @@ _SPREADS = (0.5, 1.0)
 _COUNTS = (8, 16)
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return both modes with each number of workers and each spread, and one worker."""
-    del resources
     budgets = {"Rosenbrock 2": 30} if quick else _BUDGETS
     chosen = [
         (problem, way, workers, spread)
