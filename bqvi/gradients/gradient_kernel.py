@@ -32,7 +32,7 @@ import numpy as np
 
 from bqvi.gradients.observation_noise import Directions
 from bqvi.gradients.whitened import WhitenedFrame
-from gp.conditioning.places import Places
+from gp.conditioning.conditioned import Places
 from gp.expectation import KernelMeans
 
 __all__ = ["SeparableFunctionals", "SeparableKernel"]

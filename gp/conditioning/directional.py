@@ -28,9 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from gp.conditioning.conditioned import Conditioned
+from gp.conditioning.conditioned import Conditioned, Places
 from gp.conditioning.function_process import kernel_sum
-from gp.conditioning.places import Places
 from gp.expectation import KernelSum, standard_means, standard_variance
 from gp.fixed_points import Changes
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.arrays import differences
-from gp.conditioning.places import Places
+from gp.conditioning.conditioned import Places
 
 __all__ = ["FunctionKernel", "Shown"]
 

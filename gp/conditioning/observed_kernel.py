@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gp.conditioning.places import Places
+from gp.conditioning.conditioned import Places
 from gp.fixed_points import gram_of
 from gp.kernels import Kernel
 from gp.kernels.crossed import crossed
