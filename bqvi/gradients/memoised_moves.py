@@ -17,10 +17,15 @@ so that the effect of a change of the batches' q(z) is known exactly; a change i
 
 A move changes the statistics that are kept, and q one step later, so that the bound of a run never decreases.
 A pass without an accepted move changes the bound little, so that a run with births needs a small tolerance.
+
+A birth begins with a division by k-means of the rows of one component among it and components without data
+(`divided`): coordinate ascent does not divide a component in two where intermediate states have a lower
+bound, so that a mixture which starts with few occupied components keeps them (Hughes and Sudderth 2013).
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -31,17 +36,17 @@ from scipy.special import xlogy
 
 from bqvi.arrays import Values, add, flat, inner, subtract, unflat
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.births import divided
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import statistics_of
-from bqvi.models.data import Data
+from bqvi.models.data import Data, take
 from bqvi.models.merging import require_own_parameters
 from bqvi.models.settings import MOVES
+from bqvi.models.starts import starting_centres
 
 if TYPE_CHECKING:
     from bqvi.gradients.memoised import MemoisedMemory
 
-__all__ = ["Moves", "divided_memory", "local_memory", "losses", "merged_memory", "require_movable"]
+__all__ = ["Moves", "divided", "divided_memory", "local_memory", "losses", "merged_memory", "require_movable"]
 
 
 @dataclass(frozen=True)
@@ -243,3 +248,30 @@ def _candidates(
     ]
     chosen = sorted((gain for gain in gains if gain[0] > 0.0), reverse=True)[:most]
     return np.array([pair for _, *pair in chosen], dtype=np.intp).reshape(-1, 2)
+
+
+def divided(
+    model: Mixture, data: Data, r: np.ndarray, j: int, spare: np.ndarray, rng: np.random.Generator
+) -> np.ndarray | None:
+    """The responsibilities (N, K) after dividing the rows of component ``j`` among it and ``spare`` ones.
+
+    None where there are too few rows, or k-means leaves a part empty. ``r`` (N, K) are those before.
+    """
+    own, parts = np.flatnonzero(r[:, j] > MOVES.own), len(spare) + 1
+    if len(own) < parts:
+        return None
+    # The import is here, as it takes a twentieth of the time of `import bqvi`.
+    from scipy.cluster.vq import kmeans2
+
+    points = model.components.representation(take(data, own))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # empty parts are handled below
+        _, labels = kmeans2(points, starting_centres(points, parts, "k-means++", rng), minit="matrix")
+    if len(np.unique(labels)) < parts:
+        return None
+    moved = r.copy()
+    for part, k in enumerate(spare, start=1):
+        rows = own[labels == part]
+        moved[rows, k] += moved[rows, j]
+        moved[rows, j] = 0.0
+    return moved

@@ -23,7 +23,7 @@ class CentreSettings:
 
 @dataclass(frozen=True)
 class MoveSettings:
-    """Merges and births of a mixture's components (`merging`, `births`, `gradients.memoised_moves`).
+    """Merges and births of a mixture's components (`merging`, `gradients.memoised_moves`).
 
     Figures are of the ELBO, in nats, of mixtures of 25 Gaussians with 1,200 draws of 12 that overlap (means
     N(0, 2.25 I), D = 3, seeds 1300 to 1305): merges after 25 passes, births in ten passes of six batches.

@@ -54,11 +54,10 @@ _EXPONENT = 300.0
 
 @dataclass(frozen=True, eq=False)
 class SampleMean:
-    """mean (o,) and covariance (o, o) of an estimate, in units of e^shift."""
+    """mean (o,) and covariance (o, o) of an estimate."""
 
     mean: np.ndarray
     covariance: np.ndarray
-    shift: float = 0.0
 
 
 def average(values: np.ndarray) -> SampleMean:

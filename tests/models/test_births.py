@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from bqvi.gradients.memoised_moves import divided
 from bqvi.models import DirichletProcessMixture
-from bqvi.models.births import divided
 from bqvi.models.conjugate import settled
 
 CENTRES = np.array([[6, 3], [3, 6], [12, 15], [9, 6], [3, 14], [9, 11], [13, 1]], float)
