@@ -118,7 +118,7 @@ class Weighted:
 
 
 class WeightedRefinable(Weighted):
-    """The weighted form of a model whose local step is an ascent that can continue (`gradients.refined`)."""
+    """The weighted form of a model whose local step is an ascent that continues (`gradients.conjugate`)."""
 
     @property
     def local_size(self) -> int:
