@@ -255,7 +255,13 @@ def divided(
 ) -> np.ndarray | None:
     """The responsibilities (N, K) after dividing the rows of component ``j`` among it and ``spare`` ones.
 
-    None where there are too few rows, or k-means leaves a part empty. ``r`` (N, K) are those before.
+    None where there are too few rows, or k-means leaves a part empty.
+
+    Parameters
+    ----------
+    model : the mixture of K components. data : N rows. r : the responsibilities (N, K) before.
+    j : the component that is divided. spare : the numbers of the components that take its rows.
+    rng : starts k-means.
     """
     own, parts = np.flatnonzero(r[:, j] > MOVES.own), len(spare) + 1
     if len(own) < parts:
