@@ -252,7 +252,7 @@ def test_the_pathwise_gradient_of_a_function_is_that_of_its_graph(entropy, noise
         for model in (LogJoint(log_joint, 3), InGraph(log_joint, 3))
     )
     np.testing.assert_allclose(found.bound, graph.bound, rtol=1e-12)
-    assert (found.evaluations, found.samples, found.natural) == (16, 16, False)
+    assert (found.n_evaluations, found.samples, found.natural) == (16, 16, False)
     for one, other in zip(found.values, graph.values, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
     assert (found.standard_error is not None) == errors
