@@ -72,39 +72,69 @@ class GaussianExpectations(NamedTuple):
 
 
 class Covariance(Protocol):
-    """A shape; see the module's docstring."""
+    """A shape of covariances; the formulas are those of the module, with y = x - origin."""
 
     def lift(self, dimension: int) -> Lift:
-        """T."""
+        """The map T, from y (D,) to y and those products of its entries that the shape needs, (P,)."""
 
     def dof(self, dimension: int) -> float:
-        """The smallest whole number of degrees of freedom with E[Sigma] = scale."""
+        """The smallest whole number of degrees of freedom with E[Sigma] = scale, in ``dimension`` D."""
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
-        """A scale from variances (D,) of the columns."""
+        """The scale of a prior for columns with ``variances`` (D,): (D, D), (D,) or (), by the shape."""
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
-        """The prior of all components."""
+        """The distribution of ``n_components`` means and covariances, each with the given ``prior``."""
 
     def expectations(self, t: Values) -> GaussianExpectations:
-        """The expectations from the sufficient statistics ``t`` at a point, or from their expectations."""
+        """The terms b, L and c of the expected log density.
+
+        Parameters
+        ----------
+        t : the expectations of the family's sufficient statistics; or, for a point estimate, the statistics
+            at the point, (L, ...) for L points.
+        """
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        """Slopes in T (..., K, P), and offsets, (..., K)."""
+        """The expected log density as affine in T: its slopes (..., K, P) and offsets (..., K)."""
 
     def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """The expectations for the columns ``shown`` (D,), with the others integrated out."""
+        """The terms for rows in which some columns are missing, which are integrated out.
+
+        Parameters
+        ----------
+        expected : the terms for all D columns. shown : (D,) bool, the columns that were observed.
+        """
 
     def completed(
         self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
-        """``statistics`` of rows with the columns ``shown``, of sums (K, P) of T of those columns."""
+        """The `statistics` of rows with missing columns, E[T] over these columns in the place of T.
+
+        Parameters
+        ----------
+        expected : the terms for all D columns. shown : (D,) bool, the columns that were observed.
+        counts : (K,), sums of the responsibilities of the rows. sums : (K, P), sums of T of the observed
+            columns, weighted by responsibilities.
+        """
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """The contribution of sums (K, P) of T to the family's natural parameters."""
+        """What rows add to the natural parameters of the family.
+
+        Parameters
+        ----------
+        counts : (K,), sums of the responsibilities of the rows.
+        sums : (K, P), sums of T of the rows, weighted by responsibilities. dimension : D.
+        """
 
     def each(self, coefficients: Array, covariance: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Means (K, D) and covariances (K, D, D), of the family's ``unpacked`` at one point."""
+        """The mean of each component, (K, D), and its covariance matrix, (K, D, D).
+
+        Parameters
+        ----------
+        coefficients, covariance : the means and covariances in the layout of the family, as
+            `MatrixNormalInverseWishart.unpacked` returns them at one point.
+        """
 
 
 @dataclass(frozen=True)
@@ -115,11 +145,11 @@ class _Products:
 
     @property
     def size(self) -> int:
-        """P."""
+        """P, the number of entries of T."""
         return self.dimension + self.dimension * (self.dimension + 1) // 2
 
     def fill(self, columns: Any, out: Any) -> None:
-        """Write T."""
+        """Write T of the ``columns`` (D, n) to ``out`` (P, n)."""
         d = self.dimension
         out[:d] = columns
         start = d
@@ -139,11 +169,11 @@ class _Squares:
 
     @property
     def size(self) -> int:
-        """P."""
+        """P, the number of entries of T."""
         return 2 * self.dimension
 
     def fill(self, columns: Any, out: Any) -> None:
-        """Write T."""
+        """Write T of the ``columns`` (D, n) to ``out`` (P, n)."""
         out[: self.dimension] = columns
         out[self.dimension :] = columns * columns
 
@@ -156,11 +186,11 @@ class _Length:
 
     @property
     def size(self) -> int:
-        """P."""
+        """P, the number of entries of T."""
         return self.dimension + 1
 
     def fill(self, columns: Any, out: Any) -> None:
-        """Write T."""
+        """Write T of the ``columns`` (D, n) to ``out`` (P, n)."""
         out[: self.dimension] = columns
         out[self.dimension] = (columns * columns).sum(0)
 
@@ -244,25 +274,25 @@ class Matrix:
     tied: bool = False
 
     def lift(self, dimension: int) -> Lift:
-        """y and all products."""
+        """T(y) has y and all products of two entries."""
         return _Products(dimension)
 
     def dof(self, dimension: int) -> float:
-        """D + 2."""
+        """It is D + 2."""
         return dimension + 2.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
-        """A diagonal matrix."""
+        """A diagonal matrix of the variances, (D, D)."""
         return np.diag(variances)
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
-        """Batch (K,), P = 1; tied: no batch, P = K."""
+        """A family with batch (K,) and P = 1; if tied, without a batch and with P = K."""
         d = len(prior.mean)
         shape = (1, d, n_components) if self.tied else (n_components, 1, d, 1)
         return _family(prior, shape, (d, 1), prior.scale)
 
     def expectations(self, t: Values) -> GaussianExpectations:
-        """The linear part is E[Lambda mu_k]; tied, a column of E[Lambda W]."""
+        """The linear part is E[Lambda mu_k]; if tied, a column of E[Lambda (mu_1, ..., mu_K)]."""
         linear, squares, halved, half_log = t
         if not self.tied:
             return GaussianExpectations(linear[..., 0, :, 0], -2.0 * halved, squares[..., 0, 0] + half_log)
@@ -272,12 +302,12 @@ class Matrix:
         return GaussianExpectations(linear, precision, diagonal(squares) + half_log[..., None])
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        """Of y and all products."""
+        """The slopes in y and in the products of two entries."""
         parts = [expected.linear, _upper(expected.precision)]
         return namespace(expected.linear).concat(parts, axis=-1), expected.offset
 
     def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """The Schur complement of the other columns' precision."""
+        """The precision is the Schur complement of that of the missing columns."""
         _, slopes, centre, level = _parted(expected, shown)
         cross = expected.precision[:, shown][:, :, ~shown]
         return GaussianExpectations(
@@ -289,11 +319,11 @@ class Matrix:
     def completed(
         self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
-        """With the expectations of the other columns given those shown."""
+        """The missing columns have their expectations given those that were observed."""
         return self.statistics(counts, _matrix_sums(expected, shown, counts, sums), len(shown))
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """(sum r y, N_k, sum r y y^T, N_k); tied, of all components."""
+        """(sum r y, N_k, sum r y y^T, N_k); if tied, the last two are sums over all components."""
         if not self.tied:
             linear, count = sums[:, None, :dimension, None], counts[:, None, None]
             return linear, count, _matrices(sums[:, dimension:], dimension), counts
@@ -301,7 +331,7 @@ class Matrix:
         return sums[:, :dimension].T[None], np.diag(counts), second, counts.sum()
 
     def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Tied: one matrix K times."""
+        """If tied, the one covariance matrix stands K times."""
         if not self.tied:
             return coefficients[:, 0, :, 0], covariance
         return coefficients[0].T, np.tile(covariance, (coefficients.shape[-1], 1, 1))
@@ -312,42 +342,42 @@ class Diagonal:
     """A variance for each coordinate of each component."""
 
     def lift(self, dimension: int) -> Lift:
-        """y and its squares."""
+        """T(y) has y and the squares of its entries."""
         return _Squares(dimension)
 
     def dof(self, dimension: int) -> float:
-        """3."""
+        """It is 3, for a variance."""
         return 3.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
-        """The variances themselves."""
+        """The variances themselves, (D,)."""
         return variances
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
-        """Batch (K, D), each of dimension 1."""
+        """A family with batch (K, D), each of dimension 1."""
         d = len(prior.mean)
         return _family(prior, (n_components, d, 1, 1, 1), (d, 1, 1, 1), prior.scale[:, None, None])
 
     def expectations(self, t: Values) -> GaussianExpectations:
-        """Column by column."""
+        """The terms of each column by itself, as columns are independent."""
         linear, squares, halved, half_log = t
         return GaussianExpectations(
             linear[..., 0, 0, 0], -2.0 * halved[..., 0, 0], squares[..., 0, 0] + half_log
         )
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        """Of y and its squares."""
+        """The slopes in y and in its squares."""
         parts = [expected.linear, -0.5 * expected.precision]
         return namespace(expected.linear).concat(parts, axis=-1), expected.offset.sum(-1)
 
     def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """The columns are independent: those shown."""
+        """The terms of the observed columns, as columns are independent."""
         return GaussianExpectations(*(part[:, shown] for part in expected))
 
     def completed(
         self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
-        """Nothing for the other columns."""
+        """The missing columns add nothing, which is exact as columns are independent."""
         found = self.statistics(counts, sums, int(shown.sum()))
         filled = tuple(np.zeros((len(counts), len(shown), *part.shape[2:])) for part in found)
         for all_columns, part in zip(filled, found, strict=True):
@@ -355,13 +385,13 @@ class Diagonal:
         return filled
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """(sum r y, N, sum r y^2, N), coordinate by coordinate."""
+        """They are (sum r y, N_k, sum r y^2, N_k) for each column."""
         every = np.tile(counts[:, None], (1, dimension))
         linear, squares = (part[..., None, None] for part in (sums[:, :dimension], sums[:, dimension:]))
         return linear[..., None], every[..., None, None], squares, every
 
     def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Diagonal matrices."""
+        """The covariances are diagonal matrices."""
         return coefficients[..., 0, 0, 0], covariance[..., 0, 0, None] * np.eye(covariance.shape[1])
 
 
@@ -370,31 +400,31 @@ class Spherical:
     """One variance for each component."""
 
     def lift(self, dimension: int) -> Lift:
-        """y and its square length."""
+        """T(y) has y and |y|^2."""
         return _Length(dimension)
 
     def dof(self, dimension: int) -> float:
-        """3."""
+        """It is 3, for a variance."""
         return 3.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
-        """The mean variance."""
+        """The mean of the variances, ()."""
         return np.asarray(variances.mean())
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
-        """Batch (K,), J = D."""
+        """A family with batch (K,) and J = D."""
         d = len(prior.mean)
         return _family(prior, (n_components, d, 1, 1), (d, 1, 1), prior.scale)
 
     def expectations(self, t: Values) -> GaussianExpectations:
-        """Of D coordinates with one variance."""
+        """The terms of D columns that have one variance."""
         linear, squares, halved, half_log = t
         linear = linear[..., 0, 0]
         offset = squares[..., 0, 0] + linear.shape[-1] * half_log
         return GaussianExpectations(linear, -2.0 * halved[..., 0, 0], offset)
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        """Of y and its square length."""
+        """The slopes in y and in |y|^2."""
         parts = [expected.linear, -0.5 * expected.precision[..., None]]
         return namespace(expected.linear).concat(parts, axis=-1), expected.offset
 
@@ -415,12 +445,12 @@ class Spherical:
         return self.statistics(counts, np.column_stack([linear, sums[:, -1] + counts * squares]), len(shown))
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """(sum r y, N, sum r |y|^2, N D)."""
+        """They are (sum r y, N_k, sum r |y|^2, N_k D)."""
         linear, squares = sums[:, :dimension, None, None], sums[:, dimension, None, None]
         return linear, counts[:, None, None], squares, counts * dimension
 
     def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Multiples of the identity."""
+        """The covariances are multiples of the identity."""
         return coefficients[..., 0, 0], covariance * np.eye(coefficients.shape[1])
 
 

@@ -5,14 +5,14 @@
 
 is the posterior mean given values (weights alpha), derivatives (weights B) or both; the polynomial is the sum
 of the prior mean and of the kernel functions of constant and quadratic kernels. Against N(m, Sigma), with a_n
-and P of `kernel_means`, z_n there times v, and c_n = B_n . a_n,
+and P of `kernel_means`, z_n there times v, and b_n = B_n . a_n,
 
-    E          = sum z (alpha - c)                         + c + w . m + (m^T M m + tr M Sigma) / 2
-    dE/dm      = sum z ((alpha - c) a + P B)               + w + M m
-    dE/dSigma  = sum z ((alpha - c) (a a^T - P) + (P B) a^T + a (P B)^T) / 2  + M / 2
+    E          = sum z (alpha - b)                         + c + w . m + (m^T M m + tr M Sigma) / 2
+    dE/dm      = sum z ((alpha - b) a + P B)               + w + M m
+    dE/dSigma  = sum z ((alpha - b) (a a^T - P) + (P B) a^T + a (P B)^T) / 2  + M / 2
 
-and against a mixture sum_k w_k N(m_k, Sigma_k): E = sum_k w_k E_k, dE/dw_k = E_k, dE/dm_k = w_k dE_k/dm_k and
-likewise in Sigma_k. By Bonnet and Price dE/dm = E[grad phi] and 2 dE/dSigma = E[Hessian of phi].
+and against a mixture sum_k pi_k N(m_k, Sigma_k): E = sum_k pi_k E_k, dE/dpi_k = E_k, dE/dm_k = pi_k dE_k/dm_k
+and likewise in Sigma_k. By Bonnet and Price dE/dm = E[grad phi] and 2 dE/dSigma = E[Hessian of phi].
 
 This is an implementation in NumPy in O(n D^2), for integrals that are computed thousands of times.
 `gp.integrals` has any kernel and measure, in NumPy or torch; tests compare the two. E and its gradient take
@@ -66,12 +66,12 @@ class KernelSum:
     slopes: np.ndarray | None = None
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        """Values of phi at (M, D) points, (M,)."""
+        """The values of phi, (m,), at points ``u`` (m, D)."""
         terms, _ = self._terms(u)
         return terms.sum(1) + self.trend(u)
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradients of phi at points ``u`` (M, D), (M, D)."""
+        """The gradients of phi, (m, D), at points ``u`` (m, D)."""
         terms, kernel = self._terms(u)
         found: np.ndarray = terms @ self.points - terms.sum(1)[:, None] * u
         if self.slopes is not None:
@@ -81,7 +81,7 @@ class KernelSum:
         return found
 
     def _terms(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The n terms of the sum at (M, D) points, and v k(u, u_n), (M, n) each."""
+        """The n terms of the sum at points ``u`` (m, D), and v k(u, u_n), (m, n) each."""
         scaled, points = u / self.lengthscale, self.points / self.lengthscale
         squares = np.square(scaled).sum(1)[:, None] + np.square(points).sum(1) - 2.0 * scaled @ points.T
         kernel = self.height * np.exp(-0.5 * np.maximum(squares, 0.0))
@@ -117,8 +117,12 @@ class KernelSum:
         Weights are free: their sum is not held at one.
         """
         weights, centres = np.asarray(q.weights), np.asarray(q.means)
-        bumps = KernelMeans.of_several(self.points, self.lengthscale, centres, np.asarray(q.covariances))
-        z, a, precision = self.height * bumps.z, bumps.a, bumps.precision  # (K, n), (K, n, D), (K, D, D)
+        kernels = KernelMeans.of_several(self.points, self.lengthscale, centres, np.asarray(q.covariances))
+        z, a, precision = (
+            self.height * kernels.z,
+            kernels.a,
+            kernels.precision,
+        )  # (K, n), (K, n, D), (K, D, D)
         bowed = centres @ self.trend.curvature
         slope = self.trend.linear + bowed
         hessian = self.trend.curvature
