@@ -93,6 +93,21 @@ class _Search:
         level = np.median(values, axis=0) if found.member is None else smooth_part(found.member)
         return np.asarray(np.linalg.norm(values - level, axis=1))
 
+    def beside_a_jump(self, node: int) -> bool:
+        """Whether one of its neighbours has about the same value as ``node``, and another one has not.
+
+        The neighbours are the nearest nodes on either side along each axis. Those of the top of a peak have
+        other values, unless they are on the peak too.
+        """
+        steps = np.delete(self.v - self.v[node], node, axis=0)
+        gaps = np.linalg.norm(np.delete(self.data.values, node, axis=0) - self.data.values[node], axis=1)
+        axes, rows = np.argmax(np.abs(steps), axis=1), np.arange(len(steps))
+        sides = 2 * axes + (steps[rows, axes] > 0)
+        order = np.argsort(np.linalg.norm(steps, axis=1))
+        _, nearest = np.unique(sides[order], return_index=True)
+        beside = gaps[order][nearest]
+        return bool(beside.min() < PEAK_KERNEL.jump * beside.max())
+
     def refined(self, found: _FoundPeaks) -> _FoundPeaks:
         """The peaks found, each in turn moved, made wider or narrower where the evidence is higher."""
         for j in range(len(found.peaks)):
@@ -120,9 +135,10 @@ class _Search:
         unexplained = np.where(sizes > PEAK_KERNEL.unexplained * expected, sizes, 0.0)
         if not unexplained.max() > PEAK_KERNEL.least * sizes.max():
             return found
-        shapes = [*_about(self.v, unexplained), *_through(self.v, unexplained)]
-        if errors is not None and not found.peaks:
-            shapes += _about(self.v, errors)
+        shapes = _through(self.v, unexplained)
+        for differences in (unexplained,) if errors is None or found.peaks else (unexplained, errors):
+            if found.peaks or not self.beside_a_jump(int(np.argmax(differences))):
+                shapes += _about(self.v, differences)
         return self.best(found, ((*found.peaks, shape) for shape in shapes if shape.narrow))
 
 

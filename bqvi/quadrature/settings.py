@@ -267,6 +267,12 @@ class PeakKernelSettings:
     plateau: float = 0.5
     """Ratio of the size at the nearest node to that at a node above which that is not the top of a peak. With
     .25 the factor is 1.34 x/ 1.19, with .9 1.60 x/ 1.48."""
+    jump: float = 0.2
+    """Ratio of the smallest to the largest difference between the value at a node and those at its neighbours
+    below which the node is beside a jump, and not the top of a peak. On 40 jumps in one dimension (60 nodes,
+    seeds 5000 to 5039) errors are .79 x/ 1.21 of those without this rule, their root mean square .51; on 40
+    functions with narrow peaks in one and in two dimensions, with the same seeds, 1.16 x/ 1.19 and 1.12
+    x/ 1.13. With .5 the factors are within a standard error of these."""
     nats: float = 0.5
     """Nats for each node by which the evidence for peaks has to exceed that of all other candidates. With
     half the factor is 1.04 x/ 1.16, with twice 1.14 x/ 1.15."""

@@ -186,7 +186,12 @@ def test_a_run_with_peaks_is_resumed_to_the_same_numbers(tmp_path):
     assert (on.mean, on.sd) == (whole.mean, whole.sd)
 
 
-def test_a_jump_has_no_peaks():
-    """The values beside it are those of a plateau."""
-    found = bqvi.integrate(lambda x: 1.0 * (x[:, 0] > 0.8), standard(1), 40)
-    assert found.state.fits.peaks is None
+def test_a_jump_is_not_taken_for_peaks():
+    """The values beside it are those of a plateau, of which a single node that is beyond it shows nothing."""
+    runs = [
+        bqvi.integrate(lambda x, at=at: 1.0 * (x[:, 0] > at), standard(1), 40, seed=seed)
+        for at in (-1.1, -0.2, 0.8)
+        for seed in range(4)
+    ]
+    # in nine of the twelve where neighbours are not compared
+    assert sum(run.state.fits.peaks is not None for run in runs) <= 2
