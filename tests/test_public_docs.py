@@ -143,7 +143,7 @@ def unnamed(module: Module) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("package", ["gp", "acquisition", "bqvi"])
+@pytest.mark.parametrize("package", ["gp", "acquisition", "bqvi", "experiments"])
 def test_functions_for_other_modules_name_their_arguments(package):
     of_package = [module for module in modules().values() if module.name.split(".")[0] == package]
     wrong = {module.name: found for module in of_package if (found := unnamed(module))}

@@ -111,7 +111,13 @@ def gap_panels(
     size: tuple[float, float],
     worst: float,
 ) -> Figure:
-    """Draw gaps from `LEAST` to ``worst`` nats against evaluations, a panel for each target."""
+    """Draw gaps from `LEAST` to ``worst`` nats against evaluations, a panel for each target.
+
+    Parameters
+    ----------
+    results : the records of runs. line_styles : a line style for each method. columns : of panels.
+    size : of the figure, inches. worst : the largest gap that is drawn, nats.
+    """
     shown = results.assign(elbo_gap=results["elbo_gap"].clip(LEAST, worst))
     figure, axes, panels = drawing.panels(shown, columns=columns, size=size)
     for ax, rows in panels:

@@ -187,7 +187,13 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def followed(name: str, method: str, budget: int, rate: float, seed: int) -> pd.DataFrame:
-    """Return the records of one run; with an infinite gap at the end of one that failed."""
+    """Return the records of one run; with an infinite gap at the end of one that failed.
+
+    Parameters
+    ----------
+    name : the problem. method : `QUADRATURE`, or a name in `DRAWS`. budget : evaluations. rate : of Adam.
+    seed : of the run.
+    """
     posed, top = problem(name), best(name)
     settings: dict[str, Any] = {
         "start_from": posed.start(seed), "seed": seed,

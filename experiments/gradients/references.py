@@ -85,7 +85,13 @@ class Moment:
 
 
 def moments(target: GradientTarget, frame: WhitenedFrame, n: int) -> Moment:
-    """By n quasi-random points."""
+    """By n quasi-random points.
+
+    Parameters
+    ----------
+    target : the log joint, which has a gradient. frame : the units of q, (D,) and (D, D). n : the number of
+        points.
+    """
     d = target.dimension
     noise = _noise(n, d)
     mean, slopes, value = np.zeros(d), np.zeros((d, d)), 0.0
@@ -155,7 +161,12 @@ def _stepped(target: GradientTarget, q: Gaussian, rate: float) -> Gaussian:
 
 
 def moved(frame: WhitenedFrame, y: WhitenedMoments, rate: float) -> Gaussian:
-    """A natural-gradient step; the precision's eigenvalues keep at least a quarter of their values."""
+    """A natural-gradient step; the precision's eigenvalues keep at least a quarter of their values.
+
+    Parameters
+    ----------
+    frame : the units of q. y : the whitened moments at q. rate : the step size.
+    """
     values, vectors = np.linalg.eigh(np.eye(len(frame.mean)) - rate * y.jacobian)
     covariance = (vectors / np.maximum(values, 0.25)) @ vectors.T
     step = rate * covariance @ y.mean
@@ -178,7 +189,12 @@ def place(name: str, where: str) -> Gaussian:
 
 
 def elbo(target: GradientTarget, frame: WhitenedFrame, points: int = POINTS) -> float:
-    """The ELBO of q, on so many points, as by `moments`, without gradients."""
+    """The ELBO of q, on so many points, as by `moments`, without gradients.
+
+    Parameters
+    ----------
+    target : the log joint. frame : the units of q. points : how many.
+    """
     value = 0.0
     with torch.no_grad():
         for block in np.array_split(_noise(points, target.dimension), max(1, points // _SMALL_BLOCK)):
@@ -239,6 +255,10 @@ def reference(name: str, where: str, points: int) -> np.ndarray:
     """The whitened gradient at a place by quasi-random points, (D + D (D + 1) / 2,).
 
     Taken from `_STORED` if it stands there for the same q, which saves minutes.
+
+    Parameters
+    ----------
+    name : the target. where : the place of q. points : how many.
     """
     q = place(name, where)
     stored = _stored().get(f"{name}, {where}, {points}")

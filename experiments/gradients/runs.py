@@ -114,7 +114,15 @@ def stepped_run(
     model: LogJointModel | None = None,
     metrics: Mapping[str, Metric] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """Return gap and costs of "natural" or "adam" at the end, in one row."""
+    """Return gap and costs of "natural" or "adam" at the end, in one row.
+
+    Parameters
+    ----------
+    problem : the target, with its best Gaussian. seed : of the run. evaluations : in all. method : "natural"
+        or "adam".
+    size : the step size. samples : draws in a step. model : by default the target's, with gradients.
+    metrics : further columns, of q.
+    """
     target = problem.target
     steps = max(1, evaluations // samples)
     natural = method != "adam"
@@ -137,7 +145,13 @@ def stepped_ends(
     budgets: Sequence[int],
     choices: Iterable[Sequence[float]],
 ) -> pd.DataFrame:
-    """Return the end of a `stepped_run` for each budget, with its step size and samples."""
+    """Return the end of a `stepped_run` for each budget, with its step size and samples.
+
+    Parameters
+    ----------
+    problem : the target, with its best Gaussian. seed : of the run. method : "natural" or "adam".
+    budgets : numbers of evaluations. choices : for each the step size and the number of samples.
+    """
     return pd.concat(
         stepped_run(problem, seed, budget, method, size, int(samples)).tail(1).assign(budget=budget)
         for budget, (size, samples) in zip(budgets, choices, strict=True)
@@ -174,7 +188,12 @@ def _tuned() -> Mapping[str, Any]:
 
 
 def setting(method: str, name: str, budget: int) -> list[float]:
-    """The best step size and samples."""
+    """The best step size and samples.
+
+    Parameters
+    ----------
+    method : "natural" or "adam". name : the target. budget : evaluations.
+    """
     return list(_tuned().get(f"{method}, {name}, {budget}", (0.1, 5)))
 
 
@@ -189,7 +208,11 @@ def tune_on(
 ) -> None:
     """Fill `_TUNED` for a problem, given for each of the seeds: the best of each grid for each budget.
 
-    ``beyond`` the grid a third of its smallest size is tried where that is the best, and so on.
+    Parameters
+    ----------
+    problems : the target with its best Gaussian, by seed. name : the target. budgets : numbers of
+        evaluations. beyond : whether a third of the grid's smallest size is tried where that is the best, and
+        so on.
     """
     found = dict(_tuned())
     for method, budget in itertools.product(_GRIDS, budgets):

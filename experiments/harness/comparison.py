@@ -71,7 +71,13 @@ def panel(
     by: str,
     lines: Mapping[Hashable, drawing.LineStyle],
 ) -> None:
-    """Draw one measure against one cost, with the scales that suit them."""
+    """Draw one measure against one cost, with the scales that suit them.
+
+    Parameters
+    ----------
+    ax : the axes. results : the records of runs. cost, measure : the columns that are drawn.
+    by : the column of the lines. lines : a line style for each of its values.
+    """
     if measure == "elbo_gap":
         shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=_LEAST_GAP))
         label = "ELBO gap (nats)"

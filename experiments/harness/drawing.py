@@ -287,7 +287,12 @@ def mark_ends(axes: Iterable[Axes], least: float | None = None, most: float | No
 
 
 def legend_below(made: Figure, axes: Panels, columns: int = 4) -> None:
-    """Put one legend for all panels under the figure, each label once, in as many columns as fit into it."""
+    """Put one legend for all panels under the figure, each label once, in as many columns as fit into it.
+
+    Parameters
+    ----------
+    made : the figure. axes : its panels. columns : the most columns.
+    """
     entries: dict[str, Any] = {}
     for ax in axes.flat:
         handles, labels = ax.get_legend_handles_labels()

@@ -167,7 +167,14 @@ def more(
     margin: float = 0.0,
     shown: str | None = None,
 ) -> Check:
-    """Check that `column` is higher in case `a` than in `b` plus `margin`; otherwise as `less`."""
+    """Check that `column` is higher in case `a` than in `b` plus `margin`; otherwise as `less`.
+
+    Parameters
+    ----------
+    table : a row for each case and seed. a : a case. b : a case, or several. column : what is compared.
+    setting : the setting of the check, in words. margin : in the units of the column. shown : the name of the
+        column in words, or None.
+    """
     return _against(table, a, b, column, setting, shown, lambda mine, theirs: mine > theirs + margin)
 
 
@@ -219,6 +226,12 @@ def within(
     """Check that `column` in case `a` is at most that in `b` plus `margin`.
 
     Seeds on which both are infinite decide nothing.
+
+    Parameters
+    ----------
+    table : a row for each case and seed. a, b : cases. column : what is compared. setting : the setting of
+        the check, in words. margin : in the units of the column. shown : the name of the column in words, or
+        None.
     """
     wide = table.pivot(index="seed", columns="case", values=column)[[a, b]].dropna()
     neither = np.isposinf(wide[a]) & np.isposinf(wide[b])
@@ -248,6 +261,11 @@ def not_lower(table: pd.DataFrame, a: str, b: str, column: str, setting: str, *,
 
     True where the 95 % interval of the mean difference lies above -margin, false where it lies below, and
     undecided where it holds -margin.
+
+    Parameters
+    ----------
+    table : a row for each case and seed. a, b : cases. column : what is compared. setting : the setting of
+        the check, in words. margin : in the units of the column.
     """
     wide = table.pivot(index="seed", columns="case", values=column)[[a, b]].dropna()
     if wide.empty:
@@ -263,14 +281,28 @@ def not_lower(table: pd.DataFrame, a: str, b: str, column: str, setting: str, *,
 def at_most(
     table: pd.DataFrame, a: str, column: str, level: float, setting: str, *, shown: str | None = None
 ) -> Check:
-    """Check that `column` in case `a` is at most `level` on at least `_SHARE` of the seeds."""
+    """Check that `column` in case `a` is at most `level` on at least `_SHARE` of the seeds.
+
+    Parameters
+    ----------
+    table : a row for each case and seed. a : a case. column : what is compared. level : in the units of the
+        column.
+    setting : the setting of the check, in words. shown : the name of the column in words, or None.
+    """
     return _count(table, a, column, setting, shown, lambda values: values <= level)
 
 
 def at_least(
     table: pd.DataFrame, a: str, column: str, level: float, setting: str, *, shown: str | None = None
 ) -> Check:
-    """Check that `column` in case `a` is at least `level` on at least `_SHARE` of the seeds."""
+    """Check that `column` in case `a` is at least `level` on at least `_SHARE` of the seeds.
+
+    Parameters
+    ----------
+    table : a row for each case and seed. a : a case. column : what is compared. level : in the units of the
+        column.
+    setting : the setting of the check, in words. shown : the name of the column in words, or None.
+    """
     return _count(table, a, column, setting, shown, lambda values: values >= level)
 
 

@@ -96,7 +96,12 @@ class Manifest:
 
 
 def digest(experiment: str, case: Case, version: str) -> str:
-    """Return 12 hexadecimal digits that identify a case's computation."""
+    """Return 12 hexadecimal digits that identify a case's computation.
+
+    Parameters
+    ----------
+    experiment : its name. case : its name and settings. version : of the experiment's code.
+    """
     identity = {
         "experiment": experiment,
         "case": case.name,
@@ -107,7 +112,12 @@ def digest(experiment: str, case: Case, version: str) -> str:
 
 
 def shard_path(root: Path, experiment: str, case: PlannedCase, seed: int) -> Path:
-    """Return the path of one run's results, whether it exists or not."""
+    """Return the path of one run's results, whether it exists or not.
+
+    Parameters
+    ----------
+    root : the folder of results. experiment : its name. case : the case, with its digest. seed : of the run.
+    """
     slug = re.sub(r"[^A-Za-z0-9._]+", "-", case.name).strip("-.").lower()[:80] or "case"
     return root / experiment / case.digest / f"{slug}-{seed}.parquet"
 
@@ -165,7 +175,12 @@ def write_frame(path: Path, frame: pd.DataFrame, metadata: str) -> None:
 
 
 def write_shard(path: Path, frame: pd.DataFrame, record: Record) -> None:
-    """Write one run, atomically, and drop the traceback of an earlier failure."""
+    """Write one run, atomically, and drop the traceback of an earlier failure.
+
+    Parameters
+    ----------
+    path : of the file. frame : the rows of the run. record : what it was computed with.
+    """
     write_frame(path, frame, record.to_json())
     error_path(path).unlink(missing_ok=True)
 

@@ -57,7 +57,13 @@ class Setting:
 def clusters(
     seed: int, n: int, centres: int, dimension: int, components: int, concentration: float
 ) -> Setting:
-    """A mixture of ``centres`` Gaussians, fitted by one of ``components``, started at random rows."""
+    """A mixture of ``centres`` Gaussians, fitted by one of ``components``, started at random rows.
+
+    Parameters
+    ----------
+    seed : of the data and the start. n : data. centres : clusters. dimension : D. components : of the model.
+    concentration : of the prior of the weights.
+    """
     rng = np.random.default_rng(seed)
     means = (
         rng.uniform(-10.0, 10.0, (centres, 2))

@@ -119,7 +119,13 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
 
 
 def case(problem: str, name: str, size: int, budget: int, schedule: Schedule) -> Case:
-    """One strategy on one problem."""
+    """One strategy on one problem.
+
+    Parameters
+    ----------
+    problem, name : the problem and the strategy. size : S. budget : data evaluations. schedule : of the
+        steps.
+    """
     settings = {"problem": problem, "strategy": name, "size": size, "budget": budget, "rho": list(schedule)}
     return Case(f"{name}: {problem}", settings)
 
@@ -143,7 +149,14 @@ def way(
     *,
     records: int = _RECORDS,
 ) -> pd.DataFrame:
-    """One run of stochastic natural gradients with the strategy ``made``."""
+    """One run of stochastic natural gradients with the strategy ``made``.
+
+    Parameters
+    ----------
+    setting : model, data and start. made : the strategy. budget : data evaluations. schedule : rho, tau and
+        kappa of the steps.
+    seed : of the run. records : how many.
+    """
     rho, tau, kappa = schedule
     steps = budget // made.size
     # a warm-up, as imports and buffers are not the method's time; not with the strategy itself, whose set-up
@@ -199,7 +212,13 @@ def crossings(results: pd.DataFrame, level: float) -> pd.DataFrame:
 
 
 def arrivals(results: pd.DataFrame, problem: str, level: float, baseline: str = "reshuffled") -> pd.DataFrame:
-    """Return the table of costs to a gap: medians over seeds, and how many of them arrived."""
+    """Return the table of costs to a gap: medians over seeds, and how many of them arrived.
+
+    Parameters
+    ----------
+    results : the records of runs. problem : which of them. level : the gap, nats a datum. baseline : the
+        strategy to compare with.
+    """
     part = results[results["problem"] == problem]
     found = crossings(part, level)
     final = part.groupby(["strategy", "seed"], sort=False).tail(1)
@@ -231,7 +250,13 @@ def arrivals(results: pd.DataFrame, problem: str, level: float, baseline: str = 
 
 
 def panels(results: pd.DataFrame, problem: str, name: str, levels: Sequence[float]) -> Drawing:
-    """Draw the gap of all strategies against evaluations and seconds, with lines at ``levels``."""
+    """Draw the gap of all strategies against evaluations and seconds, with lines at ``levels``.
+
+    Parameters
+    ----------
+    results : the records of runs. problem : which of them. name : of the drawing. levels : gaps, nats a
+        datum.
+    """
     part = results[results["problem"] == problem]
     shown = part[part["iteration"] > 0].assign(elbo_gap=part["elbo_gap"].clip(lower=SMALLEST))
     made, axes = drawing.figure(1, 3, sharey=True)

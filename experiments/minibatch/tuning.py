@@ -91,7 +91,13 @@ def _curves(problem: str, names: Sequence[str]) -> pd.DataFrame:
 
 
 def scores(runs: pd.DataFrame, levels: Sequence[float], budget: int) -> pd.Series:
-    """Mean logarithm of the costs to the levels, by strategy and schedule: the lower the better."""
+    """Mean logarithm of the costs to the levels, by strategy and schedule: the lower the better.
+
+    Parameters
+    ----------
+    runs : the records of runs. levels : gaps, nats a datum. budget : half of the largest cost of a
+        level, as of one that is not reached.
+    """
     measured = minibatch_runs.gaps(runs)
     final = measured.groupby(["case", "seed"])["elbo_gap"].last().clip(minibatch_runs.SMALLEST, 1e12)
     parts = []

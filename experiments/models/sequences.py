@@ -92,6 +92,10 @@ def held_out(case: Case, emissions: Emissions, values: np.ndarray, seed: int) ->
     """Return the mean log predictive density, nats, of the last fifth of ``values`` (T,).
 
     Each value is predicted from all before it, at the mean of q given the first four fifths.
+
+    Parameters
+    ----------
+    case : with the settings of `fitted`. emissions : of the states. values : (T,). seed : of the starts.
     """
     cut = len(values) * 4 // 5
     fit = fitted(case, emissions, values[:cut], seed)
@@ -101,7 +105,13 @@ def held_out(case: Case, emissions: Emissions, values: np.ndarray, seed: int) ->
 
 
 def fitted(case: Case, emissions: Emissions, values: Any, seed: int) -> bqvi.Fit:
-    """Return the best fit of several starts; the case's settings are `states`, `starts` and `steps`."""
+    """Return the best fit of several starts; the case's settings are `states`, `starts` and `steps`.
+
+    Parameters
+    ----------
+    case : with these settings. emissions : of the states. values : one sequence, or several. seed : of the
+        starts.
+    """
     chosen = case.settings
     return bqvi.fit(
         HiddenMarkovModel(chosen["states"], emissions),
@@ -117,6 +127,10 @@ def of_symbols(fit: bqvi.Fit, values: Any, lean: np.ndarray) -> pd.DataFrame:
     """Return for each symbol its number of occurrences and their shares in the states.
 
     The states come by the share of their symbols for which `lean` (V,) is 1, the largest first.
+
+    Parameters
+    ----------
+    fit : of a model with K states. values : symbols (T,). lean : 0 or 1 for each symbol, (V,).
     """
     posterior = np.concatenate(fit.problem.model.posteriors(fit.q, values))
     symbols = np.asarray(values)
@@ -127,7 +141,12 @@ def of_symbols(fit: bqvi.Fit, values: Any, lean: np.ndarray) -> pd.DataFrame:
 
 
 def of_times(fit: bqvi.Fit, times: np.ndarray, values: np.ndarray) -> pd.DataFrame:
-    """Return for each time of a series its value and the posterior of the states, by rising level."""
+    """Return for each time of a series its value and the posterior of the states, by rising level.
+
+    Parameters
+    ----------
+    fit : of a model with K states. times, values : (T,).
+    """
     posterior = fit.problem.model.posteriors(fit.q, values)[0]
     seen = ~np.isnan(values)
     levels = posterior[seen].T @ values[seen] / np.maximum(posterior[seen].sum(0), 1e-300)
@@ -178,7 +197,12 @@ def _states(rows: pd.DataFrame) -> Figure:
 
 
 def draw_series(ax: Any, times: np.ndarray, values: np.ndarray, posterior: np.ndarray) -> None:
-    """Draw a series before the posterior of its states, and the posterior mean of the states' levels."""
+    """Draw a series before the posterior of its states, and the posterior mean of the states' levels.
+
+    Parameters
+    ----------
+    ax : the axes. times, values : (T,). posterior : the probabilities of K states, (T, K).
+    """
     seen = ~np.isnan(values)
     levels = posterior[seen].T @ values[seen] / np.maximum(posterior[seen].sum(0), 1e-300)
     plots.states(values, posterior, ax, times=times, levels=levels)

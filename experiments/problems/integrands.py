@@ -55,7 +55,14 @@ def rotated(spectrum: list[float], seed: int) -> np.ndarray:
 
 
 def bump(name: str, kind: str, measure: Measure, centre: Any, covariance: Any) -> Integrand:
-    """exp(-(x - c)^T B^-1 (x - c) / 2) against a Gaussian or a mixture of them."""
+    """exp(-(x - c)^T B^-1 (x - c) / 2) against a Gaussian or a mixture of them.
+
+    Parameters
+    ----------
+    name, kind : of the integrand. measure : a Gaussian, or a mixture of them, in D dimensions. centre : c,
+        (D,).
+    covariance : B, (D, D).
+    """
     centre, precision = np.asarray(centre, dtype=float), np.linalg.inv(covariance)
     components = measure.components if isinstance(measure, GaussianMixture) else (measure,)
     weights = measure.weights if isinstance(measure, GaussianMixture) else [1.0]
@@ -74,7 +81,12 @@ def bump(name: str, kind: str, measure: Measure, centre: Any, covariance: Any) -
 
 
 def cosine(name: str, measure: Gaussian, frequency: Any, phase: float) -> Integrand:
-    """cos(w.x + b)."""
+    """cos(w.x + b).
+
+    Parameters
+    ----------
+    name : of the integrand. measure : in D dimensions. frequency : w, (D,). phase : b.
+    """
     w = np.asarray(frequency, dtype=float)
     truth = cos(w @ measure.mean + phase) * exp(-0.5 * w @ measure.covariance @ w)
     return Integrand(name, "smooth", lambda x: np.cos(x @ w + phase), measure, float(truth))
@@ -106,7 +118,14 @@ def _polynomial() -> Integrand:
 def on_cube(
     name: str, kind: str, dimension: int, function: Any, truth: float, box: bool = False
 ) -> Integrand:
-    """A function of the unit cube, against the box itself or carried to N(0, I) by its CDF."""
+    """A function of the unit cube, against the box itself or carried to N(0, I) by its CDF.
+
+    Parameters
+    ----------
+    name, kind : of the integrand. dimension : D. function : of points (n, D) of the cube. truth : its
+        integral.
+    box : whether the measure is uniform on the cube.
+    """
     if box:
         measure: Measure = Uniform(np.zeros(dimension), np.ones(dimension))
         return Integrand(name, kind, function, measure, truth)

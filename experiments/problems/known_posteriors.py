@@ -230,7 +230,12 @@ def rosenbrock(dimension: int, step: float = 0.02) -> Problem:
 def of_mixture(
     name: str, mixture: GaussianMixture, plausible_lower: np.ndarray, plausible_upper: np.ndarray
 ) -> Problem:
-    """A normalised mixture of Gaussians."""
+    """A normalised mixture of Gaussians.
+
+    Parameters
+    ----------
+    name : of the problem. mixture : in D dimensions. plausible_lower, plausible_upper : (D,).
+    """
     precisions = np.linalg.inv(mixture.covariances)
 
     def gradient(x: np.ndarray) -> np.ndarray:

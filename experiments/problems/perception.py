@@ -78,7 +78,13 @@ class PerceptionModel(TensorPosterior):
 def with_normal_prior(
     likelihood: Callable[[torch.Tensor], torch.Tensor], centre: _Array, spread: _Array
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The log joint of a log likelihood and independent normal priors of these means and sds (D,)."""
+    """The log joint of a log likelihood and independent normal priors of these means and sds (D,).
+
+    Parameters
+    ----------
+    likelihood : a function of points (n, D) that returns (n,). centre, spread : means and standard
+        deviations, (D,).
+    """
     import torch
 
     mean, sd = torch.tensor(centre), torch.tensor(spread)

@@ -78,7 +78,12 @@ def simulate(n: int, seed: int) -> Patients:
 
 
 def log_concentrations(theta: Floats, covariates: Floats, steps: int = 10) -> Floats:
-    """ln(C + BLANK) of all patients (N, 2) at points theta (L, 5), by Runge and Kutta's method: (L, N, 8)."""
+    """ln(C + BLANK) of all patients (N, 2) at points theta (L, 5), by Runge and Kutta's method: (L, N, 8).
+
+    Parameters
+    ----------
+    theta : (L, 5). covariates : doses and weights, (N, 2). steps : between two times of observation.
+    """
     ka, v, vmax, km = (np.exp(theta[:, i])[:, None] for i in range(4))
     volume = v * (covariates[:, 1] / 70.0) ** theta[:, 4:5]
     peak = ka * covariates[:, 0] / volume
@@ -102,7 +107,12 @@ def log_concentrations(theta: Floats, covariates: Floats, steps: int = 10) -> Fl
 
 
 def solved(theta: Floats, dose: float, weight: float) -> tuple[Floats, Floats]:
-    """ln(C + BLANK) of one patient (8,), and its derivatives in theta (8, 5), by an adaptive solver."""
+    """ln(C + BLANK) of one patient (8,), and its derivatives in theta (8, 5), by an adaptive solver.
+
+    Parameters
+    ----------
+    theta : (5,). dose, weight : of the patient.
+    """
     ka, v, vmax, km = np.exp(theta[:4]).tolist()
     scale = weight / 70.0
     volume = v * scale ** float(theta[4])

@@ -95,6 +95,11 @@ def known(
     """The problem of a posterior without bounds whose ``log_evidence``, mean and covariance are known.
 
     Draws are those of `reference` with 2^13 points, by their weights.
+
+    Parameters
+    ----------
+    name : of the problem. model : the log joint in D dimensions. plausible : the ends of its box, (D,) each.
+    log_evidence : nats. moments : mean (D,) and covariance (D, D).
     """
 
     @cache

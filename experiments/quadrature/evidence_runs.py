@@ -55,7 +55,13 @@ def evidence_cases(
     budgets: Sequence[int],
     **more: Any,
 ) -> list[Case]:
-    """Return a case for each problem, proposal and method."""
+    """Return a case for each problem, proposal and method.
+
+    Parameters
+    ----------
+    problems, proposed, methods : their names. budgets : numbers of evaluations. more : further settings of
+        each case.
+    """
     return [
         Case(
             f"{problem}, {proposal}: {LABELS[method]}",
@@ -77,7 +83,14 @@ def evidence_cases(
 def log_evidences(
     log_joint: Callable[[torch.Tensor], torch.Tensor], measure: Measure, case: Case, seed: int, truth: float
 ) -> pd.DataFrame:
-    """Return the estimates of ln Z with their errors, in nats."""
+    """Return the estimates of ln Z with their errors, in nats.
+
+    Parameters
+    ----------
+    log_joint : a function of points (n, D) that returns (n,). measure : the proposal. case : with method and
+        budget.
+    seed : of the run. truth : ln Z.
+    """
 
     def quotient(theta: Any) -> Any:
         with torch.no_grad():

@@ -121,7 +121,12 @@ def known() -> Mapping[str, Integrand]:
 
 
 def method_cases(problems: Iterable[str], methods: Sequence[str], budgets: Sequence[int]) -> list[Case]:
-    """Return a case for each problem and each method that suits it."""
+    """Return a case for each problem and each method that suits it.
+
+    Parameters
+    ----------
+    problems, methods : their names. budgets : numbers of evaluations.
+    """
     return [
         Case(
             f"{name}: {LABELS[method]}",

@@ -78,7 +78,13 @@ def _reference(name: str) -> np.ndarray:
 def distances(
     problem: Problem, draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray
 ) -> dict[str, float]:
-    """Mmtv from draws and gskl from moments."""
+    """Mmtv from draws and gskl from moments.
+
+    Parameters
+    ----------
+    problem : with reference draws and moments. draws : of the approximation, (n, D). mean : (D,). covariance
+        : (D, D).
+    """
     known = _reference(problem.name) if problem.name in PROBLEMS else problem.sample(DRAWS, _REFERENCE_SEED)
     return {"mmtv": mmtv(draws, known), "gskl": gskl(mean, covariance, problem.mean, problem.covariance)}
 
@@ -92,7 +98,14 @@ def ours(
     noise_sd: float | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    """Run `bqvi.vbmc` to each of the growing ``budgets``, whether it has converged before or not."""
+    """Run `bqvi.vbmc` to each of the growing ``budgets``, whether it has converged before or not.
+
+    Parameters
+    ----------
+    problem : log joint, box and truth. budgets : numbers of evaluations. seed : of the run. gradients :
+        whether they are given.
+    noise_sd : of the values, or None. options : further arguments of `bqvi.vbmc`.
+    """
     log_joint = problem.log_joint if noise_sd is None else problem.noisy(noise_sd, seed)
     rows, found, seconds = [], None, 0.0
     for budget in budgets:
@@ -192,7 +205,13 @@ def sized(records: pd.DataFrame) -> pd.DataFrame:
 def draw_errors(
     ax: Axes, rows: pd.DataFrame, cost: str, by: str, lines: Mapping[Hashable, drawing.LineStyle]
 ) -> None:
-    """Draw the size of each run's error against its ``cost``, with a line style for each value of ``by``."""
+    """Draw the size of each run's error against its ``cost``, with a line style for each value of ``by``.
+
+    Parameters
+    ----------
+    ax : the axes. rows : the ends of runs. cost : the column of the horizontal axis. by : that of the lines.
+    lines : a line style for each of its values.
+    """
     for label, group in rows.groupby(by, sort=False):
         for k, (_, one) in enumerate(group.groupby("seed")):
             ax.plot(
