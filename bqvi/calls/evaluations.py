@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["Evaluations", "Products", "joined_products", "joined_rows", "matched"]
+__all__ = ["Evaluations", "Products", "joined_products", "joined_rows", "matched", "unstated_noise"]
 
 Products = tuple[Mapping[str, Any] | None, ...]
 """The by-products of each row, which are numbers, text and arrays that the log joint returned after its
@@ -141,3 +141,20 @@ def matched(pending: np.ndarray, points: Iterable[np.ndarray]) -> tuple[np.ndarr
     remaining = np.ones(len(pending), dtype=bool)
     remaining[rows[rows >= 0]] = False
     return rows, remaining
+
+
+def unstated_noise(variances: np.ndarray) -> tuple[str, ...]:
+    """A warning where some values have a noise variance and others have none; () otherwise.
+
+    Parameters
+    ----------
+    variances : the noise variances (n,) of the values; 0 or NaN where none was stated.
+    """
+    without = int(np.count_nonzero(~(variances > 0.0)))
+    if without in (0, len(variances)):
+        return ()
+    return (
+        f"{without} of {len(variances)} values have no noise sd, while the others have one: they count as "
+        "exact. If they are noisy, give noise_sd as a function of theta, from which known evaluations have "
+        "their noise too.",
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bqvi import notebook
+from bqvi.calls.evaluations import unstated_noise
 from bqvi.calls.faults import exceptions_warning
 from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import gradient_warnings
@@ -94,6 +95,8 @@ class Fit:
                 return self._of_no_step
             return tuple(flat.settling_warnings(self.q, made.points, made.values, None))
         found = self._of_exceptions(memory) + self._of_failures(memory)
+        if memory.noise_variances.size:
+            found += unstated_noise(memory.noise_variances[:, 0])
         exact = (
             not memory.noise_variances.any()
         )  # with noise, differences of values do not check the gradient

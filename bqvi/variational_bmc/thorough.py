@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from bqvi.calls import require_good
+from bqvi.calls.evaluations import unstated_noise
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Trace
 from bqvi.variational_bmc.correction import Correction
@@ -101,7 +102,9 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
     """Warnings about the arguments of the run and its course."""
     pair = None if run.settings.noise_unknown else differing(state.evaluations)
     sd = math.sqrt(estimate.surrogate.fitted_noise)
+    noise, good = state.evaluations.noise_variance, state.evaluations.good
     return (
+        *(() if noise is None else unstated_noise(noise[good])),
         *(() if pair is None else (differ(pair, sd),)),
         *returns_density(state.evaluations, run.coordinates),
         *((FROM_VALUES,) if state.values_from else ()),

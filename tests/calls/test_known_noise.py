@@ -3,6 +3,7 @@
 The oracle of the noise of known rows is the function that was given, called by the test.
 """
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -84,3 +85,24 @@ def test_workers_take_known_evaluations(given):
         )  # fmt: skip
     assert found.n_evaluations == 30
     assert abs(found.mean + 4 / 3) < 0.2
+
+
+@pytest.mark.parametrize("door", ["vbmc", "bq"])
+@pytest.mark.parametrize("stated", [False, True])
+def test_known_values_without_noise_beside_noisy_ones_are_reported(door, stated):
+    """The log joint returns (value, sd), which tells nothing of the evaluations that were made before."""
+
+    def pair(theta):
+        return one(theta), 0.2
+
+    arguments = {"evaluations": (THETA, VALUES), "budget": 12, "seed": 0} | BOX
+    arguments |= {"noise_sd": sd} if stated else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if door == "vbmc":
+            found = bqvi.vbmc(pair, **arguments)
+        else:
+            model = LogJoint(pair, 2, vectorised=False, gradient=None)
+            found = bqvi.fit(model, method="bq", **arguments)
+        told = [one for one in found.warnings if "values have no noise sd" in one]
+    assert [one[:14] for one in told] == ([] if stated else ["7 of 11 values"])
