@@ -7,13 +7,26 @@ would otherwise have converged therefore explores first:
 
 1. Further points of the scrambled Sobol sequence of the first design are evaluated (`ExplorationSettings`).
 2. `Modes.unexplained` and, with gradients, `Modes.alignment` determine which points are explained by the
-   known modes. Where values do not rise with the density of the known modes, no point outside of these is
-   explained.
+   known modes. This presumes that the log joint rises towards the modes, which is tested (see below).
 3. From each unexplained point, the least explained first, the log joint itself is maximised
    (`bqvi.calls.climb`), until the climb enters a known mode or its gain is small.
 A climb that ends elsewhere has found a mode. With its evaluations q is given components there, and the run
 continues. Where no mode is found, exploration ends once few further modes are expected; until then more
 points and climbs are evaluated (`ExplorationSettings.most`).
+
+Between several narrow modes the log joint falls and rises again, and all values may still be lower than the
+known modes allow. No point outside of the modes is explained where values there do not rise with the density
+of the modes, by their rank correlation (`_order`). Where one mode is known and there are no gradients, values
+are few, so that this correlation may be large by chance, or small although the log joint has one mode.
+Unless it is large enough, the log joint is then evaluated halfway between the mode and each of the highest
+points outside, one after the other. If it is lower there than at the point, it falls towards the mode, and no
+point outside is explained. On a log joint that rises along these segments this test finds no fall. If instead
+n values outside of the mode and those halfway were independent draws of one distribution, the correlation
+would suffice with probability ``by_chance``, and no fall would be found from three points with probability
+
+    1 * 3 * 5 / ((n + 1) (n + 2) (n + 3)),
+
+as the i-th value halfway has to be above the i-th highest of the n values. For n = 10 this is .009.
 
 The other points are counted by the mode to which they lead. A point that is explained leads to the nearest
 known mode. A point whose climb enters a known mode leads to that mode. A point from which a climb hardly
@@ -38,9 +51,11 @@ numbers (`expected_rise`) is part of the standard deviation of the log evidence.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtr
 
 from bqvi.calls import Evaluations
 from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb, rows_of
@@ -103,9 +118,17 @@ def explore(
     climbs: dict[int, ClimbResult] = {}
     # climbs to modes found earlier are repeated, without calls
     most = EXPLORATION.without_mode + len(modes) - 1
+    falls = False
     while True:
         rows = rows_of(run.made.points, sequence[:count])
-        explained, unexplained = _divided(run, modes, rows[rows >= 0], noise_sd)
+        made = rows[rows >= 0]
+        unordered, tops = _order(run.made, modes, made)
+        if len(made) < len(rows):
+            tops = tops[:0]  # the highest points are known once all have been evaluated
+        halfway = modes.halfway(run.made.points[tops])
+        between = rows_of(run.made.points, halfway)
+        falls = falls or _falls(run.made, tops, between, noise_sd)
+        explained, unexplained = _divided(run, modes, made, noise_sd, unordered or falls)
         starts, found = [row for row in unexplained if row not in climbs], False
         if starts and len(climbs) < most:
             found, climbed = _climbed(run, modes, starts[0], noise_sd)
@@ -114,6 +137,9 @@ def explore(
                 continue
         elif (rows < 0).any():
             if run.evaluate(sequence[np.flatnonzero(rows < 0)[:4]]):
+                continue
+        elif not falls and (between < 0).any():
+            if run.evaluate(halfway[np.flatnonzero(between < 0)[:1]]):
                 continue
         else:
             unseen = _unseen(run, modes, explained, list(climbs.values()), len(starts))
@@ -125,9 +151,11 @@ def explore(
         return Explored(False, _unseen(run, modes, explained, list(climbs.values()), others, int(found)))
 
 
-def _divided(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> tuple[list[int], list[int]]:
+def _divided(
+    run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float, falls: bool
+) -> tuple[list[int], list[int]]:
     """The ``rows`` of points that the modes explain, and the others, the least explained first."""
-    unexplained = _unexplained(run, modes, rows, noise_sd)
+    unexplained = _unexplained(run, modes, rows, noise_sd, falls)
     return [row for row in map(int, rows) if row not in unexplained], unexplained
 
 
@@ -178,7 +206,7 @@ def _without_mode(made: Evaluations, climbed: ClimbResult) -> bool:
     return climbed.ended != "within" and not far
 
 
-def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> list[int]:
+def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float, falls: bool) -> list[int]:
     """The ``rows`` from which a climb may lead to a further mode, the least explained first."""
     if not len(rows):
         return []
@@ -190,21 +218,43 @@ def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: floa
         turned = np.isfinite(excess) & (excess <= 0.0) & (cosines < EXPLORATION.cosine)
         excess = np.where(turned, 1.0 - cosines, excess)
     outside = np.isfinite(excess)
-    unordered = not _ordered(modes.outline.log_density(points[outside]), values[outside])
     order = np.lexsort((-values, -np.maximum(excess, 0.0)))
-    return [int(rows[i]) for i in order if excess[i] > 0.0 or (unordered and outside[i])]
+    return [int(rows[i]) for i in order if excess[i] > 0.0 or (falls and outside[i])]
 
 
-def _ordered(explained: np.ndarray, values: np.ndarray) -> bool:
-    """Whether values (n,) outside of the modes increase with the density of the known modes there (n,).
+def _order(made: Evaluations, modes: Modes, rows: np.ndarray) -> tuple[bool, np.ndarray]:
+    """Whether values at ``rows`` do not rise with the density of the modes; where this is open, the ``tops``.
 
-    Where they do not, even values below that density are not explained by the known modes, as the log joint
-    falls and rises again between narrow modes. The measure is Spearman's rank correlation.
+    These are the rows of the highest points outside of the modes, from which it is tested whether the log
+    joint rises towards the modes. The measure is Spearman's rank correlation, and the probability that it is
+    as large by chance is that by the approximation with Student's t.
     """
-    if len(values) < EXPLORATION.ranked:
-        return True
-    first, second = (np.argsort(np.argsort(each)) - 0.5 * (len(each) - 1) for each in (explained, values))
-    return float(first @ second) >= EXPLORATION.ordered * float(first @ first)
+    points, values = made.points[rows], made.values[rows]
+    outside = ~modes.contain(points) & np.isfinite(values)
+    rows, values, n = rows[outside], values[outside], int(outside.sum())
+    if n < EXPLORATION.ranked:
+        return False, rows[:0]
+    explained = modes.outline.log_density(points[outside])
+    first, second = (np.argsort(np.argsort(each)) - 0.5 * (n - 1) for each in (explained, values))
+    correlation = min(float(first @ second) / float(first @ first), 1.0 - 1e-12)
+    chance = float(stdtr(n - 2.0, -correlation * math.sqrt((n - 2.0) / (1.0 - correlation**2))))
+    ordered = correlation >= EXPLORATION.ordered
+    # the highest points outside of several modes may lie beside these, and a gradient shows where f rises
+    if len(modes) > 1 or made.gradients is not None:
+        return not ordered, rows[:0]
+    if ordered and chance < EXPLORATION.by_chance:
+        return False, rows[:0]
+    return False, rows[np.argsort(-values)[: EXPLORATION.tops]]
+
+
+def _falls(made: Evaluations, tops: np.ndarray, between: np.ndarray, noise_sd: float) -> bool:
+    """Whether a value at one of the rows ``between`` (m,) is lower than at the row of ``tops`` (m,).
+
+    Rows that are -1 have not been evaluated.
+    """
+    known = between >= 0
+    allowed = EXPLORATION.margin + 3.0 * noise_sd
+    return bool((made.values[between[known]] < made.values[tops[known]] - allowed).any())
 
 
 def _climbed(run: Evaluating, modes: Modes, row: int, noise_sd: float) -> tuple[bool, ClimbResult]:

@@ -105,6 +105,11 @@ class Modes:
         allowed = explained + share * np.maximum(top - explained, 0.0) + margin
         return np.where(self.contain(points), -np.inf, values - allowed)
 
+    def halfway(self, points: np.ndarray) -> np.ndarray:
+        """The points halfway from each of the points (n, D) to the mean of the nearest part of g, (n, D)."""
+        nearest = self.outline.log_parts(points).argmax(0)
+        return 0.5 * (points + self.outline.means[nearest])
+
     def alignment(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """The cosines of gradients (n, D) with that of the nearest part of g, in its units, (n,)."""
         nearest = self.outline.log_parts(points).argmax(0)

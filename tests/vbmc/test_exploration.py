@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import qmc
+from scipy.stats import binom, qmc
 
 import bqvi
 from bqvi.calls import Evaluations
@@ -261,6 +261,48 @@ def test_values_that_do_not_follow_the_known_mode_are_climbed_from():
     assert (near & other).any()  # at the top of a further mode
     # nearly every point leads to a mode unseen
     assert found.unseen > 10.0 * expected_rise(EXPLORATION.count(2))
+
+
+class Unordered(Run):
+    """Values that are independent of each other and of the points."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        super().__init__([(1.0, [0.9, 0.9], 0.01)], budget=1 + EXPLORATION.count(2) + EXPLORATION.tops)
+
+    @property
+    def values(self):
+        rng = np.random.default_rng(self.seed)
+        return -1e8 * rng.random(self.budget)[: len(self.points)]
+
+
+def test_values_without_an_order_are_rarely_explained():
+    """An exploration that finds no fall ends; one that finds a fall has no budget left for a climb."""
+    n, runs = EXPLORATION.count(2), 1000
+    ended = [
+        explore(Unordered(seed), modes_of((1.0, [0.9, 0.9], 0.01)), sequence(2, seed)).complete
+        for seed in range(runs)
+    ]
+    rate = EXPLORATION.by_chance + 15.0 / ((n + 1.0) * (n + 2.0) * (n + 3.0))
+    # a right code fails with probability 1e-4; a rank correlation of .5 alone ended 3 % of such runs
+    assert sum(ended) <= binom.ppf(1.0 - 1e-4, runs, rate)
+
+
+def test_no_fall_is_found_where_the_log_joint_rises_towards_the_mode():
+    """Values that fall along each ray from the mode, at a rate that depends on the angle."""
+
+    class Spokes(Run):
+        @property
+        def values(self):
+            x = self.points - self.modes.means[0]
+            waves = 2.0 + np.sin(8.0 * np.arctan2(x[:, 1], x[:, 0]))
+            return -1e3 * waves**4 * np.hypot(x[:, 0], x[:, 1])
+
+    for seed in range(20):
+        run = Spokes([(1.0, [0.0, 0.0], 0.05)])
+        found = explore(run, modes_of((1.0, [0.0, 0.0], 0.05)), sequence(2, seed))
+        assert found.complete
+        assert len(run.points) <= 1 + EXPLORATION.count(2) + EXPLORATION.tops
 
 
 @pytest.mark.parametrize("seed", range(3))
