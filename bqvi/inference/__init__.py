@@ -5,8 +5,7 @@ from bqvi.inference.fit import fit
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Adam, Constant, Cosine, Exponential, RobbinsMonro, Schedule
-from bqvi.inference.state import LoopProblem, LoopState, Stop
-from bqvi.inference.trace import TraceRow
+from bqvi.inference.state import LoopProblem, LoopState, Stop, TraceRow
 from bqvi.runs import Trace
 
 __all__ = [

@@ -20,8 +20,7 @@ from bqvi.inference.loop import no_gradients_message
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.settings import DEFAULTS
-from bqvi.inference.state import LoopProblem, Model, Stop
-from bqvi.inference.trace import Recorder
+from bqvi.inference.state import LoopProblem, Model, Recorder, Stop
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
 from bqvi.models.data import Data, n_rows

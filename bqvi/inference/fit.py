@@ -34,8 +34,7 @@ from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.starts_run import Starts, StartsRun
-from bqvi.inference.state import LoopState, Model
-from bqvi.inference.trace import Metrics, Recorder, require_metrics
+from bqvi.inference.state import LoopState, Metrics, Model, Recorder, require_metrics
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint

@@ -27,8 +27,7 @@ from bqvi.inference.monitor import is_of_one_function
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
 from bqvi.inference.starting import why_singular
-from bqvi.inference.state import LoopProblem, LoopState
-from bqvi.inference.trace import TraceRow
+from bqvi.inference.state import LoopProblem, LoopState, TraceRow
 from bqvi.models.data import n_rows
 from bqvi.models.kinds import is_conjugate
 from bqvi.models.log_joint import LogJoint

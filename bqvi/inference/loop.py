@@ -32,8 +32,7 @@ from bqvi.gradients.gradient import Batch, Combination, Gradient, RememberingEst
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.settings import DEFAULTS
-from bqvi.inference.state import LoopProblem, LoopState, Stop
-from bqvi.inference.trace import Recorder, TraceRow
+from bqvi.inference.state import LoopProblem, LoopState, Recorder, Stop, TraceRow
 from bqvi.models.data import n_rows, take
 from bqvi.models.kinds import is_amortised
 from gp.arrays import Array, is_torch, to_numpy

@@ -14,8 +14,7 @@ from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.families.family import Distribution, ExponentialFamily
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
-from bqvi.inference.state import Model
-from bqvi.inference.trace import Metrics
+from bqvi.inference.state import Metrics, Model
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows
 from bqvi.models.kinds import is_amortised, is_conjugate, is_moving
