@@ -35,8 +35,7 @@ from bqvi.gradients.standard_errors import of_gradient, standard_errors
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.conjugate import ConjugateModel
-from bqvi.models.kinds import is_moving
-from bqvi.models.log_joint import LogJointModel
+from bqvi.models.log_joint import LogJointModel, is_moving
 
 __all__ = ["BayesianQuadrature"]
 

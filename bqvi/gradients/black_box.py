@@ -29,9 +29,9 @@ from bqvi.calls.draws import ModelCalls, raised
 from bqvi.families.family import Distribution
 from bqvi.gradients.evaluations import at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, local_step
-from bqvi.models.conjugate import ConjugateModel, update_target
+from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
-from bqvi.models.kinds import is_conjugate, is_moving
+from bqvi.models.log_joint import is_moving
 from gp.arrays import Array, to_numpy
 
 __all__ = [

@@ -16,9 +16,9 @@ from bqvi.calls.draws import at_each_draw
 from bqvi.calls.function import AUTODIFF
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch
+from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import Data
-from bqvi.models.kinds import is_conjugate, is_moving
-from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
+from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel, is_moving
 from gp.arrays import to_numpy
 
 if TYPE_CHECKING:

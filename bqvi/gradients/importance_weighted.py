@@ -42,8 +42,7 @@ from bqvi.gradients.black_box import (
 )
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.standard_errors import of_left_out
-from bqvi.models.amortised import AmortisedModel
-from bqvi.models.kinds import is_amortised
+from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
 

@@ -48,8 +48,8 @@ from bqvi.gradients.evaluations import evaluate_at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.standard_errors import of_mean, require_several
 from bqvi.gradients.stratified import stratified_gradient
-from bqvi.models.amortised import AmortisedModel
-from bqvi.models.kinds import is_amortised, is_conjugate
+from bqvi.models.amortised import AmortisedModel, is_amortised
+from bqvi.models.conjugate import is_conjugate
 from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array
 

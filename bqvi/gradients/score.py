@@ -43,9 +43,8 @@ from bqvi.gradients.black_box import (
 from bqvi.gradients.gradient import Batch, Gradient, local_step
 from bqvi.gradients.standard_errors import of_mean, require_several
 from bqvi.gradients.stratified import require_still
-from bqvi.models.amortised import AmortisedModel
-from bqvi.models.conjugate import ConjugateModel, update_target
-from bqvi.models.kinds import is_amortised, is_conjugate
+from bqvi.models.amortised import AmortisedModel, is_amortised
+from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from gp.arrays import Array, to_numpy
 
 __all__ = ["Score"]

@@ -29,8 +29,7 @@ from bqvi.gradients.black_box import TorchPosterior, cost, differentiable, log_j
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import MIXTURE
 from bqvi.gradients.standard_errors import of_mean
-from bqvi.models.kinds import is_moving
-from bqvi.models.log_joint import LogJointModel
+from bqvi.models.log_joint import LogJointModel, is_moving
 
 if TYPE_CHECKING:
     from bqvi.gradients.pathwise import Pathwise

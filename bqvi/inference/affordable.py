@@ -8,8 +8,8 @@ from typing import Any
 from bqvi.families import GaussianMixture
 from bqvi.gradients.settings import DESIGN
 from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
-from bqvi.models.kinds import is_conjugate
 
 __all__ = ["affordable"]
 

@@ -21,10 +21,9 @@ from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_net
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.state import LoopProblem, Model, Recorder, Stop
-from bqvi.models.amortised import AmortisedModel
+from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
 from bqvi.models.data import Data, n_rows
-from bqvi.models.kinds import is_amortised
 from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
 from bqvi.models.representation import representation
 from bqvi.records import fingerprint

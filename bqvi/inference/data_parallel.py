@@ -29,9 +29,8 @@ from bqvi.arrays import Values
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.inference.state import Model
-from bqvi.models.conjugate import LocalStep, settled
+from bqvi.models.conjugate import LocalStep, is_conjugate, settled
 from bqvi.models.data import Data, n_rows, take
-from bqvi.models.kinds import is_conjugate
 from gp.arrays import Array, as_like, to_numpy
 
 __all__ = ["AllReduced", "DataParallel", "require_same_end"]

@@ -28,8 +28,8 @@ from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
 from bqvi.inference.starting import why_singular
 from bqvi.inference.state import LoopProblem, LoopState, TraceRow
+from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
-from bqvi.models.kinds import is_conjugate
 from bqvi.models.log_joint import LogJoint
 from bqvi.records import classes_in, named
 from bqvi.runs import Checkpoint, RunStatus, Trace

@@ -33,8 +33,8 @@ from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.state import LoopProblem, LoopState, Recorder, Stop, TraceRow
+from bqvi.models.amortised import is_amortised
 from bqvi.models.data import n_rows, take
-from bqvi.models.kinds import is_amortised
 from gp.arrays import Array, is_torch, to_numpy
 
 __all__ = [

@@ -15,9 +15,10 @@ from bqvi.families.family import Distribution, ExponentialFamily
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.inference.state import Metrics, Model
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.amortised import is_amortised
+from bqvi.models.conjugate import LocalStep, is_conjugate
 from bqvi.models.data import Data, n_rows
-from bqvi.models.kinds import is_amortised, is_conjugate, is_moving
+from bqvi.models.log_joint import is_moving
 from gp.arrays import Array, to_numpy
 from gp.threads import users_threads
 

@@ -15,7 +15,7 @@ with L_n one of the bounds on ln p(x_n | theta) of `bqvi.gradients.amortised`.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from bqvi.families import DiagonalGaussian, Product
 from bqvi.models.data import Data
 from gp.arrays import Array
 
-__all__ = ["AmortisedModel"]
+__all__ = ["AmortisedModel", "is_amortised"]
 
 
 @runtime_checkable
@@ -62,3 +62,8 @@ class AmortisedModel(Protocol):
 
     def global_kl(self, q: Product) -> Array:
         """KL(q(theta) || p(theta)), nats; 0 where theta has no prior."""
+
+
+def is_amortised(model: object) -> TypeGuard[AmortisedModel]:
+    """Whether ``model`` is an `AmortisedModel`, in less time than a check of the protocol takes."""
+    return hasattr(model, "local_posterior")

@@ -36,7 +36,7 @@ from gp.arrays import Array
 
 __all__ = [
     "ConjugateModel", "LocalModel", "LocalStep", "LocalTerms", "Model", "PerDatumModel", "altered", "elbo",
-    "settled", "update_target",
+    "is_conjugate", "settled", "update_target",
 ]  # fmt: skip
 
 Model = TypeVar("Model")
@@ -126,6 +126,11 @@ class ConjugateModel(Protocol):
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
         """ln p(X | theta) of ``data`` X at a point theta, local variables summed out."""
+
+
+def is_conjugate(model: object) -> bool:
+    """Whether ``model`` is a `ConjugateModel`, by two methods: a check of the protocol takes far longer."""
+    return hasattr(model, "local_step") and hasattr(model, "log_base_measure")
 
 
 def settled(model: Model, data: Data) -> Model:

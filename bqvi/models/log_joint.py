@@ -24,7 +24,7 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array, is_torch, shown
 
-__all__ = ["VALUES_ONLY", "LogJoint", "LogJointModel", "MovingLogJoint", "initial_gaussian"]
+__all__ = ["VALUES_ONLY", "LogJoint", "LogJointModel", "MovingLogJoint", "initial_gaussian", "is_moving"]
 
 VALUES_ONLY = (
     "this LogJoint has values only; give it gradient=..., or use a method that needs none: 'bq' or 'score'"
@@ -54,6 +54,11 @@ class MovingLogJoint(Protocol):
 
     def at(self, q: FamilyOrPoint) -> LogJointModel:
         """The log joint at q, which sampling estimators differentiate with its dependence on q held fixed."""
+
+
+def is_moving(model: object) -> bool:
+    """Whether ``model`` is a `MovingLogJoint`, in less time than a check of the protocol takes."""
+    return callable(getattr(model, "at", None))
 
 
 class LogJoint:
