@@ -29,7 +29,14 @@ from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED, Fami
 from bqvi.quadrature.peak_search import penalty, with_peaks
 from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
-from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
+from bqvi.quadrature.surrogate import (
+    CandidateProcess,
+    StandardData,
+    fitted,
+    short_start,
+    starting_points,
+    surrogate,
+)
 from gp.laplace import curvature, root, spectrum, weighed
 from gp.low_discrepancy import normal_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
@@ -188,6 +195,8 @@ def fit(
             continue
         starts = [earlier.hyperparameters[name]] if seen else []
         starts += starting_points(measure.dimension, data.noisy) if effort.screens or not seen else []
+        if not data.centred:
+            starts.append(short_start(measure.dimension))
         first = surrogate(name, *known[name], data, starts[0])
         members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))
     members += _turned_rough(measure, members, data, earlier, effort)

@@ -76,6 +76,12 @@ class CandidateSettings:
     """Lengthscales of starting points, over D^(1/4): from below to above the spread of the measure. On eleven
     integrands with seeds 20 to 23 errors at n = 20 are 1.4 (1.2 to 1.7) times as large with 1.5 alone, and
     1.1 (1.0 to 1.3) with five from .35 to 8."""
+    short_lengthscale: float = 0.1
+    """A further one at each fit by 'wsabi-l' and 'wsabi-m', which have one candidate. On 24 sums of narrow
+    Gaussians each in one and in two dimensions (60 nodes by 'wsabi-l', seeds 5000 to 5023) errors are .62
+    x/ 2.2 and .87 x/ 1.28 of those without it, with seeds 6000 to 6023 .28 x/ 2.2 and .80 x/ 1.11, on 41
+    integrands (40 nodes, seeds 700 and 701) .95 x/ 1.04. With .2 and the noise 1e-6 they are .35 x/ 2.3, 1.00
+    x/ 1.16 and 1.04 x/ 1.08."""
     starting_noises: tuple[float, ...] = (1e-10, 1e-3)
     """tau of starting points. On the same integrands errors with either alone are similar: 1.1 (1.0 to 1.3)
     and 1.0 (.9 to 1.1) times as large at n = 20, 1.1 (1.0 to 1.2) and .8 (.6 to .9) at n = 60."""

@@ -35,7 +35,15 @@ from gp.priors import JointPrior
 from gp.process import GaussianProcess
 from gp.search import Search, search
 
-__all__ = ["CandidateProcess", "StandardData", "View", "fitted", "starting_points", "surrogate"]
+__all__ = [
+    "CandidateProcess",
+    "StandardData",
+    "View",
+    "fitted",
+    "short_start",
+    "starting_points",
+    "surrogate",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,6 +293,12 @@ def starting_points(dimension: int, noisy: bool) -> list[np.ndarray]:
         for length in SEARCH.starting_lengthscales
         for tau in noises
     ]
+
+
+def short_start(dimension: int) -> np.ndarray:
+    """A starting point for a root that vanishes but for a narrow peak, which others would take for noise."""
+    length = SEARCH.short_lengthscale * dimension**0.25
+    return np.log([*np.full(dimension, length), SEARCH.starting_noises[0]])
 
 
 def _value(candidate: CandidateProcess) -> float:
