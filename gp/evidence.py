@@ -231,13 +231,12 @@ class Evidence:
         """
         w, rows = self.weights, moved.reshape(len(moved), -1)
         inverse = self.projected_inverse if self.whitened_basis.shape[1] else self._inverse
-        bend = rows @ (inverse @ moved).reshape(rows.shape).T
+        product = rows @ (inverse @ moved).reshape(rows.shape).T
         if self.convention == "known":
-            return 0.5 * bend
+            return 0.5 * product
         rising = rows @ w.reshape(-1)
-        return (
-            0.5 / self.scale * (bend - np.outer(rising, rising) / (self.degrees * self.outputs * self.scale))
-        )
+        share = np.outer(rising, rising) / (self.degrees * self.outputs * self.scale)
+        return 0.5 / self.scale * (product - share)
 
 
 @dataclass(frozen=True)
@@ -308,8 +307,8 @@ class LogPosterior:
         gradient = lambda: self._gradient(found, pullback, psi)  # noqa: E731
         if not isinstance(pullback, Changes):
             return Expansion(self.value_of(found, psi), gradient)
-        bend = lambda: self._curvature(found, pullback, psi)  # noqa: E731
-        return Expansion(self.value_of(found, psi), gradient, bend)
+        curvature = lambda: self._curvature(found, pullback, psi)  # noqa: E731
+        return Expansion(self.value_of(found, psi), gradient, curvature)
 
     def _of_kernel(self, psi: np.ndarray) -> np.ndarray:
         return psi[:-1] if self.noise_fitted else psi

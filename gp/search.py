@@ -32,7 +32,7 @@ __all__ = ["Expansion", "Halving", "Objective", "Optimum", "Search", "search", "
 
 _FAILED = 1e25
 """Value of points without a finite objective, as the line search of L-BFGS-B needs a finite number."""
-_LEAST_BEND = 1e-3
+_LEAST_CURVATURE = 1e-3
 """The least decrease of the gradient along a step, over that by the curvature, for a correction."""
 _STOPPED_BY_ROUNDING = 2
 """Status of SciPy's L-BFGS-B when its line search finds no lower value."""
@@ -43,23 +43,24 @@ class Expansion:
     """An objective at one point: its value, gradient (P,), and curvature (P, P) or ``None``.
 
     The curvature approximates minus the Hessian and is positive semi-definite. Gradient and curvature are
-    computed by ``slope`` and ``bend`` when they are first read, and so not at points that a search rejects.
+    computed by ``find_gradient`` and ``find_curvature`` when they are first read, and so not at points that a
+    search rejects.
     """
 
     value: float
-    slope: Callable[[], np.ndarray]
-    bend: Callable[[], np.ndarray] | None = None
+    find_gradient: Callable[[], np.ndarray]
+    find_curvature: Callable[[], np.ndarray] | None = None
 
     @cached_property
     def gradient(self) -> np.ndarray:
         """The gradient, (P,)."""
-        return self.slope()
+        return self.find_gradient()
 
     @cached_property
     def curvature(self) -> np.ndarray:
         """The curvature, (P, P), where there is one."""
-        assert self.bend is not None  # callers check `bend` first
-        return self.bend()
+        assert self.find_curvature is not None  # callers check `find_curvature` first
+        return self.find_curvature()
 
 
 class Objective(Protocol):
@@ -196,7 +197,7 @@ def _climb(
     """Return the optimum that is reached from one starting point; arguments as of `search`."""
     if not len(start):
         return Optimum(start, first.value, True, "nothing to fit", 1)
-    if first.bend is None:
+    if first.find_curvature is None:
         return _quasi_newton(objective, start, first, bounds, settings)
     return _newton(objective, start, first, bounds, settings)
 
@@ -298,7 +299,7 @@ def _corrected(curvature: np.ndarray, step: np.ndarray, fall: np.ndarray) -> np.
     """Return a curvature (P, P) by which the gradient decreases by ``fall`` along ``step`` (BFGS)."""
     product, along = curvature @ step, float(fall @ step)
     expected = float(step @ product)
-    if not along > _LEAST_BEND * expected > 0:
+    if not along > _LEAST_CURVATURE * expected > 0:
         return curvature
     return curvature - np.outer(product, product) / expected + np.outer(fall, fall) / along
 
