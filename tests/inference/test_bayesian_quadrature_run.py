@@ -436,7 +436,7 @@ def test_values_alone_on_the_banana():
 
 def test_values_alone_cannot_be_differentiated():
     model = LogJoint(lambda theta: -0.5 * (theta**2).sum(1), 2, gradient=None)
-    with pytest.raises(bqvi.RunError, match="values only"):
+    with pytest.raises(ValueError, match="values only"):
         bqvi.fit(model, method="pathwise", steps=1)
 
 
