@@ -20,6 +20,11 @@ distance d, in widths of the peak, has shown it if h exp(-d^2 / 2), h the height
 deviations of the leave-one-out prediction there. The mean square of the integral of a peak that no node has
 shown is added to the variance of the integral (`unseen`). One in ``explore`` nodes is placed where most of
 this would be shown (`exploring`).
+
+Peaks that no node has come near remain the cause of errors beyond the standard deviation. On 40 functions
+with one to three peaks of width .05 to .2 in two dimensions (60 nodes, seeds 6000 to 6039), 12 errors exceed
+2 sd; each is, to a twentieth, minus the integral of peaks to which no node is nearer than two widths, and in
+six of these runs no peak is known.
 """
 
 from __future__ import annotations
