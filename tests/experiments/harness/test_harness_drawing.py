@@ -132,9 +132,9 @@ def test_a_legend_is_no_wider_than_its_figure(panels):
 
 
 def test_style_and_figures_leave_the_globals_alone():
-    import sys
+    import matplotlib.pyplot as plt
 
-    before = dict(mpl.rcParams)
+    before, open_before = dict(mpl.rcParams), plt.get_fignums()
     with drawing.style():
         assert mpl.rcParams["svg.hashsalt"] == "bqvi"
         figure, axes = drawing.figure(1, 2)
@@ -142,8 +142,7 @@ def test_style_and_figures_leave_the_globals_alone():
         drawing.legend_below(figure, axes)
         figure.savefig(io.BytesIO(), format="png")
     assert dict(mpl.rcParams) == before
-    if "matplotlib.pyplot" in sys.modules:
-        assert not sys.modules["matplotlib.pyplot"].get_fignums()
+    assert plt.get_fignums() == open_before
 
 
 def test_the_caption_counts_the_seeds():
