@@ -245,7 +245,13 @@ class Fit:
 
     @property
     def log_evidence_sd(self) -> float:
-        """Standard deviation of `log_evidence`, mass that q lacks included; infinite where there is none."""
+        """Standard deviation of `log_evidence`; infinite where there is none.
+
+        It contains the mass that q lacks where the log joint was evaluated, and no mode far from all
+        evaluations: for such a mode use `bqvi.vbmc`, which looks for others before it has converged. Of 40
+        runs from values on two modes 5 standard deviations apart a quarter were wrong by more than three of
+        these deviations.
+        """
         return math.inf if self._evidence is None else self._evidence.sd
 
     @property
