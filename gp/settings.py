@@ -6,9 +6,9 @@ scales), seeds 0 to 4. They count the fits whose log evidence ends more than .1 
 any setting of the study reached. With the present settings it is 2 of 35, both of the period with a trend.
 
 Figures such as "1 of 24" are from 24 later fits in the same way: data sets of these kinds and one of 25 rows,
-seeds 1500 to 1502; with the present settings it is 0 of 24. Constants without figures are tolerances and
-limits of what is reported, which change no fit. Limits of searches are in `gp.search.Search`, the widths of
-priors in `gp.priors`.
+seeds 1500 to 1502; with the present settings it is 0 of 24. Constants without figures, but for ``degrees``,
+which was not compared, are tolerances and limits of what is reported, which change no fit. Limits of searches
+are in `gp.search.Search`, the widths of priors in `gp.priors`.
 """
 
 from __future__ import annotations
