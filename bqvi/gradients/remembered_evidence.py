@@ -23,7 +23,9 @@ weighted draws. The standard deviation is the root of the sum of the squares of
     a share of the correction, ln Z - ELBO: the draws cover only a part of the mass that q lacks in its
     tails, a smaller part the heavier the weights' tail
     the change of ln Z with the latest fifth of the evaluations, under the same q, as the process may be
-    wrong beyond its evaluations with a small variance while q still moves.
+    wrong beyond its evaluations with a small variance while q still moves
+    with values alone, the rise of the highest value over the latest third of the evaluations: it may rise as
+    much again.
 
 Where q lacks mass, the log joint falls more slowly than ln q beyond the evaluations, and the process lies
 below it there. On such posteriors errors are mostly negative, by a tenth to a third of the correction on a
@@ -88,10 +90,25 @@ def remembered_evidence(
     found = _of_all(q, memory, seed)
     if found is None:
         return None
+    found = replace(found, sd=float(np.hypot(found.sd, _rise(memory))))
     earlier = _of_all(q, memory.earliest(int(EVIDENCE.earlier * len(memory))), seed)
     if earlier is None or not np.isfinite(earlier.value):
         return found
     return replace(found, sd=float(np.hypot(found.sd, found.value - earlier.value)))
+
+
+def _rise(memory: Memory) -> float:
+    """The rise of the highest value, nats, over the latest evaluations of values alone; 0 where it is small.
+
+    It is small where f varies by more under a Gaussian q, whose log density has the standard deviation
+    (D / 2)^1/2, or within three standard deviations of noise.
+    """
+    values, (n, dimension) = memory.values, memory.points.shape
+    if memory.gradients.shape[1] or not n:
+        return 0.0
+    rise = float(values.max() - values[: max(int(EVIDENCE.before_rise * n), 1)].max())
+    noise = float(np.sqrt(memory.noise_variances[:, 0].max()))
+    return rise if rise > np.sqrt(0.5 * dimension) + 3.0 * noise else 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,9 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.remembered_elbo import process_near, remembered_elbo
 from bqvi.gradients.remembered_evidence import _AtDraws, _of_draws, remembered_evidence
 from bqvi.importance import Proposal
+from bqvi.models import LogJoint
 from experiments.problems.gradient_targets import schools
+from experiments.problems.known_posteriors import problems
 
 MEAN, COVARIANCE = np.array([0.5, -1.0]), np.array([[1.0, 0.4], [0.4, 0.5]])
 DESIGN = torch.tensor(np.random.default_rng(5).standard_normal((12, 2)))
@@ -185,3 +187,26 @@ def test_too_few_evaluations_near_q_are_no_evidence():
     q = Gaussian(MEAN, COVARIANCE)
     assert remembered_evidence(q, memory_of(logistic, around(q, 3, 0), True)) is None
     assert remembered_evidence(q, memory_of(logistic, around(q, 30, 0) + 100.0, True)) is None
+
+
+def fitted_to_values(name, seed):
+    problem = next(one for one in problems() if one.name == name)
+    model = LogJoint(problem.log_joint, problem.dimension, vectorised=False, gradient=None)
+    found = bqvi.fit(model, method="bq", budget=60, seed=seed, **problem.bounds())
+    return found, problem.log_evidence
+
+
+@pytest.mark.parametrize(("name", "seed"), [("logistic 5", 1700), ("logistic 5", 1701), ("cigar 6", 1701)])
+def test_the_sd_contains_a_rise_of_values_that_has_not_ended(name, seed):
+    """After 60 values the evidence is 3 to 14 nats above the estimate, and the highest value still rises."""
+    found, truth = fitted_to_values(name, seed)
+    assert found.log_evidence < truth - 2.0
+    rise = found.values.max() - found.values[:39].max()
+    assert rise > 2.0
+    assert found.log_evidence_sd >= rise
+
+
+def test_the_sd_of_a_fit_to_values_that_has_settled_stays_small():
+    found, truth = fitted_to_values("cigar 2", 1700)
+    assert abs(found.log_evidence - truth) < 0.01
+    assert found.log_evidence_sd < 0.01
