@@ -13,12 +13,13 @@ in that of w, dp = p sum_d u_d, dg_d = g_d (1 - u_d), dc_d = c_d (1 - u_d), less
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from gp.arrays import differences
-from gp.fixed_points.gram import Changes, Gram, Pairs, gram_of, slopes_at
+from gp.fixed_points.gram import MOST_PAIRED, Changes, Gram, Pairs, gram_of, rows_of_gaps, slopes_at
 from gp.grams import covariance_with_pullback
 from gp.kernels.anova import Anova
 from gp.kernels.base import Pullback
@@ -32,7 +33,18 @@ def _anova_gram(kernel: Anova, observed: Functional) -> Gram:
     if found is None:
         return lambda changed: covariance_with_pullback(changed, observed)
     x, m = found
-    return _FixedSlopes.of(x, m) if m else _of_values(x)
+    if m:
+        return _FixedSlopes.of(x, m)
+    return _of_values(x) if len(x) <= MOST_PAIRED else lambda changed: _of_rows(x, changed)
+
+
+def _ratios(squares: np.ndarray, kernel: Anova) -> tuple[np.ndarray, np.ndarray]:
+    """p (P,) and u (D, P) of P pairs with these squared gaps (D, P)."""
+    varying = np.exp((-0.5 * kernel.lengthscale**-2.0)[:, None] * squares)
+    varying *= kernel.interaction
+    ratio = 1.0 + varying
+    p = np.prod(ratio, axis=0)
+    return p, np.divide(varying, ratio, out=varying)
 
 
 def _of_values(x: np.ndarray) -> Gram:
@@ -40,13 +52,8 @@ def _of_values(x: np.ndarray) -> Gram:
     squares = pairs.gaps**2
 
     def gram(kernel: Anova) -> tuple[np.ndarray, Pullback]:
-        precision = kernel.lengthscale**-2.0
-        varying = np.exp((-0.5 * precision)[:, None] * squares)
-        varying *= kernel.interaction
-        ratio = 1.0 + varying
-        p = np.prod(ratio, axis=0)
-        u = np.divide(varying, ratio, out=varying)
-        height = kernel.height
+        precision, height = kernel.lengthscale**-2.0, kernel.height
+        p, u = _ratios(squares, kernel)
         values = height * (p - 1.0)
 
         def pullback(weights: np.ndarray) -> np.ndarray:
@@ -69,6 +76,37 @@ def _of_values(x: np.ndarray) -> Gram:
         return matrix, Changes(pullback, times)
 
     return gram
+
+
+def _of_rows(x: np.ndarray, kernel: Anova) -> tuple[np.ndarray, Changes]:
+    """The covariance of values at points x (n, D) too many for pairs to be kept."""
+    (n, width), precision, height = x.shape, kernel.lengthscale**-2.0, kernel.height
+    matrix = np.empty((n, n))
+    for rows, gaps in rows_of_gaps(x):
+        matrix[rows] = (height * (_ratios(gaps**2, kernel)[0] - 1.0)).reshape(-1, n)
+
+    def changes() -> Iterator[tuple[slice, np.ndarray]]:
+        """Rows of the derivatives in ln l and ln w, (D + 1, rows n)."""
+        for rows, gaps in rows_of_gaps(x):
+            squares = np.square(gaps, out=gaps)
+            p, u = _ratios(squares, kernel)
+            raised = height * p * u
+            interaction = raised.sum(0) - kernel.norm_slope * matrix[rows].reshape(-1)
+            yield rows, np.concatenate([raised * squares * precision[:, None], interaction[None]])
+
+    def pullback(weights: np.ndarray) -> np.ndarray:
+        of_shape = np.zeros(width + 1)
+        for rows, change in changes():
+            of_shape += change @ weights[rows].reshape(-1)
+        return np.append(of_shape, np.vdot(weights, matrix))
+
+    def times(vectors: np.ndarray) -> np.ndarray:
+        of_shape = np.empty((width + 1, *vectors.shape))
+        for rows, change in changes():
+            of_shape[:, rows] = change.reshape(width + 1, -1, n) @ vectors
+        return np.concatenate([of_shape, (matrix @ vectors)[None]])
+
+    return matrix, Changes(pullback, times)
 
 
 @dataclass(frozen=True, eq=False)

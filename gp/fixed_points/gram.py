@@ -15,7 +15,7 @@ evidence (`gp.evidence`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, TypeAlias
@@ -27,7 +27,15 @@ from gp.kernels import Constant, Kernel, Sum
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Gradients, Observations, Values
 
-__all__ = ["Changes", "Gram", "Pairs", "gradients_alone", "gram_of", "scaled", "slopes_at", "without_values"]
+__all__ = [
+    "MOST_PAIRED", "Changes", "Gram", "Pairs", "gradients_alone", "gram_of", "rows_of_gaps", "scaled",
+    "slopes_at", "without_values",
+]  # fmt: skip
+
+MOST_PAIRED = 500
+"""The most points whose pairs are kept by coordinate: beyond it the memory outweighs the time saved."""
+_BLOCK = 1_000_000
+"""The most gaps that are computed at a time where pairs are not kept: 8 MB."""
 
 Gram: TypeAlias = Callable[[Any], tuple[np.ndarray, Pullback]]
 """A function of a kernel that returns the covariance (N, N) and its pull-back, which may read that matrix."""
@@ -247,3 +255,15 @@ class Pairs:
     def folded(self, weights: np.ndarray) -> np.ndarray:
         """Return the weights (P,) of the pairs in a sum over both (i, j) and (j, i)."""
         return 2 * weights.reshape(-1).take(self.places)
+
+
+def rows_of_gaps(x: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield rows of the matrix of pairs of points x (n, D), and the gaps |x_i - x_j| in them, (D, rows n).
+
+    They are computed again at each use, for matrices too large for `Pairs`.
+    """
+    n, dimension = x.shape
+    columns, size = x.T.copy(), max(_BLOCK // (n * dimension), 1)
+    for start in range(0, n, size):
+        rows = slice(start, min(start + size, n))
+        yield rows, np.abs(columns[:, rows, None] - columns[:, None, :]).reshape(dimension, -1)

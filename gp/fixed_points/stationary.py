@@ -14,12 +14,22 @@ by the product rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import sqrt
 
 import numpy as np
 
-from gp.fixed_points.gram import Changes, Gram, Pairs, gradients_alone, gram_of, slopes_at, without_values
+from gp.fixed_points.gram import (
+    MOST_PAIRED,
+    Changes,
+    Gram,
+    Pairs,
+    gradients_alone,
+    gram_of,
+    rows_of_gaps,
+    slopes_at,
+    without_values,
+)
 from gp.grams import covariance_with_pullback
 from gp.kernels import ByColumn, Mapped, Matern12, Matern32, SquaredExponential, Stationary, Tilted
 from gp.kernels.base import Pullback
@@ -27,10 +37,10 @@ from gp.observations import Functional, Values
 
 __all__ = ["components_gram"]
 
-_MOST_POINTS = 500
-"""The most points for which pairs are kept by coordinate: beyond it the memory outweighs the time saved."""
-_Parts = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], Callable[[], np.ndarray]]
+_Parts = tuple[Callable[[], np.ndarray], Callable[[np.ndarray], np.ndarray], Callable[[], np.ndarray]]
 """For P pairs: k (P,); from weights times k (P,) the gradient in ln l (D,); dlog k/dlog l (D, P)."""
+_Profile = Callable[[np.ndarray, np.ndarray], _Parts]
+"""A function of the gaps (D, P), squared for a squared exponential, and the lengthscales (D,)."""
 
 
 @gram_of.register
@@ -39,26 +49,18 @@ def _squared_exponential_gram(kernel: SquaredExponential, observed: Functional) 
     if gradients_alone(observed) and type(kernel) is SquaredExponential:
         return without_values(kernel, observed.x)
     found = slopes_at(observed)
-    if type(kernel) is not SquaredExponential or found is None or len(found[0]) > _MOST_POINTS:
+    if type(kernel) is not SquaredExponential or found is None:
         return lambda changed: covariance_with_pullback(changed, observed)
     x, m = found
+    if m == 0 and len(x) > MOST_PAIRED:
+        return lambda changed: _of_rows(x, changed, _squared_exponential, squared=True)
     if m == 0:
         pairs = Pairs.of(x)
         squares = pairs.gaps**2
-
-        def parts(lengthscales: np.ndarray) -> _Parts:
-            precision = lengthscales**-2.0
-            values = np.exp((-0.5 * precision) @ squares)
-            return (
-                values,
-                lambda weighted: squares @ weighted * precision,
-                lambda: squares * precision[:, None],
-            )
-
         distances = squares.sum(0)
 
         def gram(changed: SquaredExponential) -> tuple[np.ndarray, Pullback]:
-            matrix, pullback = _of_pairs(pairs, changed, parts)
+            matrix, pullback = _of_pairs(pairs, squares, changed, _squared_exponential)
             if np.size(changed.lengthscale) > 1:
                 return matrix, pullback
             precision = float(np.squeeze(changed.lengthscale)) ** -2.0
@@ -70,7 +72,7 @@ def _squared_exponential_gram(kernel: SquaredExponential, observed: Functional) 
             return matrix, Changes(pullback, times)
 
         return gram
-    if m < len(x):
+    if m < len(x) or m > MOST_PAIRED:
         return lambda changed: covariance_with_pullback(changed, observed)
     return _of_slopes(x)
 
@@ -79,27 +81,40 @@ def _squared_exponential_gram(kernel: SquaredExponential, observed: Functional) 
 def _by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
     """Return the covariance of values under a product over columns of Matern 1/2 or 3/2 kernels."""
     found, inner = slopes_at(observed), type(kernel.kernel)
-    known = inner in (Matern12, Matern32) and found is not None and found[1] == 0
-    if found is None or not known or len(found[0]) > _MOST_POINTS:
+    if found is None or found[1] or inner not in (Matern12, Matern32):
         return lambda changed: covariance_with_pullback(changed, observed)
-    pairs = Pairs.of(found[0])
+    x, profile = found[0], _exponential if inner is Matern12 else _rough
+    if len(x) > MOST_PAIRED:
+        return lambda changed: _of_rows(x, changed.kernel, profile)
+    pairs = Pairs.of(x)
+    return lambda changed: _of_pairs(pairs, pairs.gaps, changed.kernel, profile)
 
-    def exponential(lengthscales: np.ndarray) -> _Parts:
-        values = np.exp((-1 / lengthscales) @ pairs.gaps)
-        return (
-            values,
-            lambda weighted: pairs.gaps @ weighted / lengthscales,
-            lambda: pairs.gaps / lengthscales[:, None],
-        )
 
-    def rough(lengthscales: np.ndarray) -> _Parts:
-        b = pairs.gaps * (sqrt(3) / lengthscales)[:, None]
-        raised = 1 + b
-        values = np.prod(raised, axis=0) * np.exp(-b.sum(axis=0))
-        return values, lambda weighted: (b**2 / raised) @ weighted, lambda: b**2 / raised
+def _squared_exponential(squares: np.ndarray, lengthscales: np.ndarray) -> _Parts:
+    precision = lengthscales**-2.0
+    return (
+        lambda: np.exp((-0.5 * precision) @ squares),
+        lambda weighted: squares @ weighted * precision,
+        lambda: squares * precision[:, None],
+    )
 
-    parts = exponential if inner is Matern12 else rough
-    return lambda changed: _of_pairs(pairs, changed.kernel, parts)
+
+def _exponential(gaps: np.ndarray, lengthscales: np.ndarray) -> _Parts:
+    return (
+        lambda: np.exp((-1 / lengthscales) @ gaps),
+        lambda weighted: gaps @ weighted / lengthscales,
+        lambda: gaps / lengthscales[:, None],
+    )
+
+
+def _rough(gaps: np.ndarray, lengthscales: np.ndarray) -> _Parts:
+    b = gaps * (sqrt(3) / lengthscales)[:, None]
+    raised = 1 + b
+    return (
+        lambda: np.prod(raised, axis=0) * np.exp(-b.sum(axis=0)),
+        lambda weighted: (b**2 / raised) @ weighted,
+        lambda: b**2 / raised,
+    )
 
 
 @gram_of.register
@@ -134,12 +149,13 @@ def _mapped_gram(kernel: Mapped, observed: Functional) -> Gram:
 
 
 def _of_pairs(
-    pairs: Pairs, kernel: Stationary, parts: Callable[[np.ndarray], _Parts]
+    pairs: Pairs, gaps: np.ndarray, kernel: Stationary, profile: _Profile
 ) -> tuple[np.ndarray, Changes]:
     """The matrix and the pull-back to log lengthscale (one, or (D,)) and log variance."""
     variance, width = float(kernel.variance), len(pairs.gaps)
     lengthscales, one = _by_coordinate(kernel, width)
-    values, to_lengths, slopes = parts(lengthscales)
+    of_values, to_lengths, slopes = profile(gaps, lengthscales)
+    values = of_values()
     if variance != 1.0:
         values = variance * values
 
@@ -155,6 +171,36 @@ def _of_pairs(
         rows = values * slopes()
         lengths = [pairs.matrix(row, 0.0) @ vectors for row in (rows.sum(0)[None] if one else rows)]
         return np.stack([*lengths, matrix @ vectors])
+
+    return matrix, Changes(pullback, times)
+
+
+def _of_rows(
+    x: np.ndarray, kernel: Stationary, profile: _Profile, squared: bool = False
+) -> tuple[np.ndarray, Changes]:
+    """The same for points x (n, D) too many for pairs to be kept, with ``squared`` gaps or the gaps."""
+    variance, (n, width) = float(kernel.variance), x.shape
+    lengthscales, one = _by_coordinate(kernel, width)
+
+    def blocks() -> Iterator[tuple[slice, _Parts]]:
+        for rows, gaps in rows_of_gaps(x):
+            yield rows, profile(np.square(gaps, out=gaps) if squared else gaps, lengthscales)
+
+    matrix = np.empty((n, n))
+    for rows, (values, _, _) in blocks():
+        matrix[rows] = variance * values().reshape(-1, n)
+
+    def pullback(weights: np.ndarray) -> np.ndarray:
+        lengths = np.zeros(width)
+        for rows, (_, to_lengths, _) in blocks():
+            lengths += to_lengths((weights[rows] * matrix[rows]).reshape(-1))
+        return np.append(lengths.sum() if one else lengths, np.vdot(weights, matrix))
+
+    def times(vectors: np.ndarray) -> np.ndarray:
+        lengths = np.empty((width, *vectors.shape))
+        for rows, (_, _, slopes) in blocks():
+            lengths[:, rows] = (slopes().reshape(width, -1, n) * matrix[rows]) @ vectors
+        return np.concatenate([lengths.sum(0)[None] if one else lengths, (matrix @ vectors)[None]])
 
     return matrix, Changes(pullback, times)
 

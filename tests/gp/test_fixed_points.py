@@ -5,7 +5,7 @@ import pytest
 
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.embeddings import embed
-from gp.fixed_points import Changes, gram_of, scaled
+from gp.fixed_points import Changes, anova, gram, gram_of, scaled, stationary
 from gp.grams import covariance_with_pullback
 from gp.kernels import (
     Anova,
@@ -70,6 +70,24 @@ def test_the_matrix_is_the_covariance_and_the_pullback_its_derivative(name, what
     # central differences: step^2, and eps / step of sums of size 100
     numeric = [(total(vector + e) - total(vector - e)) / 2e-5 for e in 1e-5 * np.eye(len(vector))]
     np.testing.assert_allclose(pullback(weights), numeric, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "no shorter way"])
+def test_many_points_have_the_matrix_and_the_products_of_few(name, monkeypatch):
+    """Pairs that are computed again at each use, against pairs that are kept."""
+    kernel, rng = KERNELS[name], np.random.default_rng(6)
+    kept, of_kept = gram_of(kernel, OBSERVED["values"])(kernel)
+    for module in (stationary, anova):
+        monkeypatch.setattr(module, "MOST_PAIRED", 6)
+    monkeypatch.setattr(gram, "_BLOCK", 60)  # two rows at a time
+    matrix, pullback = gram_of(kernel, OBSERVED["values"])(kernel)
+    assert isinstance(pullback, Changes)
+    assert isinstance(of_kept, Changes)
+    weights, vectors = rng.standard_normal((7, 7)), rng.standard_normal((7, 2))
+    weights = weights + weights.T
+    np.testing.assert_allclose(matrix, kept, rtol=1e-13)
+    np.testing.assert_allclose(pullback(weights), of_kept(weights), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(pullback.times(vectors), of_kept.times(vectors), rtol=1e-12, atol=1e-13)
 
 
 def test_slopes_at_the_same_points_are_those_of_any_blocks():
