@@ -1,18 +1,18 @@
 """A posterior marginalised over the hyperparameters by a small weighted set of them.
 
-Hyperparameters psi_j are drawn from a multivariate t about the optimum of a fit, shaped by its
-Laplace precision, at scrambled Sobol points, and weighted by
+Hyperparameters are stated in coordinates z in which their prior is N(0, I), psi = psi(z): directions that the
+data do not determine are then Gaussian too, and no draw lies beyond the bounds of a prior. Points z_j are
+drawn from a multivariate t about the mode of p(y | psi(z)) N(z; 0, I), shaped by the curvature there, at
+scrambled Sobol points, and weighted by
 
-    w_j proportional to  p(y | psi_j) p(psi_j) / q(psi_j)        (importance sampling),
+    w_j proportional to  p(y | psi(z_j)) N(z_j; 0, I) / q(z_j)        (importance sampling),
 
-so that the weighted set also represents a skewed posterior, provided that the proposal covers it; the
-effective number of points shows whether it does. The engines' sets of 8 to 16 draws are Gaussian, with a cap
-on weights (`gp.laplace.weighed`). Compared with a set of 1,024, on 24 fits to 8, 12 and 20 points in two
-dimensions, 32 draws of the t have median errors of .33, .18 and .07 standard deviations in the mean of f and
-.59, .48 and .15 in its log variance; 32 Gaussian ones have .38, .21 and .05, and .92, .63 and .23. Where the
-overall scale s was found in closed form, its conditional distribution under a flat prior on log s is known, n
-s_hat / chi^2_n, and is drawn from exactly. Linear coefficients of the mean stay at their generalised least
-squares values.
+so that the weighted set also represents a skewed posterior, provided that the proposal covers it. The
+effective number of points shows whether it does; where few points carry all weight, the result is the maximum
+alone, with a warning. The engines' sets of 8 to 16 draws are Gaussian, with a cap on weights
+(`gp.laplace.weighed`). Where the overall scale s was found in closed form, its conditional distribution under
+a flat prior on log s is known, n s_hat / chi^2_n, and is drawn from exactly. Linear coefficients of the mean
+stay at their generalised least squares values.
 
 Predictive moments are those of the mixture (laws of total mean and variance):
 
@@ -32,13 +32,19 @@ from gp.laplace import root
 from gp.low_discrepancy import scrambled_sobol
 from gp.observations import Functional
 from gp.posterior import Posterior
-from gp.screening import log_evidence
+from gp.screening import curvature, log_evidence, log_posterior
+from gp.search import Expansion, search
 from gp.settings import FIT
+from gp.user_warnings import warn_user
 
 __all__ = ["MarginalPosterior", "marginalise"]
 
-_LEAST = 1e-12
-"""The least precision of a log hyperparameter, far below that of its prior, against rounding."""
+_LEAST = 1.0
+"""The least precision of a coordinate, that of its prior."""
+_FARTHEST = 5.0
+"""The largest coordinate of the mode, in standard deviations of the prior."""
+_STEP = 1e-4
+"""Half the distance of differences of the map's slope."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +116,11 @@ def marginalise(
     n_points : size of the set; a power of 2 is best. Each costs a Cholesky factorisation.
     seed : seed of the points' scrambling.
 
+    Warns
+    -----
+    RuntimeWarning : if fewer than an eighth of the points, or than 2, carry the weight: the result is then
+        ``posterior`` alone.
+
     Raises
     ------
     ValueError
@@ -127,41 +138,74 @@ def marginalise(
         )
     if n_points < 2:
         raise ValueError(f"n_points = {n_points}: give 2 or more")
-    places, log_proposal, scales = _proposals(fit, n_points, np.random.default_rng(seed))
-    log_weights = np.array([_log_target(fit, psi) for psi in places]) - log_proposal
+    places, log_weights, scales = _weighed(fit, n_points, np.random.default_rng(seed))
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
+    effective = 1 / np.sum(weights**2)
+    if effective < max(2.0, n_points / FIT.least_effective):
+        warn_user(
+            f"{effective:.1f} of {n_points} sets of {len(fit.psi)} hyperparameters carry the weight, too few "
+            "to represent their uncertainty: the result has the fitted hyperparameters alone; give more "
+            "n_points, or a kernel with fewer parameters",
+            RuntimeWarning,
+        )
+        return MarginalPosterior((posterior,), np.ones(1))
     kept = np.flatnonzero(weights > FIT.negligible / n_points)
     observed = posterior.observations
     posteriors = tuple(posterior_at(fit, places[j], observed, posterior.y, scales[j]) for j in kept)
     return MarginalPosterior(posteriors, weights[kept] / weights[kept].sum())
 
 
-def _proposals(
+@dataclass(frozen=True, eq=False)
+class _Standardised:
+    """The log evidence plus the log prior, as a function of the coordinates z whose prior is N(0, I)."""
+
+    fit: Hyperparameters
+
+    def expanded(self, z: np.ndarray) -> Expansion:
+        psi, slope = self.fit.coordinates.prior.from_standard(z)
+        value, gradient = log_posterior(self.fit.problem, self.fit.coordinates, psi, with_prior=False)
+        return Expansion(value - 0.5 * float(z @ z), lambda: slope * gradient - z)
+
+
+def _weighed(
     fit: Hyperparameters, n_points: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return places psi (J, P), their log density up to a constant (J,), and factors of the scale."""
-    size = len(fit.psi)
-    uniform = scrambled_sobol(size + 2, n_points, rng)
-    uniform = np.clip(uniform, 1e-12, 1 - 1e-12)
-    normal = ndtri(uniform[:, :size])
-    stretch = np.sqrt(FIT.degrees / _chi_squared(uniform[:, size], FIT.degrees))
-    offset = normal * stretch[:, None]
-    scale = root(fit.precision, _LEAST) if size else np.zeros((0, 0))
-    log_density = -0.5 * (FIT.degrees + size) * np.log1p(np.sum(offset**2, axis=1) / FIT.degrees)
+    """Return places psi (J, P), their log weights (J,), and factors of the scale (J,)."""
+    size, target = len(fit.psi), _Standardised(fit)
+    uniform = np.clip(scrambled_sobol(size + 2, n_points, rng), 1e-12, 1 - 1e-12)
     n = len(fit.problem.y)
     scales = n / _chi_squared(uniform[:, -1], n) if fit.problem.profiled else np.ones(n_points)
-    return fit.psi + offset @ scale.T, log_density, scales
+    ends = np.full(size, _FARTHEST)
+    start = fit.coordinates.prior.standardised(fit.psi)
+    mode = search(target, [start], (-ends, ends)).psi
+    spread = root(_curvature(fit, mode), _LEAST) if size else np.zeros((0, 0))
+    stretch = np.sqrt(FIT.degrees / _chi_squared(uniform[:, size], FIT.degrees))
+    offset = ndtri(uniform[:, :size]) * stretch[:, None]
+    log_proposal = -0.5 * (FIT.degrees + size) * np.log1p(np.sum(offset**2, axis=1) / FIT.degrees)
+    z = mode + offset @ spread.T
+    places = np.array([fit.coordinates.prior.from_standard(each)[0] for each in z])
+    evidences = np.array([log_evidence(fit.problem, fit.coordinates, psi) for psi in places])
+    return places, evidences - 0.5 * np.sum(z**2, axis=1) - log_proposal, scales
+
+
+def _curvature(fit: Hyperparameters, mode: np.ndarray) -> np.ndarray:
+    """Return minus the Hessian (P, P) of the log target at its mode in z.
+
+    With psi' and psi'' the derivatives of the map, and g and H the gradient and minus the Hessian of the log
+    evidence in psi, it is psi' H psi' - diag(psi'' g) + I. Directions in which H is not positive count as
+    flat.
+    """
+    prior = fit.coordinates.prior
+    psi, slope = prior.from_standard(mode)
+    ahead, behind = (prior.from_standard(mode + step)[1] for step in (_STEP, -_STEP))
+    gradient = log_posterior(fit.problem, fit.coordinates, psi, with_prior=False)[1]
+    values, vectors = np.linalg.eigh(curvature(fit.problem, fit.coordinates, psi))
+    positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    bend = np.clip(-(ahead - behind) / (2 * _STEP) * gradient, 0.0, None)
+    return slope[:, None] * positive * slope + np.diag(1.0 + bend)
 
 
 def _chi_squared(share: np.ndarray, degrees: float) -> np.ndarray:
     """Return the quantiles of a chi-squared distribution."""
     return 2 * gammaincinv(degrees / 2, share)
-
-
-def _log_target(fit: Hyperparameters, psi: np.ndarray) -> float:
-    """Return log evidence plus log prior; minus infinity beyond the bounds of the search."""
-    prior = fit.coordinates.prior
-    if np.any(psi < prior.bounds_lower) or np.any(psi > prior.bounds_upper):
-        return -np.inf
-    return log_evidence(fit.problem, fit.coordinates, psi) + prior.log_density(psi)[0]

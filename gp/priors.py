@@ -14,9 +14,10 @@ evidence rises to zero or infinity. The search is limited to ``_WIDTH`` times ``
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import log, sqrt
+from math import log, pi, sqrt
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from gp.kernels.base import Kind
 
@@ -156,6 +157,34 @@ class JointPrior:
     def sd(self) -> np.ndarray:
         """Standard deviations of the priors, (P,)."""
         return (self.upper - self.lower) / sqrt(12) + self.falloff
+
+    def standardised(self, psi: np.ndarray) -> np.ndarray:
+        """Return z (P,) for psi (P,): coordinates in which the prior is N(0, I)."""
+        tail, total = self._masses
+        below = tail * 2 * ndtr(np.minimum(psi - self.lower, 0.0) / self.falloff)
+        above = tail * 2 * ndtr(np.minimum(self.upper - psi, 0.0) / self.falloff)
+        left = below + np.clip(psi - self.lower, 0.0, None)
+        right = above + np.clip(self.upper - psi, 0.0, None)
+        return np.where(
+            left < right, ndtri(np.minimum(left / total, 0.5)), -ndtri(np.minimum(right / total, 0.5))
+        )
+
+    def from_standard(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return psi (P,) for z (P,), and its derivative (P,) in z."""
+        tail, total = self._masses
+        share = total * ndtr(-np.abs(z))  # the prior's mass beyond, on the nearer side
+        inside = np.clip(share - tail, 0.0, None)
+        outside = self.falloff * ndtri(np.minimum(share / (2 * tail), 0.5))
+        move = np.where(share > tail, inside, outside)
+        psi = np.where(z < 0, self.lower + move, self.upper - move)
+        density = np.exp(-0.5 * (np.minimum(move, 0.0) / self.falloff) ** 2) / total
+        return psi, np.exp(-0.5 * z**2) / sqrt(2 * pi) / density
+
+    @property
+    def _masses(self) -> tuple[np.ndarray, np.ndarray]:
+        """The masses of one tail and of the whole prior, (P,) each, where the plateau has density 1."""
+        tail = sqrt(pi / 2) * self.falloff
+        return tail, self.upper - self.lower + 2 * tail
 
     def log_density(self, psi: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the log density, up to a constant, and its gradient (P,)."""

@@ -67,6 +67,10 @@ class EvidenceProblem:
             parts.append(np.array([log(FIT.first_noise * np.max(self.kernel.diagonal(self.points)))]))
         return np.concatenate(parts)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: `gram` is a function that pickle does not take, and is made again."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
     @cached_property
     def observed(self) -> Functional:
         """The observed functionals: values, or blocks of values and gradients."""

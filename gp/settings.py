@@ -78,6 +78,8 @@ class FitSettings:
     """The most rows of matrices that are factorised by one thread."""
     degrees: int = 6
     """Degrees of freedom of the Student t from which hyperparameters are proposed (`gp.marginal`)."""
+    least_effective: float = 8.0
+    """The fewest effective sets of hyperparameters in a weighted set, as one in so many of its points."""
     negligible: float = 1e-6
     """Weight times number of sets below which a set of hyperparameters is left out."""
 

@@ -1,5 +1,6 @@
 """Fits: exact gradients, peers, units, collapse, what data do not determine, marginalisation."""
 
+import pickle
 import warnings
 from dataclasses import replace
 
@@ -24,11 +25,9 @@ from gp.kernels import (
     SquaredExponential,
     White,
 )
-from gp.marginal import _proposals
 from gp.priors import Plateau, Priors
 from gp.problem import EvidenceProblem, solve, solve_with_gradient
 from gp.screening import curvature, log_posterior
-from gp.settings import FIT
 from gp.units import DataUnits, SearchCoordinates
 
 
@@ -329,17 +328,50 @@ def test_a_curvature_is_taken_at_the_step_at_which_the_gradient_is_smooth(fitted
     np.testing.assert_allclose(curvature(fit.problem, fit.coordinates, psi), [[3.01]], rtol=1e-9)
 
 
-def test_hyperparameters_are_drawn_from_the_t_of_the_stated_density(fitted):
-    """The log density is SciPy's t up to a constant; factors of the scale have quantiles of n / chi^2_n."""
-    fit = fitted.hyperparameters
-    places, log_density, scales = _proposals(fit, 512, np.random.default_rng(0))
-    shape = np.linalg.inv(fit.precision)
-    exact = stats.multivariate_t(fit.psi, shape, FIT.degrees).logpdf(places)
-    np.testing.assert_allclose(log_density - log_density[0], exact - exact[0], atol=1e-9)
-    n = len(fitted.y)
-    shares = stats.chi2(n).sf(n / np.sort(scales))
-    # one coordinate of a scrambled Sobol set of J points has one point in each interval of length 1 / J
-    np.testing.assert_allclose(shares, (np.arange(512) + 0.5) / 512, atol=0.5 / 512 + 1e-9)
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_fits_are_pickled_with_equal_digits(data, kernel):
+    x, y = data
+    posterior = gp.fit(x[:25], y[:25], kernel, n_starts=1)
+    again = pickle.loads(pickle.dumps(posterior))
+    np.testing.assert_array_equal(again.mean_and_variance(x), posterior.mean_and_variance(x))
+    np.testing.assert_array_equal(again.hyperparameters.sd, posterior.hyperparameters.sd)
+
+
+def test_coordinates_in_which_the_prior_is_normal(data):
+    """A quantile of N(0, 1) is mapped to that of the prior, whose distribution function is by quadrature."""
+    prior = SearchCoordinates.of(EvidenceProblem(*data, Periodic(), gp.means.Zero(), None, True),
+                                 DataUnits.of(*data), Priors()).prior  # fmt: skip
+    for z in (-3.0, -1.9, -0.4, 0.0, 1.1, 3.2):
+        psi, slope = prior.from_standard(np.full(len(prior.lower), z))
+        np.testing.assert_allclose(prior.standardised(psi), z, atol=1e-9)
+        ahead, behind = (prior.from_standard(np.full(len(psi), z + h))[0] for h in (1e-5, -1e-5))
+        np.testing.assert_allclose(slope, (ahead - behind) / 2e-5, rtol=1e-6)
+        for i, end in enumerate(psi):
+
+            def density(t, i=i, at=psi):
+                return np.exp(prior.log_density(np.where(np.arange(len(at)) == i, t, prior.lower))[0])
+
+            far = (prior.lower[i] - 9 * prior.falloff[i], prior.upper[i] + 9 * prior.falloff[i])
+            points = sorted({prior.lower[i], prior.upper[i]})
+            below = integrate.quad(density, far[0], end, points=[t for t in points if t < end])[0]
+            mass = integrate.quad(density, *far, points=points)[0]
+            np.testing.assert_allclose(below / mass, stats.norm.cdf(z), atol=1e-7)
+
+
+def test_a_mixture_over_many_hyperparameters_is_finite_or_the_maximum(data):
+    """Of 17 lengthscales 16 are of no effect: half of the plateau and more is as likely for each of them."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(40, 17))
+    posterior = gp.fit(x, np.tanh(2 * x[:, 3]) + 0.05 * rng.normal(size=40))
+    with pytest.warns(RuntimeWarning, match="carry the weight"):
+        alone = gp.marginalise(posterior)
+    assert alone.posteriors == (posterior,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        of_few = gp.marginalise(gp.fit(x[:, 3:6], posterior.y))
+    # without the coordinates in which the prior is normal 3 of 32 sets carried the weight on such data
+    assert of_few.effective_size > 4
+    assert np.isfinite(of_few.mean(x[:5, 3:6])).all()
 
 
 def test_priors_end_what_the_evidence_would_not(data):
