@@ -278,7 +278,8 @@ def with_estimate(
     shift = units.shift + problem.log_volume
     sd = shifted_back(np.sqrt(np.diag(covariance)), shift)
     row = EstimateRow(state.n_evaluations, seconds, number(shifted_back(mean, shift)), number(sd))
-    return replace(state, seconds=seconds, rows=(*state.rows, row))
+    ensemble = None if last else found  # the result makes it again, as that of a resumed run does
+    return replace(state, seconds=seconds, rows=(*state.rows, row), ensemble=ensemble)
 
 
 def number(values: np.ndarray) -> float | np.ndarray:

@@ -159,6 +159,7 @@ def _integral_of(
     if reason == "exhausted" and problem.noise_sd is None and problem.integrand.function.log_weight is None:
         return _exact(problem, state, checkpoint)
     mean, covariance, units, judgement = bayesian.final(problem, state)
+    state = replace(state, ensemble=None)  # large matrices
     sd = np.sqrt(np.diag(covariance))
     result = _described(problem, state, checkpoint, reason)
     result = replace(

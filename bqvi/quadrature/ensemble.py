@@ -180,8 +180,14 @@ def fit(
     """Fit the candidates for a standardised measure to data, starting also from their earlier optima.
 
     ``effort`` : `ROUGHLY` suffices where more data are to come.
+
+    Of more than ``SEARCH.most_fitted`` nodes so many, evenly spread over the order of evaluation, determine
+    the hyperparameters; scale, mean and weights follow from all of them.
     """
     earlier = Fits({}) if earlier is None else earlier
+    if len(data) > SEARCH.most_fitted:
+        rows = np.linspace(0, len(data) - 1, SEARCH.most_fitted).astype(int)
+        return condition(measure, data, fit(measure, data.among(rows), earlier, effort).fits(earlier))
     members: list[CandidateProcess] = []
     known = _candidates(measure, data.smooth_only)
     turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
@@ -243,8 +249,12 @@ def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
 
 
 def _weighed(members: list[CandidateProcess]) -> Ensemble:
-    """Put candidates in order of their penalised evidence."""
-    scores = np.array([_score(member) for member in members])
+    """Put candidates in order of their penalised evidence; those far behind do not keep their matrices."""
+    members, scores = list(members), np.full(len(members), -np.inf)
+    for i, member in enumerate(members):
+        scores[i] = _score(member)
+        if scores[i] < scores.max() - SEARCH.behind:
+            members[i] = member.at(member.psi)
     order = np.argsort(-scores, kind="stable")
     return Ensemble(tuple(members[i] for i in order), scores[order])
 
@@ -354,10 +364,16 @@ def _marginal(
 
 
 def _laplace_root(member: CandidateProcess) -> np.ndarray:
-    """R with R R^T the covariance of Laplace's approximation of the hyperparameters' posterior."""
+    """R with R R^T the covariance of Laplace's approximation of the hyperparameters' posterior.
+
+    Where the nodes are many the curvature is the average information, for which one inverse is needed.
+    """
 
     def gradients(points: np.ndarray) -> np.ndarray:
         return np.array([member.objective.expanded(psi).gradient for psi in points])
 
-    found = curvature(gradients, member.psi, SEARCH.difference)
+    average = None
+    if len(member.data) > SEARCH.most_fitted:
+        average = member.objective.expanded(member.psi).find_curvature
+    found = curvature(gradients, member.psi, SEARCH.difference) if average is None else average()
     return root(found + SEARCH.prior_precision * np.eye(len(found)), SEARCH.prior_precision)

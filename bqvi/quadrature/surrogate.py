@@ -45,6 +45,9 @@ __all__ = [
     "surrogate",
 ]
 
+_ROWS = 100
+"""The most nodes at which slopes are computed at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class StandardData:
@@ -73,6 +76,12 @@ class StandardData:
 
     def __len__(self) -> int:
         return len(self.u)
+
+    def among(self, rows: np.ndarray) -> StandardData:
+        """Return the data at some of the nodes."""
+        slopes = None if self.slopes is None else self.slopes[rows]
+        noise = None if self.noise is None else self.noise[rows]
+        return replace(self, u=self.u[rows], values=self.values[rows], slopes=slopes, noise=noise)
 
     @property
     def outputs(self) -> int:
@@ -218,9 +227,10 @@ class CandidateProcess:
 
     def slopes(self) -> np.ndarray:
         """Return df/dv of the mean of each output at the data's points, (n, D, o)."""
-        at = Gradients(self.chart.forward(self.data.u))
-        cross = covariance(self.kernel, at, self.view.observed)
-        return (cross @ self.process.weights).reshape(len(self.data), self.dimension, -1)
+        v, kernel, weights = self.chart.forward(self.data.u), self.kernel, self.process.weights
+        few = np.array_split(v, len(v) // _ROWS + 1)  # as the covariances of all take D n^2 numbers
+        parts = [covariance(kernel, Gradients(rows), self.view.observed) @ weights for rows in few]
+        return np.concatenate(parts).reshape(len(v), self.dimension, -1)
 
     @cached_property
     def log_posterior(self) -> float:
