@@ -3,6 +3,8 @@
 ``--default-threads``: in wall seconds with the threads that a user's machine has, not with one.
 
 ``python -m benchmarks acceptance``: each public entry point on known problems, beside a stored run.
+
+``python -m benchmarks claims``, ``starts``: whether "converged" is true, and where runs may begin.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ NAMES = (
 
 def main(names: list[str]) -> int:
     """Print a table; return 1 if a bound is not met, or a figure of acceptance has become worse."""
+    if names[:1] in (["claims"], ["starts"]):
+        return int(importlib.import_module(f"benchmarks.{names[0]}").main(names[1:]))
     if names[:1] == ["acceptance"]:
         return int(importlib.import_module("benchmarks.acceptance.command").main(names[1:]))
     unknown = [name for name in names if name not in NAMES]
