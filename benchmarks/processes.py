@@ -13,7 +13,7 @@ import numpy as np
 
 import gp
 from benchmarks.paired import Line, paired
-from gp.conditioning import Conditioned, DirectionalKernel, FunctionKernel, ObservedKernel
+from gp.conditioning import Conditioned, DirectionalKernel, FunctionKernel, Shown
 from gp.conditioning.directional import directional_gram, slope_rows, value_rows
 from gp.fixed_points import gram_of
 from gp.kernels import QuadraticTrend, SquaredExponential, Sum
@@ -56,9 +56,8 @@ def _sum() -> Sum:
 
 
 def _general(x: np.ndarray) -> Callable[[], object]:
-    kernel = ObservedKernel(_sum(), gradients=True)
-    places = kernel.at(x)
-    return lambda: kernel.covariance(places, places)
+    observed, kernel = Observations((Values(x), Gradients(x))), _sum()
+    return lambda: gram_of(kernel, observed)(kernel)
 
 
 def _directional(x: np.ndarray) -> Callable[[], object]:
@@ -89,7 +88,7 @@ def _variances() -> tuple[Callable[[], object], Callable[[], object]]:
     rng, kernel = np.random.default_rng(2), SquaredExponential(LENGTHSCALE, 1.0)
     x, y, new = rng.standard_normal((100, 5)), rng.standard_normal(100), rng.standard_normal((500, 5))
     posterior = gp.GaussianProcess(kernel, noise=1e-4).condition(x, y)
-    observed = ObservedKernel(kernel)
+    observed = FunctionKernel(LENGTHSCALE, 0.0, 0.0, Shown(gradients=False))
     given = Conditioned.of(observed, x, y[:, None], lambda points, _: np.full(len(points), 1e-4))
     places, prior = observed.at(new), np.ones(len(new))
     return lambda: given.variances(prior, given.whitened_covariance(places)), lambda: posterior.variance(new)

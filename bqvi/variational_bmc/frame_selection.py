@@ -29,6 +29,7 @@ __all__ = ["Candidate", "evaluated_box", "next_frame", "rescaled", "selected"]
 def _shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
     """The good evaluations as data of a surrogate, with the predictions of a cheap model if there is one."""
     data = _shaped(state.usable, frame, threshold, settings.noise_unknown)
+    data = data.with_best_gradients(SHAPING.most_rows)
     data = replace(data, rough=data.gradients is not None and settled(state))
     if state.cheap is None or not state.cheap.used:
         return data

@@ -14,31 +14,29 @@ The surrogate has three parts, each in a class or function of its own:
   depths grow only with their logarithm, r (1 + log(depth / r)), and are noisy (Acerbi 2020, "noise shaping"),
   with sd = r log(depth / r) / 10;
 - the *hyperparameters* (`fit`): (l, w, s, b) and, if it is fitted, the noise, by the evidence and weak
-  priors. With gradients, a part of the observations is used for the fit (`Data.thinned`), and k has a second
-  term with shorter lengthscales once the posterior has been found: few log densities are as smooth as a
-  squared exponential;
-- the *posterior* (`Surrogate`, on `gp.conditioning`): mean, variance, covariances, and the expectation under
-  diagonal Gaussians.
+  priors. With gradients, a part of the observations is used for the fit (`Data.with_best_gradients`), and k
+  has a second term with shorter lengthscales once the posterior has been found: few log densities are as
+  smooth as a squared exponential;
+- the *posterior* (`Surrogate`): mean, variance, covariances, and the expectation under diagonal Gaussians.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 
 from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
-from gp.conditioning import Conditioned, ObservedKernel
 from gp.evidence import LogPosterior
 from gp.expectation import AnovaSum, AnovaSums, Quadratic
 from gp.fixed_points import Changes, Gram, gram_of
 from gp.kernels import Anova, Constant, Multiple, QuadraticTrend, Sum
+from gp.kernels.crossed import crossed
 from gp.observations import Gradients, Observations, Values
 from gp.priors import JointPrior
 from gp.search import Search, search
-from gp.triangular import cholesky, lower_product, solve_lower
+from gp.triangular import cholesky, lower_product, solve_lower, triangular_inverse
 
 __all__ = [
     "Data", "Surrogate", "fit", "kernel_of", "log_posterior", "noise_shaped", "posterior_mean", "prior_of",
@@ -53,7 +51,7 @@ class Data:
     Attributes
     ----------
     points : the points (n, D). values : the values (n,).
-    gradients : the gradients (m, D) at the first m points (in general all), or None.
+    gradients : the gradients (m, D) at the first m points, or None.
     noise : the noise variances (n + m D,) of the values and of the gradients.
     top : the maximum of the prior mean.
     noise_fitted : whether a noise common to all values is a hyperparameter, in addition to ``noise``.
@@ -123,11 +121,6 @@ class Data:
             return kernel
         return Sum((*kernel.terms, Multiple(self.cheap, CHEAP.scale_sd**2)))
 
-    def by_point(self, rows: np.ndarray) -> np.ndarray:
-        """The ``rows`` (N,) of observations arranged by points, (n, 1) or (n, 1 + D)."""
-        n = len(self.points)
-        return np.column_stack([rows[:n], rows[n:].reshape(n, -1)])
-
     @cached_property
     def gram(self) -> Gram:
         """The covariance of all observations as a function of the kernel."""
@@ -138,15 +131,21 @@ class Data:
 
     @cached_property
     def thinned(self) -> Data:
+        """The data to which hyperparameters are fitted."""
+        return self.with_best_gradients(FITTING.enough)
+
+    def with_best_gradients(self, rows: int) -> Data:
         """The data with all values, but gradients only at the points of highest density.
 
-        `FittingSettings` has the number of observations, and the least number of gradients that are
-        kept where there are more values than that.
+        Parameters
+        ----------
+        rows : the number of observations. `FittingSettings` has the least number of gradients that are kept
+            where there are more values than that.
         """
-        if self.gradients is None or len(self.residuals) <= FITTING.enough:
+        if self.gradients is None or len(self.residuals) <= rows:
             return self
         n, dimension = self.points.shape
-        m = min(max((FITTING.enough - n) // dimension, FITTING.fewest), n)
+        m = min(max((rows - n) // dimension, FITTING.fewest), len(self.gradients))
         order = np.argsort(-self.values, kind="stable")
         of_slopes = self.noise[n:].reshape(-1, dimension)[order[:m]]
         noise = np.concatenate([self.noise[:n][order], of_slopes.reshape(-1)])
@@ -336,18 +335,24 @@ def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSums:
     data : the observations. psi : the logarithms of the hyperparameters.
     """
     kernel = data.kernel(psi)
-    matrix, _ = data.gram(kernel)
-    np.einsum("ii->i", matrix)[:] += _noises(data, psi)
-    factor = cholesky(matrix)
+    factor = _factor(data, kernel, _noises(data, psi))
     weights = solve_lower(factor, solve_lower(factor, data.residuals), transposed=True)
-    return _function(data, kernel, data.by_point(weights))
+    return _function(data, kernel, weights)
+
+
+def _factor(data: Data, kernel: Sum, noise: np.ndarray) -> np.ndarray:
+    """C of the covariance of all observations with their ``noise`` (N,); LinAlgError if there is none."""
+    matrix, _ = data.gram(kernel)
+    matrix = np.array(matrix)
+    np.einsum("ii->i", matrix)[:] += noise
+    return cholesky(matrix, overwrite=True)
 
 
 def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSums:
-    """The function of ``weights`` of the observations, (n, 1) or (n, 1 + D)."""
-    alpha, slopes = weights[:, 0], (None if data.gradients is None else weights[:, 1:])
+    """The function of ``weights`` of the observations, (N,)."""
+    n, dimension = data.points.shape
+    alpha, slopes = weights[:n], (None if data.gradients is None else weights[n:].reshape(-1, dimension))
     polynomials = Sum(tuple(term for term in kernel.terms if isinstance(term, QuadraticTrend | Constant)))
-    dimension = data.points.shape[1]
     prior = Quadratic(data.top, np.zeros(dimension), -np.eye(dimension))
     trend = prior + Quadratic.of_kernel(polynomials, data.points, alpha, slopes)
     varying = [term for term in kernel.terms if isinstance(term, Anova)]
@@ -359,49 +364,44 @@ def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSums:
 def _scale(data: Data, weights: np.ndarray) -> float:
     """The posterior mean of the scale a, given ``weights`` of the observations."""
     assert data.cheap_rows is not None
-    return 1.0 + CHEAP.scale_sd**2 * float(np.vdot(weights, data.by_point(data.cheap_rows)))
-
-
-def _no_further_noise(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Zeros (n,): all noise is of known variances."""
-    return np.zeros(len(points))
+    return 1.0 + CHEAP.scale_sd**2 * float(weights @ data.cheap_rows)
 
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """The Gaussian process given data and hyperparameters."""
+    """The Gaussian process given data and hyperparameters.
+
+    Attributes
+    ----------
+    data : the observations. psi : the hyperparameters. kernel : that of phi.
+    whitening : W, the inverse (N, N) of the Cholesky factor of the observations' covariance.
+    residuals : the whitened residuals W r of the observations, (N,).
+    """
 
     data: Data
     psi: np.ndarray
-    given: Conditioned
-    """The process phi given its observations, with the known scale s^2 = 1."""
+    kernel: Sum
+    whitening: np.ndarray
+    residuals: np.ndarray
 
     @classmethod
     def of(cls, data: Data, psi: np.ndarray) -> Surrogate:
         """The surrogate; LinAlgError if the covariance has no Cholesky factor because of rounding."""
-        kernel = ObservedKernel(data.kernel(psi), data.gradients is not None)
-        targets, noise = data.by_point(data.residuals), data.by_point(_noises(data, psi)).reshape(-1)
+        kernel, noise = data.kernel(psi), _noises(data, psi)
         for more in FITTING.jitters:
             if more:
-                places = kernel.at(data.points)
-                noise = noise + more * np.einsum("ii->i", kernel.covariance(places, places))
+                noise = noise + more * np.einsum("ii->i", data.gram(kernel)[0])
             try:
-                given = Conditioned.of(kernel, data.points, targets, _no_further_noise, noise)
-                return cls(data, psi, given)
+                whitening = np.ascontiguousarray(triangular_inverse(_factor(data, kernel, noise)))
+                return cls(data, psi, kernel, whitening, whitening @ data.residuals)
             except np.linalg.LinAlgError:
                 continue
         raise np.linalg.LinAlgError("no small jitter makes the covariance positive definite")
 
-    @property
-    def kernel(self) -> Sum:
-        """The kernel with the hyperparameters."""
-        return cast(Sum, self._observed.kernel)  # `kernel_of` makes a sum
-
-    @property
-    def _observed(self) -> ObservedKernel:
-        kernel = self.given.kernel
-        assert isinstance(kernel, ObservedKernel)  # `of` makes an ObservedKernel
-        return kernel
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """The weights (N,) of the observations in the posterior mean, W^T W r."""
+        return self.residuals @ self.whitening
 
     @property
     def dimension(self) -> int:
@@ -418,14 +418,14 @@ class Surrogate:
         """The posterior mean and standard deviation of the scale a; None without a cheap model."""
         if self.data.cheap_rows is None:
             return None
-        known = self.given.whitening @ self.data.by_point(self.data.cheap_rows).reshape(-1)
+        known = self.whitening @ self.data.cheap_rows
         left = 1.0 - CHEAP.scale_sd**2 * float(known @ known)
-        return _scale(self.data, self.given.weights), CHEAP.scale_sd * float(np.sqrt(max(left, 0.0)))
+        return _scale(self.data, self.weights), CHEAP.scale_sd * float(np.sqrt(max(left, 0.0)))
 
     @cached_property
     def function(self) -> AnovaSums:
         """The posterior mean of the log joint as a function, with its gradient and its expectations."""
-        return _function(self.data, self.kernel, self.given.weights)
+        return _function(self.data, self.kernel, self.weights)
 
     def mean(self, u: np.ndarray) -> np.ndarray:
         """The posterior mean of the log joint at u (m, D), (m,)."""
@@ -436,14 +436,14 @@ class Surrogate:
 
         Inner products of the columns are the reduction of the covariance.
         """
-        given = self.given
-        return lower_product(given.whitening, self._observed.with_values(given.places, u))
+        slopes = 0 if self.data.gradients is None else len(self.data.gradients)
+        return lower_product(self.whitening, crossed(self.kernel, u, self.data.points, slopes).T)
 
     def moments(self, u: np.ndarray, whitened: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The posterior mean and variance of the log joint at u (m, D), (m,) each, from ``whitened`` W k."""
         known = self.whitened(u) if whitened is None else whitened
         variance = self.kernel.diagonal(u) - np.einsum("nm,nm->m", known, known)
-        mean = self._prior_mean(u) + self.given.residuals_whitened[:, 0] @ known
+        mean = self._prior_mean(u) + self.residuals @ known
         return mean, np.maximum(variance, self.rounding)
 
     @property

@@ -4,8 +4,7 @@
 and constant, extension by rows, nodes left out, integrals and their covariance. `function_process` is the
 process on one function with the kernel of `function_kernel`; `functionals` are its integrals under Gaussians.
 `directional` is the process given values and single derivatives of a function, each in a row of its own.
-`observed_kernel` admits any other kernel. `student_process` is the process with scale and mean integrated
-out.
+`student_process` is the process with scale and mean integrated out.
 """
 
 from gp.conditioning.conditioned import Conditioned
@@ -13,7 +12,6 @@ from gp.conditioning.directional import DirectionalKernel, DirectionalProcess
 from gp.conditioning.function_kernel import FunctionKernel, Shown
 from gp.conditioning.function_process import FunctionProcess
 from gp.conditioning.functionals import Functionals
-from gp.conditioning.observed_kernel import ObservedKernel
 from gp.conditioning.student_process import StudentProcess
 
 __all__ = [
@@ -23,7 +21,6 @@ __all__ = [
     "FunctionKernel",
     "FunctionProcess",
     "Functionals",
-    "ObservedKernel",
     "Shown",
     "StudentProcess",
 ]

@@ -48,7 +48,7 @@ class AnovaSum:
     Attributes
     ----------
     points : u_n, (n, D). kernel : k. trend : the polynomial.
-    values : alpha, (n,). slopes : B, (n, D); None where no derivatives were observed.
+    values : alpha, (n,). slopes : B at the first m points, (m, D); None where no derivatives were observed.
     """
 
     points: np.ndarray
@@ -68,9 +68,16 @@ class AnovaSum:
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Values of phi at (M, D) points, (M,)."""
-        cross = crossed(self.kernel, u, self.points, self.slopes is not None)
-        weights = self.values if self.slopes is None else np.column_stack([self.values, self.slopes])
-        return cross @ weights.reshape(-1) + self.trend(u)
+        if self.slopes is None:
+            return crossed(self.kernel, u, self.points) @ self.values + self.trend(u)
+        cross = crossed(self.kernel, u, self.points, len(self.slopes))
+        return cross @ np.concatenate([self.values, self.slopes.reshape(-1)]) + self.trend(u)
+
+    def _tilt(self, slopes: np.ndarray) -> np.ndarray:
+        """B (D, 1, n), with zeros at points without derivatives."""
+        found = np.zeros((slopes.shape[1], 1, len(self.points)))
+        found[:, 0, : len(slopes)] = slopes.T
+        return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
         """Gradients of phi at points ``u`` (M, D), (M, D)."""
@@ -89,7 +96,7 @@ class AnovaSum:
         if self.slopes is None:
             found -= (p * self.values * g).sum(2).T
             return found
-        tilt = np.ascontiguousarray(self.slopes.T)[:, None, :]
+        tilt = self._tilt(self.slopes)
         along = self.values + np.sum(tilt * g, axis=0)
         curved = tilt * (ratio * precision - g * (steep - g)) - along * g
         curved *= p
@@ -127,7 +134,7 @@ class AnovaSum:
             values = weighted.sum(1) - height * self.values.sum()
             of_means = np.einsum("dkn,kn->kd", along, weighted)
             return values, of_means, np.einsum("dkn,kn->kd", r * bowed, weighted)
-        tilt = np.ascontiguousarray(self.slopes.T)[:, None, :]
+        tilt = self._tilt(self.slopes)
         weighted = p * (self.values - np.sum(tilt * along, axis=0))
         values = weighted.sum(1) - height * self.values.sum()
         steep, rest = tilt * p, (1.0 - r) * along

@@ -58,7 +58,7 @@ class Quadratic:
         if values is not None:
             linear, curvature = values @ points, (points.T * values) @ points
         if slopes is not None:
-            crossed = slopes.T @ points
+            crossed = slopes.T @ points[: len(slopes)]
             linear, curvature = linear + slopes.sum(0), curvature + crossed + crossed.T
         return cls(0.0, kernel.linear * linear, kernel.quadratic * curvature)
 

@@ -24,23 +24,25 @@ _IN_CACHE = 2**15
 """The number of entries of an array (D, m, n) that are computed at once."""
 
 
-def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: bool = False) -> np.ndarray:
-    """Return the covariances of f at x (m, D) with f at y (n, D), and with its derivatives there.
+def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: int = 0) -> np.ndarray:
+    """Return the covariances of f at x (m, D) with f at y (n, D), and with derivatives at the first of y.
 
-    The shape is (m, n), and (m, n (D + 1)) with ``slopes``: value and derivatives of a point are next to each
-    other. NumPy only.
+    The shape is (m, n + D slopes): values, and then the derivatives at the first ``slopes`` points, those of
+    a point next to each other. NumPy only.
     """
     if not slopes:
         return kernel(x, y)
     m, (n, dimension) = len(x), y.shape
-    found = np.empty((m, n, dimension + 1))
-    block = max(_IN_CACHE // max(n * dimension, 1), 1)
+    found = np.empty((m, n + slopes * dimension))
+    if slopes < n:
+        found[:, slopes:n] = kernel(x, y[slopes:])
+    steep = found[:, n:].reshape(m, slopes, dimension)  # a view
+    block = max(_IN_CACHE // max(slopes * dimension, 1), 1)
     for rows in (slice(at, at + block) for at in range(0, m, block)):
-        values, slope = _value_slopes(kernel, x[rows], y)
-        found[rows, :, 0] = values
+        found[rows, :slopes], slope = _value_slopes(kernel, x[rows], y[:slopes])
         for d in range(dimension):  # a loop over pairs each, where `moveaxis` has one over coordinates
-            found[rows, :, 1 + d] = slope[d]
-    return found.reshape(m, n * (dimension + 1))
+            steep[rows, :, d] = slope[d]
+    return found
 
 
 @singledispatch

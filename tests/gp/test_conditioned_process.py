@@ -7,17 +7,13 @@ import pytest
 
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.observation_noise import Directions
-from gp.conditioning import DirectionalKernel, FunctionKernel, ObservedKernel, Shown
+from gp.conditioning import DirectionalKernel, FunctionKernel, Shown
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import slope_rows, value_rows
 from gp.conditioning.testing import check_block_kernel
-from gp.kernels import Matern52, SquaredExponential
 
 SHOWN = {"values": Shown(True, False), "derivatives": Shown(False, True), "both": Shown(True, True)}
-KERNELS = {f"function, {name}": FunctionKernel(1.3, 0.4, 0.2, shown) for name, shown in SHOWN.items()} | {
-    "observed values": ObservedKernel(Matern52([0.9, 1.4], 1.5), False),
-    "observed values and gradients": ObservedKernel(SquaredExponential([0.9, 1.4], 1.5), True),
-}
+KERNELS = {f"function, {name}": FunctionKernel(1.3, 0.4, 0.2, shown) for name, shown in SHOWN.items()}
 SEPARABLE = SeparableKernel(
     1.7, 0.3, 0.2, 0.15, Directions(np.array([[0.6, -0.8], [0.8, 0.6]]), np.array([1.3, 0.7]))
 )

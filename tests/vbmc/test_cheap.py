@@ -42,9 +42,8 @@ def test_the_scale_is_that_of_generalised_least_squares(with_slopes):
     without = replace(without, rough=with_slopes)
     psi = data.prior.lower
     plain, made = Surrogate.of(without, psi), Surrogate.of(data, psi)
-    precision = plain.given.whitening.T @ plain.given.whitening
-    g = without.by_point(data.cheap_rows).reshape(-1)
-    y = without.by_point(without.residuals).reshape(-1)
+    precision = plain.whitening.T @ plain.whitening
+    g, y = data.cheap_rows, without.residuals
     variance = 1.0 / (g @ precision @ g + CHEAP.scale_sd**-2)
     scale, sd = made.cheap_scale
     assert scale == pytest.approx(variance * (g @ precision @ y + CHEAP.scale_sd**-2), rel=1e-6)

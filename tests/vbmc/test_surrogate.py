@@ -20,6 +20,7 @@ from bqvi.variational_bmc.surrogate import (
     with_terms_of,
 )
 from gp.laplace import curvature
+from gp.observations import Gradients, Observations, Values
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.standard_normal((9, 3))
@@ -118,6 +119,33 @@ def test_with_all_interactions_it_is_the_process_of_gp():
     m, v = np.array([[0.3, -0.2]]), np.array([[0.5, 1.5]])
     general = process.integral(gp.measures.Gaussian(m[0], np.diag(v[0]))).mean
     assert mine.function.integrate(m, v).values[0] == pytest.approx(general, rel=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1000, 60, 40])
+def test_values_with_the_gradients_of_some_points_are_the_process_of_gp(rows):
+    """By `gp.GaussianProcess` given the same observations; `rows` keeps the gradients of 24, 12 and 10."""
+    x, u = np.random.default_rng(5).standard_normal((24, 3)), OTHERS
+    data = noise_shaped(x, log_joint(x), slopes(x), np.full(24, 0.01), 30.0).with_best_gradients(rows)
+    assert len(data.gradients) == {1000: 24, 60: 12, 40: 10}[rows]
+    psi = data.prior.lower
+    mine = Surrogate.of(data, psi)
+    blocks = (Values(data.points), Gradients(data.points[: len(data.gradients)]))
+    process = gp.GaussianProcess(data.kernel(psi), noise=_noises(data, psi)).condition(
+        Observations(blocks), data.residuals
+    )
+    mean, variance = mine.moments(u)
+    prior = data.top - 0.5 * (u**2).sum(1)
+    np.testing.assert_allclose(mean, prior + process.mean(u), rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(variance, process.variance(u), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(mine.function(u), mean, rtol=1e-7, atol=1e-7)
+    numeric = [(mine.mean(u + e) - mine.mean(u - e)) / 2e-4 for e in 1e-4 * np.eye(3)]
+    np.testing.assert_allclose(mine.function.gradient(u), np.stack(numeric, 1), rtol=1e-5, atol=1e-5)
+    # an expectation under a narrow Gaussian is the value and half the trace of the curvature
+    v = np.full((1, 3), 1e-4)
+    bent = sum(mine.mean(u[:1] + e) - 2.0 * mean[:1] + mine.mean(u[:1] - e) for e in 1e-2 * np.eye(3)) / 1e-4
+    assert mine.function.integrate(u[:1], v).values[0] == pytest.approx(
+        float((mean[:1] + 5e-5 * bent)[0]), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("gradients", [False, True])

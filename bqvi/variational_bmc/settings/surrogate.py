@@ -34,6 +34,11 @@ class ShapingSettings:
     slope_noise: float = 1e-8
     """The variance of an exact derivative, over its square. The factor of one step is 1.01 +- .01 with half
     and with twice (18 states with gradients)."""
+    most_rows: int = 1200
+    """The number of observations beyond which only the gradients at the points of highest density stay. On a
+    hierarchy of counts, D = 9, the log evidence of 200 evaluations is .006 off at an sd of .010, and .003 at
+    .023 with all gradients (one seed). With 400, standard deviations after 120 are .46 and .031, and .049 and
+    .018 with 1,200 (two seeds)."""
     nothing: float = 0.1
     """The factor of ``least_noise`` below which a variance of f counts as zero. The factor of one step is
     1.00 with half and twice."""
