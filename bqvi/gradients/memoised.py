@@ -7,11 +7,17 @@ visit,
 
     ELBO(q, all q(z)) = sum_b (<S_b, E t> + H_b) + sum ln h - KL(q || p)
 
-never decreases, there is no step size, and q moves after each batch. Terms that a model adds to S and to the
+never decreases for a conjugate model, there is no step size, and q moves after each batch. Terms that a model adds to S and to the
 bound independently of the data (for a learnt concentration) are the result of its local step for rows of
 weight 0, or of its `shared_step` where they depend on S (`Sharing`), and are computed anew at each step. A
 batch whose local step ends at a lower bound than its old one (an ascent that found another optimum) keeps the
 old one.
+
+For a `LocalModel` that is not conjugate, such as a logistic regression, S_b is the slope dE[ln p(X_b | theta)]
+/ dmu at the q of the last visit, and <S_b, E t> + H_b is a tangent in mu and no bound: where the expectation
+is concave in mu, the old tangent is above each new value. There the new slope always replaces the old one. A
+q that stays the same in a pass is then a stationary point of the ELBO (the slopes of all batches are those at
+q), which records compute from all data; the ELBO may fall from one step to the next.
 
 With ``moves`` components of a mixture are added and merged during the run (`memoised_moves`).
 
@@ -49,7 +55,7 @@ from bqvi.gradients.memoised_moves import (
     require_movable,
 )
 from bqvi.gradients.settings import MEMOISED, STOCHASTIC
-from bqvi.models.conjugate import LocalStep, update_target
+from bqvi.models.conjugate import LocalStep, is_conjugate, update_target
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array
 
@@ -188,7 +194,8 @@ class Memoised:
         prior = model.prior.natural
         found = _held(prior, found, expected)
         entropy = local.bound - float(inner(found, expected))
-        kept = _replaced(known, b, found, entropy, expected, prior)
+        held = expected if is_conjugate(model) else None
+        kept = _replaced(known, b, found, entropy, held, prior)
         complete = self.visited_all(kept, n)
         everything, nothing = self._of_all(model, q, kept, nothing, expected, n)
         visited, target = n_rows(rows), everything
@@ -308,17 +315,27 @@ def _held(prior: Values, total: Values, expected: Values) -> Values:
 
 
 def _replaced(
-    known: MemoisedMemory, b: int, found: Values, entropy: float, expected: Values, prior: Values
+    known: MemoisedMemory, b: int, found: Values, entropy: float, expected: Values | None, prior: Values
 ) -> MemoisedMemory:
-    """The memory with the new statistics of batch ``b``, unless its old ones have the higher bound."""
+    """The memory with the new statistics of batch ``b``, unless its old ones have the higher bound.
+
+    Without statistics ``expected`` under q, they have no bound.
+    """
     row = flat(found)
     if b == len(known.statistics):  # the first visit of this batch
         statistics = np.concatenate([known.statistics, row[None]])
         entropies = np.append(known.entropies, entropy)
         return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
-    weights = flat(expected)
     statistics, entropies = known.statistics.copy(), known.entropies.copy()
-    old = flat(_held(prior, unflat(statistics[b], prior), expected))
-    if row @ weights + entropy >= old @ weights + entropies[b]:
+    if expected is None or _ascends(row, entropy, known, b, expected, prior):
         statistics[b], entropies[b] = row, entropy
     return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
+
+
+def _ascends(
+    row: np.ndarray, entropy: float, known: MemoisedMemory, b: int, expected: Values, prior: Values
+) -> bool:
+    """Whether statistics ``row`` (P,) and ``entropy`` of batch ``b`` have no lower bound than those kept."""
+    weights = flat(expected)
+    old = flat(_held(prior, unflat(known.statistics[b], prior), expected))
+    return bool(row @ weights + entropy >= old @ weights + known.entropies[b])

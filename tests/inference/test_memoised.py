@@ -17,6 +17,7 @@ from bqvi.models import (
     HiddenMarkovModel,
     LatentDirichletAllocation,
     LinearRegression,
+    LogisticRegression,
     Mixture,
     ProbabilisticLatentSemanticAnalysis,
     bernoulli,
@@ -160,6 +161,31 @@ def test_a_regression_is_right_after_one_pass():
     exact = bqvi.fit(LinearRegression(3), (x, y))
     fit = bqvi.fit(exact.problem.model, (x, y), Memoised(10), steps=5)
     assert fit.elbo == pytest.approx(exact.elbo, rel=1e-10)
+
+
+@pytest.mark.parametrize("size", [30, 75, 150])
+def test_slopes_of_batches_converge_to_the_optimum_of_a_regression(size):
+    """Against Newton's method of the mean and covariance that solve the equations of the optimum.
+
+    At the optimum of a Gaussian q, m = s^2 X^T E[r] and C^-1 = I / s^2 + X^T diag E[w] X with r_n the residual
+    and w_n the variance of label n; expectations by Gauss-Hermite quadrature with 64 points.
+    """
+    rng = np.random.default_rng(31)
+    x = np.c_[np.ones(300), rng.normal(size=(300, 3)) * (1.0, 2.0, 0.5)]
+    y = (rng.random(300) < 1.0 / (1.0 + np.exp(-x @ (0.5, -1.0, 0.7, 2.0)))).astype(float)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+    weights /= weights.sum()
+    mean, covariance = np.zeros(4), np.eye(4)
+    for _ in range(60):
+        spread = np.sqrt(np.einsum("nd,de,ne->n", x, covariance, x))
+        p = 1.0 / (1.0 + np.exp(-(x @ mean)[:, None] - spread[:, None] * nodes))
+        precision = np.eye(4) / 2.25 + (x.T * (p * (1.0 - p) @ weights)) @ x
+        covariance = np.linalg.inv(precision)
+        mean = mean + covariance @ (x.T @ (y - p @ weights) - mean / 2.25)
+    fit = bqvi.fit(LogisticRegression(4, prior_scale=1.5), (x, y), "memoised", minibatch=size, tolerance=1e-9)
+    assert fit.converged
+    assert fit.q.mean == pytest.approx(mean, abs=1e-4)
+    assert fit.q.covariance == pytest.approx(covariance, abs=1e-4)
 
 
 def test_stochastic_passes_resume_to_the_same_numbers(tmp_path):
