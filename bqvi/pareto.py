@@ -34,24 +34,46 @@ class ParetoSettings:
     """The number of draws as which the prior on the shape counts."""
     prior_shape: float = 0.5
     """The shape towards which that of few values is shrunk."""
+    least: float = 1e-290
+    """The least excess over the threshold, as a share of the largest value; its inverse is finite."""
 
 
 PARETO = ParetoSettings()
 
 
 def pareto_shape(values: Any) -> float:
-    """Return the shape k of the tail of values (n,) >= 0, or -inf where fewer than five exceed the threshold.
+    """Return the shape k of the tail of values (n,) >= 0: the largest min(n / 5, 3 sqrt n), at least five.
 
-    The tail consists of the largest min(n / 5, 3 sqrt n) values, at least five.
+    It is -inf where there is no tail, as too few values exceed the threshold and hold little of the sum, or n
+    is five or less, and inf where fewer than five values hold more than half of the sum.
     """
     ordered = np.sort(np.asarray(values, dtype=float))
     n = len(ordered)
     size = max(PARETO.least_tail, int(min(np.ceil(n / 5), np.ceil(3 * np.sqrt(n)))))
     if n <= size or not ordered[-1] > 0:
         return -np.inf
-    above = (ordered[-size:] - ordered[-size - 1]) / ordered[-1]
-    above = above[above > 1e-12]
-    return -np.inf if len(above) < PARETO.least_tail else pareto_fit(above)[0]
+    above = _exceedances(ordered / ordered[-1], size)
+    return pareto_fit(above)[0] if len(above) >= PARETO.least_tail else _shape_of_few(above, ordered)
+
+
+def _exceedances(ordered: np.ndarray, size: int) -> np.ndarray:
+    """The excesses over the threshold of those of the ``size`` largest values that differ from it.
+
+    Parameters
+    ----------
+    ordered : values (n,) >= 0 in increasing order, the largest of which is one. size : less than n.
+    """
+    threshold = ordered[-size - 1]
+    above: np.ndarray = ordered[-size:] - threshold
+    return above[above > max(1e-12 * threshold, PARETO.least)]
+
+
+def _shape_of_few(above: np.ndarray, ordered: np.ndarray) -> float:
+    """The shape where fewer than five values exceed the threshold, which determines no other number.
+
+    The others are equal or zero: the average depends on these few alone where they hold most of the sum.
+    """
+    return math.inf if above.sum() > 0.5 * (ordered / ordered[-1]).sum() else -math.inf
 
 
 def pareto_fit(y: Any) -> tuple[float, float]:
@@ -75,8 +97,8 @@ class Smoothed:
     Attributes
     ----------
     log_weights : (n,), normalised: their exponentials sum to one.
-    shape : k of the tail before smoothing; -inf where all values of the tail are equal, inf for fewer than 21
-        weights, which are too few for a fit.
+    shape : k of the tail before smoothing; -inf where the values of the tail are equal, inf where fewer than
+        five hold more than half of the sum, and for fewer than 21 weights, which are too few for a fit.
     """
 
     log_weights: np.ndarray
@@ -113,14 +135,13 @@ def psis(log_weights: np.ndarray) -> Smoothed:
     if size < PARETO.least_tail:
         return Smoothed(logs - logsumexp(logs), math.inf)
     order = np.argsort(logs)
-    tail = order[-size:]
+    tail, ordered = order[-size:], np.exp(logs[order])
     # The smallest positive number keeps the logarithm finite where the threshold has weight zero.
     threshold = max(float(logs[order[-size - 1]]), math.log(np.finfo(float).tiny))
-    above = np.exp(logs[tail]) - math.exp(threshold)
-    spread = above[above > 1e-12]
-    if len(spread) < PARETO.least_tail:
-        return Smoothed(logs - logsumexp(logs), -math.inf)
-    shape, scale = pareto_fit(spread)
+    above = _exceedances(ordered, size)
+    if len(above) < PARETO.least_tail:
+        return Smoothed(logs - logsumexp(logs), _shape_of_few(above, ordered))
+    shape, scale = pareto_fit(above)
     levels = (np.arange(size) + 0.5) / size
     expected = np.expm1(-shape * np.log1p(-levels)) * scale / shape if shape else -scale * np.log1p(-levels)
     smooth = logs.copy()

@@ -12,22 +12,32 @@ no evaluation so far differs from the best point x, at
     x + s e,      s^-2 the median curvature along the steps that were made, s at most half the plausible box.
 
 The D + 1 gradients determine a quadratic log joint.
+
+Where the log joint can be evaluated at fewer of the first points than a surrogate needs, further points lie
+near those at which it can: beyond a good point x as seen from the nearest failed one y, and half as far from
+it, x + (x - y) / 2. Each failure halves the distance, so that in an open region the next one succeeds sooner
+or later, with gradients or without.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from scipy.spatial import cKDTree
+
 from bqvi.calls import Evaluations
 from bqvi.calls.climb import Asking, AsksError, Ends, climb
-from bqvi.variational_bmc.settings import CLIMBING
+from bqvi.variational_bmc.settings import CLIMBING, RESULT
 from gp.linalg import complement
 
 __all__ = ["next_step"]
 
 
 def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
-    """The next point (D,) of the climb, or after it a point in a direction without a step; None at the end.
+    """The next point (D,) before there is a surrogate, or None at the end.
+
+    It is near a good point where there are too few of these, then of the climb, and after it in a direction
+    without a step.
 
     Parameters
     ----------
@@ -37,6 +47,8 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     if most is None:
         each, more = CLIMBING.most
         most = each * made.points.shape[1] + more
+    if made.failed.any() and 0 < int((~made.failed).sum()) < RESULT.needed:
+        return _nearer(made)
     if made.gradients is None or made.failed[0]:
         return None
     try:
@@ -44,6 +56,18 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     except AsksError as asks:
         return asks.points[0]
     return _in_a_new_direction(made)
+
+
+def _nearer(made: Evaluations) -> np.ndarray:
+    """A point (D,) half as far from a good point as the nearest failed one, and on the other side of it.
+
+    Among the good points it is the one that is farthest from failed ones.
+    """
+    good, failed = made.points[~made.failed], made.points[made.failed]
+    distances, nearest = cKDTree(failed).query(good)
+    best = int(np.argmax(distances))
+    found: np.ndarray = good[best] + 0.5 * (good[best] - failed[nearest[best]])
+    return found
 
 
 def _in_a_new_direction(made: Evaluations) -> np.ndarray | None:

@@ -51,11 +51,13 @@ def with_more(run: VBMCRun, state: State, count: int) -> State:
 
 
 def _in_design(run: VBMCRun, state: State) -> bool:
-    """Whether too few points have values for a surrogate while others are being evaluated."""
+    """Whether too few points have values for a surrogate, while others are being evaluated or can be."""
     if state.rows:
         return False
     design = len(run.first.pending) + len(run.first.evaluations)
     good = int((~state.evaluations.failed).sum())
+    if 0 < good < RESULT.needed and len(state) >= design:
+        return run.budget_of(state).room(1) > 0
     least = min(design, max(run.target.dimension + 3, design // 2))
     return good < least and len(state) < design
 

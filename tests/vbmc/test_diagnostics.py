@@ -9,7 +9,7 @@ import scipy.stats
 
 from bqvi.calls import Caller, Evaluations, Function
 from bqvi.calls.coordinates import make_coordinates
-from bqvi.pareto import psis
+from bqvi.pareto import pareto_shape, psis
 from bqvi.posterior import Posterior
 from bqvi.variational_bmc.diagnostics import advice, agreement, check
 from experiments.problems import known_posteriors
@@ -34,6 +34,27 @@ def test_same_as_arviz(n, scale):
     found = psis(logs)
     assert found.shape == pytest.approx(float(shape), abs=1e-6)
     np.testing.assert_allclose(found.log_weights, np.asarray(weights), atol=1e-6)
+
+
+@pytest.mark.parametrize("nats", [20.0, 45.0, 300.0, 2000.0])
+@pytest.mark.parametrize("n", [30, 400])
+def test_one_weight_above_all_others_is_the_heaviest_tail(n, nats):
+    """An average by these weights is that of one draw: k is above one, however far the others lie below."""
+    logs = np.append(-nats - np.random.default_rng(n).random(n - 1), 0.0)
+    found = psis(logs)
+    assert found.shape > 1.0
+    assert pareto_shape(np.exp(logs)) > 1.0
+    if nats < 300.0:  # beyond, the tail of the other weights is denormal
+        arviz = pytest.importorskip("arviz_stats.base")
+        assert found.shape == pytest.approx(float(arviz.array_stats.psislw(-logs)[1]), rel=1e-6)
+
+
+def test_few_weights_of_a_tail():
+    few = np.full(90, -np.inf)
+    few[[3, 30, 70]] = [0.0, 0.1, -0.2]  # all of the mass is in three draws
+    assert psis(few).shape == math.inf
+    assert psis(np.append(np.full(88, 0.0), [0.4, 0.3])).shape == -math.inf  # 2 of 90 half as large again
+    assert psis(1e-14 * np.random.default_rng(0).random(90)).shape == -math.inf  # equal but for rounding
 
 
 def test_smoothing_keeps_order_and_sums_to_one():
