@@ -87,7 +87,18 @@ class Fit:
 
     @property
     def warnings_of_the_run(self) -> tuple[str, ...]:
-        """A wrong gradient, an unknown ELBO, a q that diverges or lacks mass; raised as the run ends."""
+        """A wrong gradient, an ELBO that is not known or not settled, a q that diverges; raised at the end."""
+        return (*self._of_evaluations, *self._of_convergence)
+
+    @property
+    def _of_convergence(self) -> tuple[str, ...]:
+        """A warning that a test of convergence, which the run was given a tolerance for, does not hold."""
+        if self.converged or not self.state.reasons:
+            return ()
+        return (f"The run has not converged: {'; '.join(self.state.reasons)}.",)
+
+    @property
+    def _of_evaluations(self) -> tuple[str, ...]:
         memory, function = self._memory, getattr(self.problem.model, "function", None)
         if memory is None:
             made = None if self.converged else self.state.finite_latest
@@ -183,15 +194,19 @@ class Fit:
 
     @property
     def converged(self) -> bool:
-        """Whether the ELBO settled within the tolerance."""
+        """Whether the run ended because q and its ELBO were found to be settled within the tolerance.
+
+        False for a run without a tolerance, and for one that ended by another condition before.
+        """
         return self.stopped == "tolerance"
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why `converged` is False, a sentence; () where it is True."""
+        """Why `converged` is False, sentences; () where it is True."""
         if self.converged:
             return ()
-        return (f"the run ended by '{self.stopped}', and not by two records that agree within a tolerance",)
+        ended = f"the run ended by '{self.stopped}', and not by two records that agree within a tolerance"
+        return self.state.reasons or (ended,)
 
     @property
     def n_evaluations(self) -> int:

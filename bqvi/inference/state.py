@@ -175,6 +175,8 @@ class LoopState:
     pending : points theta (m, D) that were chosen and have no values yet, where they are asked for.
     latest : (m, 2 D + 1), at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for
         checks: theta, values, gradients (NaN where the user gave none).
+    reasons : why the run has not converged, sentences of the latest test of it; () where it has, and where no
+        test was made.
     """
 
     q: Any
@@ -195,6 +197,7 @@ class LoopState:
     unfinished: Evaluations | None = None
     pending: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     latest: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    reasons: tuple[str, ...] = ()
 
     @property
     def n_evaluations(self) -> int:
