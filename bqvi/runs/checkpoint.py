@@ -17,7 +17,7 @@ from gp.arrays import shown
 
 __all__ = ["Checkpoint", "read", "require_unused", "resumed"]
 
-_PROGRAM, _FORMAT = "bqvi", 2
+_PROGRAM, _FORMAT = "bqvi", 3
 _FINGERPRINTS = ("bounds", "data", "gradient_noise_sd", "measure", "prior", "proposal")
 """Settings that say whether arrays are the same, and not what they are."""
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from bqvi.calls.coordinates import Coordinates
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.settings import CONVERGENCE, PREDICTIONS
+from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.state import Estimate, State
 
 __all__ = ["CONTRADICTED", "HeldOut", "predicted"]
@@ -48,7 +48,7 @@ class HeldOut:
     def contradicts(self, tolerance: float) -> bool:
         """Whether the residuals are too large for their sds and a ``tolerance`` of the log evidence, nats."""
         squares = self.residuals**2 / (self.sds**2 + tolerance**2)
-        return float(np.minimum(squares, PREDICTIONS.largest_error).mean()) >= CONVERGENCE.prediction_error
+        return float(np.minimum(squares, PREDICTIONS.largest_error).mean()) >= PREDICTIONS.contradicted
 
     def __str__(self) -> str:
         return (

@@ -120,8 +120,9 @@ def vbmc(
         posterior are chosen.
     tolerance : nats; a run counts as converged only where the surrogate's part of the sd of the log evidence
         is below it. The sd also contains the mass that unseen modes may have, and the share of the mass
-        (below a tenth) in which the log joint at draws of the posterior differed from the surrogate.
-        ``None``: use the whole budget.
+        (below a tenth) in which the log joint at draws of the posterior differed from the surrogate. The
+        result has also to stand after about eleven evaluations that could refute it. ``None``: use the whole
+        budget.
     max_seconds : seconds of the whole run, calls of log_joint and the thorough last estimate included: no
         step is begun that would end later if it took as long as the latest one. The first design is always
         evaluated.

@@ -114,15 +114,15 @@ class Row:
     unseen: float = UNEXPLORED.unseen
     """The nats that unseen modes are expected to add to the log evidence."""
     total_variation: float = nan
-    """The total variation distance of surrogate and log joint, estimated at draws (:mod:`steps`)."""
+    """The total variation distance of surrogate and log joint, estimated at draws (:mod:`refutation`)."""
     compared: int = 0
     """The number of these draws."""
+    tested: int = 0
+    """The number of evaluations of the record whose claim was tested last, or 0 (:mod:`refutation`)."""
     covered: bool = True
     """Whether no evaluation shows mass that q lacks; only a thorough estimate checks this."""
     beyond: float = 0.0
     """The rise of the log evidence, nats, if f were one sd higher where its sd is large (`pooled_draws`)."""
-    missed: float = nan
-    """The median absolute error of the latest predictions, nats."""
 
     @property
     def known_sd(self) -> float:
@@ -173,7 +173,7 @@ class State:
     ----------
     evaluations : the n evaluations, in the coordinates.
     predicted : for each value its predicted mean and variance before the evaluation, NaN for the first ones,
-        and the log weight of a draw that is compared (:mod:`steps`), NaN for others; (n, 3).
+        and the log weight of a point of a test of convergence (:mod:`refutation`), NaN for others; (n, 3).
     pending, pending_predicted : the points (m, D) that were chosen and not yet evaluated, and the predictions
         there (m, 3).
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
@@ -189,7 +189,8 @@ class State:
     rows : the records. seconds : the duration so far.
     before : the fields before the last record, from which the thorough estimate of the end starts.
     exploration : the result of exploration.
-    compared : the number of draws of the latest comparison.
+    compared : the number of points of the latest test of convergence.
+    tested : the number of evaluations of the record that it tests, or 0.
     coordinates : the coordinates of the parameters; if None, those of a resumed run are not checked.
     cheap : the cheap model, where there is one.
     held_out : the evaluations that the user gave and the surrogate does not use (:mod:`held_out`), or None.
@@ -216,6 +217,7 @@ class State:
     before: Known | None = None
     exploration: Explored = UNEXPLORED
     compared: int = 0
+    tested: int = 0
     coordinates: Coordinates | None = None
     cheap: CheapModel | None = None
     held_out: Evaluations | None = None
@@ -308,26 +310,41 @@ def prediction_error(state: State) -> float:
 
     `PredictionSettings` has the number of predictions, and the largest error that each counts as.
     """
+    gaps, variances = _latest_errors(state)
+    squares = np.minimum(gaps**2 / variances, PREDICTIONS.largest_error)
+    return float((4.0 + squares.sum()) / (4.0 + len(squares)))
+
+
+def _latest_errors(state: State) -> tuple[np.ndarray, np.ndarray]:
+    """The latest values less their predictions, and the variances of these, (m,) each.
+
+    Points of an answer widened do not count, as they may lie where there is no mass (:mod:`refutation`).
+    """
     gaps = state.evaluations.values - state.predicted[:, 0]
-    squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-PREDICTIONS.remembered :]
-    return float((4.0 + np.minimum(squares, PREDICTIONS.largest_error).sum()) / (4.0 + len(squares)))
+    counts = np.isfinite(gaps) & (state.predicted[:, 2] != -np.inf)
+    latest = np.flatnonzero(counts)[-PREDICTIONS.remembered :]
+    return gaps[latest], state.predicted[latest, 1]
 
 
-def total_variation(state: State) -> float:
-    """The total variation distance of log joint and surrogate, estimated at the latest draws, or NaN."""
-    rows = np.flatnonzero(np.isfinite(state.predicted[:, 2]))[-state.compared :]
+def total_variation(state: State) -> tuple[float, int]:
+    """The total variation distance of log joint and surrogate, by the draws of the latest test; their number.
+
+    NaN and 0 while the test has not been made. Points without weight are no draws.
+    """
+    rows = np.flatnonzero(~np.isnan(state.predicted[:, 2]))[-state.compared :]
     if not 0 < state.compared <= len(rows):
-        return nan
+        return nan, 0
+    rows = rows[np.isfinite(state.predicted[rows, 2])]
     gaps = np.where(state.evaluations.failed, -np.inf, state.evaluations.values - state.predicted[:, 0])[rows]
-    weights, ratios = np.exp(state.predicted[rows, 2]), np.exp(np.minimum(gaps, PREDICTIONS.largest_gap))
-    return float(weights @ np.abs(ratios - 1.0) / (weights @ (ratios + 1.0)))
+    logs = np.stack([state.predicted[rows, 2], state.predicted[rows, 2] + gaps])
+    surrogate, found = np.exp(logs - logs.max())
+    return float(np.abs(found - surrogate).sum() / (found + surrogate).sum()), len(rows)
 
 
 def missed(state: State) -> float:
     """The median absolute error of the latest predictions, nats; NaN before there are any."""
-    gaps = state.evaluations.values - state.predicted[:, 0]
-    latest = gaps[np.isfinite(gaps)][-PREDICTIONS.remembered :]
-    return float(np.median(np.abs(latest))) if len(latest) else nan
+    gaps, _ = _latest_errors(state)
+    return float(np.median(np.abs(gaps))) if len(gaps) else nan
 
 
 def settled(state: State) -> bool:

@@ -7,21 +7,6 @@
 :mod:`learning` is the upper row, a function of the evaluations and of the state before; :mod:`vbmc_run`
 alternates this function with evaluations. All random numbers are determined by the seed and the number of
 evaluations, so that a run that is stopped and resumed draws the same numbers.
-
-*A comparison of the surrogate with the log joint, at draws of the posterior* (`with_draws`). The acquisition
-evaluates where the surrogate's variance is large. Where its mean is too low and its variance small nothing is
-evaluated: on curved ridges the log evidence was .1 to .3 nats too low at a stated sd of .04, and the log
-joint exceeded the surrogate by more than one nat on a tenth to a quarter of the mass. A run that is about to
-converge therefore evaluates draws u_i of the surrogate's posterior p_s, tempered so that they reach into its
-tails. With g_i the log joint less its prediction there,
-
-    d = sum_i w_i |exp(g_i) - 1| / sum_i w_i (exp(g_i) + 1),     u_i ~ p_s^t,     w_i = p_s(u_i)^(1 - t),
-
-estimates the integral of |p - p_s| over that of p + p_s, with p and p_s not normalised: the share of mass in
-which the densities of the log joint and of the surrogate differ. It lies between 0 and 1, and the log
-evidences differ by at most log((1 + d) / (1 - d)), about 2 d. Of several modes each has draws of its own, and
-a smaller d is required. The draws are evaluated as the batch of a step, so that the surrogate is then fitted
-to them. Noisy values are not compared.
 """
 
 from __future__ import annotations
@@ -29,21 +14,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import logsumexp
 
-from bqvi.importance import resampled
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.frame_selection import evaluated_box
-from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.new_starts import ascended
 from bqvi.variational_bmc.next_points import NodeCriterion, next_points
-from bqvi.variational_bmc.settings import COMPARISON, NODES, PREDICTIONS, RESULT
+from bqvi.variational_bmc.settings import NODES, PREDICTIONS, RESULT
 from bqvi.variational_bmc.state import (
     Estimate,
     Row,
     Settings,
     State,
-    missed,
     prediction_error,
     settled,
     total_variation,
@@ -53,8 +34,7 @@ from gp.linear_maps import symmetric_divergence
 from gp.low_discrepancy import scrambled_sobol
 
 __all__ = [
-    "batch_size", "design", "draws_due", "first_count", "observation_noise", "record", "with_draws",
-    "with_next", "with_pending",
+    "batch_size", "design", "first_count", "observation_noise", "record", "with_next", "with_pending",
 ]  # fmt: skip
 
 
@@ -167,7 +147,9 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     beyond = estimate.pool.possible_rise(found.log_evidence, estimate.surrogate.data.top)
     divergence = _divergence(before, state)
     sd = float(np.hypot(sd, np.hypot(beyond, _first_error(before, found.log_evidence + volume, divergence))))
-    variation = 0.0 if observation_noise(state, estimate) > 0.0 else total_variation(state)
+    variation, compared = total_variation(state)
+    if observation_noise(state, estimate) > 0.0:
+        variation *= 0.0  # noisy values do not show it; NaN, where the test has not been made, remains
     further = float(np.hypot(state.exploration.unseen, np.nan_to_num(variation)))
     return Row(
         n_evaluations=len(state),
@@ -185,10 +167,10 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         explored=state.exploration.complete,
         unseen=state.exploration.unseen,
         total_variation=variation,
-        compared=state.compared,
+        compared=compared,
+        tested=state.tested if compared else 0,
         covered=found.covered,
         beyond=beyond,
-        missed=missed(state),
     )
 
 
@@ -220,35 +202,3 @@ def _divergence(before: State, state: State) -> float:
     if before.mean is None or before.covariance is None or state.mean is None or state.covariance is None:
         return float("inf")
     return symmetric_divergence(before.mean, before.covariance, state.mean, state.covariance)
-
-
-def with_draws(state: State, estimate: Estimate, most: int | None, seed: int) -> State:
-    """The state with draws of the posterior as pending points, at most ``most`` of them unless it is None."""
-    found, frame = estimate.found, state.frame
-    modes = Modes.of(estimate.surrogate, estimate.q, frame, found.log_evidence + frame.log_volume)
-    nearest = np.zeros(len(found.u), int)
-    if len(modes) > 1:
-        nearest = modes.squares(frame.out(found.u)).argmin(1)
-    log_density = found.log_weights + found.log_proposal
-    tempered = COMPARISON.temper * log_density - found.log_proposal
-    each = COMPARISON.draws if len(modes) == 1 else COMPARISON.draws_each
-    rows, logs = [], []
-    for r in np.unique(nearest):
-        inside = nearest == r
-        share = np.where(inside, np.exp(tempered - tempered[inside].max()), 0.0)
-        chosen = np.unique(resampled(share, each, seed))
-        weights = (1.0 - COMPARISON.temper) * log_density[chosen]
-        rows.append(chosen)
-        logs.append(weights - logsumexp(weights) + logsumexp(found.log_weights[inside]))
-    index, log_weights = np.concatenate(rows)[:most], np.concatenate(logs)[:most]
-    u = found.u[index]
-    mean = found.mean[index] - frame.log_stretch(u)
-    predicted = np.stack([mean, found.variance[index], log_weights], axis=1)
-    return replace(with_pending(state, frame.out(u), predicted), compared=len(index))
-
-
-def draws_due(state: State) -> bool:
-    """Whether a comparison is due: there was none, or the evaluations have grown enough since the last."""
-    made = np.flatnonzero(np.isfinite(state.predicted[:, 2]))
-    waiting = np.isfinite(state.pending_predicted[:, 2]).any()
-    return not waiting and (not len(made) or len(state) >= COMPARISON.again * (made[-1] + 1))

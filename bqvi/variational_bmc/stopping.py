@@ -10,11 +10,12 @@ Eight conditions on the last records, with the thresholds of `ConvergenceSetting
   share alone where it is high, as nearly equal weights have no tail.
 - *Does q cover the surrogate?* Where evaluations show much mass that q lacks, the thorough estimate has draws
   there (:mod:`local_proposal`), but exploration only takes the modes of q into account.
-- *Did the surrogate predict the latest evaluations?* This is judged by their mean squared standardised error,
-  by which the sd was scaled.
-- *Did the surrogate predict draws of the posterior?* This is judged by the share of the mass in which it and
-  the log joint differ there (:mod:`steps`). That share is part of the sd, but not of the sd in the third
-  condition. Where values are noisy this condition is left out.
+- *Has the claim been tested?* A record that meets the conditions above is a claim. The log joint is then
+  evaluated at points that could refute it (:mod:`refutation`), and with these the log evidence differs from
+  that of the claim by less than its sd, and the sd has not grown.
+- *Did the surrogate predict draws of the posterior?* They are among these points. This is judged by the share
+  of the mass in which it and the log joint differ there. That share is part of the sd, but not of the sd in
+  the third condition. Where values are noisy this condition is left out.
 - *Has the plausible box been explored, and are few further modes expected?* See :mod:`exploration`, whose
   part of the sd is not counted in the third condition either.
 """
@@ -22,16 +23,16 @@ Eight conditions on the last records, with the thresholds of `ConvergenceSetting
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan
 
 import numpy as np
 
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Row
 
-__all__ = ["Verdict", "judge", "needs_draws", "verifies"]
+__all__ = ["Verdict", "judge", "needs_test", "verifies"]
 
-_UNCOMPARED = "the surrogate has not been compared with the log joint at draws of the posterior"
+_UNTESTED = "the log joint has not been evaluated at points that could refute the result"
+_REFUTED = "evaluations that tested the result have changed it"
 _DIFFERENT_MASS = "at draws of the posterior, the densities of surrogate and log joint differ"
 _UNEXPLORED = "the plausible box has not been explored for further modes"
 
@@ -49,10 +50,12 @@ class Verdict:
         return self.reasons == (_UNEXPLORED,)
 
 
-def needs_draws(rows: tuple[Row, ...], tolerance: float) -> bool:
-    """Whether only exploration, a comparison at draws and one more record like the latest are missing."""
+def needs_test(rows: tuple[Row, ...], tolerance: float) -> bool:
+    """Whether the latest record is a claim: only its test, exploration and one more record are missing."""
     verdict = judge(rows, tolerance, CONVERGENCE.steady - 1)
-    return all(reason.startswith((_UNEXPLORED, _UNCOMPARED, _DIFFERENT_MASS)) for reason in verdict.reasons)
+    return all(
+        reason.startswith((_UNEXPLORED, _UNTESTED, _REFUTED, _DIFFERENT_MASS)) for reason in verdict.reasons
+    )
 
 
 def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.steady) -> Verdict:
@@ -69,7 +72,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     reasons = [
         *_about_change(last, tolerance),
         *_about_coverage(last[-1]),
-        *_about_predictions(last[-1], tolerance),
+        *_about_test(rows, tolerance),
         *_about_exploration(last[-1]),
     ]
     return Verdict(not reasons, tuple(reasons))
@@ -97,17 +100,20 @@ def _about_change(last: tuple[Row, ...], tolerance: float) -> list[str]:
     return reasons
 
 
-def _about_predictions(now: Row, tolerance: float) -> list[str]:
-    """The reasons why the surrogate may not be the log joint."""
+def _about_test(rows: tuple[Row, ...], tolerance: float) -> list[str]:
+    """The reasons why the claim of an earlier record does not stand."""
+    now = rows[-1]
+    claim = next((row for row in rows if row.n_evaluations == now.tested), None)
+    if claim is None:
+        return [_UNTESTED]
     reasons = []
-    if not (now.prediction_error < CONVERGENCE.prediction_error or now.missed < CONVERGENCE.missed):
-        reasons.append(
-            f"the surrogate has prediction errors above its sds (mean squared z {now.prediction_error:.1f})"
-        )
-    if isnan(now.total_variation):
-        reasons.append(_UNCOMPARED)
-    elif not now.total_variation < max(tolerance, COMPARISON.allowed(now.compared)):
+    if not now.total_variation < max(tolerance, COMPARISON.allowed(now.compared)):
         reasons.append(f"{_DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
+    moved, sd = abs(now.log_evidence - claim.log_evidence), max(claim.known_sd, 0.5 * tolerance)
+    if not (moved < sd and now.known_sd < COMPARISON.grown * sd):
+        reasons.append(
+            f"{_REFUTED} (the log evidence by {moved:.2g}, its sd from {sd:.2g} to {now.known_sd:.2g})"
+        )
     return reasons
 
 

@@ -12,6 +12,7 @@ from bqvi.calls.climb import Evaluating
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
+from bqvi.variational_bmc import refutation
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.exploration import Explored, explore
@@ -36,15 +37,13 @@ from bqvi.variational_bmc.state import (
 from bqvi.variational_bmc.steps import (
     batch_size,
     design,
-    draws_due,
     first_count,
     observation_noise,
     record,
-    with_draws,
     with_next,
     with_pending,
 )
-from bqvi.variational_bmc.stopping import judge, needs_draws, verifies
+from bqvi.variational_bmc.stopping import judge, needs_test, verifies
 from bqvi.variational_bmc.thorough import thorough
 from bqvi.variational_bmc.undeclared_noise import again, differing
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -178,19 +177,19 @@ class VBMCRun:
         """The point (1, D) whose value shows whether values are exact, once it is due; or none, (0, D)."""
         earlier = state.rows[-2].n_evaluations if len(state.rows) > 1 else 0
         late = earlier < NOISE.at * self.limits.budget <= len(state)
-        due = late or (draws_due(state) and needs_draws(state.rows, self.tolerance))
+        due = late or (refutation.is_due(state) and needs_test(state.rows, self.tolerance))
         return again(state.evaluations, estimate.surrogate) if due else state.pending[:0]
 
     def _with_next_points(self, reached: State, estimate: Estimate) -> State:
-        """The state with pending points: draws for a comparison, or points chosen by the acquisition.
+        """The state with pending points: those of a test of convergence, or chosen by the acquisition.
 
         Before them comes the point that shows whether values are exact.
         """
         seed = self.seed_at(reached)
         reached = with_pending(reached, self.test_of_noise(reached, estimate))
-        if self.compares(reached, estimate):
-            room = self.limits.budget - reached.n_evaluations - len(reached.pending)
-            return with_draws(reached, estimate, room, seed) if room > 0 else reached
+        tested = self.tested(reached, estimate)
+        if tested is not None:
+            return tested
         size = batch_size(reached, self.settings)  # the budget cuts a batch when it is evaluated
         return with_next(reached, estimate, size, seed, self.settings.variational)
 
@@ -201,7 +200,7 @@ class VBMCRun:
         at a stated sd of .02; with the map that is found at 105 the error is -.005.
         """
         recent = len(reached) < SCALINGS.before_convergence * reached.scaled_at
-        if recent or not needs_draws(reached.rows, self.tolerance):
+        if recent or not needs_test(reached.rows, self.tolerance):
             return reached, estimate
         other = with_scales(reached, estimate, InferenceStep(self.settings_at(reached), self.seed_at(before)))
         if other is None:
@@ -265,10 +264,13 @@ class VBMCRun:
         late = found and 2 * before.n_evaluations >= self.limits.budget
         return late or judge((*before.rows, row), self.tolerance).needs_exploration
 
-    def compares(self, state: State, estimate: Estimate) -> bool:
-        """Whether a comparison of surrogate and log joint at draws of the posterior is due."""
-        exact = observation_noise(state, estimate) == 0.0
-        return exact and draws_due(state) and needs_draws(state.rows, self.tolerance)
+    def tested(self, state: State, estimate: Estimate) -> State | None:
+        """The state with the points of a test of its claim pending; None where none is due or affordable."""
+        if not (refutation.is_due(state) and needs_test(state.rows, self.tolerance)):
+            return None
+        asked = refutation.with_points(state, estimate, self.seed_at(state))
+        count = len(asked.pending)
+        return asked if self.budget_of(state).room(count) == count else None
 
     @property
     def tolerance(self) -> float:

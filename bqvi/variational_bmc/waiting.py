@@ -22,7 +22,7 @@ from bqvi.calls.climb import Asking, AsksError, rows_of
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.settings import RESULT
 from bqvi.variational_bmc.state import Estimate, State
-from bqvi.variational_bmc.steps import batch_size, design, record, with_draws, with_next, with_pending
+from bqvi.variational_bmc.steps import batch_size, design, record, with_next, with_pending
 
 if TYPE_CHECKING:
     from bqvi.variational_bmc.vbmc_run import VBMCRun
@@ -122,12 +122,9 @@ def _chosen(run: VBMCRun, state: State, count: int) -> State:
     reached, count = with_pending(reached, test), count - len(test)
     if count <= 0:
         return reached
-    if run.compares(reached, estimate):
-        before = len(reached.pending)
-        reached = with_draws(reached, estimate, count, run.seed_at(state))
-        count -= len(reached.pending) - before
-        if count <= 0:
-            return reached
+    tested = run.tested(reached, estimate)
+    if tested is not None:
+        return tested
     begun, each = len(reached) + len(reached.pending), batch_size(reached, run.settings)
     seed = run.seed_at(state, begun)
     waiting = np.concatenate([reached.evaluations.points[learned:], reached.pending])

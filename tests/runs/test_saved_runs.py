@@ -111,7 +111,7 @@ def test_a_run_of_another_door_or_format(saved, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="another version of bqvi"):
         checkpoint.read(path, door, {})
     monkeypatch.setattr(checkpoint, "_FORMAT", 99)
-    with pytest.raises(ValueError, match=r"run.npz is a saved run of format 2; this version reads 99"):
+    with pytest.raises(ValueError, match=r"run.npz is a saved run of format 3; this version reads 99"):
         opened(case, path)
 
 

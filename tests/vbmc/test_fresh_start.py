@@ -134,6 +134,7 @@ def test_a_run_that_expects_further_modes_has_not_converged():
         log_evidence_sd=0.5,
         explored=True,
         total_variation=0.0,
+        tested=50,
         covered=True,
         unseen=0.5,
     )

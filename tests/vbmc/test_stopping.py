@@ -9,7 +9,7 @@ import pytest
 
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Row
-from bqvi.variational_bmc.stopping import judge, needs_draws, verifies
+from bqvi.variational_bmc.stopping import judge, needs_test, verifies
 
 TOLERANCE = 0.05
 LEAST = CONVERGENCE.steady + 2
@@ -21,12 +21,18 @@ GOOD = replace(
     pareto_k=0.5,
     covered=True,
     explored=True,
+    n_evaluations=50,
+    tested=50,
 )
 
 
 def reasons(*last, count=10, tolerance=TOLERANCE):
-    """Why ``count`` records, of which the ``last`` differ from good ones, have not converged."""
-    rows = (GOOD,) * (count - len(last)) + tuple(replace(GOOD, **changed) for changed in last)
+    """Why ``count`` records, of which the ``last`` differ from good ones, have not converged.
+
+    Each of the last is the claim that it tested, so that nothing moves it.
+    """
+    own = [{"n_evaluations": 60 + i, "tested": 60 + i, **changed} for i, changed in enumerate(last)]
+    rows = (GOOD,) * (count - len(last)) + tuple(replace(GOOD, **changed) for changed in own)
     verdict = judge(rows, tolerance)
     assert verdict.converged == (not verdict.reasons)
     return verdict.reasons
@@ -75,18 +81,6 @@ ALONE = [
     ),
     ("coverage", {"covered": True}, {"covered": False}, "evaluations show mass that q lacks"),
     (
-        "predictions",
-        {"prediction_error": CONVERGENCE.prediction_error - E, "missed": 1.0},
-        {"prediction_error": CONVERGENCE.prediction_error + E, "missed": 1.0},
-        "has prediction errors above its sds",
-    ),
-    (
-        "predictions that are off by little",
-        {"prediction_error": 1e3, "missed": CONVERGENCE.missed - E},
-        {"prediction_error": 1e3, "missed": CONVERGENCE.missed + E},
-        "has prediction errors above its sds",
-    ),
-    (
         "mass at draws",
         {"total_variation": COMPARISON.total_variation - E, "log_evidence_sd": 0.0},
         {"total_variation": COMPARISON.total_variation + E, "log_evidence_sd": 0.0},
@@ -98,7 +92,7 @@ ALONE = [
         {"total_variation": max(COMPARISON.of_modes, TOLERANCE) + E, "compared": 6, "log_evidence_sd": 0.0},
         "the densities of surrogate and log joint differ",
     ),
-    ("comparison", {}, {"total_variation": math.nan}, "has not been compared"),
+    ("a test", {}, {"tested": 0, "total_variation": math.nan}, "at points that could refute the result"),
     ("exploration", {}, {"explored": False}, "has not been explored"),
     (
         "unseen modes",
@@ -143,16 +137,44 @@ def test_what_unseen_modes_and_the_total_variation_add_to_the_sd_is_not_counted_
     assert "its sd is" in message
 
 
-def test_only_exploration_and_comparison_are_awaited_where_all_else_holds():
-    open_ones = replace(GOOD, explored=False, total_variation=math.nan)
-    assert needs_draws((open_ones,) * (LEAST - 1), TOLERANCE)
-    assert not needs_draws((replace(open_ones, log_evidence_sd=0.2),) * (LEAST - 1), TOLERANCE)
-    assert not needs_draws((open_ones,) * (LEAST - 2), TOLERANCE)
+MOVED = max(0.02, 0.5 * TOLERANCE)
+"""What the log evidence of a claim with an sd of .02 may move when it is tested."""
+
+
+@pytest.mark.parametrize(
+    ("within", "beyond"),
+    [
+        ({"log_evidence": MOVED - E}, {"log_evidence": MOVED + E}),
+        (
+            {"log_evidence_sd": COMPARISON.grown * MOVED - E},
+            {"log_evidence_sd": COMPARISON.grown * MOVED + E},
+        ),
+    ],
+    ids=["the log evidence", "its sd"],
+)
+def test_a_claim_stands_where_its_test_moves_the_evidence_by_less_than_its_sd(within, beyond):
+    """The claim is the first record with 50 evaluations."""
+
+    def said(changed):
+        after = replace(GOOD, n_evaluations=70, **changed)
+        return judge((GOOD,) * 5 + (after,) * CONVERGENCE.steady, TOLERANCE).reasons
+
+    assert said(within) == ()
+    (message,) = said(beyond)
+    assert "have changed it" in message
+
+
+def test_only_exploration_and_a_test_are_awaited_where_all_else_holds():
+    open_ones = replace(GOOD, explored=False, tested=0, total_variation=math.nan)
+    assert needs_test((open_ones,) * (LEAST - 1), TOLERANCE)
+    assert not needs_test((replace(open_ones, log_evidence_sd=0.2),) * (LEAST - 1), TOLERANCE)
+    assert not needs_test((open_ones,) * (LEAST - 2), TOLERANCE)
 
 
 def test_the_thorough_estimate_is_made_again_after_a_tenth_more_evaluations():
     def due(*counts):
-        return verifies(tuple(replace(GOOD, n_evaluations=n) for n in (0,) * (LEAST - 1) + counts), TOLERANCE)
+        rows = (replace(GOOD, n_evaluations=n, tested=n) for n in (1,) * (LEAST - 1) + counts)
+        return verifies(tuple(rows), TOLERANCE)
 
     assert due(100)
     assert not due(100, 109)

@@ -28,8 +28,8 @@ class PredictionSettings:
     """The number of latest predictions that count."""
     largest_error: float = 25.0
     """The largest squared standardised error that a prediction counts as."""
-    largest_gap: float = 20.0
-    """The largest excess of a value over its prediction (`total_variation`), in nats, without overflow."""
+    contradicted: float = 9.0
+    """The mean squared standardised error from which held-out evaluations contradict a surrogate."""
     first_error: float = 1.0
     """The possible error of the first record, in nats, before any prediction. On the centred schools with
     gradients, boxes 22000, 22001, 23000 and 23001, its ELBO exceeded the log evidence by .09 to .37, with sds
@@ -43,7 +43,7 @@ class PredictionSettings:
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """Draws of the posterior that are evaluated before convergence (`steps`).
+    """Draws of the posterior that are evaluated before convergence (`refutation`), and the next test.
 
     They were chosen on three pharmacokinetic posteriors and two of an epidemic (D = 4, curved ridges in
     logarithms, errors of the log evidence -.05 to -.29 at stated sds of .04): there the estimate from five
@@ -70,7 +70,9 @@ class ComparisonSettings:
     and 1045) the errors of the log evidence were at most .042 with this share and at most .070 with .1, after
     184 and 158 evaluations on average."""
     again: float = 1.1
-    """The growth of the evaluations after which draws are compared again."""
+    """The growth of the evaluations after which there is another test."""
+    grown: float = 1.5
+    """The growth of the sd of the log evidence with which the result does not stand."""
 
     def allowed(self, draws: int) -> float:
         """The share of the mass that may differ by a comparison at that many draws."""
@@ -81,7 +83,7 @@ class ComparisonSettings:
 class ConvergenceSettings:
     """The conditions of convergence (`stopping`)."""
 
-    steady: int = 4
+    steady: int = 3
     """The number of latest records on which the conditions are tested."""
     divergence: float = 0.03
     """The largest divergence between successive posteriors, in nats, beyond that expected from draws."""
@@ -95,13 +97,6 @@ class ConvergenceSettings:
     """The largest number of nats that unseen modes may be expected to add. It was at most .03 in runs on
     clusters, three Gaussians and Himmelblau that had found all modes, and .75 or more on eggboxes of 18
     modes."""
-    prediction_error: float = 9.0
-    """The largest mean squared standardised error of predictions."""
-    missed: float = 0.1
-    """The median error of predictions, in nats, below which their standardised errors are not tested. On the
-    centred eight schools with gradients, box 20003, the log evidence was right to .01 from 45 evaluations on,
-    and the errors of predictions were .1 nats or less with sds of .01; the run had not converged after 149
-    evaluations, and does with this after 110."""
     again: float = 1.1
     """The growth of the evaluations after which a thorough estimate without convergence is made again."""
 

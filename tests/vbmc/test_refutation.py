@@ -1,4 +1,4 @@
-"""Draws at which surrogate and log joint are compared: curved ridges of known evidence and overlap."""
+"""Tests of claims: the overlap of known densities at draws, and claims that points of the answer refute."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,10 +9,9 @@ from scipy.stats import norm
 
 import bqvi
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc import steps
+from bqvi.variational_bmc import refutation
 from bqvi.variational_bmc.settings import COMPARISON
 from bqvi.variational_bmc.state import begun, evaluated, total_variation
-from bqvi.variational_bmc.steps import draws_due, with_draws
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems.known_posteriors import lumpy
 
@@ -29,67 +28,78 @@ def evaluations(points):
     return Evaluations(points, ridge(points), None, None, np.zeros(n, bool), ("",) * n)
 
 
-def compared(length, draws, monkeypatch):
-    """The state after a comparison with a surrogate whose ridge has another length; its ln Z is 0, too."""
-    monkeypatch.setattr(steps, "COMPARISON", replace(COMPARISON, draws=draws))
+def after_test(length, draws, monkeypatch):
+    """The state after a test of a surrogate whose ridge has another length; its ln Z is 0, too."""
+    monkeypatch.setattr(refutation, "COMPARISON", replace(COMPARISON, draws=draws))
     state = begun(np.zeros((0, 2)), Evaluations.none(2))  # the unit of its frame is 1/2
     rng = np.random.default_rng(0)
     x = np.empty((40_000, 2))
     x[:, 0] = 1.5 * rng.standard_normal(len(x))
     x[:, 1] = x[:, 0] ** 2 + 0.45 * rng.standard_normal(len(x))
     log_proposal = norm.logpdf(x[:, 0], 0.0, 1.5) + norm.logpdf(x[:, 1] - x[:, 0] ** 2, 0.0, 0.45)
-    mean = ridge(x, length)
-    log_weights = mean - log_proposal - np.log(len(x))
+    log_weights = ridge(x, length) - log_proposal - np.log(len(x))
     found = SimpleNamespace(
-        u=2.0 * x, mean=mean, variance=np.ones(len(x)), log_evidence=0.0,
-        log_weights=log_weights, log_proposal=log_proposal - 2.0 * np.log(2.0),
+        u=2.0 * x, log_evidence=0.0, log_weights=log_weights, weights=np.exp(log_weights),
+        log_proposal=log_proposal - 2.0 * np.log(2.0),
     )  # fmt: skip
     q = DiagonalMixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2)))
-    surrogate = SimpleNamespace(mean=lambda u: np.zeros(len(u)))
-    asked = with_draws(state, SimpleNamespace(found=found, q=q, surrogate=surrogate), draws, 0)
+    surrogate = SimpleNamespace(
+        mean=lambda u: np.zeros(len(u)), fitted_noise=0.0,
+        moments=lambda u: (ridge(0.5 * u, length), np.ones(len(u))),
+    )  # fmt: skip
+    asked = refutation.with_points(state, SimpleNamespace(found=found, q=q, surrogate=surrogate), 0)
     return asked, evaluated(asked, evaluations(asked.pending))
 
 
 @pytest.mark.parametrize("length", [1.0, 0.8, 0.6])
 def test_share_of_the_mass_is_that_of_the_densities(length, monkeypatch):
-    _, state = compared(length, 4000, monkeypatch)
+    _, state = after_test(length, 4000, monkeypatch)
     at = np.sqrt(2 * np.log(1 / length) / (1 / length**2 - 1)) if length < 1 else 0.0  # where they are equal
     exact = 2 * (norm.cdf(at / length) - norm.cdf(at))  # total variation, of x_0 alone
-    assert total_variation(state) == pytest.approx(exact, abs=0.015 + 1e-12)
+    assert total_variation(state)[0] == pytest.approx(exact, abs=0.015 + 1e-12)
 
 
-def test_no_share_before_all_draws_have_values(monkeypatch):
-    asked, state = compared(0.6, 5, monkeypatch)
-    assert draws_due(begun(np.zeros((0, 2)), Evaluations.none(2)))
-    assert not draws_due(asked)  # draws are pending
-    assert np.isnan(total_variation(evaluated(asked, evaluations(asked.pending[:4]))))
-    assert not draws_due(state)
-    assert draws_due(evaluated(state, evaluations(np.ones((1, 2)))))  # a fifth more
+def test_no_share_before_all_points_have_values(monkeypatch):
+    asked, state = after_test(0.6, 5, monkeypatch)
+    assert refutation.is_due(begun(np.zeros((0, 2)), Evaluations.none(2)))
+    assert not refutation.is_due(asked)  # points are pending
+    share, count = total_variation(evaluated(asked, evaluations(asked.pending[:-1])))
+    assert np.isnan(share)
+    assert count == 0
+    assert total_variation(state)[1] == 5
+    assert not refutation.is_due(state)
+    assert refutation.is_due(evaluated(state, evaluations(np.ones((2, 2)))))  # a tenth more
 
 
 def test_at_failed_draws_the_log_joint_has_no_mass(monkeypatch):
-    asked, _ = compared(1.0, 5, monkeypatch)
+    asked, _ = after_test(1.0, 5, monkeypatch)
     good = evaluations(asked.pending)
-    failed = replace(good, values=np.full(5, -np.inf), failed=np.ones(5, bool))
-    assert total_variation(evaluated(asked, failed)) == 1.0
+    n = len(good)
+    failed = replace(good, values=np.full(n, -np.inf), failed=np.ones(n, bool))
+    assert total_variation(evaluated(asked, failed)) == (1.0, 5)
 
 
-def test_a_run_converges_once_its_draws_were_predicted():
+def test_a_run_converges_once_its_claim_was_tested():
     box = {"plausible_lower": [-2.0, -1.0], "plausible_upper": [2.0, 1.0]}
-    found = bqvi.vbmc(lambda x: float(ridge(x, bend=0.2)[0]), **box, budget=60, seed=1)
+    found = bqvi.vbmc(lambda x: float(ridge(x, bend=0.2)[0]), **box, budget=80, seed=1)
     last = found.trace.rows[-1]
     assert found.converged
     assert last.total_variation < COMPARISON.total_variation
     assert abs(found.log_evidence) < max(0.05, 3 * found.log_evidence_sd)
     assert last.known_sd <= found.log_evidence_sd
+    (claim,) = [row for row in found.trace.rows if row.n_evaluations == last.tested]
+    assert abs(last.log_evidence - claim.log_evidence) < max(claim.known_sd, 0.025)
     state = found.checkpoint.state
-    assert np.isfinite(state.predicted[:, 2]).sum() % COMPARISON.draws == 0
-    assert len(state) < COMPARISON.again * state.scaled_at  # scales that change were looked for just before
+    test = ~np.isnan(state.predicted[:, 2])
+    assert np.isfinite(state.predicted[test, 2]).sum() % COMPARISON.draws == 0
+    # some of its points lie beyond the surrogate's posterior, where predictions are low
+    assert state.predicted[test, 0].min() < found.evaluations.values.max() - 5
+    assert len(state) < COMPARISON.again * state.scaled_at + len(test)  # scales were looked for just before
 
 
 def test_a_mixture_of_overlapping_modes_converges_with_what_its_draws_contradict_in_the_sd():
     problem = lumpy(4, 11)  # the log evidence is a closed form
-    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=180, seed=11)
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=220, seed=11)
     last = found.trace.rows[-1]
     assert found.converged
     assert 0.0 < last.total_variation < found.log_evidence_sd
