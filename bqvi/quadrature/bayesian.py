@@ -45,6 +45,7 @@ from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.peaks import PeakFamily, exploring
+from bqvi.quadrature.rises import nodes_of_logarithms, unexplored, unseen_modes
 from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import StandardData
@@ -210,6 +211,7 @@ def final(
     moments = state.ensemble.marginal_integral(problem.model.moments, problem.draws, problem.seed)
     _, values, units = _modelled(problem, state)
     mean, covariance, judgement = _estimate(problem, state, moments, values, units)
+    judgement = replace(judgement, unexplored=unexplored(problem, state, _seed(problem, len(state))))
     return mean, covariance, units, judgement
 
 
@@ -250,7 +252,8 @@ def _estimate(
     mean, covariance = combined(*integral, judgement, in_units, state.sobol)
     covariance = np.outer(units.unit, units.unit) * covariance
     covariance[judgement.zero, judgement.zero] = np.inf
-    return units.centre + units.unit * mean, covariance, judgement
+    mean = units.centre + units.unit * mean
+    return mean, covariance + np.diag((unseen_modes(problem, state) * mean) ** 2), judgement
 
 
 def with_estimate(
@@ -309,26 +312,25 @@ def _chosen(
     problem: IntegrationProblem, state: IntegrationState, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes (k, D) in standard coordinates, and which of them are from the Sobol sequence, (k,)."""
-    found = state.ensemble
+    found, measure, seed = state.ensemble, problem.standard.measure, _seed(problem, len(state))
     assert found is not None  # set by the caller
-    explained = explained_by(found, state.sobol)
-    peaked = isinstance(found.best.family, PeakFamily)  # nodes of the sequence would miss the peaks
-    if problem.criterion is None and explained < predicts(problem.measure.dimension) and not peaked:
-        u = _sequence(problem, count, state)
-        return u, np.ones(len(u), dtype=bool)
-    seed = _seed(problem, len(state))
-    measure = problem.standard.measure
-    finite = isinstance(measure, Empirical)
     taken = np.concatenate([state.u, state.pending_u])
     if problem.criterion is not None:
         candidates = pool(measure, found.best, seed, taken)
-        among = candidates if finite else None
-        count = min(count, len(candidates)) if finite else count
+        among = candidates if isinstance(measure, Empirical) else None
+        count = min(count, len(candidates)) if among is not None else count
         u = by_criterion(found.best, problem.criterion, count, seed, among, state.pending_u)
         return u, np.zeros(len(u), dtype=bool)
+    high = nodes_of_logarithms(problem, state, count, seed)
+    peaked = isinstance(found.best.family, PeakFamily)  # nodes of the sequence would miss the peaks
+    poor = explained_by(found, state.sobol) < predicts(measure.dimension) and not peaked
+    if poor:
+        u = _sequence(problem, count - len(high), state)
+        return np.concatenate([u, high]), np.arange(len(u) + len(high)) < len(u)
     checks = _sequence(problem, _checks(state, count), state)
-    explored = exploring(found.best, (count - len(checks)) // DESIGN.explore)
-    first = np.concatenate([checks, explored])
+    high = high[: count - len(checks)]
+    explored = exploring(found.best, (count - len(checks) - len(high)) // DESIGN.explore)
+    first = np.concatenate([checks, high, explored])
     given, waiting = len(first), len(state.pending_u)
     others = pool(measure, found.best, seed, np.concatenate([taken, first]))
     candidates = np.concatenate([state.pending_u, first, others])

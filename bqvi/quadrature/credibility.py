@@ -93,6 +93,7 @@ __all__ = [
     "judge",
     "kappa",
     "left_out",
+    "may_grow",
     "passes",
     "predicts",
     "share_explained",
@@ -135,6 +136,7 @@ class Judgement:
     missed : (o,), the integral of a peak that the nodes missed.
     unseen : (o,), the mean square of the integral of a further narrow peak.
     remainder : the average of leave-one-out errors, where these are like errors at points drawn.
+    unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
     """
 
     explained: float
@@ -148,6 +150,7 @@ class Judgement:
     missed: np.ndarray
     unseen: np.ndarray
     remainder: SampleMean | None = None
+    unexplored: bool = False
 
     @property
     def predicts(self) -> bool:
@@ -157,7 +160,7 @@ class Judgement:
     @property
     def credible(self) -> bool:
         """Whether the surrogate's estimate is returned unchanged."""
-        return self.predicts and not self.grows and not np.any(self.missed > 0)
+        return self.predicts and not self.grows and not self.unexplored and not np.any(self.missed > 0)
 
     @property
     def weight(self) -> float:
@@ -195,6 +198,11 @@ class Judgement:
                 "The standard deviation contains what may be there. Propose nodes from a wider measure, with "
                 f"the quotient of the densities in the integrand{tail}."
             )
+        if self.unexplored and self.predicts:
+            return (
+                "The surrogate is not credible: by the logarithms at the nodes, f may be as large as at the "
+                f"largest of them at a place where no node lies; a larger budget explores it{tail}."
+            )
         peak = ""
         if np.any(self.missed > 0):
             peak = (
@@ -230,7 +238,7 @@ def judge(
     judged = _judged(ensemble, sobol)
     errors, sds = (part[: len(sobol)][judged] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[judged])
-    grows = ensemble.growth > CREDIBILITY.growth_nats * len(sobol)
+    grows = may_grow(ensemble, len(sobol))
     if grows and explained > CREDIBILITY.resolved:
         grows = not slows(best.data.u, values, best.slopes())
     nothing = np.zeros(best.data.outputs)
@@ -271,6 +279,11 @@ def unexpected_change(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
     squares = sds**2
     expected = squares.sum(axis=0) + np.sqrt(2 * np.sum(squares**2, axis=0))
     return np.maximum(np.sum(changes**2, axis=0) - expected, 0.0)
+
+
+def may_grow(ensemble: Ensemble, count: int) -> bool:
+    """Whether the evidence of ``count`` nodes is for growth in the tails."""
+    return ensemble.growth > CREDIBILITY.growth_nats * count
 
 
 def passes(ensemble: Ensemble, sobol: np.ndarray) -> bool:

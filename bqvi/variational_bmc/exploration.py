@@ -28,25 +28,12 @@ would suffice with probability ``by_chance``, and no fall would be found from th
 
 as the i-th value halfway has to be above the i-th highest of the n values. For n = 10 this is .009.
 
-The other points are counted by the mode to which they lead. A point that is explained leads to the nearest
-known mode. A point whose climb enters a known mode leads to that mode. A point from which a climb hardly
-rises leads nowhere. Points from which no climb was begun are counted in the proportions of those from which
-one was. Let n points lead to known modes, f of these modes be reached from a single point each, s points lead
-nowhere, and g points be expected to lead to further modes. The odds that the next point leads to an unseen
-mode are about
-
-    (f + s / 2 + g + 1) / (n + 2 - f).
-
-For f = s = g = 0 this is Laplace's rule of succession. For large f it is the estimate of Good (1953), by
-which the unseen modes have the share f / n of all points. A point that leads nowhere is counted half as one
-of a known mode and half as one of an unseen mode. A mode that is reached by a single climb counts in f as
-often as there are points for each climb. g is zero unless exploration ends because a climb has found a mode;
-that mode is then one of the f.
-
-If an unseen mode has as much mass as the known ones with probability 1/2, and none otherwise, the log
-evidence is too low by log(2) / 2 times these odds on average. Where the odds are large, log(1 + odds) is
-less; these are the missing nats if points lead to modes in proportion to their mass. The smaller of the two
-numbers (`expected_rise`) is part of the standard deviation of the log evidence.
+The other points are counted by the mode to which they lead, as :mod:`bqvi.unseen` has it. A point that is
+explained leads to the nearest known mode. A point whose climb enters a known mode leads to that mode. A point
+from which a climb hardly rises leads nowhere. Points from which no climb was begun are counted in the
+proportions of those from which one was. A mode that is reached by a single climb counts in f as often as
+there are points for each climb. g is zero unless exploration ends because a climb has found a mode; that mode
+is then one of the f. `expected_rise` is part of the standard deviation of the log evidence.
 """
 
 from __future__ import annotations
@@ -59,10 +46,11 @@ from scipy.special import stdtr
 
 from bqvi.calls import Evaluations
 from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb, rows_of
+from bqvi.unseen import expected_rise
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION
 
-__all__ = ["UNEXPLORED", "Explored", "expected_rise", "explore"]
+__all__ = ["UNEXPLORED", "Explored", "explore"]
 
 
 @dataclass(frozen=True)
@@ -77,20 +65,6 @@ class Explored:
 
     complete: bool
     unseen: float
-
-
-def expected_rise(count: float, once: float = 0.0, nowhere: float = 0.0, unknown: float = 0.0) -> float:
-    """Return the nats that unseen modes are expected to add to the log evidence.
-
-    Parameters
-    ----------
-    count : the number of points that lead to known modes.
-    once : the number of modes to which at most one of these points leads.
-    nowhere : the number of points that lead nowhere.
-    unknown : the number of points that lead to modes not yet found.
-    """
-    odds = (once + 0.5 * nowhere + unknown + 1.0) / max(count + 2.0 - once, 1.0)
-    return min(0.5 * float(np.log(2.0)) * odds, float(np.log1p(odds)))
 
 
 UNEXPLORED = Explored(False, expected_rise(0))

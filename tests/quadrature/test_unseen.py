@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom
 
 import bqvi
+import gp
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.credibility import (
     EarlierEstimate,
@@ -336,3 +337,29 @@ def test_the_surplus_of_moment_matching_is_in_its_sd():
         )
         assert matched.sd > linear.sd
         assert abs(matched.mean - truth) < 4 * matched.sd
+
+
+def two_modes(seed):
+    """ln of a density with a narrow mode of 3/5 of the mass and a wide one, over that of a measure."""
+    rng = np.random.default_rng([seed, 41])
+    angle = rng.uniform(0, 2 * np.pi)
+    centres = 1.7 * np.array([[np.cos(angle), np.sin(angle)], [-np.cos(angle), -np.sin(angle)]])
+    widths, shares = np.array([0.3, 0.7]), np.array([0.6, 0.4])
+    measure = gp.measures.Gaussian(np.zeros(2), 5.0 * np.eye(2))
+
+    def log_f(x):
+        squares = np.sum((x[:, None] - centres) ** 2, axis=-1)
+        parts = -0.5 * squares / widths**2 - 2 * np.log(widths) - np.log(2 * np.pi) + np.log(shares)
+        return np.logaddexp(*parts.T) - measure.log_density(x)
+
+    return log_f, measure
+
+
+def test_a_mode_that_was_missed_is_found_or_refused():
+    """Of six densities none is credible and wrong, and with more nodes both modes are found in each."""
+    for seed in range(6):
+        log_f, measure = two_modes(seed)
+        few = bqvi.integrate(log_f, measure, budget=60, log=True, seed=seed)
+        assert not few.credible or abs(few.log_mean) < max(3 * few.log_sd, 0.1)
+        more = bqvi.integrate(log_f, measure, budget=160, log=True, seed=seed)
+        assert abs(more.log_mean) < 0.3  # without one of the modes -.51 or -.92

@@ -7,7 +7,8 @@ from scipy.stats import binom, qmc
 
 import bqvi
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc.exploration import expected_rise, explore
+from bqvi.unseen import expected_rise
+from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import EXPLORATION

@@ -1,0 +1,279 @@
+"""A surrogate of ln f, for an f that is given by its logarithm: where f may be large and no node lies.
+
+The surrogate of f has no information on a mode that all nodes have missed, as f is about zero at each of
+them. ln f has: it rises towards a mode from far away. A smooth process is therefore fitted to the logarithms
+as well, and of candidates in the region of the measure those are evaluated at which
+
+    mean + 2 sd of ln f  +  ln p  >  the largest ln f p - ``within``,      sd > ``open``   (in nats)
+
+the largest first, each sd given the candidates before it (an upper confidence bound; Srinivas et al. 2010).
+About a known mode sds are small, and no such candidate remains. While there is one whose nearest node lies
+far below the largest value, the region has not been explored, and the surrogate of f is not credible.
+
+A mode so narrow that ln f rises to it in a part of the region that no node has reached is not found by this.
+What such modes are expected to add (:mod:`bqvi.unseen`; the nodes of the sequence are the points that lead to
+known modes) is in the standard deviation. Where it is more than that of the surrogate's integral, nodes
+that make this smaller are of less use, and one in ``DESIGN.wider`` is spread over a region wider than that
+of the measure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from acquisition.conditioned import ConditionedPool
+from bqvi.quadrature.charts import identity
+from bqvi.quadrature.credibility import may_grow
+from bqvi.quadrature.families import SMOOTH
+from bqvi.quadrature.nodes import conditioned, whitened_cross
+from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
+from bqvi.quadrature.state import IntegrationProblem, IntegrationState
+from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
+from bqvi.unseen import expected_rise
+from gp.low_discrepancy import normal_sobol, shifted_sobol
+from gp.measures import Empirical, Measure, Uniform
+
+__all__ = ["Rises", "nodes_of_logarithms", "unexplored", "unseen_modes"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Smooth:
+    """A process of ln f, fitted to some of the nodes.
+
+    Attributes
+    ----------
+    rows : (m,), those nodes. member : the process of (ln f - level) / unit. level, unit : in nats.
+    """
+
+    rows: np.ndarray
+    member: CandidateProcess
+    level: float
+    unit: float
+
+    @classmethod
+    def of(cls, measure: Measure, u: np.ndarray, logs: np.ndarray, rows: np.ndarray) -> _Smooth | None:
+        """Fit it to ln f (n,) at those ``rows`` of nodes u (n, D); None where they determine nothing."""
+        u, logs = u[rows], logs[rows]
+        if len(rows) < DESIGN.least or not np.ptp(logs) > 0:
+            return None
+        level, unit = float(logs.mean()), float(logs.std())
+        data, chart = StandardData(u, ((logs - level) / unit)[:, None]), identity(measure)
+        starts = starting_points(u.shape[1], False)
+        first = surrogate("logarithm", chart, SMOOTH, data, starts[0])
+        return cls(rows, fitted([first.at(start) for start in starts], ROUGHLY), level, unit)
+
+    def worst(self, count: int) -> np.ndarray:
+        """Up to ``count`` rows with the largest errors, each left out, over their standard deviations.
+
+        An error counts above ``RISES.open`` nats and twice its standard deviation.
+        """
+        errors, sds = (np.abs(part[:, 0]) for part in self.member.process.leave_one_out())
+        wrong = np.flatnonzero((self.unit * errors > RISES.open) & (errors > 2 * sds))
+        return self.rows[wrong[np.argsort(-(errors / sds)[wrong], kind="stable")[:count]]]
+
+    def at(self, u: np.ndarray) -> tuple[ConditionedPool, np.ndarray]:
+        """The posterior moments at points u (M, D), and the mean of ln f there, (M,)."""
+        member = self.member
+        v = member.chart.forward(u)
+        whitened = whitened_cross(member, v)
+        nothing = np.zeros(len(v)), np.zeros(len(member.data))  # there is no functional of interest
+        state = conditioned(member, v, whitened, *nothing)
+        mean = member.process.mean[0] + whitened.T @ member.process.evidence.residual[:, 0]
+        return state, self.level + self.unit * mean
+
+    def sd(self, state: ConditionedPool) -> np.ndarray:
+        """The standard deviations of ln f at the points of ``state``, (M,)."""
+        process = self.member.process
+        scale = float(process.scales[0] * process.inflation)
+        return self.unit * np.sqrt(np.maximum(scale * state.variance, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Rises:
+    """The surrogate of ln f.
+
+    Attributes
+    ----------
+    measure : the measure in standard coordinates. u : (n, D), the nodes. logs : (n,), ln f at these.
+    parts : the process everywhere first, then those of neighbours.
+    """
+
+    measure: Measure
+    u: np.ndarray
+    logs: np.ndarray
+    parts: tuple[_Smooth, ...]
+
+    @classmethod
+    def of(cls, measure: Measure, u: np.ndarray, logs: np.ndarray) -> Rises | None:
+        """Fit it to ln f (n,) at nodes u (n, D) in standard coordinates; None where too few are finite.
+
+        The ``SEARCH.most_fitted`` highest nodes are used.
+        """
+        finite = np.flatnonzero(np.isfinite(logs))
+        order = np.argsort(-logs[finite], kind="stable")[: SEARCH.most_fitted]
+        u, logs = u[finite[order]], logs[finite[order]]
+        whole = _Smooth.of(measure, u, logs, np.arange(len(u)))
+        if whole is None:
+            return None
+        parts, count = [whole], RISES.neighbours * math.comb(u.shape[1] + 2, 2)
+        if len(u) > count:
+            for row in whole.worst(RISES.centres):
+                near = np.argsort(cdist(u[[row]], u)[0], kind="stable")[:count]
+                part = _Smooth.of(measure, u, logs, near)
+                parts += [] if part is None else [part]
+        return cls(measure, u, logs, tuple(parts))
+
+    def nodes(self, count: int, waiting: np.ndarray, seed: int) -> np.ndarray:
+        """Return up to ``count`` nodes (k, D) where f may be large, beside ``waiting`` (m, D)."""
+        bounds = _Bounds.of(self, np.concatenate([waiting, self._candidates(seed)]))
+        for index in range(len(waiting)):
+            bounds = bounds.given(index)
+        chosen: list[int] = []
+        while len(chosen) < count:
+            bound = bounds.values(RISES.open)
+            best = int(np.argmax(bound))
+            if bound[best] < self._relevant or best < len(waiting) or best in chosen:
+                break
+            chosen.append(best)
+            bounds = bounds.given(best)
+        return bounds.u[chosen]
+
+    def remain(self, seed: int) -> bool:
+        """Whether f may be large at a place whose nearest node lies far below the largest value."""
+        candidates = self._candidates(seed)
+        high = candidates[_Bounds.of(self, candidates).values(RISES.open) > self._relevant]
+        nearest = cdist(high, self.u).argmin(axis=1)
+        values = (self.logs + self.log_density(self.u))[nearest]
+        return bool(np.any(values < self._relevant - RISES.within))
+
+    @property
+    def _relevant(self) -> float:
+        """The ln f p from which a mode may have a share of the integral."""
+        return float(np.max(self.logs + self.log_density(self.u))) - RISES.within
+
+    def log_density(self, u: np.ndarray) -> np.ndarray:
+        """ln p (m,) at points u (m, D)."""
+        return np.asarray(self.measure.log_density(u), float)
+
+    def _candidates(self, seed: int) -> np.ndarray:
+        """Points of the measure, and more about those with the largest bounds."""
+        dimension = self.measure.dimension
+        wide = self.measure.from_unit_cube(shifted_sobol(dimension, DESIGN.pool, seed))
+        centres = wide[np.argsort(-_Bounds.of(self, wide).values())[: RISES.centres]]
+        steps = normal_sobol(dimension, DESIGN.pool // RISES.centres, seed)
+        widths = np.sort(cdist(wide, centres), axis=0)[
+            2 * dimension
+        ]  # about the distance of candidates there
+        near = np.concatenate([c + w * steps for c, w in zip(centres, widths, strict=True)])
+        inside = np.isfinite(self.log_density(near))
+        return np.concatenate([wide, near[inside]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Bounds:
+    """Upper confidence bounds of ln f at candidates, which fall as candidates are evaluated.
+
+    Attributes
+    ----------
+    u : (M, D), the candidates. log_density : (M,), ln p there. parts : the processes.
+    apply : (M,) for each, the candidates where it counts.
+    means : (M,) for each, the means of ln f. states : for each, the moments given those evaluated.
+    """
+
+    u: np.ndarray
+    log_density: np.ndarray
+    parts: tuple[_Smooth, ...]
+    apply: tuple[np.ndarray, ...]
+    means: tuple[np.ndarray, ...]
+    states: tuple[ConditionedPool, ...]
+
+    @classmethod
+    def of(cls, rises: Rises, u: np.ndarray) -> _Bounds:
+        """Those before any candidate is evaluated."""
+        nearest = cdist(u, rises.u).argmin(axis=1)
+        found = [part.at(u) for part in rises.parts]
+        return cls(
+            u,
+            rises.log_density(u),
+            rises.parts,
+            tuple(np.isin(nearest, part.rows) for part in rises.parts),
+            tuple(mean for _, mean in found),
+            tuple(state for state, _ in found),
+        )
+
+    def given(self, index: int) -> _Bounds:
+        """The bounds once the candidate ``index`` is evaluated."""
+        return replace(self, states=tuple(state.given(index) for state in self.states))
+
+    def values(self, least_sd: float = 0.0) -> np.ndarray:
+        """mean + 2 sd + ln p (M,), the largest of processes with that sd or more; -inf where none has it."""
+        bound = np.full(len(self.u), -np.inf)
+        for part, apply, mean, state in zip(self.parts, self.apply, self.means, self.states, strict=True):
+            sd = part.sd(state)
+            bound = np.where(apply & (sd >= least_sd), np.maximum(bound, mean + 2 * sd), bound)
+        return bound + self.log_density
+
+
+def nodes_of_logarithms(
+    problem: IntegrationProblem, state: IntegrationState, count: int, seed: int
+) -> np.ndarray:
+    """Return nodes (k, D), k <= ``count``, at which ln f may be large, and those that explore the region.
+
+    They are in standard coordinates. There are none where f is not given by its logarithm.
+
+    Parameters
+    ----------
+    problem : integrand and measure. state : the nodes so far, those under evaluation, and their surrogates.
+    count : the number of nodes that are chosen next. seed : of candidates.
+    """
+    measure, rises = problem.standard.measure, _rises(problem, state)
+    if rises is None:
+        return np.zeros((0, measure.dimension))
+    high = rises.nodes(max(count // DESIGN.explore, 1), state.pending_u, seed)
+    if isinstance(measure, Uniform) or not _sure(problem, state):
+        return high
+    spread = normal_sobol(measure.dimension, (count - len(high)) // DESIGN.wider, seed)
+    return np.concatenate([high, DESIGN.stretch * spread])
+
+
+def unexplored(problem: IntegrationProblem, state: IntegrationState, seed: int) -> bool:
+    """Whether the logarithms leave room for a mode that no node has shown; False where f is not given so.
+
+    Parameters
+    ----------
+    problem : integrand and measure. state : the nodes. seed : of the candidates.
+    """
+    rises = _rises(problem, state)
+    return rises is not None and rises.remain(seed)
+
+
+def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> float:
+    """The nats that modes without a node are expected to add; 0 where f is not given by its logarithm.
+
+    Nodes of the sequence where f is zero lead to no mode.
+    """
+    if not problem.integrand.function.logarithmic or isinstance(problem.measure, Empirical):
+        return 0.0
+    leads = np.isfinite(state.values[state.sobol, 0])
+    return expected_rise(int(leads.sum()), nowhere=int((~leads).sum()))
+
+
+def _rises(problem: IntegrationProblem, state: IntegrationState) -> Rises | None:
+    if not problem.integrand.function.logarithmic or isinstance(problem.measure, Empirical):
+        return None
+    return Rises.of(problem.standard.measure, state.u, state.values[:, 0])
+
+
+def _sure(problem: IntegrationProblem, state: IntegrationState) -> bool:
+    """Whether modes without a node are more of the error than the surrogate's standard deviation is.
+
+    A surrogate of growth in the tails is not: nodes farther out would only show more of it.
+    """
+    assert state.ensemble is not None  # set by the caller
+    last = state.past[-1]
+    own = float(np.sqrt(last.variance[0]) / max(abs(last.mean[0]), 1e-300))
+    return unseen_modes(problem, state) > own and not may_grow(state.ensemble, len(state))
