@@ -193,6 +193,8 @@ class StepEvaluations:
 
     def __init__(self) -> None:
         self.rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.n_beside = 0
+        """The number of evaluations of the step beside those at its draws."""
 
     def enter(self, made: Evaluations) -> None:
         """Enter evaluations ``made``; gradients that they lack, and those of noisy values, are NaN."""
@@ -216,7 +218,8 @@ class Account:
     budget : the budget that is checked before each call; None for no limit.
     unfinished : the evaluations of an earlier attempt at the step that was cut short; None if there are none.
     given : evaluations given by the caller, which the step uses instead of calls; None where it makes calls.
-    entered : a `StepEvaluations`, for an estimator that keeps no evaluations; None where no check needs them.
+    entered : a `StepEvaluations`, for an estimator that keeps no evaluations; None for others.
+    first : whether no evaluation was made before this step.
     """
 
     ledger: Ledger | None = None
@@ -224,6 +227,7 @@ class Account:
     unfinished: Unfinished | None = None
     given: Evaluations | None = None
     entered: StepEvaluations | None = None
+    first: bool = False
 
     @contextmanager
     def spending(self, count: int) -> Iterator[None]:

@@ -63,6 +63,8 @@ class CallBatch:
         """The state of each point. It is written last and in one assignment, so that at an interrupt a
         result is there with its row and its count, or not at all."""
         self._called_in_vain, self._cost = 0, cost
+        self.left_torch = False
+        """Whether an operation of the function left torch's graph."""
         self._failure: CallResult | None = None
         if ledger is not None:
             ledger.begin(self.returned)
@@ -93,6 +95,7 @@ class CallBatch:
         self._judge(result, self.theta[index][None])
 
     def _store(self, at: slice, result: CallResult) -> None:
+        self.left_torch |= result.left
         if not result.raised:
             n, outputs = len(self.points), result.values.shape[1]
             if (self._outputs or outputs) != outputs:

@@ -40,6 +40,7 @@ class CallResult:
     error : the exception that the value or the gradient raised, or an EvaluationError about what they
         returned; None if there is none.
     graph : whether the values depend on theta in torch's graph; with "autodiff" False where they do not.
+    left : whether an operation of the function left torch's graph, where the call was watched.
     raised : whether the value, its noise or its factor raised, so that there is no value.
     who : the function that raised, where it was neither the value nor the gradient: "noise_sd" or
         "log_density".
@@ -54,6 +55,7 @@ class CallResult:
     kept: np.ndarray | bool = True
     error: Exception | None = None
     graph: bool = True
+    left: bool = False
     raised: bool = False
     who: str = ""
     by_products: Products = ()
@@ -64,17 +66,19 @@ class Call:
     """A call of a function at points (m, P), or at one point (P,); picklable where the function is.
 
     Exceptions are returned in the result; only BaseExceptions that are no Exception, such as Ctrl-C, are
-    raised. ``elsewhere`` is True where results are sent between processes, and exceptions have to be pickled.
+    raised. ``elsewhere`` is True where results are sent between processes, and exceptions have to be pickled;
+    ``watched``, where a function of torch is watched for operations that leave its graph.
     """
 
     function: Function
     elsewhere: bool = False
+    watched: bool = False
 
     def __call__(self, points: np.ndarray) -> CallResult:
         """The result of the function at ``points``."""
         points = np.atleast_2d(points)
         try:
-            result = _call_result(self.function, points)
+            result = _call_result(self.function, points, self.watched)
         except EvaluationError as error:
             result = no_values(points, error, kept=False)
         except Exception as error:
@@ -96,16 +100,16 @@ def no_values(points: np.ndarray, error: Exception, kept: bool = True, who: str 
     return CallResult(values, failed=True, reasons=reason, kept=kept, error=error, raised=True, who=who)
 
 
-def _call_result(function: Function, points: np.ndarray) -> CallResult:
+def _call_result(function: Function, points: np.ndarray, watched: bool) -> CallResult:
     if function.gradient == AUTODIFF:
         from bqvi.calls.autodiff import differentiated
 
-        found = differentiated(function.value, points, function.like, function.vectorised)
+        found = differentiated(function.value, points, function.like, function.vectorised, watched)
         returned, products = parted(function, found.returned, points)
         values, sds = values_of(function, returned, points)
         if not found.tensor and np.isfinite(values).any():
             raise no_tensor(function, points)
-        result = CallResult(values, sds, found.gradients, graph=found.graph)
+        result = CallResult(values, sds, found.gradients, graph=found.graph, left=found.left)
     elif isinstance(function.gradient, GradientWithValue):
         returned, slopes = run_user_code(function.gradient.both, _as_given(function, points))
         returned, products = parted(function, returned, points)

@@ -23,7 +23,8 @@ from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import Executor, collect, require_workers
 from bqvi.calls.faults import EvaluationError
-from bqvi.calls.function import LARGEST, UNKNOWN, Function
+from bqvi.calls.function import AUTODIFF, LARGEST, UNKNOWN, Function
+from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.calls.returned import reasons_of, refused
 from bqvi.checks import require_numbers
 from gp.arrays import Array
@@ -98,8 +99,8 @@ class Caller:
         ledger : the ledger in which each evaluation is entered as it returns.
         budget : the budget that is checked before each call.
         first : whether no evaluation has succeeded before: then a function that raises at every
-            point is an error of the function, and a log density whose values look like those of a density
-            is reported.
+            point is an error of the function, a log density whose values look like those of a density
+            is reported, and a function of torch must not leave it on the way.
 
         Raises
         ------
@@ -114,23 +115,46 @@ class Caller:
         batch = CallBatch(self.function, self.coordinates, points, theta, ledger, cost=self.cost)
         try:
             if len(points):
-                self._called(batch, budget)
+                self._called(batch, budget, watched=first and self.function.gradient == AUTODIFF)
         except EvaluationError as error:
             if error.evaluations is None:
                 error.evaluations = batch.rows()
             raise
-        return batch.finished(first)
+        made = batch.finished(first)
+        return self._with_slope(made, ledger, budget) if batch.left_torch else made
+
+    def _with_slope(self, made: Evaluations, ledger: Ledger | None, budget: Budget) -> Evaluations:
+        """The evaluations, once a gradient near one of them has been compared with values; both count."""
+        from bqvi.calls.autodiff import values_only
+
+        exact = made.good if made.noise_variance is None else np.zeros(len(made), bool)
+        cost = self.cost * N_NEAR
+        if not exact.any() or budget.room(cost) < cost:
+            return made
+        points, step = points_near(made.points[exact][0])
+        one = replace(self, executor=None, n_jobs=1)
+        middle = one.evaluate(points[:1], None, budget)
+        around = replace(one, function=values_only(self.function)).evaluate(points[1:], None, budget)
+        if ledger is not None:
+            ledger.count(cost)
+        if middle.good.all() and around.good.all():
+            slope = np.asarray(middle.gradients).reshape(-1, len(step)) @ step
+            values = around.values.reshape(len(around), -1).sum(1)
+            require_slope(values, slope.sum(), f"the {self.function.range.title}")
+        return replace(made, n_evaluations=made.n_evaluations + cost)
 
     @users_threads()
-    def _called(self, batch: CallBatch, budget: Budget) -> None:
+    def _called(self, batch: CallBatch, budget: Budget, watched: bool) -> None:
         n, workers = len(batch.theta), self.executor is not None or self.n_jobs > 1
         if self.function.vectorised and not (workers or self.separately):
             budget.spend(self.cost * n)
-            if batch.enter_whole(Call(self.function)(batch.theta)):
+            if batch.enter_whole(Call(self.function, watched=watched)(batch.theta)):
                 return
             n = budget.room(self.cost * n) // self.cost
         budget.spend(self.cost * n)
-        collect(Call(self.function, workers), batch.theta[:n], self.executor, self.n_jobs, batch.enter)
+        collect(
+            Call(self.function, workers, watched), batch.theta[:n], self.executor, self.n_jobs, batch.enter
+        )
 
     def given(
         self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None

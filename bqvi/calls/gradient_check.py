@@ -23,7 +23,12 @@ from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import AUTODIFF, Function
 from bqvi.calls.settings import CHECK
 
-__all__ = ["disagreement", "gradient_warnings", "require_consistent"]
+__all__ = [
+    "N_NEAR", "disagreement", "gradient_warnings", "points_near", "require_consistent", "require_slope",
+]  # fmt: skip
+
+N_NEAR = 5
+"""The number of `points_near`."""
 
 
 def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
@@ -150,3 +155,35 @@ def _advice(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> st
         return "check the sign of the gradient, and that it has every term of the function"
     found = "change its sign" if abs(middle + 1) < CHECK.sign else "look for a sign or a factor"
     return f"the gradient is {middle:.3g} times that of the values; {found}"
+
+
+def points_near(point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points x, x - 2 d, x - d, x + d and x + 2 d, (5, D), and d (D,), a short step in no special direction.
+
+    x is near ``point`` (D,), as a centre of symmetry has no slope that could be missed.
+    """
+    away, along = (1.0 + np.abs(point)) * np.random.default_rng(0).normal(size=(2, len(point)))
+    step = CHECK.step * along
+    return point + CHECK.away * away + np.array([0.0, -2.0, -1.0, 1.0, 2.0])[:, None] * step, step
+
+
+def require_slope(values: np.ndarray, slope: float, who: str) -> None:
+    """Raise EvaluationError where torch's derivative is not that of the values, whose function left torch.
+
+    The difference quotients over d and over 2 d have to agree with each other more closely than with the
+    derivative; where they do not, as at a kink or with noise, they say nothing.
+
+    Parameters
+    ----------
+    values : (4,), at the last four of `points_near`. slope : the derivative along d, by torch.
+    who : the function, in words.
+    """
+    near, far = (values[2] - values[1]) / 2.0, (values[3] - values[0]) / 4.0
+    error = abs(near - far) + np.finfo(float).eps * np.abs(values).max()
+    apart = abs(near - slope)
+    if apart > CHECK.apart * error and apart > CHECK.rounding_of_slopes * (abs(near) + abs(slope)):
+        raise EvaluationError(
+            f"{who} leaves torch on the way (numpy, .item(), .detach(), torch.no_grad), and its gradient "
+            f"lacks what was left out: along one direction it is {slope / near:.2g} times that of the "
+            "values. Write it in torch throughout, or use values only: gradient=None, and method 'bq' or 'score'"
+        )

@@ -89,6 +89,16 @@ class GradientCheckSettings:
     twice this the same are stopped and reported."""
     sign: float = 0.1
     """A multiple within this distance of -1 is reported as a wrong sign."""
+    step: float = 1e-4
+    """The step of a difference quotient, over 1 + |x|, beside a function that leaves torch. With 1e-3 and
+    1e-5 the same of twelve functions are refused (with .item(), .detach(), NumPy and no_grad; right ones that
+    subtract a detached maximum, and in single precision)."""
+    away: float = 0.1
+    """The distance, in the same units, from an evaluation to the point of the comparison."""
+    apart: float = 10.0
+    """How many times the difference between two quotients the derivative has to be away from them."""
+    rounding_of_slopes: float = 0.01
+    """A derivative within this share of the quotient's is that of the values."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ import torch
 from bqvi.arrays import Values, add, inner, unflat
 from bqvi.arrays import like as to_torch
 from bqvi.calls import EvaluationError
+from bqvi.calls.autodiff import Watch
 from bqvi.calls.draws import ModelCalls, raised
+from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.families.family import Distribution
 from bqvi.gradients.evaluations import at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, local_step
@@ -36,8 +38,8 @@ from gp.arrays import Array, to_numpy
 
 __all__ = [
     "LogJointFunction", "TorchPosterior", "combined", "cost", "differentiable", "in_graph",
-    "log_joint_function", "per_datum_gradient", "reference_tensor", "spending", "torch_posterior",
-    "with_gradients",
+    "log_joint_function", "per_datum_gradient", "reference_tensor", "spending", "staying_in_torch",
+    "torch_posterior", "with_gradients",
 ]  # fmt: skip
 
 LogJointFunction = Callable[[Any], torch.Tensor]
@@ -140,12 +142,68 @@ def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFun
 
     def paid(theta: Array) -> torch.Tensor:
         calls = ModelCalls(type(model).__name__, theta)
-        with spending(model, batch, theta):
+        with spending(model, batch, theta), staying_in_torch(model, q, batch, theta):
             values, terms = log_joint(calls.watched(), calls)
         calls.require_finite(values, terms)
         return values
 
     return paid
+
+
+@contextmanager
+def staying_in_torch(model: Any, q: Distribution, batch: Batch, theta: Any) -> Iterator[None]:
+    """A context of the first calls of a model, at draws (L, ...) of theta, which must not leave torch.
+
+    Where an operation did, the derivative at the first draw is compared with values near it, which count.
+
+    Raises
+    ------
+    EvaluationError
+        The derivative by torch is not that of the values.
+    """
+    account, watch = batch.account, Watch()
+    differentiated = any(part.requires_grad for part in _parts(theta))
+    if not account.first or not differentiated or is_conjugate(model):
+        yield
+        return
+    with watch:
+        yield
+    spent = cost(model, batch, N_NEAR)
+    room = account.budget is None or account.budget.room(spent) == spent
+    if watch.left and account.entered is not None and room:
+        account.entered.n_beside += spent
+        with account.spending(spent):
+            _require_slope(model, q, batch, theta)
+
+
+def _parts(theta: Any) -> list[torch.Tensor]:
+    return list(theta.values()) if isinstance(theta, dict) else [theta]
+
+
+def _require_slope(model: Any, q: Distribution, batch: Batch, theta: Any) -> None:
+    """Compare a derivative near the first draw of theta with values."""
+    parts = [part[:1].detach() for part in _parts(theta)]
+    flat = torch.cat([part.flatten() for part in parts])
+    points, step = points_near(to_numpy(flat).astype(float))
+
+    def log_joint(points: torch.Tensor) -> torch.Tensor:
+        split = points.split([part.numel() for part in parts], dim=1)
+        shaped = [x.reshape(-1, *part.shape[1:]) for x, part in zip(split, parts, strict=True)]
+        draws = dict(zip(theta, shaped, strict=True)) if isinstance(theta, dict) else shaped[0]
+        return in_graph(model, q, batch)(draws)
+
+    with torch.no_grad():
+        values = to_numpy(log_joint(to_torch(points[1:], flat))).astype(float)
+    leaf = to_torch(points[:1], flat).requires_grad_()
+    with torch.enable_grad():
+        value = log_joint(leaf)
+        (slope,) = (
+            torch.autograd.grad(value.sum(), leaf) if value.requires_grad else (torch.zeros_like(leaf),)
+        )
+    if np.isfinite(values).all():
+        require_slope(
+            values, float(to_numpy(slope)[0] @ step), f"the log joint of the {type(model).__name__}"
+        )
 
 
 def in_graph(model: Any, q: Distribution, batch: Batch) -> LogJointFunction:

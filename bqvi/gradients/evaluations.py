@@ -104,9 +104,10 @@ def evaluate_at_draws(model: LogJoint, batch: Batch, points: np.ndarray, gradien
         function = _values_of(function, model)
     elif function.gradient is None:
         raise ValueError(VALUES_ONLY)
-    made = _called(function, model, batch, points, first=False)
+    made = _called(function, model, batch, points, first=batch.account.first)
     if batch.account.entered is not None:
         batch.account.entered.enter(made)
+        batch.account.entered.n_beside += made.n_evaluations - len(made)
     return made
 
 

@@ -7,17 +7,17 @@ visit,
 
     ELBO(q, all q(z)) = sum_b (<S_b, E t> + H_b) + sum ln h - KL(q || p)
 
-never decreases for a conjugate model, there is no step size, and q moves after each batch. Terms that a model adds to S and to the
-bound independently of the data (for a learnt concentration) are the result of its local step for rows of
-weight 0, or of its `shared_step` where they depend on S (`Sharing`), and are computed anew at each step. A
-batch whose local step ends at a lower bound than its old one (an ascent that found another optimum) keeps the
-old one.
+never decreases for a conjugate model, there is no step size, and q moves after each batch. Terms that a
+model adds to S and to the bound independently of the data (for a learnt concentration) are the result of its
+local step for rows of weight 0, or of its `shared_step` where they depend on S (`Sharing`), and are computed
+anew at each step. A batch whose local step ends at a lower bound than its old one (an ascent that found
+another optimum) keeps the old one.
 
-For a `LocalModel` that is not conjugate, such as a logistic regression, S_b is the slope dE[ln p(X_b | theta)]
-/ dmu at the q of the last visit, and <S_b, E t> + H_b is a tangent in mu and no bound: where the expectation
-is concave in mu, the old tangent is above each new value. There the new slope always replaces the old one. A
-q that stays the same in a pass is then a stationary point of the ELBO (the slopes of all batches are those at
-q), which records compute from all data; the ELBO may fall from one step to the next.
+For a `LocalModel` that is not conjugate, such as a logistic regression, S_b is the slope
+dE[ln p(X_b | theta)] / dmu at the q of the last visit, and <S_b, E t> + H_b is a tangent in mu and no bound:
+where the expectation is concave in mu, the old tangent is above each new value. There the new slope always
+replaces the old one. A q that stays the same in a pass is then a stationary point of the ELBO (the slopes of
+all batches are those at q), which records compute from all data; the ELBO may fall from one step to the next.
 
 With ``moves`` components of a mixture are added and merged during the run (`memoised_moves`).
 

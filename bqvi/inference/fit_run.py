@@ -128,10 +128,9 @@ class FitRun:
         recorder = self.records.recorder
         if recorder.is_due(state.iteration) and not self._can_record(state):
             recorder = replace(recorder, chosen=frozenset(), first=False)
-        entered = (
-            StepEvaluations() if state.memory is None and isinstance(self.problem.model, LogJoint) else None
-        )
-        account = Account(self.ledger, self._budget(state, self._reserve), unfinished, entered=entered)
+        entered, first = StepEvaluations() if state.memory is None else None, not state.n_evaluations
+        budget = self._budget(state, self._reserve)
+        account = Account(self.ledger, budget, unfinished, entered=entered, first=first)
         return self._stepped(problem, state, replace(self.records, recorder=recorder), account)
 
     @staticmethod

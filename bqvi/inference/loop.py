@@ -287,7 +287,11 @@ def _with_unused(state: LoopState, account: Account) -> LoopState:
 
 def _with_latest(state: LoopState, account: Account) -> LoopState:
     """The state after a step of an estimator that keeps no evaluations, with the latest of these."""
-    if account.entered is None or not account.entered.rows:
+    if account.entered is None:
+        return state
+    if account.entered.n_beside:
+        state = replace(state, step_evaluations=state.step_evaluations + account.entered.n_beside)
+    if not account.entered.rows:
         return state
     made = account.entered.table()
     kept = np.concatenate([state.latest.reshape(-1, made.shape[1]), made])[-Monitor.KEPT :]

@@ -167,8 +167,8 @@ def test_a_regression_is_right_after_one_pass():
 def test_slopes_of_batches_converge_to_the_optimum_of_a_regression(size):
     """Against Newton's method of the mean and covariance that solve the equations of the optimum.
 
-    At the optimum of a Gaussian q, m = s^2 X^T E[r] and C^-1 = I / s^2 + X^T diag E[w] X with r_n the residual
-    and w_n the variance of label n; expectations by Gauss-Hermite quadrature with 64 points.
+    At the optimum of a Gaussian q, m = s^2 X^T E[r] and C^-1 = I / s^2 + X^T diag E[w] X with r_n the
+    residual and w_n the variance of label n; expectations by Gauss-Hermite quadrature with 64 points.
     """
     rng = np.random.default_rng(31)
     x = np.c_[np.ones(300), rng.normal(size=(300, 3)) * (1.0, 2.0, 0.5)]
