@@ -23,7 +23,7 @@ from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import Executor, collect, require_workers
 from bqvi.calls.faults import EvaluationError
-from bqvi.calls.function import AUTODIFF, LARGEST, UNKNOWN, Function
+from bqvi.calls.function import LARGEST, UNKNOWN, Function
 from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.calls.returned import reasons_of, refused
 from bqvi.checks import require_numbers
@@ -91,6 +91,7 @@ class Caller:
         ledger: Ledger | None = None,
         budget: Budget | None = None,
         first: bool = False,
+        watched: bool = False,
     ) -> Evaluations:
         """Evaluate at the points (n, D), or at the first of them that the budget allows.
 
@@ -99,8 +100,11 @@ class Caller:
         ledger : the ledger in which each evaluation is entered as it returns.
         budget : the budget that is checked before each call.
         first : whether no evaluation has succeeded before: then a function that raises at every
-            point is an error of the function, a log density whose values look like those of a density
-            is reported, and a function of torch must not leave it on the way.
+            point is an error of the function, and a log density whose values look like those of a density
+            is reported.
+        watched : whether the derivative of a function of torch that leaves it on the way is compared with
+            values near the first point, which count. Engines that keep their evaluations compare these
+            (:func:`bqvi.calls.gradient_check.require_consistent`).
 
         Raises
         ------
@@ -115,7 +119,7 @@ class Caller:
         batch = CallBatch(self.function, self.coordinates, points, theta, ledger, cost=self.cost)
         try:
             if len(points):
-                self._called(batch, budget, watched=first and self.function.gradient == AUTODIFF)
+                self._called(batch, budget, watched)
         except EvaluationError as error:
             if error.evaluations is None:
                 error.evaluations = batch.rows()

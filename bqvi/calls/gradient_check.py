@@ -29,6 +29,9 @@ __all__ = [
 
 N_NEAR = 5
 """The number of `points_near`."""
+_LEAVING = (
+    ". A gradient by torch is wrong if the function leaves torch on the way (numpy, .item(), .detach())"
+)
 
 
 def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
@@ -80,11 +83,11 @@ def require_consistent(function: Function, before: int, made: Evaluations | None
 
     Parameters
     ----------
-    function : the user's function; derivatives by torch are not checked.
+    function : the user's function. Derivatives by torch are checked too, as it may leave torch on the way.
     before : the number of evaluations at the last check.
     made : all evaluations so far; None where they are not to be compared.
     """
-    if made is None or made.gradients is None or function.gradient in (None, AUTODIFF):
+    if made is None or made.gradients is None or function.gradient is None:
         return
     n = len(made)
     if before // CHECK.every == n // CHECK.every or before >= CHECK.last:
@@ -99,7 +102,7 @@ def require_consistent(function: Function, before: int, made: Evaluations | None
     for column in range(values.shape[1]):
         message = _contradiction(good.points, values[:, column], gradients[:, column], function.range.density)
         if message:
-            raise EvaluationError(message)
+            raise EvaluationError(message + (_LEAVING if function.gradient == AUTODIFF else ""))
 
 
 def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray, nats: bool) -> str:
@@ -185,5 +188,5 @@ def require_slope(values: np.ndarray, slope: float, who: str) -> None:
         raise EvaluationError(
             f"{who} leaves torch on the way (numpy, .item(), .detach(), torch.no_grad), and its gradient "
             f"lacks what was left out: along one direction it is {slope / near:.2g} times that of the "
-            "values. Write it in torch throughout, or use values only: gradient=None, and method 'bq' or 'score'"
+            "values. Write it in torch throughout, or use its values only: gradient=None with 'bq' or 'score'"
         )

@@ -104,7 +104,7 @@ def evaluate_at_draws(model: LogJoint, batch: Batch, points: np.ndarray, gradien
         function = _values_of(function, model)
     elif function.gradient is None:
         raise ValueError(VALUES_ONLY)
-    made = _called(function, model, batch, points, first=batch.account.first)
+    made = _called(function, model, batch, points, first=False, watched=batch.account.first)
     if batch.account.entered is not None:
         batch.account.entered.enter(made)
         batch.account.entered.n_beside += made.n_evaluations - len(made)
@@ -150,13 +150,18 @@ def _caller(function: Function, model: LogJointModel, cost: int = 1) -> Caller:
 
 
 def _called(
-    function: Function, model: LogJointModel, batch: Batch, points: np.ndarray, first: bool
+    function: Function,
+    model: LogJointModel,
+    batch: Batch,
+    points: np.ndarray,
+    first: bool,
+    watched: bool = False,
 ) -> Evaluations:
     account = batch.account
     caller = _caller(function, model, max(batch.size, 1))
 
     def called(missing: np.ndarray) -> Evaluations:
-        return caller.evaluate(missing, account.ledger, account.budget, first)
+        return caller.evaluate(missing, account.ledger, account.budget, first, watched)
 
     found = called(points) if account.unfinished is None else account.unfinished.completed(points, called)
     return replace(found, n_evaluations=batch.size) if is_conjugate(model) else found

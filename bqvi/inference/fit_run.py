@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from bqvi.arrays import like
-from bqvi.calls import Account, Budget, Caller, Evaluations, Ledger, StepEvaluations, Unfinished
+from bqvi.calls import Account, Budget, Caller, Evaluations, Function, Ledger, StepEvaluations, Unfinished
 from bqvi.calls.evaluations import matched
+from bqvi.calls.function import AUTODIFF
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.gradients import RememberingEstimator
-from bqvi.gradients.evaluations import caller_of, evaluate
+from bqvi.gradients.evaluations import caller_of, differentiable, evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.inference.affordable import affordable
 from bqvi.inference.asked import account_of, chosen, due, require_asked
@@ -30,7 +31,7 @@ from bqvi.inference.starting import why_singular
 from bqvi.inference.state import LoopProblem, LoopState, TraceRow
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
-from bqvi.models.log_joint import LogJoint
+from bqvi.models.log_joint import LogJoint, is_moving
 from bqvi.records import classes_in, named
 from bqvi.runs import Checkpoint, RunStatus, Trace
 from gp.user_warnings import warn_user_of_each
@@ -38,6 +39,8 @@ from gp.user_warnings import warn_user_of_each
 __all__ = ["DOOR", "FitRun", "Saved", "classes", "saved", "with_raised_warnings"]
 
 DOOR = "fit"
+_IN_TORCH = Function(len, AUTODIFF)
+"""What is checked of the log joint of a model with data: a log density with derivatives by torch."""
 
 
 @dataclass(frozen=True)
@@ -159,25 +162,28 @@ class FitRun:
 
     def kept(self, state: LoopState) -> Evaluations | None:
         """The evaluations in the memory of an estimator of a `LogJoint`."""
+        return self._remembered(state) if isinstance(self.problem.model, LogJoint) else None
+
+    def _remembered(self, state: LoopState) -> Evaluations | None:
         memory = getattr(state.memory, "known", state.memory)
-        if not isinstance(self.problem.model, LogJoint) or not hasattr(memory, "points"):
+        if not hasattr(memory, "points"):
             return None
         n = len(memory)
         noise = memory.noise_variances[:, 0] if memory.noise_variances.size else None
-        slopes = memory.gradients if self.problem.model.differentiable else None
+        slopes = memory.gradients if differentiable(self.problem.model) else None
         return Evaluations(memory.points, memory.values, slopes, noise, np.zeros(n, bool), ("",) * n)
 
     def require_consistent(self, before: LoopState, after: LoopState) -> None:
-        """Raise EvaluationError where given gradients are not those of the values."""
-        function = getattr(self.problem.model, "function", None)
-        if function is None or not callable(function.gradient):
+        """Raise EvaluationError where gradients are not those of the values."""
+        function = getattr(self.problem.model, "function", _IN_TORCH)
+        if is_moving(self.problem.model):
             return
         if after.memory is None:
             require_consistent(function, len(before.latest), after.finite_latest)
             return
-        kept = self.kept(before)
+        kept = self._remembered(before)
         if kept is not None:
-            require_consistent(function, len(kept), self.kept(after))
+            require_consistent(function, len(kept), self._remembered(after))
 
     def again(self, state: LoopState, points: np.ndarray) -> Evaluations:
         """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""

@@ -101,3 +101,10 @@ def test_models_with_data_are_refused_too(minibatch, method):
     bqvi.fit(_Regression(False), data, method, minibatch=minibatch, steps=3, seed=0)
     with pytest.raises(bqvi.RunError, match="leaves torch on the way"):
         bqvi.fit(_Regression(True), data, method, minibatch=minibatch, steps=3, seed=0)
+
+
+def test_bq_compares_the_gradients_that_it_keeps_of_a_model_with_data():
+    x = np.random.default_rng(4).normal(size=(70, 2))
+    bqvi.fit(_Regression(False), (x, x @ (1.0, -2.0)), "bq", budget=30 * 70, seed=0)
+    with pytest.raises(bqvi.RunError, match="leaves torch on the way"):
+        bqvi.fit(_Regression(True), (x, x @ (1.0, -2.0)), "bq", budget=30 * 70, seed=0)
