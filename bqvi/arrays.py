@@ -18,8 +18,8 @@ from gp.arrays import namespace as shared_namespace
 
 __all__ = [
     "Seed", "Values", "add", "diagonal", "diagonal_matrix", "digamma", "flat", "gammaln", "generator",
-    "inner", "like", "logsumexp", "matvec", "namespace", "outer", "scale", "subtract", "symmetric_from_lower",
-    "transpose", "trigamma", "unflat", "whole_seed",
+    "inner", "like", "logsumexp", "matvec", "namespace", "noise_seed", "outer", "scale", "subtract",
+    "symmetric_from_lower", "transpose", "trigamma", "unflat", "whole_seed",
 ]  # fmt: skip
 
 Values: TypeAlias = tuple[Array, ...]
@@ -41,6 +41,12 @@ def generator(seed: Seed) -> np.random.Generator:
 def whole_seed(seed: Seed) -> int:
     """A whole number is passed through; of a generator, a number that it draws."""
     return int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+
+
+def noise_seed(rng: np.random.Generator) -> int:
+    """A seed that follows from that of ``rng``, whose own numbers stay the same; 0 if that is not known."""
+    seeds = getattr(rng.bit_generator, "seed_seq", None)
+    return 0 if seeds is None else int(seeds.spawn(1)[0].generate_state(1)[0])
 
 
 def like(values: np.ndarray, parameter: Array) -> Array:

@@ -7,6 +7,7 @@ record                                              ->  Recorder
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from bqvi.inference.schedules import Schedule
 from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.state import LoopProblem, Model, Recorder, Stop
 from bqvi.models.amortised import AmortisedModel, is_amortised
-from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
+from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel, is_conjugate
 from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
 from bqvi.models.representation import representation
@@ -281,15 +282,28 @@ def stop_of(
     return Stop(steps, choices.tolerance if tolerance is None else tolerance, budget, seconds)
 
 
-def default_recorder(problem: LoopProblem, stop: Stop) -> Recorder:
-    """Records at every step or pass where they take no time, at the end alone where they do, else 100."""
+def default_recorder(problem: LoopProblem, stop: Stop, cost: int) -> Recorder:
+    """Records at every step or pass where they take no time, at the end alone where they do, else 100.
+
+    Those of a mini-batch run before the closing one take a tenth of the evaluations of its steps at most.
+
+    Parameters
+    ----------
+    problem : the problem of the loop. stop : when the run ends. cost : the evaluations of a record.
+    """
     if isinstance(problem.estimator, Memoised):  # free once a pass, but not before the first pass has ended
         return Recorder(every=problem.estimator.batches(n_rows(problem.data)), first=False)
     if problem.minibatch is None and problem.estimator.samples == 0:
         return Recorder(every=1)
     if isinstance(problem.estimator, RememberingEstimator):
         return Recorder(chosen=frozenset(), first=False)
-    return Recorder(every=max(1, (stop.steps or 1000) // 100))
+    steps = stop.steps or 1000
+    every = max(1, steps // 100)
+    if problem.minibatch is None or not cost:
+        return Recorder(every=every)
+    draws = 1 if is_conjugate(problem.model) else max(problem.estimator.samples, 1)
+    every = max(every, math.ceil(cost / (DEFAULTS.records * problem.minibatch.size * draws)))
+    return Recorder(every=every, first=2 * every <= steps)
 
 
 def identity(problem: LoopProblem, family: str) -> dict[str, str | bool]:

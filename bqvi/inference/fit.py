@@ -120,10 +120,12 @@ def fit(
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
         reserved, and the last step is shortened to those that remain, or left out
-    max_seconds : the first step that ends later than this is the last
+    max_seconds : the first step that ends later than this is the last. The clock runs from the first step on,
+        through records too
     record : the number of iterations from one record to the next, or the iterations that are recorded; the
         end always is. Default 1 for full-batch conjugate methods (their ELBO comes with the gradient), the
-        end alone for estimators with memory, else a hundredth of the steps
+        end alone for estimators with memory, else a hundredth of the steps. Where a record with a mini-batch
+        takes a pass over all data there are fewer: those before the end take a tenth of the steps' evaluations
     metrics : name -> function of q, recorded with the ELBO
     elbo_samples : fresh draws for each recorded ELBO that has no closed form, at least 2; each is an
         evaluation, counted in ``trace['record_evaluations']`` and in the budget. None: the ELBO takes no
@@ -229,8 +231,10 @@ def fit(
     problem = problem_of(whole, data, method, choice, minibatch, schedule, geometry, samples)
     stop = stop_of(choice or defaults_for(method, geometry), steps, tolerance, budget, max_seconds)
     watch = Watch(callback, progress, checkpoint)
-    recorder = default_recorder(problem, stop) if record is None else Recorder.of(record)
-    records = Records(Monitor(whole, data, elbo_samples, metrics or {}), recorder, stop)
+    monitor = Monitor(whole, data, elbo_samples, metrics or {})
+    cost = monitor.cost if monitor.exact else 0
+    recorder = default_recorder(problem, stop, cost) if record is None else Recorder.of(record)
+    records = Records(monitor, recorder, stop)
     _check_budget(records, starts)
     if starts > 1:
         _require_drawn(starts, start_from, evaluations, workers)

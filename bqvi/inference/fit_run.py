@@ -120,6 +120,11 @@ class FitRun:
 
     def step(self, state: LoopState) -> LoopState:
         """A step along the gradient, or the closing record at the end."""
+        began = time.perf_counter()
+        found = self._made(state)
+        return replace(found, whole_seconds=state.whole_seconds + time.perf_counter() - began)
+
+    def _made(self, state: LoopState) -> LoopState:
         self._numbers, unfinished = state.rng.bit_generator.state, None
         if state.unfinished is not None:
             unfinished = Unfinished(state.unfinished, max(n_rows(self.problem.data), 1))
@@ -203,7 +208,8 @@ class FitRun:
         # on a fork, so that the state keeps its random numbers if the step fails
         state = state.fork()
         if self._asked_at is not None:
-            state = replace(state, seconds=state.seconds + time.perf_counter() - self._asked_at)
+            spent = time.perf_counter() - self._asked_at
+            state = replace(state, seconds=state.seconds + spent, whole_seconds=state.whole_seconds + spent)
         if self._reason(state) is None and due(self.problem, state):
             account = account_of(state)
             state = self._stepped(self.problem, replace(state, unfinished=None), self.records, account)

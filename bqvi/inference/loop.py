@@ -24,7 +24,7 @@ from typing import Any, cast
 import numpy as np
 
 from acquisition.minibatch import Learning, Selection
-from bqvi.arrays import Values, like
+from bqvi.arrays import Values, like, noise_seed
 from bqvi.calls import Account, Evaluations
 from bqvi.families.family import Distribution
 from bqvi.gradients.conjugate import LocalMemory
@@ -68,6 +68,8 @@ def start(problem: LoopProblem, q: Distribution, rng: np.random.Generator) -> Lo
         minibatch=minibatch,
         memory=memory,
         setup_seconds=setup,
+        whole_seconds=setup,
+        noise=noise_seed(rng),
     )
 
 
@@ -374,7 +376,7 @@ def _require_finite(state: LoopState, step: Values) -> None:
 def _row(state: LoopState, monitor: Monitor, gradient: Gradient | None, account: Account) -> TraceRow:
     local = None if gradient is None else gradient.local
     latest = max(2, int(DEFAULTS.latest * (state.iteration + 1)))
-    value = monitor.value(state.q, local, state.memory, state.estimates[-latest:], account)
+    value = monitor.value(state.q, local, state.memory, state.estimates[-latest:], account, state.noise)
     before = state.step_evaluations + state.record_evaluations + state.repeated
     return TraceRow(
         iteration=state.iteration,

@@ -47,8 +47,8 @@ class Monitor:
     standard error. It is NaN where there is neither.
 
     With ``samples`` it is the mean of this number of fresh draws of ln p(X, theta) - ln q(theta), with its
-    standard error. All records use the same noise, so that differences have smaller errors than levels. Draws
-    at which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to a share `FAULTY`
+    standard error. All records of a run use the same noise, so that differences have smaller errors than
+    levels; another seed has another. Draws at which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to a share `FAULTY`
     of them. Minus infinity is not left out, as q then has mass where the posterior has none. Beyond that
     share the ELBO includes them, and where the log joint raises at every draw of a block, the record raises
     too.
@@ -59,7 +59,6 @@ class Monitor:
     samples: int | None = None
     metrics: Metrics = field(default_factory=dict)
 
-    NOISE = 20210531
     FAULTY = 0.1
 
     KEPT = 256
@@ -87,6 +86,7 @@ class Monitor:
         memory: Any = None,
         values: np.ndarray | None = None,
         account: Account | None = None,
+        seed: int = 0,
     ) -> Value:
         """The metric of q.
 
@@ -94,7 +94,7 @@ class Monitor:
         ----------
         local : the local step at q over all data, if there is one. memory : the memory of an estimator.
         values : estimates of the ELBO by the latest steps, less ln h of the data.
-        account : the account of fresh draws.
+        account : the account of fresh draws. seed : their seed.
         """
         if is_conjugate(self.model):
             spent = n_rows(self.data) if local is None else 0
@@ -104,8 +104,8 @@ class Monitor:
             return Value(self.model.elbo(q, self.data), 0.0, n_rows(self.data))
         if self.samples is not None:
             if is_amortised(self.model):
-                return self._amortised(q, self.samples)
-            return self._sampled(q, self.samples, account or Account())
+                return self._amortised(q, self.samples, seed)
+            return self._sampled(q, self.samples, account or Account(), seed)
         if is_of_one_function(self.model, q, memory):
             return self.remembered(q, memory)
         values = np.empty(0) if values is None else values
@@ -153,13 +153,13 @@ class Monitor:
         """The caller's metrics of q."""
         return {name: float(metric(q)) for name, metric in self.metrics.items()}
 
-    def _amortised(self, q: Any, samples: int) -> Value:
+    def _amortised(self, q: Any, samples: int, seed: int) -> Value:
         from bqvi.gradients.amortised import elbo_draws
 
-        values = elbo_draws(self.model, q, self.data, samples, self.NOISE)
+        values = elbo_draws(self.model, q, self.data, samples, seed)
         return self._of_steps(values)._replace(n_evaluations=self.cost)
 
-    def _sampled(self, q: Distribution, samples: int, account: Account) -> Value:
+    def _sampled(self, q: Distribution, samples: int, account: Account, seed: int) -> Value:
         import torch
 
         from bqvi.calls.function import LARGEST
@@ -168,7 +168,7 @@ class Monitor:
         batch = Batch(self.data, n_rows(self.data), account=account)
         with torch.no_grad(), users_threads():
             frozen = torch_posterior(q, reference_tensor(self.model, self.data)).stopped
-            rng = np.random.default_rng(self.NOISE)
+            rng = np.random.default_rng(seed)
             values, spent = [np.empty(0)], 0
             for done in range(0, samples, 32):  # in parts, to bound the memory of (draws, data) tables
                 theta = frozen.sample(min(32, samples - done), rng)

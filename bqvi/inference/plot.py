@@ -27,7 +27,7 @@ def trace(fit: Fit, ax: Axes | None = None, truth: float | None = None) -> Axes:
     if len(fit.trace) == 0:
         raise ValueError("the fit has no records: nothing to draw")
     ax = shown_figure(6.0, 3.6).add_subplot() if ax is None else ax
-    n, elbo = fit.trace["step_evaluations"], fit.trace["elbo"]
+    n, elbo = fit.trace["n_evaluations"], fit.trace["elbo"]
     counted = bool(np.ptp(n)) or len(n) == 1
     se = np.where(np.isfinite(fit.trace["elbo_sd"]), fit.trace["elbo_sd"], 0.0)
     estimates(ax, n if counted else fit.trace["iteration"], elbo, se, COLOURS[0], "ELBO")

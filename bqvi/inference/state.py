@@ -168,6 +168,8 @@ class LoopState:
         ``step_evaluations``.
     estimates : estimates of the ELBO less ln h of the data, by the latest steps from their draws; at most
         256.
+    whole_seconds : the time of the run: of its steps, its records and the strategy before the first step.
+    noise : the seed of the draws of records.
     repeated : evaluations of steps that were cut short and made again by an estimator that keeps none.
     unfinished : evaluations of the next step that returned before it was made. They are those of an attempt
         that was cut short, and take the place of calls when the step is made again; or, where points are
@@ -193,6 +195,8 @@ class LoopState:
     rows: tuple[TraceRow, ...] = ()
     record_evaluations: int = 0
     estimates: np.ndarray = field(default_factory=lambda: np.empty(0))
+    whole_seconds: float = 0.0
+    noise: int = 0
     repeated: int = 0
     unfinished: Evaluations | None = None
     pending: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
@@ -232,7 +236,7 @@ class Stop:
     steps : iterations in all.
     tolerance : change of the ELBO between two records below which the run ends, nats.
     budget : the most evaluations; `bqvi.inference.affordable` shortens a step that would exceed them.
-    seconds : the longest time of the steps.
+    seconds : the longest time of the run, records included.
     """
 
     steps: int | None = None
@@ -244,7 +248,7 @@ class Stop:
         """The reason why ``state`` is the last, or None."""
         if self.steps is not None and state.iteration >= self.steps:
             return "steps"
-        if self.seconds is not None and state.seconds >= self.seconds:
+        if self.seconds is not None and state.whole_seconds >= self.seconds:
             return "seconds"
         return None
 
