@@ -130,7 +130,8 @@ def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: floa
     """Which of the k differences larger than ``least`` lie between the slopes at both ends, (k,) bool."""
     a, b, slopes = differences
     large = np.maximum(np.abs(a), np.abs(b)) > least
-    return ((slopes.min(0) <= a) & (a <= slopes.max(0)))[large]
+    rounding = CHECK.rounding * np.abs(a)  # of a plane both slopes are the difference
+    return ((slopes.min(0) - rounding <= a) & (a <= slopes.max(0) + rounding))[large]
 
 
 def gradient_warnings(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:

@@ -345,8 +345,12 @@ def test_right_gradients_never_stop_a_run_and_wrong_ones_do():
             require_consistent(function, 0, rows(x, -0.5 * (x**2).sum(1), x))
         noise = np.full(n, 0.1)
         require_consistent(function, 0, replace(rows(x, -0.5 * (x**2).sum(1), x), noise_variance=noise))
+        plane = x @ (1.0, -2.0, 3.0, 0.1)
+        require_consistent(function, 0, rows(x, plane, np.tile((1.0, -2.0, 3.0, 0.1), (n, 1))))
     torch_own = Function(lambda x: 0.0, "autodiff")
-    require_consistent(torch_own, 0, rows(x, -0.5 * (x**2).sum(1), x))
+    require_consistent(torch_own, 0, rows(x, -0.5 * (x**2).sum(1), -x))
+    with pytest.raises(EvaluationError, match="leaves torch on the way"):
+        require_consistent(torch_own, 0, rows(x, -0.5 * (x**2).sum(1), x))
 
 
 def test_a_point_far_out_does_not_decide_which_points_are_near():
