@@ -124,8 +124,8 @@ def fit(
         through records too
     record : the number of iterations from one record to the next, or the iterations that are recorded; the
         end always is. Default 1 for full-batch conjugate methods (their ELBO comes with the gradient), the
-        end alone for estimators with memory, else a hundredth of the steps. Where a record with a mini-batch
-        takes a pass over all data there are fewer: those before the end take a tenth of the steps' evaluations
+        end alone for estimators with memory, else a hundredth of the steps. Where a record of a
+        mini-batch run takes a pass over all data, those before the end take a tenth of the steps' evaluations
     metrics : name -> function of q, recorded with the ELBO
     elbo_samples : fresh draws for each recorded ELBO that has no closed form, at least 2; each is an
         evaluation, counted in ``trace['record_evaluations']`` and in the budget. None: the ELBO takes no

@@ -48,10 +48,10 @@ class Monitor:
 
     With ``samples`` it is the mean of this number of fresh draws of ln p(X, theta) - ln q(theta), with its
     standard error. All records of a run use the same noise, so that differences have smaller errors than
-    levels; another seed has another. Draws at which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to a share `FAULTY`
-    of them. Minus infinity is not left out, as q then has mass where the posterior has none. Beyond that
-    share the ELBO includes them, and where the log joint raises at every draw of a block, the record raises
-    too.
+    levels; another seed has another. Draws at which the log joint raises, is NaN, infinite or beyond
+    `LARGEST` are left out, up to a share `FAULTY` of them. Minus infinity is not left out, as q then has mass
+    where the posterior has none. Beyond that share the ELBO includes them, and where the log joint raises at
+    every draw of a block, the record raises too.
     """
 
     model: Any

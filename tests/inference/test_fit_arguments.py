@@ -147,7 +147,7 @@ def test_recording_is_not_in_the_time(clock):
 
 
 def test_the_time_limit_contains_records(clock):
-    """A record of a thousand seconds and steps of a few: with a record at each step, the first step is the last."""
+    """With records of a thousand seconds at each step, the first step is the last."""
 
     def slow(q):
         clock.now += 1000.0
