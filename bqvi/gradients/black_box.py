@@ -154,7 +154,11 @@ def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFun
 def staying_in_torch(model: Any, q: Distribution, batch: Batch, theta: Any) -> Iterator[None]:
     """A context of the first calls of a model, at draws (L, ...) of theta, which must not leave torch.
 
-    Where an operation did, the derivative at the first draw is compared with values near it, which count.
+    Where an operation did, the derivative near the first draw is compared with values, which count.
+
+    Parameters
+    ----------
+    model, q, batch : as of `log_joint_function`. theta : the draws.
 
     Raises
     ------
