@@ -1,7 +1,7 @@
 """Values and gradients of a torch function; imported only where the user gives one.
 
 What leaves torch on the way (numpy, ``.item()``, ``.detach()``, ``torch.no_grad``) is a constant in the
-graph, and the gradient lacks its share without any error of torch. `Watch` sees the operation. It may be
+graph, and the gradient lacks its share without any error of torch. `GraphWatch` sees the operation. It may be
 meant, as a maximum that is subtracted and added again has no share; differences of the values decide
 (:func:`bqvi.calls.gradient_check.require_slope`).
 """
@@ -20,13 +20,13 @@ from torch.overrides import TorchFunctionMode
 from bqvi.calls.function import Function, run_user_code
 from gp.arrays import Array, is_torch, to_numpy
 
-__all__ = ["Differentiated", "Watch", "differentiated", "values_only"]
+__all__ = ["Differentiated", "GraphWatch", "differentiated", "values_only"]
 
 _OF_ITSELF = ("type_as", "to", "expand_as", "view_as", "reshape_as", "broadcast_tensors")
 """Operations whose other arguments give a type or a shape only; so do names with "new_" and "_like"."""
 
 
-class Watch(TorchFunctionMode):
+class GraphWatch(TorchFunctionMode):
     """A context in which ``left`` becomes True where an operation on a function of theta leaves the graph."""
 
     left = False
@@ -75,7 +75,7 @@ def differentiated(
         leaf = like.new_tensor(points).requires_grad_()
     else:
         leaf = torch.from_numpy(np.array(points, dtype=float)).requires_grad_()
-    watch = Watch()
+    watch = GraphWatch()
     with torch.enable_grad(), watch if watched else nullcontext():
         returned = run_user_code(function, leaf if vectorised else leaf[0])
     head = returned[0] if isinstance(returned, tuple) and returned else returned

@@ -25,7 +25,7 @@ import torch
 from bqvi.arrays import Values, add, inner, unflat
 from bqvi.arrays import like as to_torch
 from bqvi.calls import EvaluationError
-from bqvi.calls.autodiff import Watch
+from bqvi.calls.autodiff import GraphWatch
 from bqvi.calls.draws import ModelCalls, raised
 from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.families.family import Distribution
@@ -165,7 +165,7 @@ def staying_in_torch(model: Any, q: Distribution, batch: Batch, theta: Any) -> I
     EvaluationError
         The derivative by torch is not that of the values.
     """
-    account, watch = batch.account, Watch()
+    account, watch = batch.account, GraphWatch()
     differentiated = any(part.requires_grad for part in _parts(theta))
     if not account.first or not differentiated or is_conjugate(model):
         yield
