@@ -191,8 +191,11 @@ def _require_slope(model: Any, q: Distribution, batch: Batch, theta: Any) -> Non
     points, step = points_near(to_numpy(flat).astype(float))
 
     def log_joint(points: torch.Tensor) -> torch.Tensor:
-        split = points.split([part.numel() for part in parts], dim=1)
-        shaped = [x.reshape(-1, *part.shape[1:]) for x, part in zip(split, parts, strict=True)]
+        ends = np.cumsum([0] + [part.numel() for part in parts])
+        shaped = [
+            points[:, start:end].reshape(-1, *part.shape[1:])
+            for start, end, part in zip(ends, ends[1:], parts, strict=False)
+        ]
         draws = dict(zip(theta, shaped, strict=True)) if isinstance(theta, dict) else shaped[0]
         return in_graph(model, q, batch)(draws)
 
