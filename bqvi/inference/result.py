@@ -87,7 +87,7 @@ class Fit:
 
     @property
     def warnings_of_the_run(self) -> tuple[str, ...]:
-        """A wrong gradient, an ELBO that is not known or not settled, a q that diverges; raised at the end."""
+        """A wrong gradient, an ELBO that is unknown or not settled, a q that diverges; raised at the end."""
         return (*self._of_evaluations, *self._of_convergence)
 
     @property

@@ -22,7 +22,6 @@ or later, with gradients or without.
 from __future__ import annotations
 
 import numpy as np
-
 from scipy.spatial import cKDTree
 
 from bqvi.calls import Evaluations
@@ -66,7 +65,7 @@ def _nearer(made: Evaluations) -> np.ndarray:
     good, failed = made.points[~made.failed], made.points[made.failed]
     distances, nearest = cKDTree(failed).query(good)
     best = int(np.argmax(distances))
-    found: np.ndarray = good[best] + 0.5 * (good[best] - failed[nearest[best]])
+    found: np.ndarray = good[best] + 0.5 * (good[best] - failed[np.asarray(nearest)[best]])
     return found
 
 
