@@ -76,11 +76,11 @@ import numpy as np
 
 from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
-from bqvi.quadrature.monte_carlo import SampleMean, average
+from bqvi.quadrature.monte_carlo import SampleMean, average, of_constants
 from bqvi.quadrature.peaks import PeakFamily, unseen
 from bqvi.quadrature.settings import CREDIBILITY, PEAKS
 from bqvi.quadrature.surrogate import StandardData
-from bqvi.quadrature.tails import NOTHING_SEEN, beyond, missed_peak, slows
+from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, beyond, missed_peak, slows
 from gp.evidence import Evidence
 from gp.linalg import Factor
 
@@ -185,10 +185,7 @@ class Judgement:
         if self.zero.all():
             return NOTHING_SEEN
         if self.constant.all():
-            return (
-                "All values are the same. If the integrand is a constant, that is the integral; the standard "
-                "deviation is that of one further node at which it differs by as much as its size."
-            )
+            return ALL_THE_SAME
         if self.credible:
             return f"The surrogate is credible: {predicts}{tail}."
         if self.grows and self.predicts:
@@ -378,9 +375,8 @@ def combined(
     values : (n, o), values of f at the nodes in units of the process. sobol : (n,), which nodes are from the
         Sobol sequence.
     """
-    size = np.abs(values).max(axis=0)
     # for a constant function the values less their mean are 0, and the unit is their size
-    unseen = judgement.constant * np.where(size > 0, size, 1.0) / (len(values) + 2.0)
+    unseen = of_constants(np.where(values == 0, 1.0, values)) * judgement.constant
     further = judgement.beyond**2 + unseen**2 + judgement.excess
     covariance = judgement.inflation**2 * covariance + np.diag(further)
     alone = judgement.constant.all() or (judgement.grows and judgement.predicts)

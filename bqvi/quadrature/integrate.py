@@ -113,7 +113,7 @@ def integrate(
         is only a guess, 'bq' and 'wsabi' begin with a search for one, as `fit` does; the evaluations of the
         search that lie within the box found are nodes.
     budget : n, the number of evaluations of f.
-    method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (scrambled Sobol in replicates), 'bq' (Bayesian
+    method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (a scrambled Sobol sequence), 'bq' (Bayesian
         quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f).
     lower, upper : corners of the box, (D,), finite; a number applies to each coordinate, and two numbers are
         an interval in one dimension. For 'lebesgue' only.
@@ -139,7 +139,7 @@ def integrate(
         reduction of the integral's variance (7.17).
     tolerance : stop when the standard deviation is at most this.
     max_seconds : stop after a step that ends later than this.
-    replicates : the number of randomised Sobol sets of 'qmc'.
+    replicates : the number of blocks of the sequence of 'qmc' whose spread is its standard deviation.
     executor, n_jobs : nodes are evaluated through ``executor.submit``, or else ``executor.map``; or by
         ``n_jobs`` processes of joblib. At an interrupt all results that have returned are kept, but with
         `map` alone only those before the first point that has not returned.

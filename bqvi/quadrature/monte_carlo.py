@@ -7,14 +7,20 @@ with Var(f) = sum_i (f(x_i) - Z)^2 / (n - 1) (7.19 with the square that its prin
 the first for the integrand f p/q, and is computed as such. The effective sample size (sum w)^2 / sum w^2
 (Kong 1992) is approximately the number of draws from p itself with the same variance.
 
-Quasi-Monte Carlo averages over scrambled Sobol points. Owen's scrambling makes every point uniform and keeps
-the net, so the average of f is unbiased; the spread of the averages over R independent scramblings measures
-its error (Owen 1997):
+Quasi-Monte Carlo averages over the first n points of one scrambled Sobol sequence. Owen's scrambling makes
+every point uniform and keeps the net, so the average of f is unbiased (Owen 1997). Its error is estimated
+from the spread of the averages over R successive blocks of the sequence, each of which is a net as well:
 
-    Z = (1/R) sum_r Z_r,   sd(Z)^2 = sum_r (Z_r - Z)^2 / (R (R - 1)).
+    Z = (1/n) sum_i f(x_i),   sd(Z)^2 = sum_r (Z_r - Z)^2 / (R (R - 1)).
 
-This estimate has R - 1 degrees of freedom: with few replicates the variance is multiplied by
-that of Student's t, (R - 1)/(R - 3), so that two standard deviations are about a 95 % interval.
+Errors of blocks cancel in part, as together the blocks are a finer net. The standard deviation is therefore
+about right where f is rough, and too large where it is smooth. With R independent scramblings of n / R points
+it would be right in both, but their average has up to R times the error. The spread has R - 1 degrees of
+freedom: the variance is multiplied by that of Student's t, (R - 1)/(R - 3), so that two standard deviations
+are about a 95 % interval.
+
+Where all values are the same, the spread is zero. The standard deviation is then that of one further node at
+which f differs by as much as its size (:func:`of_constants`).
 """
 
 from __future__ import annotations
@@ -25,8 +31,6 @@ import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations, Function
 from bqvi.importance import effective_size, normalised
-from gp.low_discrepancy import scrambled_sobol
-from gp.measures import Measure
 
 __all__ = [
     "LEAST_REPLICATES",
@@ -36,8 +40,8 @@ __all__ = [
     "effective_sample_size",
     "in_range",
     "in_units",
-    "over_replicates",
-    "replicated",
+    "of_constants",
+    "over_blocks",
     "shifted_back",
     "unlogged",
     "with_zeros",
@@ -45,7 +49,7 @@ __all__ = [
 
 
 LEAST_REPLICATES = 4
-"""The smallest number of replicates, as fewer do not estimate their spread."""
+"""The smallest number of blocks, as fewer do not estimate their spread."""
 _SMALLEST = 1e-120
 """Values between this and its reciprocal have squares whose sums are floating-point numbers."""
 _EXPONENT = 300.0
@@ -68,20 +72,19 @@ def average(values: np.ndarray) -> SampleMean:
     return SampleMean(mean, centred.T @ centred / (n - 1) / n)
 
 
-def replicated(measure: Measure, budget: int, replicates: int, seed: int) -> list[np.ndarray]:
-    """Return R arrays of nodes of the measure, as even in size as ``budget`` allows."""
-    sizes = [len(part) for part in np.array_split(np.arange(budget), replicates)]
-    rng = np.random.default_rng(seed)
-    return [measure.from_unit_cube(scrambled_sobol(measure.dimension, size, rng)) for size in sizes]
+def over_blocks(values: np.ndarray, count: int) -> SampleMean:
+    """Return the mean of f over a sequence, (n, o), and its covariance from ``count`` successive blocks."""
+    mean = values.mean(axis=0)
+    centred = np.array([block.mean(axis=0) - mean for block in np.array_split(values, count)])
+    return SampleMean(mean, centred.T @ centred / (count * (count - 3)))
 
 
-def over_replicates(averages: np.ndarray) -> SampleMean:
-    """Return the mean of R replicates' averages (R, o), and its covariance."""
-    count = len(averages)
-    mean = averages.mean(axis=0)
-    centred = averages - mean
-    degrees = count - 1
-    return SampleMean(mean, centred.T @ centred / (count * (degrees - 2)))
+def of_constants(values: np.ndarray) -> np.ndarray:
+    """Return the standard deviations (o,) for outputs whose n values (n, o) are all the same; 0 for others.
+
+    By the rule of succession the next of n + 2 nodes would be the first at which f differs, by its size.
+    """
+    return np.where(np.ptp(values, axis=0) == 0, np.abs(values).max(axis=0), 0.0) / (len(values) + 2.0)
 
 
 def unlogged(logs: np.ndarray) -> tuple[np.ndarray, float]:

@@ -20,15 +20,16 @@ from bqvi.quadrature.monte_carlo import (
     average,
     effective_sample_size,
     in_units,
-    over_replicates,
-    replicated,
+    of_constants,
+    over_blocks,
     with_zeros,
 )
 from bqvi.quadrature.state import identity
-from bqvi.quadrature.tails import NOTHING_SEEN, missed_peak, underflowed, verdict
+from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, missed_peak, underflowed, verdict
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus, Trace
 from gp.arrays import as_like, is_torch
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 
 __all__ = ["RECORDS", "Sampled", "SamplingRun"]
@@ -68,7 +69,7 @@ class SamplingRun:
 
     Parameters
     ----------
-    method : 'monte-carlo' or 'qmc'. budget : n. replicates : of 'qmc'. seed : of the nodes.
+    method : 'monte-carlo' or 'qmc'. budget : n. replicates : blocks of 'qmc'. seed : of the nodes.
     log_volume : logarithm of the factor of integrals against the measure (:mod:`integrate`).
     """
 
@@ -92,7 +93,8 @@ class SamplingRun:
     def init(self) -> Sampled:
         """The nodes, none evaluated."""
         if self.method == "qmc":
-            x = np.concatenate(replicated(self.measure, self.budget, self.replicates, self.seed))
+            cube = scrambled_sobol(self.measure.dimension, self.budget, self.seed)
+            x = self.measure.from_unit_cube(cube)
         else:
             x = self.measure.sample(self.budget, np.random.default_rng(self.seed))
         return Sampled(x, np.full((len(x), 1), np.nan), np.zeros(len(x), dtype=bool))
@@ -163,6 +165,8 @@ class SamplingRun:
         numbers = self._numbers(values, shift + self.log_volume, missed)
         if not values.any():
             credible, why = False, NOTHING_SEEN
+        elif not np.ptp(values, axis=0).any():
+            credible, why = False, ALL_THE_SAME
         returned = raw[:, 0] if raw.shape[1] == 1 else raw
         like, torch = function.like, is_torch(function.like)
         found = Integral(
@@ -208,7 +212,5 @@ class SamplingRun:
         return missed_peak(u, values)
 
     def _estimate(self, values: np.ndarray) -> SampleMean:
-        if self.method != "qmc":
-            return average(values)
-        pieces = np.array_split(values, self.replicates)  # of the sizes of `replicated`
-        return over_replicates(np.array([piece.mean(axis=0) for piece in pieces]))
+        found = over_blocks(values, self.replicates) if self.method == "qmc" else average(values)
+        return SampleMean(found.mean, found.covariance + np.diag(of_constants(values) ** 2))

@@ -63,6 +63,7 @@ from gp.linalg import least_squares
 from gp.triangular import cholesky, solve_lower
 
 __all__ = [
+    "ALL_THE_SAME",
     "NOTHING_SEEN",
     "beyond",
     "largest_share",
@@ -74,6 +75,10 @@ __all__ = [
 ]
 
 
+ALL_THE_SAME = (
+    "All values are the same. If the integrand is a constant, that is the integral; the standard deviation "
+    "is that of one further node at which it differs by as much as its size."
+)
 NOTHING_SEEN = (
     "All values are zero, which says nothing of the size of the integrand elsewhere: the standard deviation "
     "is infinite. If no value is larger than h in size, h / (n + 2) stands for it: one further node would "

@@ -39,7 +39,7 @@ BASELINE = "sobol"
 LABELS: Mapping[str, str] = {
     "monte-carlo": "simple Monte Carlo",
     BASELINE: "scrambled Sobol",
-    "qmc": "Sobol, 8 replicates",
+    "qmc": "Sobol, 8 blocks",
     "bq": "Bayesian quadrature",
     "wsabi-l": "WSABI-L",
     "wsabi-m": "WSABI-M",

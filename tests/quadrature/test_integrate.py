@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 import bqvi
 from acquisition.pointwise import IntegralVarianceReduction, UncertaintySampling
@@ -14,6 +14,7 @@ from bqvi.quadrature.charts import AffineChart
 from bqvi.runs import RunError
 from experiments.problems.integrands import integrands
 from gp.embeddings import UnknownPairError
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 
 GAUSSIAN = Gaussian(np.array([0.3, -0.2]), np.array([[1.0, 0.4], [0.4, 0.8]]))
@@ -66,6 +67,36 @@ def test_sampling_error_bars(method, n):
     # coverage is .95 in the limit; below .90 in 200 runs once in 1000 even then, for a share of .95
     assert hits >= binom.ppf(1e-3, 200, 0.93)
     assert method == "qmc" or hits <= binom.ppf(0.999, 200, 0.97)
+
+
+def test_quasi_monte_carlo_is_the_average_over_one_sequence():
+    """Its error is that of scrambled Sobol points, which R nets of n / R points have up to R times."""
+    for n in (64, 83):
+        found = bqvi.integrate(bump, GAUSSIAN, n, "qmc", seed=3)
+        sequence = GAUSSIAN.from_unit_cube(scrambled_sobol(GAUSSIAN.dimension, n, 3))
+        assert found.mean == pytest.approx(bump(sequence).mean(), rel=1e-14)
+
+
+def test_error_bars_of_a_jump_by_quasi_monte_carlo():
+    """A half space off the axes, of probability .3: the spread of blocks is large enough where f is rough."""
+    measure, direction = Gaussian(np.zeros(3), np.eye(3)), np.array([0.48, 0.6, 0.64])
+    hits = 0
+    for seed in range(100):
+        found = bqvi.integrate(
+            lambda x: 1.0 * (x @ direction > -norm.ppf(0.3)), measure, 200, "qmc", seed=seed
+        )
+        hits += abs(found.mean - 0.3) <= 2 * found.sd
+    # below .86 in 100 runs once in 1000 for a share of .95
+    assert hits >= binom.ppf(1e-3, 100, 0.95)
+
+
+@pytest.mark.parametrize("method", ["qmc", "monte-carlo"])
+def test_averages_of_a_constant_are_those_of_few_nodes(method):
+    found = bqvi.integrate(lambda x: np.full(len(x), -3.0), GAUSSIAN, 46, method)
+    assert found.mean == -3.0
+    assert found.sd == pytest.approx(3 / 48)
+    assert not found.credible
+    assert "All values are the same" in found.reasons[0]
 
 
 def test_monte_carlo_is_the_formula():
