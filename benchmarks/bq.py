@@ -51,6 +51,7 @@ def _clocks(target: GradientTarget) -> tuple[list[float], list[float]]:
                 method="bq",
                 start_from=target.start(),
                 budget=EVALUATIONS,
+                tolerance=None,
                 record=10**6,
                 seed=seed,
             )

@@ -114,7 +114,7 @@ def _bq(name: str, gradient: bool, budget: int, seed: int) -> Cost:
     function = Watched(posed.target.log_density if gradient else _of_arrays(posed.target.log_density))
     dimension = posed.target.dimension
     model = LogJoint(function, dimension) if gradient else LogJoint(function, dimension, gradient=None)
-    return _fitted(posed, model, function, seed, method="bq", budget=budget)
+    return _fitted(posed, model, function, seed, method="bq", budget=budget, tolerance=None)
 
 
 def _of_arrays(log_density: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -49,7 +49,8 @@ def test_reasons_are_sentences_on_the_checks_in_all_doors(results):
         else:
             assert found.reasons
             assert all(one in str(found) for one in found.reasons)
-    assert "ended by 'budget'" in results["fit"].reasons[0]
+    unjudged = bqvi.fit(LogJoint(log_joint, 2), method="bq", budget=30, tolerance=None)
+    assert "ended by 'budget'" in unjudged.reasons[0]
     settled = bqvi.fit(bqvi.models.GaussianMixture(1, "full"), np.linspace(-1.0, 1.0, 20)[:, None])
     assert settled.converged
     assert settled.reasons == ()

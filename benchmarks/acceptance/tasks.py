@@ -133,7 +133,7 @@ def _fits() -> Iterator[Task]:
 
 
 def _bq(name: str, seed: int, gradient: bool = True) -> Figures:
-    return _fitted(references.problem(name), seed, gradient, 100, method="bq", budget=100)
+    return _fitted(references.problem(name), seed, gradient, 100, method="bq", budget=100, tolerance=None)
 
 
 def _pathwise(name: str, seed: int) -> Figures:

@@ -10,9 +10,16 @@ The integral under q is in closed form:
 
     ELBO = E_q[f] + H(q) = E[phi] - D / 2 + H(q),        u ~ N(0, I) under q.
 
-The standard deviation contains the posterior variance, with the constant profiled out, and the jackknife's
-variance and bias over evaluations, which include the misfit of the kernel. Failed evaluations are left out,
-so the ELBO is that over the region where the log joint is finite.
+The standard deviation is that of the process and that of the difference between f and the process,
+
+    sd^2 = z2 V + d^2 + s^2.
+
+V is the posterior variance, with the constant profiled out, and z2 the mean squared standardised error of the
+latest evaluations as predicted from those before, not less than one. With r_i the residual of a value that is
+left out, and w_i weights of the evaluations as draws of q, d = sum_i w_i r_i is the mean of the difference
+under q and s its standard error. An evaluation far below what the others predict, which the process leaves
+out, is in d and s too. Failed evaluations are left out, so the ELBO is that over the region where the log
+joint is finite; the share of q that they represent is returned.
 """
 
 from __future__ import annotations
@@ -20,16 +27,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import gammaincc
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.settings import EVIDENCE, NOISE, SEARCH
+from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE, SEARCH
 from bqvi.gradients.surrogates import OnFunction, fitted_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, DirectionalProcess, slope_rows, value_rows
 
-__all__ = ["ElboEstimate", "NearQ", "process_near", "remembered_elbo"]
+__all__ = ["ElboEstimate", "NearQ", "Trust", "process_near", "remembered_elbo"]
+
+_LARGEST = 1e150
+"""The largest residual, whose square is finite."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,8 @@ class ElboEstimate:
 
     value: float
     sd: float
+    failing: float
+    """The share of q where evaluations failed."""
 
 
 def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstimate | None:
@@ -54,7 +67,34 @@ def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstim
         return None
     process, dimension = found.process, len(found.frame.mean)
     value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
-    return ElboEstimate(value - 0.5 * dimension + float(q.entropy), found.elbo_sd())
+    trust = Trust.of(q, memory, found)
+    sd = trust.sd(found.elbo_variance)
+    return ElboEstimate(value - 0.5 * dimension + float(q.entropy), sd, trust.failing)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How well the process near q represents the evaluations."""
+
+    squares: float
+    """z2, the mean squared standardised error of predictions of the latest evaluations, at least 1."""
+    difference: float
+    """(d^2 + s^2)^(1/2), nats."""
+    failing: float
+    """The share of q where evaluations failed."""
+
+    @classmethod
+    def of(cls, q: Gaussian | DiagonalGaussian, memory: Memory, found: NearQ) -> Trust:
+        """That of the process ``found`` from a ``memory``; another is made from its earlier evaluations."""
+        count = max(int(EVIDENCE.predicted * len(memory)), EVIDENCE.fewest)
+        before = process_near(q, memory.earliest(max(len(memory) - count, 0)))
+        squares = 1.0 if before is None else before.squared_error(memory, count)
+        mean, error, failing = found.difference(memory)
+        return cls(squares, float(np.hypot(mean, error)), failing)
+
+    def sd(self, variance: float) -> float:
+        """The standard deviation of an integral whose posterior ``variance`` is given."""
+        return float(np.hypot(np.sqrt(self.squares * variance), self.difference))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,26 +104,86 @@ class NearQ:
     Attributes
     ----------
     frame, process : the units and the process.
-    nodes : the rows of each evaluation, in sets (k, R) of evaluations with R rows each.
+    nodes : the rows of each evaluation, in sets (k, R) of evaluations with R rows each, of which the first is
+        the value's.
+    used : the evaluations of the memory whose values are the first rows, (m,).
     """
 
     frame: WhitenedFrame
     process: DirectionalProcess
     nodes: tuple[np.ndarray, ...]
+    used: np.ndarray
 
-    def jackknife(self, whitened: np.ndarray, level: np.ndarray) -> float:
-        """Variance and squared bias of an integral of phi, over evaluations; arguments as of `changes`."""
-        given = self.process.given
-        changes = np.concatenate([given.changes_without(rows, whitened, level) for rows in self.nodes])
-        return float(np.square(changes).sum() + changes.sum() ** 2)
-
-    def elbo_sd(self) -> float:
-        """Standard deviation of E[phi] under N(0, I), the jackknife's variance included."""
+    @property
+    def elbo_variance(self) -> float:
+        """Posterior variance V of E[phi] under N(0, I)."""
         given, kernel, dimension = self.process.given, self.process.kernel, len(self.frame.mean)
         level, prior = np.ones(1), np.array([[kernel.integral_variance(dimension)]])
         whitened = given.whitening @ kernel.with_integral(given.points)[:, None]
-        variance = float(given.covariance(prior, whitened, level)[0, 0])
-        return float(np.sqrt(max(variance, 0.0) + self.jackknife(whitened, level)))
+        return max(float(given.covariance(prior, whitened, level)[0, 0]), 0.0)
+
+    def variances(self, points: np.ndarray, whitened: np.ndarray | None = None) -> np.ndarray:
+        """Posterior variances of phi at points (M, D), with the constant unknown, (M,).
+
+        ``whitened`` are the columns of `Conditioned.whitened_covariance` there.
+        """
+        given, kernel = self.process.given, self.process.kernel
+        if whitened is None:
+            whitened = given.whitened_covariance(kernel.at(value_rows(points)))
+        squares = np.einsum("md,md->m", points, points)
+        prior = kernel.height + squares * (kernel.linear + 0.5 * kernel.quadratic * squares)
+        return given.variances(prior, whitened, np.ones(len(points)))
+
+    def residuals(self, memory: Memory, rows: np.ndarray) -> np.ndarray:
+        """What values in some ``rows`` (k,) of the memory exceed the process' mean by, (k,)."""
+        u = self.frame.whiten(memory.points[rows])
+        phi = memory.values[rows] + 0.5 * np.einsum("nd,nd->n", u, u)
+        return np.clip(phi - self.process.posterior_mean(u), -_LARGEST, _LARGEST)
+
+    def squared_error(self, memory: Memory, count: int) -> float:
+        """z2 of the latest ``count`` evaluations of a memory, which the process was not given.
+
+        They count by their weights as draws of q, and as many as ``EVIDENCE.prior`` of one beside them.
+        """
+        rows = np.arange(len(memory))[-count:]
+        u = self.frame.whiten(memory.points[rows])
+        weights = _weights(u)
+        near = weights > 0.0
+        rows, u, weights = rows[near], u[near], weights[near]
+        if not len(rows):
+            return 1.0
+        noise = memory.noise_variances[rows, 0] if memory.noise_variances.size else 0.0
+        variances = self.variances(u) + noise + 1e-300
+        total = np.square(weights.sum()) / np.square(weights).sum()
+        squares = np.minimum(np.square(self.residuals(memory, rows)) / variances, _LARGEST)
+        mean = float(weights @ squares / weights.sum())
+        return max((total * mean + EVIDENCE.prior) / (total + EVIDENCE.prior), 1.0)
+
+    def difference(self, memory: Memory) -> tuple[float, float, float]:
+        """d, s, and the share of q that failed evaluations represent."""
+        known = self.frame.whiten(memory.points)
+        weights = _weights(np.concatenate([known, self.frame.whiten(memory.failed)]))
+        weights, failing = weights[: len(known)], float(weights[len(known) :].sum())
+        residuals, others = np.zeros(len(known)), weights > 0.0
+        for rows in self.nodes:
+            residuals[self.used[rows[:, 0]]] = self.process.given.left_out_sets(rows)[:, 0]
+        others[self.used] = False
+        residuals[others] = self.residuals(memory, np.flatnonzero(others))
+        mean = float(weights @ residuals)
+        return mean, float(np.linalg.norm(weights * (residuals - mean))), failing
+
+
+def _weights(u: np.ndarray) -> np.ndarray:
+    """Weights of evaluations (n, D), in the units of q, as draws of q, (n,); their sum is at most one.
+
+    Evaluations are taken as draws of N(0, I) and of N(0, c^2 I) in equal parts, as designs choose them. No
+    weight exceeds the mass of q beyond the evaluation.
+    """
+    squares, dimension = np.einsum("nd,nd->n", u, u), u.shape[1]
+    wide = -0.5 * squares / DESIGN.spread**2 - dimension * np.log(DESIGN.spread)
+    logs = -0.5 * squares - np.logaddexp(-0.5 * squares, wide)
+    weights = np.exp(logs - logs.max(initial=-np.inf))
+    return np.asarray(np.minimum(weights / weights.sum(), gammaincc(0.5 * dimension, 0.5 * squares)))
 
 
 def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None:
@@ -99,7 +199,7 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
     targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])
     measured = kind.noise(frame, memory.noise_variances[near])
     logs = _fitted(u, targets, measured, memory.hyperparameters)
-    return NearQ(frame, *_process(u, targets, measured, logs, steep))
+    return NearQ(frame, *_process(u, targets, measured, logs, steep), near)
 
 
 def _process(

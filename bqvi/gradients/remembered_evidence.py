@@ -15,8 +15,7 @@ integral is exp(c). The probability p that the log joint can be evaluated at u i
 where no evaluation failed. To first order an error e of the process changes ln Z by E_P[t e], with P the
 weighted draws. The standard deviation is the root of the sum of the squares of
 
-    the posterior standard deviation of E_P[t f], with the constant unknown
-    its jackknife standard deviation and bias over evaluations
+    the standard deviation of E_P[t f] by the process, and its difference from f under q (`Trust`)
     the standard deviation due to the draws, from the sums of weights of blocks of the Sobol points
     the shrinkage, E_P[(1 - t) min(|m - c|, sqrt v)]
     the mass at the edge of the feasible region, E_P[1 - p]
@@ -48,11 +47,11 @@ from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.observation_noise import weighted_median
-from bqvi.gradients.remembered_elbo import NearQ, process_near
+from bqvi.gradients.remembered_elbo import NearQ, Trust, process_near
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.importance import Proposal, effective_size
 from bqvi.pareto import pareto_shape
-from gp.conditioning.directional import DirectionalProcess, value_rows
+from gp.conditioning.directional import value_rows
 
 __all__ = ["EvidenceEstimate", "remembered_evidence"]
 
@@ -145,7 +144,7 @@ class _AtDraws:
             log_q - proposal.density.log_density(points),
             process.posterior_mean(points) - 0.5 * squares + log_volume - log_q,
             whitened,
-            _variances(process, points, whitened),
+            found.variances(points, whitened),
             LogisticFeasibility.near(frame, memory)(points),
         )
 
@@ -187,8 +186,9 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     elbo = under_q - 0.5 * d + float(q.entropy)
     first, shape = slice(EVIDENCE.first), float(pareto_shape(weights))
     shrunk = weights[first] * shrinkage[first] / weights[first].sum()
+    variance = _of_process(found, at.points[first], at.whitened[:, first], shrunk)
     parts = (
-        *_of_process(found, at.points[first], at.whitened[:, first], shrunk),
+        Trust.of(q, memory, found).sd(variance),
         _of_draws(weights),
         float(weights @ ((1.0 - shrinkage) * np.minimum(np.abs(at.deviation), np.sqrt(at.variance)))),
         float(weights @ (1.0 - at.possible)),
@@ -208,21 +208,11 @@ def _of_draws(weights: np.ndarray) -> float:
     return float(sums.std(ddof=1) / np.sqrt(EVIDENCE.blocks))
 
 
-def _variances(process: DirectionalProcess, points: np.ndarray, whitened: np.ndarray) -> np.ndarray:
-    """Posterior variances of phi, (M,), with the constant unknown."""
-    given, kernel = process.given, process.kernel
-    squares = np.einsum("md,md->m", points, points)
-    prior = kernel.height + squares * (kernel.linear + 0.5 * kernel.quadratic * squares)
-    return given.variances(prior, whitened, np.ones(len(points)))
-
-
-def _of_process(
-    near: NearQ, points: np.ndarray, whitened: np.ndarray, weights: np.ndarray
-) -> tuple[float, float]:
-    """Posterior and jackknife standard deviations of the sum of phi at the points with weights (M,)."""
+def _of_process(near: NearQ, points: np.ndarray, whitened: np.ndarray, weights: np.ndarray) -> float:
+    """Posterior variance of the sum of phi at the points with weights (M,)."""
     given, kernel = near.process.given, near.process.kernel
     places = kernel.at(value_rows(points))
     prior = kernel.covariance(places, places)
     together, level = (whitened @ weights)[:, None], np.array([weights.sum()])
     variance = float(given.covariance(np.array([[weights @ prior @ weights]]), together, level)[0, 0])
-    return np.sqrt(max(variance, 0.0)), np.sqrt(near.jackknife(together, level))
+    return max(variance, 0.0)

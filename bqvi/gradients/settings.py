@@ -301,6 +301,12 @@ class EvidenceSettings:
     unless fewer than 2 D + 2 differ by less. Schools not centred, 200 evaluations, seeds 0, 1, 2 and 4 from
     the prior's box: standard deviations of the ELBO are .05 to .15 with 30 nats and .13 to 7 without a
     limit; with 10 nats they are the same, and less of the mass that q lacks is represented."""
+    predicted: float = 1 / 6
+    """The share of the evaluations, the latest, whose errors scale the process' variance."""
+    fewest: int = 8
+    """The fewest of them."""
+    prior: float = 5.0
+    """The number of squared standardised errors of one that are counted beside them."""
     draws: int = 4096
     """Draws of q, partly widened. With 1024 the errors of a regression, a mixture and a Gaussian process are
     .0017, .006 and .004, due to the draws; with 4096 .0001, .001 and .001."""

@@ -8,7 +8,7 @@ record                                              ->  Recorder
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -259,7 +259,7 @@ def _strategy(
 def stop_of(
     choices: Method,
     steps: int | None,
-    tolerance: float | None,
+    tolerance: float | Literal["default"] | None,
     budget: int | None,
     seconds: float | None,
 ) -> Stop:
@@ -267,19 +267,21 @@ def stop_of(
 
     Parameters
     ----------
-    choices : the method, whose number of steps is the default. steps : the most iterations.
-    tolerance : change of the ELBO between two records, nats. budget : the most evaluations. seconds : the
-        longest time of the steps, ``max_seconds`` in messages. None of the four is a limit where it is None.
+    choices : the method, whose number of steps and tolerance are the defaults. steps : the most iterations.
+    tolerance : nats, or 'default'. budget : the most evaluations. seconds : the longest time of the steps,
+        ``max_seconds`` in messages. None of the four is a limit where it is None.
     """
     for name, value in (("steps", steps), ("budget", budget)):
         if value is not None:
             require_integer(name, value, 0)
+    if tolerance == "default":
+        tolerance = choices.tolerance
     for name, limit in (("tolerance", tolerance), ("max_seconds", seconds)):
         if limit is not None:
             require_above(name, limit, 0.0)
     if steps is None and budget is None and seconds is None:
         steps = choices.steps
-    return Stop(steps, choices.tolerance if tolerance is None else tolerance, budget, seconds)
+    return Stop(steps, tolerance, budget, seconds)
 
 
 def default_recorder(problem: LoopProblem, stop: Stop, cost: int) -> Recorder:

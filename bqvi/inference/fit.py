@@ -24,6 +24,7 @@ from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
 from bqvi.inference.asked import require_asked
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
+from bqvi.inference.convergence import is_tested
 from bqvi.inference.data_parallel import require_same_end
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
@@ -60,7 +61,7 @@ def fit(
     start_from: str | Distribution = "k-means++",
     starts: int = 1,
     steps: int | None = None,
-    tolerance: float | None = None,
+    tolerance: float | Literal["default"] | None = "default",
     budget: int | None = None,
     max_seconds: float | None = None,
     record: int | Iterable[int] | None = None,
@@ -115,8 +116,10 @@ def fit(
         `families.GaussianMixture`, with 'pathwise', 'score' or a `MixtureQuadrature`
     starts : number of starts; the fit with the best ELBO is returned
     steps : the largest number of iterations; default by method, unless evaluations or seconds are limited
-    tolerance : change of the ELBO between two records that ends the run, nats; by default 1e-6 for
-        the exact full-batch methods and none for the others
+    tolerance : nats; None: the run goes on to its other limits. Of 'bq', by default .05: the run ends, as
+        ``converged``, once q stands still, the ELBO's standard deviation is below the tolerance, and some ten
+        evaluations that could have refuted this have not (`convergence`). Of other methods the change of the
+        ELBO between two records that ends the run; by default 1e-6 for exact full-batch methods, else None
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
         reserved, and the last step is shortened to those that remain, or left out
@@ -229,7 +232,10 @@ def fit(
     require_same_end(whole, method, max_seconds)
     data = whole.check(data)
     problem = problem_of(whole, data, method, choice, minibatch, schedule, geometry, samples)
-    stop = stop_of(choice or defaults_for(method, geometry), steps, tolerance, budget, max_seconds)
+    defaults = choice or defaults_for(method, geometry)
+    if isinstance(problem.estimator, BayesianQuadrature) and not is_tested(problem):
+        defaults = replace(defaults, tolerance=None)
+    stop = stop_of(defaults, steps, tolerance, budget, max_seconds)
     watch = Watch(callback, progress, checkpoint)
     monitor = Monitor(whole, data, elbo_samples, metrics or {})
     cost = monitor.cost if monitor.exact else 0

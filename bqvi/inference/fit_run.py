@@ -22,8 +22,9 @@ from bqvi.gradients.evaluations import caller_of, differentiable, evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.inference.affordable import affordable
 from bqvi.inference.asked import account_of, chosen, due, require_asked
+from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.loop import Records, closed, has_settled, recorded, step, with_evaluations
+from bqvi.inference.loop import Records, closed, has_settled, recorded, step, with_evaluations, with_unused
 from bqvi.inference.monitor import is_of_one_function
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
@@ -130,7 +131,7 @@ class FitRun:
             unfinished = Unfinished(state.unfinished, max(n_rows(self.problem.data), 1))
         if self._reason(state) is not None:
             account = Account(self.ledger, self._budget(state), unfinished)
-            return closed(self.problem, state, self.records.monitor, account)
+            return closed(self.problem, self._judged(state, True), self.records.monitor, account)
         problem = affordable(self.problem, state, self._remaining(state))
         assert problem is not None  # called by `_reason`, which has a problem
         recorder = self.records.recorder
@@ -139,7 +140,24 @@ class FitRun:
         entered, first = StepEvaluations() if state.memory is None else None, not state.n_evaluations
         budget = self._budget(state, self._reserve)
         account = Account(self.ledger, budget, unfinished, entered=entered, first=first)
+        state = self._judged(state)
+        if self._is_tested:
+            assert self.records.stop.tolerance is not None  # as of `_is_tested`
+            found = tried(problem, state, self.records.stop.tolerance, account, self._remaining(state))
+            if found is not state:
+                return with_unused(found, account)
         return self._stepped(problem, state, replace(self.records, recorder=recorder), account)
+
+    @property
+    def _is_tested(self) -> bool:
+        return self.records.stop.tolerance is not None and is_tested(self.problem)
+
+    def _judged(self, state: LoopState, final: bool = False) -> LoopState:
+        """The state with the reasons why it has not converged, where a judgement is due."""
+        tolerance = self.records.stop.tolerance
+        if tolerance is None or not self._is_tested or has_converged(state, tolerance):
+            return state
+        return judged(state, tolerance, final)
 
     @staticmethod
     def _stepped(problem: LoopProblem, state: LoopState, records: Records, account: Account) -> LoopState:
@@ -263,6 +281,8 @@ class FitRun:
         reason = stop.reached(state)
         if reason is not None:
             return reason
+        if has_converged(state, stop.tolerance):
+            return "tolerance"
         wanted = recorded(state) and self.records.recorder.is_due(state.iteration)
         if wanted and has_settled(self.problem, stop, state):
             return "tolerance"
@@ -327,7 +347,9 @@ class FitRun:
 
 def classes(state: LoopState) -> dict[str, type]:
     """The classes of the records in a saved run like ``state``."""
-    return named(Saved, TraceRow, Evaluations) | classes_in(tuple(getattr(state, name) for name in _PARTS))
+    return named(Saved, TraceRow, Evaluations, Settled) | classes_in(
+        tuple(getattr(state, name) for name in _PARTS)
+    )
 
 
 def _require_shapes(found: Any, needed: Any) -> None:

@@ -29,6 +29,7 @@ from bqvi.calls import Account, Evaluations
 from bqvi.families.family import Distribution
 from bqvi.gradients.conjugate import LocalMemory
 from bqvi.gradients.gradient import Batch, Combination, Gradient, RememberingEstimator
+from bqvi.inference.convergence import is_tested
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.settings import DEFAULTS
@@ -39,7 +40,7 @@ from gp.arrays import Array, is_torch, to_numpy
 
 __all__ = [
     "Drawn", "NotFiniteError", "Records", "advance", "closed", "gradient_at", "has_settled",
-    "no_gradients_message", "recorded", "start", "step", "with_evaluations",
+    "no_gradients_message", "recorded", "start", "step", "with_evaluations", "with_unused",
 ]  # fmt: skip
 
 _FREE = Account()
@@ -240,7 +241,7 @@ def step(problem: LoopProblem, state: LoopState, records: Records, account: Acco
         else:
             estimated = _reopened(estimated)
         moved = advance(problem, estimated, gradient, drawn, time.perf_counter() - spent)
-        return _with_latest(_with_unused(moved, account), account)
+        return _with_latest(with_unused(moved, account), account)
     except BaseException:
         # the random numbers of this step are drawn again when it is repeated
         state.rng.bit_generator.state = before
@@ -250,11 +251,15 @@ def step(problem: LoopProblem, state: LoopState, records: Records, account: Acco
 def has_settled(problem: LoopProblem, stop: Stop, state: LoopState) -> bool:
     """Whether the last two records agree, and a memoised estimator has visited all the data.
 
+    Runs that are judged by :mod:`convergence` do not settle here.
+
     Parameters
     ----------
     problem : the problem of the loop. stop : the conditions, of which the tolerance is used.
     state : the state with its records.
     """
+    if is_tested(problem):
+        return False
     visited = getattr(problem.estimator, "visited_all", None)
     return stop.settled(state.rows) and (visited is None or visited(state.memory, n_rows(problem.data)))
 
@@ -273,7 +278,7 @@ def with_evaluations(state: LoopState, made: Evaluations) -> LoopState:
     return replace(state, unfinished=made if before is None else before.joined(made))
 
 
-def _with_unused(state: LoopState, account: Account) -> LoopState:
+def with_unused(state: LoopState, account: Account) -> LoopState:
     """The state after a repeated step, with evaluations of the first attempt that the second did not use."""
     if account.unfinished is None:
         return state
@@ -309,7 +314,7 @@ def closed(problem: LoopProblem, state: LoopState, monitor: Monitor, account: Ac
     account : the evaluations of the record.
     """
     if not isinstance(state.memory, LocalMemory):
-        return _with_unused(_with_record(state, monitor, None, account), account)
+        return with_unused(_with_record(state, monitor, None, account), account)
     # where local steps are refined, that of the record is too
     gradient, _ = gradient_at(problem, state, account)
     row, spent = _row(state, monitor, gradient, account), gradient.n_evaluations

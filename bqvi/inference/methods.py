@@ -26,7 +26,7 @@ from bqvi.checks import require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RememberingEstimator
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
-from bqvi.inference.settings import DEFAULTS
+from bqvi.inference.settings import DEFAULTS, SETTLING
 
 __all__ = ["EXACT", "METHODS", "Method", "defaults_for", "for_networks", "gives_surrogate"]
 
@@ -44,7 +44,7 @@ class Method:
     steps: int
     """Iterations when neither steps nor another stop is given."""
     tolerance: float | None = None
-    """The ELBO change that ends the run by default, nats."""
+    """The tolerance by default, nats."""
 
 
 def _exact(samples: int | None) -> Estimator:
@@ -92,7 +92,7 @@ METHODS: dict[str, Method] = {
     "pathwise": Method(_sampling("Pathwise"), Euclidean(), _FALLING, "either", 1000),
     "iwae": Method(_sampling("IWAE"), Euclidean(), _FALLING, "either", 1000),
     "dreg": Method(_sampling("DReG"), Euclidean(), _FALLING, "either", 1000),
-    "bq": Method(_quadrature, TrustRegion(), Constant(1.0), "all", 50),
+    "bq": Method(_quadrature, TrustRegion(), Constant(1.0), "all", 50, SETTLING.tolerance),
 }
 
 EXACT = tuple(_name for _name, _method in METHODS.items() if _method.estimator in (_exact, _memoised))

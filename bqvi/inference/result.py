@@ -205,7 +205,7 @@ class Fit:
         """Why `converged` is False, sentences; () where it is True."""
         if self.converged:
             return ()
-        ended = f"the run ended by '{self.stopped}', and not by two records that agree within a tolerance"
+        ended = f"the run ended by '{self.stopped}', and not because it had settled within a tolerance"
         return self.state.reasons or (ended,)
 
     @property

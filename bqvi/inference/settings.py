@@ -13,7 +13,10 @@ from dataclasses import dataclass
 
 from bqvi.gradients.settings import STOCHASTIC
 
-__all__ = ["ASCENT", "DEFAULTS", "FLAT", "AscentSettings", "DefaultSettings", "FlatSettings"]
+__all__ = [
+    "ASCENT", "DEFAULTS", "FLAT", "SETTLING", "AscentSettings", "DefaultSettings", "FlatSettings",
+    "SettlingSettings",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -134,3 +137,30 @@ class FlatSettings:
 
 
 ASCENT, DEFAULTS, FLAT = AscentSettings(), DefaultSettings(), FlatSettings()
+
+
+@dataclass(frozen=True)
+class SettlingSettings:
+    """Whether a run of 'bq' has converged (`convergence`)."""
+
+    tolerance: float = 0.05
+    """The default tolerance, nats."""
+    growth: float = 1.25
+    """The factor by which evaluations grow from one judgement to the next."""
+    still: float = 0.1
+    """The share of the tolerance by which q may have moved since the last judgement, in nats."""
+    moved: float = 0.2
+    """The share of the tolerance by which the ELBO may move at evaluations that test it, if not its sd."""
+    failing: float = 1e-3
+    """The share of q where evaluations may have failed."""
+    drawn: int = 6
+    """Draws of q among the evaluations that test a claim."""
+    widened: int = 4
+    """Draws of Student's t distribution among them."""
+    freedom: float = 3.0
+    """Its degrees of freedom."""
+    wider: float = 2.0
+    """Its scale, in units of that of q."""
+
+
+SETTLING = SettlingSettings()

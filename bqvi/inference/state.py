@@ -177,6 +177,7 @@ class LoopState:
     pending : points theta (m, D) that were chosen and have no values yet, where they are asked for.
     latest : (m, 2 D + 1), at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for
         checks: theta, values, gradients (NaN where the user gave none).
+    claim : the q that was judged last for convergence (`convergence`), and its ELBO; None before.
     reasons : why the run has not converged, sentences of the latest test of it; () where it has, and where no
         test was made.
     """
@@ -201,6 +202,7 @@ class LoopState:
     unfinished: Evaluations | None = None
     pending: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     latest: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    claim: Any = None
     reasons: tuple[str, ...] = ()
 
     @property
@@ -234,7 +236,7 @@ class Stop:
     Attributes
     ----------
     steps : iterations in all.
-    tolerance : change of the ELBO between two records below which the run ends, nats.
+    tolerance : nats; by the change of the ELBO between two records, or as of `convergence`, a run ends.
     budget : the most evaluations; `bqvi.inference.affordable` shortens a step that would exceed them.
     seconds : the longest time of the run, records included.
     """

@@ -97,7 +97,7 @@ def surrogate_run(
         lambda: bqvi.fit(
             model or target.model(), method=used, geometry=bqvi.TrustRegion(radius),
             schedule=bqvi.Constant(1.0), start_from=target.start(), steps=max(steps), record=steps,
-            metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32, seed=seed,
+            metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32, seed=seed, tolerance=None,
         ),
         tuple(metrics),
     )  # fmt: skip
@@ -132,7 +132,7 @@ def stepped_run(
             geometry=bqvi.Riemannian() if natural else bqvi.Euclidean(),
             schedule=bqvi.Cosine(size, steps) if natural else bqvi.Adam(size, decay=4.0 / steps),
             start_from=target.start(), steps=steps, record=[steps],
-            metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32, seed=seed,
+            metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32, seed=seed, tolerance=None,
         ),
         tuple(metrics),
     )  # fmt: skip

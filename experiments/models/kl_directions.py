@@ -100,7 +100,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def _reverse(model: LogJoint, start: Any, evaluations: int, seed: int) -> Any:
     """The Gaussian of the highest ELBO that is reached from ``start``."""
-    return bqvi.fit(model, None, "bq", start_from=start, budget=evaluations, seed=seed).q
+    return bqvi.fit(model, None, "bq", start_from=start, budget=evaluations, tolerance=None, seed=seed).q
 
 
 def _divergences(mean: float, sd: float, separation: float) -> tuple[float, float]:

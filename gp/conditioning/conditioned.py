@@ -322,20 +322,14 @@ class Conditioned:
         rules = self.rules(whitened, level).reshape(*left.shape, -1)
         return np.asarray(np.einsum("nbf,nb->nf", rules, left))
 
-    def changes_without(
-        self, sets: np.ndarray, whitened: np.ndarray, level: np.ndarray | float = 0.0
-    ) -> np.ndarray:
-        """`changes` where ``sets`` (k, R) of rows are left out in place of nodes, (k, F); O = 1.
-
-        ``whitened`` and ``level`` are as of `rules`.
-        """
+    def left_out_sets(self, sets: np.ndarray) -> np.ndarray:
+        """Residuals (k, R) where ``sets`` (k, R) of rows are left out in place of nodes; O = 1."""
         columns = self.whitening[:, sets].transpose(1, 2, 0)
         precisions = columns @ columns.mT
         if self.basis is not None:
             pulled = self.solved[:, 1][sets]
             precisions -= pulled[:, :, None] * (pulled / self._constant[1])[:, None, :]
-        left = np.linalg.solve(precisions, self.weights.reshape(-1)[sets][:, :, None])[:, :, 0]
-        return np.asarray(np.einsum("krf,kr->kf", self.rules(whitened, level)[sets], left))
+        return np.asarray(np.linalg.solve(precisions, self.weights.reshape(-1)[sets][:, :, None])[:, :, 0])
 
     def covariance(
         self, prior: np.ndarray, whitened: np.ndarray, level: np.ndarray | float | None = None

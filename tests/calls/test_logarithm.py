@@ -18,7 +18,7 @@ def density(theta):
 
 
 def bq(function):
-    return bqvi.fit(LogJoint(function, 2, gradient=None), method="bq", budget=8)
+    return bqvi.fit(LogJoint(function, 2, gradient=None), method="bq", budget=8, tolerance=None)
 
 
 def bounds(function):

@@ -107,7 +107,8 @@ def student(seed, sd):
 
 def fitted(seed, **noise):
     start = Gaussian(np.zeros(3), np.eye(3))
-    return bqvi.fit(student(seed, 1.0), method="bq", start_from=start, budget=120, seed=seed, **noise)
+    options = {"method": "bq", "start_from": start, "budget": 120, "tolerance": None, "seed": seed}
+    return bqvi.fit(student(seed, 1.0), **options, **noise)
 
 
 def test_runs_with_known_noise(tmp_path):
@@ -117,7 +118,7 @@ def test_runs_with_known_noise(tmp_path):
     assert 0.03 < found.trace["elbo_sd"][-1] < 1.0
     assert found.warnings == ()
     found.save(tmp_path / "run.npz")
-    told = {"noise_sd": 1.0, "gradient_noise_sd": 1.0, "method": "bq", "budget": 120}
+    told = {"noise_sd": 1.0, "gradient_noise_sd": 1.0, "method": "bq", "budget": 120, "tolerance": None}
     again = bqvi.fit(student(0, 1.0), resume=tmp_path / "run.npz", **told)
     assert_allclose(again.q.mean, found.q.mean)
     assert_allclose(again.state.memory.noise_variances, 1.0)

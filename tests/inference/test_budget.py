@@ -81,8 +81,8 @@ def test_batches_that_are_called_again_point_by_point_are_counted(options):
 def test_a_larger_budget_is_added_to_what_was_spent():
     log_joint = Counting()
     model = LogJoint(log_joint, 2)
-    found = bqvi.fit(model, method="bq", budget=17, elbo_samples=3)
-    found = bqvi.fit(model, method="bq", budget=30, elbo_samples=3, resume=found)
+    found = bqvi.fit(model, method="bq", budget=17, elbo_samples=3, tolerance=None)
+    found = bqvi.fit(model, method="bq", budget=30, elbo_samples=3, tolerance=None, resume=found)
     assert log_joint.points == found.n_evaluations == 30
     with pytest.raises(ValueError, match="budget is 20; 30 evaluations have been made: raise it"):
         bqvi.fit(model, method="bq", budget=20, elbo_samples=3, resume=found)

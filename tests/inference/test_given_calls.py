@@ -33,7 +33,7 @@ def test_half_bounded_parameters(gradient):
     per cent.
     """
     model = LogJoint(log_gamma, 2, gradient=gradient)
-    found = bqvi.fit(model, method="bq", budget=80, seed=0, **BOX)
+    found = bqvi.fit(model, method="bq", budget=80, tolerance=None, seed=0, **BOX)
     posterior = found.posterior
     np.testing.assert_allclose(posterior.mean, SHAPES / RATES, rtol=0.02)
     np.testing.assert_allclose(np.sqrt(np.diag(posterior.covariance)), np.sqrt(SHAPES) / RATES, rtol=0.1)
@@ -110,9 +110,9 @@ def test_runs_with_bounds_are_saved_and_resumed(tmp_path):
 
 def test_workers_change_no_number():
     model = LogJoint(log_gamma, 2, gradient=slope)
-    alone = bqvi.fit(model, method="bq", samples=3, budget=31, **BOX)
+    alone = bqvi.fit(model, method="bq", samples=3, budget=31, tolerance=None, **BOX)
     with ThreadPoolExecutor(2) as executor:
-        found = bqvi.fit(model, method="bq", samples=3, budget=31, executor=executor, **BOX)
+        found = bqvi.fit(model, method="bq", samples=3, budget=31, tolerance=None, executor=executor, **BOX)
     np.testing.assert_allclose(found.q.mean, alone.q.mean, rtol=1e-9)
     assert found.n_evaluations == alone.n_evaluations == 31
 
@@ -127,7 +127,7 @@ def test_known_evaluations_are_not_made_again_and_count():
     theta = np.array([[2.0, 4.0], [4.0, 8.0], [3.0, 6.0], [1.5, 3.0], [3.0, 9.0]])
     model = LogJoint(counted, 2, gradient=slope)
     known = (theta, log_gamma(theta), slope(theta))
-    found = bqvi.fit(model, method="bq", budget=25, evaluations=known, **BOX)
+    found = bqvi.fit(model, method="bq", budget=25, evaluations=known, tolerance=None, **BOX)
     assert len(calls) == 20
     assert found.n_evaluations == 25
     np.testing.assert_allclose(found.problem.model.coordinates.to_user(found.state.memory.points)[:5], theta)
@@ -178,7 +178,8 @@ def test_a_gradient_of_another_function_is_reported():
     assert caught.value.n_evaluations < 20
     assert caught.value.n_evaluations == len(caught.value.state.memory)
     assert bqvi.fit(MODEL, method="bq", budget=40, **BOX).warnings == ()
-    assert bqvi.fit(LogJoint(log_gamma, 2, gradient=None), method="bq", budget=20, **BOX).warnings == ()
+    values = LogJoint(log_gamma, 2, gradient=None)
+    assert bqvi.fit(values, method="bq", budget=20, tolerance=None, **BOX).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_a_q_that_still_moves_is_reported(gradient, budget):
     """
     rising = LogJoint(lambda t: t[0] + 2.0 * t[1], 2, gradient=gradient, vectorised=False)
     with pytest.warns(UserWarning, match="q still moves") as told:
-        bqvi.fit(rising, method="bq", budget=budget)
+        bqvi.fit(rising, method="bq", budget=budget, tolerance=None)
     (moving,) = (str(one.message) for one in told if "q still moves" in str(one.message))
     named = moving.split("(")[1].split(")")[0]
     axis = np.array([float(entry) for entry in named.split(", ")])
@@ -221,7 +222,7 @@ def test_a_q_that_still_moves_is_reported(gradient, budget):
     far = LogJoint(lambda t: -0.5 * ((t - 100.0) ** 2).sum(), 2, gradient="autodiff", vectorised=False)
     with pytest.warns(UserWarning, match="q still moves"):
         bqvi.fit(far, method="bq", budget=40)
-    assert bqvi.fit(far, method="bq", budget=100).warnings == ()
+    assert bqvi.fit(far, method="bq", budget=100, tolerance=None).warnings == ()
 
 
 def test_a_log_evidence_that_q_does_not_cover_is_reported():

@@ -110,7 +110,7 @@ def _fit(**given: Any) -> Case:
 
     def arguments(f, **options):
         model = bqvi.models.LogJoint(f, 2, vectorised=False, gradient=gradient)
-        return model, {"method": "bq", "budget": 24, "seed": 1} | given | options
+        return model, {"method": "bq", "budget": 24, "tolerance": None, "seed": 1} | given | options
 
     def run(f, **options):
         model, kwargs = arguments(f, **options)
@@ -128,7 +128,8 @@ def _fit(**given: Any) -> Case:
     def numbers(found):
         return (*found.q.mean, found.elbo, found.start_elbos, found.n_evaluations, found.stopped)
 
-    return Case(_log_joint, run, steps, known if given.get("method", "bq") == "bq" else None, numbers, 24)
+    known_of = known if given.get("method", "bq") == "bq" else None
+    return Case(_log_joint, run, steps, known_of, numbers, given.get("budget", 24))
 
 
 def _slope(x):
@@ -138,6 +139,7 @@ def _slope(x):
 CASES |= {
     "fit bq": _fit(),
     "fit bq with gradients": _fit(gradient=_slope),
+    "fit bq that converges": _fit(gradient=_slope, tolerance=0.05, budget=20),
     "fit bq from several starts": _fit(starts=2, start_from="random", gradient=_slope),
     "fit score": _fit(method="score", samples=5),
     "fit pathwise": _fit(method="pathwise", samples=3, gradient=_slope),

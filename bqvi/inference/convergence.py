@@ -1,0 +1,170 @@
+"""Whether a run of 'bq' has converged, and the evaluations that could refute it.
+
+A run that keeps its evaluations is judged whenever these have grown by a factor. It has converged where
+
+- q stands still: its divergence from the q of the last judgement is a small share of the tolerance
+- the ELBO is known: its standard deviation is below the tolerance. That contains the errors of predictions of
+  the latest evaluations, and the difference between surrogate and log joint at all evaluations, by the mass
+  of q where they lie (`bqvi.gradients.remembered_elbo`)
+- no evaluation failed where q has mass, and none outside of q shows mass that q lacks (:mod:`flat`)
+- and all this holds after evaluations that could have refuted it.
+
+These evaluations are draws of q, at which the surrogate may be wrong although nothing was evaluated there,
+and draws of Student's t distribution around q, where there may be mass. Designs choose nodes by the variance
+of the surrogate; these do not depend on it. They are predicted from the evaluations before, join the others
+and count in the budget. The claim stands if the ELBO has then moved by less than its standard deviation was.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bqvi.calls import Account
+from bqvi.gradients import BayesianQuadrature
+from bqvi.gradients.evaluations import evaluate
+from bqvi.gradients.gradient import Batch
+from bqvi.gradients.remembered_elbo import ElboEstimate, remembered_elbo
+from bqvi.gradients.whitened import WhitenedFrame
+from bqvi.inference import flat
+from bqvi.inference.settings import SETTLING
+from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.models.data import n_rows
+from bqvi.models.log_joint import is_moving
+from gp.low_discrepancy import normal_sobol
+
+__all__ = ["Settled", "has_converged", "is_tested", "judged", "tried"]
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """The q that was judged last, in the form of its units, with its ELBO."""
+
+    mean: np.ndarray
+    """(D,)."""
+    scale: np.ndarray
+    """L, (D, D)."""
+    at: int
+    """The number of evaluations kept when it was judged."""
+    elbo: float = np.nan
+    """Less ln h of the data."""
+    sd: float = np.inf
+    due: bool = False
+    """Whether only evaluations that could refute the claim are missing."""
+    stands: bool = False
+    """Whether they were made and did not."""
+
+
+def is_tested(problem: LoopProblem) -> bool:
+    """Whether runs of the problem are judged here: they keep evaluations of one log joint.
+
+    Parameters
+    ----------
+    problem : the problem of the loop.
+    """
+    estimator = problem.estimator
+    return isinstance(estimator, BayesianQuadrature) and estimator.memory > 0 and not is_moving(problem.model)
+
+
+def has_converged(state: LoopState, tolerance: float | None) -> bool:
+    """Whether the claim about the state's q stands, for a ``tolerance`` in nats.
+
+    Parameters
+    ----------
+    state : the state. tolerance : that of the run; None for none.
+    """
+    claim = state.claim
+    if claim is None or tolerance is None or not claim.stands:
+        return False
+    return bool(claim.at == len(state.memory) and claim.sd < tolerance)
+
+
+def judged(state: LoopState, tolerance: float, final: bool = False) -> LoopState:
+    """The state with the reasons why it has not converged, if a judgement is due; no evaluation is made.
+
+    Parameters
+    ----------
+    state : a state with a memory. tolerance : nats. final : whether the run ends: a judgement is then due,
+        and that a claim was not tested is a reason too.
+    """
+    claim, known = state.claim, len(state.memory)
+    if not final and known < (1 if claim is None else SETTLING.growth * claim.at):
+        return state
+    frame = WhitenedFrame.of(state.q)
+    now = Settled(frame.mean, frame.scale, known)
+    if claim is None:
+        return replace(state, claim=now, reasons=("q has not been compared with an earlier one",))
+    moved = frame.seen_from(WhitenedFrame(claim.mean, claim.scale, False)).divergence
+    reasons = []
+    if not moved < SETTLING.still * tolerance:
+        reasons.append(f"q has moved by {moved:.2g} nats since {claim.at} evaluations")
+    if final or not reasons:
+        found = remembered_elbo(state.q, state.memory)
+        reasons += _reasons(state, found, tolerance)
+        if found is not None:
+            now = replace(now, elbo=found.value, sd=found.sd, due=not reasons)
+    if final:
+        missing = "too few evaluations were left for those that could refute a claim of convergence"
+        return replace(state, reasons=tuple(reasons) or (missing,))
+    return replace(state, claim=now, reasons=tuple(reasons))
+
+
+def tried(
+    problem: LoopProblem, state: LoopState, tolerance: float, account: Account, room: int | None
+) -> LoopState:
+    """The state after the evaluations that could refute a claim; the same state where none is due.
+
+    Parameters
+    ----------
+    problem : the problem of the loop. state : a state that was `judged`. tolerance : nats.
+    account : the budget and the ledger. room : the most evaluations; None for no limit.
+    """
+    claim = state.claim
+    if claim is None or not claim.due or claim.at != len(state.memory):
+        return state
+    points = _points(state)
+    if room is not None and room < len(points) * max(n_rows(problem.data), 1):
+        return state
+    batch = Batch(problem.data, n_rows(problem.data), account=account)
+    made = evaluate(problem.model, state.q, batch, points)
+    memory = state.memory.with_evaluations(made)
+    after = replace(state, memory=memory, step_evaluations=state.step_evaluations + made.n_evaluations)
+    found = remembered_elbo(after.q, memory)
+    reasons = _reasons(after, found, tolerance)
+    if found is None:
+        return replace(after, claim=replace(claim, at=len(memory), due=False), reasons=tuple(reasons))
+    moved = abs(found.value - claim.elbo)
+    if not moved < max(claim.sd, SETTLING.moved * tolerance):
+        reasons.append(
+            f"the ELBO moved by {moved:.2g} nats, with a standard deviation of {claim.sd:.2g}, at "
+            "evaluations that tested it"
+        )
+    now = replace(claim, at=len(memory), elbo=found.value, sd=found.sd, due=False, stands=not reasons)
+    return replace(after, claim=now, reasons=tuple(reasons))
+
+
+def _reasons(state: LoopState, found: ElboEstimate | None, tolerance: float) -> list[str]:
+    """Why the ELBO ``found`` of the state's q may be wrong, or q not cover the posterior."""
+    if found is None:
+        return ["the ELBO of q is not known from so few evaluations near it"]
+    reasons, memory = [], state.memory
+    if not found.sd < tolerance:
+        reasons.append(f"the ELBO has a standard deviation of {found.sd:.2g}, not below {tolerance:.2g}")
+    if found.failing > SETTLING.failing:
+        reasons.append(f"evaluations failed in a region with about {found.failing:.1%} of q")
+    sds = np.sqrt(memory.noise_variances[:, 0]) if memory.noise_variances.size else 0.0
+    if flat.outside(state.q, memory.points, memory.values - 2.0 * sds) is not None:
+        reasons.append("an evaluation outside of q shows mass that q lacks, as of another mode")
+    return reasons
+
+
+def _points(state: LoopState) -> np.ndarray:
+    """Draws (m, D) of q and of Student's t distribution around it, which follow from the state."""
+    rng = np.random.default_rng(copy.deepcopy(state.rng).integers(2**63))
+    frame, wide = WhitenedFrame.of(state.q), slice(SETTLING.drawn, None)
+    u = normal_sobol(len(frame.mean), SETTLING.drawn + SETTLING.widened, rng)
+    scales = rng.chisquare(SETTLING.freedom, SETTLING.widened) / SETTLING.freedom
+    u[wide] *= SETTLING.wider / np.sqrt(scales)[:, None]
+    return frame.points(u)
