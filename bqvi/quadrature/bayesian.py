@@ -43,7 +43,7 @@ from bqvi.quadrature.credibility import (
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_zeros
-from bqvi.quadrature.nodes import by_criterion, pool
+from bqvi.quadrature.nodes import by_criterion, outermost, pool
 from bqvi.quadrature.peaks import PeakFamily, exploring
 from bqvi.quadrature.rises import nodes_of_logarithms, unexplored, unseen_modes
 from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
@@ -329,8 +329,9 @@ def _chosen(
         return np.concatenate([u, high]), np.arange(len(u) + len(high)) < len(u)
     checks = _sequence(problem, _checks(state, count), state)
     high = high[: count - len(checks)]
-    explored = exploring(found.best, (count - len(checks) - len(high)) // DESIGN.explore)
-    first = np.concatenate([checks, high, explored])
+    edge = outermost(measure, taken, seed)[: count - len(checks) - len(high)]
+    explored = exploring(found.best, (count - len(checks) - len(high) - len(edge)) // DESIGN.explore)
+    first = np.concatenate([checks, high, edge, explored])
     given, waiting = len(first), len(state.pending_u)
     others = pool(measure, found.best, seed, np.concatenate([taken, first]))
     candidates = np.concatenate([state.pending_u, first, others])

@@ -27,7 +27,7 @@ from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
-__all__ = ["among", "by_criterion", "by_variance", "conditioned", "pool", "whitened_cross"]
+__all__ = ["among", "by_criterion", "by_variance", "conditioned", "outermost", "pool", "whitened_cross"]
 
 
 def pool(
@@ -58,6 +58,24 @@ def _remaining(measure: Empirical, taken: np.ndarray | None, seed: int) -> np.nd
     if len(found) > DESIGN.largest_pool:
         found = np.random.default_rng(seed).permutation(found)[: DESIGN.largest_pool]
     return found.reshape(-1, measure.dimension)
+
+
+def outermost(measure: Measure, u: np.ndarray, seed: int) -> np.ndarray:
+    """Return a node (1, D) beside the face of a box that is farthest from nodes u (n, D), else none, (0, D).
+
+    Beyond the outermost nodes a surrogate extrapolates, and a smooth one sees no need of nodes there. Whether
+    f is as smooth up to the face shows at a node on the last part of the way. There is none where n evenly
+    spread nodes would leave as much room.
+    """
+    if not isinstance(measure, Uniform):
+        return u[:0]
+    room = np.stack([u - measure.lower, measure.upper - u]).min(axis=1) / measure.width
+    side, axis = np.unravel_index(np.argmax(room), room.shape)
+    if room[side, axis] * len(u) < 0.5:
+        return u[:0]
+    cube = np.random.default_rng(seed).random((1, measure.dimension))
+    cube[0, axis] = abs(side - DESIGN.outermost * room[side, axis])
+    return measure.from_unit_cube(cube)
 
 
 def whitened_cross(surrogate: CandidateProcess, v: np.ndarray) -> np.ndarray:

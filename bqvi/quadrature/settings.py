@@ -39,6 +39,8 @@ class NodeDesignSettings:
     wider: int = 3
     """One in so many nodes is spread over a region wider than that of the measure, where f is given by its
     logarithm and modes that no node has shown are most of the error."""
+    outermost: float = 0.3
+    """Share of the distance from the outermost node to a face of a box at which a further node lies."""
     pool: int = 512
     """The number of candidates for a node."""
     stretch: float = 1.5

@@ -363,3 +363,18 @@ def test_a_mode_that_was_missed_is_found_or_refused():
         assert not few.credible or abs(few.log_mean) < max(3 * few.log_sd, 0.1)
         more = bqvi.integrate(log_f, measure, budget=160, log=True, seed=seed)
         assert abs(more.log_mean) < 0.3  # without one of the modes -.51 or -.92
+
+
+def test_a_root_at_the_end_of_a_box_is_not_taken_for_smooth():
+    """(x - 2)^p and (5 - x)^p on [2, 5], each with mean 3^p / (p + 1).
+
+    A smooth kernel fits either well up to the outermost node, and was up to 15 standard deviations off.
+    """
+    box = gp.measures.Uniform(2 * np.ones(1), 5 * np.ones(1))
+    for end in (2.0, 5.0):
+        for power in (0.45, 0.58):
+            for seed in range(6):
+                found = bqvi.integrate(
+                    lambda x, e=end, p=power: np.abs(x[:, 0] - e) ** p, box, budget=36, seed=seed
+                )
+                assert abs(found.mean - 3**power / (power + 1)) < 3 * found.sd
