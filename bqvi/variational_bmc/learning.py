@@ -44,7 +44,7 @@ __all__ = ["learn", "with_scales"]
 def learn(state: State, step: InferenceStep) -> tuple[State, Estimate]:
     """Fit the surrogate, maximise its ELBO and weight draws; the state keeps the start of the next step."""
     begins = not state.rows
-    fitted = scaling_from_gradients(state.evaluations) if begins else None
+    fitted = scaling_from_gradients(state.evaluations.censored) if begins else None
     if fitted is not None:
         state = with_map_of_gradients(state, fitted) or state
     state, estimate = _learned(state, step)
@@ -75,9 +75,9 @@ def with_scales(state: State, estimate: Estimate, step: InferenceStep) -> tuple[
         seed.
     """
     now = state.frame.scaling
-    if now is not None and now.sheared and is_of_use(now, state.evaluations):
+    if now is not None and now.sheared and is_of_use(now, state.evaluations.censored):
         return None
-    return _with_map(state, estimate, scaling_from_gradients(state.evaluations), step)
+    return _with_map(state, estimate, scaling_from_gradients(state.evaluations.censored), step)
 
 
 def _with_map(
@@ -135,7 +135,7 @@ def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[np.ndarray, 
         return mean, covariance
     affine = frame.affine
     mean, covariance = affine.to_standard(mean[None])[0], affine.solve(affine.solve(covariance).T)
-    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
+    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.censored.failed)
     mean, covariance = annealed(surrogate, mean, covariance, seed, feasible)
     return frame.straight(mean[None])[0], frame.scale @ covariance @ frame.scale.T
 
@@ -166,7 +166,7 @@ def _inferred(state: State, step: InferenceStep, climbing: bool = True) -> tuple
     """The state and the estimate from all evaluations; ``climbing`` says whether the ELBO is maximised."""
     fitted = _fitted(state, step)
     frame, surrogate = fitted.frame, Surrogate.of(fitted.data, fitted.psi)
-    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
+    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.censored.failed)
     q, found = _corrected(state, surrogate, _start(state, frame), feasible, step, climbing)
     drawn = correct(surrogate, q, _draws(state, step), step.seed, feasible) if step.final else found
     pool = pool_of(surrogate, q, drawn, step.seed, feasible)
