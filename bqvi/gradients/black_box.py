@@ -30,7 +30,7 @@ from bqvi.calls.draws import ModelCalls, raised
 from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.families.family import Distribution
 from bqvi.gradients.evaluations import at_draws, is_as_stated
-from bqvi.gradients.gradient import Batch, local_step
+from bqvi.gradients.gradient import Anchor, Batch, local_step
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
 from bqvi.models.log_joint import is_moving
@@ -39,7 +39,7 @@ from gp.arrays import Array, to_numpy
 __all__ = [
     "LogJointFunction", "TorchPosterior", "combined", "cost", "differentiable", "in_graph",
     "log_joint_function", "per_datum_gradient", "reference_tensor", "spending", "staying_in_torch",
-    "torch_posterior", "with_gradients",
+    "torch_posterior", "values_and_slopes", "with_gradients",
 ]  # fmt: skip
 
 LogJointFunction = Callable[[Any], torch.Tensor]
@@ -274,9 +274,38 @@ def _in_graph(model: Any, q: Distribution, batch: Batch) -> _WithTerms:
             terms = calls.terms(model.log_likelihood_terms, theta, batch.rows, columns)
             prior = calls.log_prior(model.log_prior, theta)
         total = terms.sum(-1) if weights is None else terms @ weights
+        if batch.anchor is not None and weights is not None:
+            total = total + _beside(model, batch, batch.anchor, theta, weights)
         return prior + total, terms
 
     return log_joint
+
+
+def _beside(
+    model: Any, batch: Batch, anchor: Anchor, theta: torch.Tensor, weights: torch.Tensor
+) -> torch.Tensor:
+    """What an anchor adds to the weighted terms of a mini-batch at draws theta (L, D), (L,)."""
+    place, slope = to_torch(anchor.place, weights), to_torch(anchor.slope, weights)
+    with torch.enable_grad():
+        leaf = place.detach()[None].requires_grad_()
+        estimate = model.log_likelihood_terms(leaf, batch.rows)[0] @ weights
+        (tangent,) = torch.autograd.grad(estimate, leaf)
+    found: torch.Tensor = anchor.value - estimate.detach() + (theta - place) @ (slope - tangent[0])
+    return found
+
+
+def values_and_slopes(
+    log_joint: LogJointFunction, points: np.ndarray, model: Any, rows: Data
+) -> tuple[np.ndarray, np.ndarray]:
+    """The values (m,) of a torch function at points (m, D), and its gradients (m, D).
+
+    ``model`` and ``rows`` determine the precision and the device of the points.
+    """
+    leaf = to_torch(points, reference_tensor(model, rows)).clone().requires_grad_()
+    with torch.enable_grad():
+        values = differentiable(log_joint(leaf))
+        (slopes,) = torch.autograd.grad(values.sum(), leaf)
+    return to_numpy(values.detach()).astype(float), to_numpy(slopes).astype(float)
 
 
 def per_datum_gradient(
@@ -347,4 +376,4 @@ def cost(model: Any, batch: Batch, samples: int) -> int:
     """
     if batch.size == 0:
         return samples
-    return batch.size if is_conjugate(model) else batch.size * samples
+    return batch.size if is_conjugate(model) else batch.size * (samples + (batch.anchor is not None))

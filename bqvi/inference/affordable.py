@@ -29,6 +29,8 @@ def affordable(problem: LoopProblem, state: LoopState, remaining: int | None) ->
     if each * samples * rows <= remaining:
         return problem
     fewer = remaining // rows // each
+    if state.anchor is not None:
+        fewer -= 1
     estimator = _with_samples(problem.estimator, fewer) if fewer >= 1 else None
     return None if estimator is None else replace(problem, estimator=estimator)
 
@@ -46,7 +48,7 @@ def _points(estimator: Any, state: LoopState) -> tuple[int, int]:
     components = state.q.n_components if isinstance(state.q, GaussianMixture) else 1
     quadrature = getattr(estimator, "quadrature", estimator)
     if not hasattr(quadrature, "nodes"):
-        return components, max(estimator.samples, 1)
+        return components, max(estimator.samples, 1) + (state.anchor is not None)
     known = getattr(state.memory, "known", state.memory)
     if known is None or len(known):
         return 1, quadrature.nodes

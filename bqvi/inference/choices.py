@@ -8,6 +8,7 @@ record                                              ->  Recorder
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,8 @@ from bqvi.gradients.conjugate import RefinableModel
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import no_gradients_message
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
-from bqvi.inference.schedules import Schedule
+from bqvi.inference.monitor import Monitor
+from bqvi.inference.schedules import RobbinsMonro, Schedule
 from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.state import LoopProblem, Model, Recorder, Stop
 from bqvi.models.amortised import AmortisedModel, is_amortised
@@ -30,7 +32,7 @@ from bqvi.models.representation import representation
 from bqvi.records import fingerprint
 from gp.arrays import shown
 
-__all__ = ["check_model", "default_recorder", "identity", "problem_of", "stop_of"]
+__all__ = ["check_model", "default_recorder", "identity", "problem_of", "stop_of", "with_natural_steps"]
 
 _MODELS = ConjugateModel | LogJointModel | AmortisedModel
 
@@ -256,6 +258,27 @@ def _strategy(
     return strategy
 
 
+def with_natural_steps(
+    problem: LoopProblem, q: Any, geometry: Geometry | None, schedule: Schedule | None, begins: bool
+) -> LoopProblem:
+    """The problem with natural steps of 1 / (t + tau), where these have no other length.
+
+    Natural steps are the same in all coordinates, so that they need no scale where q begins at the mode, as
+    wide as the curvature says. Steps of 1 / t average the noise of all gradients. tau is the number of draws
+    whose mean has a matrix of second moments, (D, D), with a noise that is small.
+
+    Parameters
+    ----------
+    problem : the problem with the method's own defaults. q : the first q.
+    geometry, schedule : those that were chosen, or None. begins : whether the run begins at a mode.
+    """
+    natural = isinstance(geometry, Riemannian) or (begins and geometry is None)
+    if schedule is not None or not natural:
+        return problem
+    tau = DEFAULTS.delay + 2.0 * getattr(q, "dimension", 0)
+    return replace(problem, geometry=Riemannian(), schedule=RobbinsMonro(1.0, tau=tau))
+
+
 def stop_of(
     choices: Method,
     steps: int | None,
@@ -284,14 +307,14 @@ def stop_of(
     return Stop(steps, tolerance, budget, seconds)
 
 
-def default_recorder(problem: LoopProblem, stop: Stop, cost: int) -> Recorder:
+def default_recorder(problem: LoopProblem, stop: Stop, monitor: Monitor) -> Recorder:
     """Records at every step or pass where they take no time, at the end alone where they do, else 100.
 
     Those of a mini-batch run before the closing one take a tenth of the evaluations of its steps at most.
 
     Parameters
     ----------
-    problem : the problem of the loop. stop : when the run ends. cost : the evaluations of a record.
+    problem : the problem of the loop. stop : when the run ends. monitor : makes the records.
     """
     if isinstance(problem.estimator, Memoised):  # free once a pass, but not before the first pass has ended
         return Recorder(every=problem.estimator.batches(n_rows(problem.data)), first=False)
@@ -301,10 +324,10 @@ def default_recorder(problem: LoopProblem, stop: Stop, cost: int) -> Recorder:
         return Recorder(chosen=frozenset(), first=False)
     steps = stop.steps or 1000
     every = max(1, steps // 100)
-    if problem.minibatch is None or not cost:
+    if problem.minibatch is None or not monitor.exact:
         return Recorder(every=every)
     draws = 1 if is_conjugate(problem.model) else max(problem.estimator.samples, 1)
-    every = max(every, math.ceil(cost / (DEFAULTS.records * problem.minibatch.size * draws)))
+    every = max(every, math.ceil(monitor.cost / (DEFAULTS.records * problem.minibatch.size * draws)))
     return Recorder(every=every, first=2 * every <= steps)
 
 

@@ -23,7 +23,14 @@ from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
 from bqvi.inference.asked import require_asked
-from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
+from bqvi.inference.choices import (
+    check_model,
+    default_recorder,
+    identity,
+    problem_of,
+    stop_of,
+    with_natural_steps,
+)
 from bqvi.inference.convergence import is_tested
 from bqvi.inference.data_parallel import require_same_end
 from bqvi.inference.fit_run import DOOR, FitRun, classes
@@ -31,6 +38,7 @@ from bqvi.inference.geometry import Geometry
 from bqvi.inference.given_calls import GivenCalls, with_calls, with_known, with_noise
 from bqvi.inference.loop import Records, start
 from bqvi.inference.methods import METHODS, Method, defaults_for
+from bqvi.inference.mode_start import begins_at_mode
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
@@ -113,12 +121,17 @@ def fit(
     samples : L, draws of theta in each step, for the sampling methods; new evaluations in each step, for 'bq'
     family : of a Gaussian q: 'full', 'mean-field', or 'point' for MAP (EM, for a conjugate model)
     start_from : 'k-means++', 'random', or a distribution to start at: for q a mixture of Gaussians over R^D a
-        `families.GaussianMixture`, with 'pathwise', 'score' or a `MixtureQuadrature`
+        `families.GaussianMixture`, with 'pathwise', 'score' or a `MixtureQuadrature`. By default one start of
+        'score', 'pathwise', 'iwae' or 'dreg' on a `LogJointModel` with data begins at a mode (`mode_start`),
+        by some passes over the data and at most two fifths of the budget, and makes natural steps if no
+        schedule is given
     starts : number of starts; the fit with the best ELBO is returned
     steps : the largest number of iterations; default by method, unless evaluations or seconds are limited
     tolerance : nats; None: the run goes on to its other limits. Of 'bq', by default .05: the run ends, as
         ``converged``, once q stands still, the ELBO's standard deviation is below the tolerance, and some ten
-        evaluations that could have refuted this have not (`convergence`). Of other methods the change of the
+        evaluations that could have refuted this have not (`convergence`). With draws or mini-batches of data,
+        and a model that is not conjugate, it ends once a natural step would gain less by two standard errors,
+        which is tested after 100, 200, 400, ... steps (`remaining_gain`). Of other methods the change of the
         ELBO between two records that ends the run; by default 1e-6 for exact full-batch methods, else None
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
@@ -238,15 +251,17 @@ def fit(
     stop = stop_of(defaults, steps, tolerance, budget, max_seconds)
     watch = Watch(callback, progress, checkpoint)
     monitor = Monitor(whole, data, elbo_samples, metrics or {})
-    cost = monitor.cost if monitor.exact else 0
-    recorder = default_recorder(problem, stop, cost) if record is None else Recorder.of(record)
+    recorder = default_recorder(problem, stop, monitor) if record is None else Recorder.of(record)
     records = Records(monitor, recorder, stop)
     _check_budget(records, starts)
     if starts > 1:
         _require_drawn(starts, start_from, evaluations, workers)
     rng = generator(seed)
     generators = rng.spawn(starts) if starts > 1 else [rng]
-    first = [start(problem, starting.starting_q(problem, start_from, family, one), one) for one in generators]
+    qs = [starting.starting_q(problem, start_from, family, one) for one in generators]
+    begins = isinstance(start_from, str) and starts == 1 and begins_at_mode(problem, qs[0])
+    problem = with_natural_steps(problem, qs[0], geometry, schedule, begins)
+    first = [replace(start(problem, q, one), begins=begins) for q, one in zip(qs, generators, strict=True)]
     if evaluations is not None and resume is None:
         first = [with_known(problem.model, state, evaluations, budget) for state in first]
     settings = identity(problem, family)

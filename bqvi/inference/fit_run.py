@@ -19,15 +19,18 @@ from bqvi.calls.function import AUTODIFF
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, differentiable, evaluate
-from bqvi.gradients.gradient import Batch
+from bqvi.gradients.gradient import Anchor, Batch
 from bqvi.inference.affordable import affordable
 from bqvi.inference.asked import account_of, chosen, due, require_asked
 from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, closed, has_settled, recorded, step, with_evaluations, with_unused
+from bqvi.inference.mode_start import at_mode
 from bqvi.inference.monitor import is_of_one_function
+from bqvi.inference.remaining_gain import evaluations_for, gain_is_tested, has_no_gain, is_test_due, tested
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
+from bqvi.inference.settings import MODE
 from bqvi.inference.starting import why_singular
 from bqvi.inference.state import LoopProblem, LoopState, TraceRow
 from bqvi.models.conjugate import is_conjugate
@@ -131,7 +134,13 @@ class FitRun:
             unfinished = Unfinished(state.unfinished, max(n_rows(self.problem.data), 1))
         if self._reason(state) is not None:
             account = Account(self.ledger, self._budget(state), unfinished)
+            if self._gain_is_tested and state.tested != state.iteration and state.iteration:
+                state = self._with_test(state, account)
             return closed(self.problem, self._judged(state, True), self.records.monitor, account)
+        if state.begins:
+            return self._begun(state)
+        if self._gain_is_tested and self.records.stop.tolerance is not None and is_test_due(state):
+            return self._with_test(state, Account(self.ledger, self._budget(state, self._reserve)))
         problem = affordable(self.problem, state, self._remaining(state))
         assert problem is not None  # called by `_reason`, which has a problem
         recorder = self.records.recorder
@@ -158,6 +167,24 @@ class FitRun:
         if tolerance is None or not self._is_tested or has_converged(state, tolerance):
             return state
         return judged(state, tolerance, final)
+
+    def _begun(self, state: LoopState) -> LoopState:
+        """The state at the mode, before the first step."""
+        entered, left = StepEvaluations(), self._remaining(state)
+        budget = self._budget(state, self._reserve)
+        account = Account(self.ledger, budget, entered=entered, first=not state.n_evaluations)
+        found = at_mode(self.problem, state, account, math.inf if left is None else MODE.of_budget * left)
+        return replace(found, begins=False, step_evaluations=found.step_evaluations + entered.n_beside)
+
+    @cached_property
+    def _gain_is_tested(self) -> bool:
+        return gain_is_tested(self.problem, self.first.q)
+
+    def _with_test(self, state: LoopState, account: Account) -> LoopState:
+        """The state with the reasons why its q is not at its optimum."""
+        most = self.records.stop.budget
+        room = math.inf if most is None else most - self._paid(state) - self.records.monitor.cost
+        return tested(self.problem, state, self.records.stop.tolerance, account, room)
 
     @staticmethod
     def _stepped(problem: LoopProblem, state: LoopState, records: Records, account: Account) -> LoopState:
@@ -256,7 +283,9 @@ class FitRun:
         most, cost = self.records.stop.budget, self.records.monitor.cost
         if most is None:
             return 0
-        return 0 if affordable(self.problem, self.first, most - cost) is None else cost
+        if affordable(self.problem, self.first, most - cost) is None:
+            return 0
+        return cost + (evaluations_for(self.problem, most) if self._gain_is_tested else 0)
 
     def _remaining(self, state: LoopState) -> int | None:
         """Evaluations for the next step, less the closing record's."""
@@ -283,6 +312,10 @@ class FitRun:
             return reason
         if has_converged(state, stop.tolerance):
             return "tolerance"
+        if self._gain_is_tested:
+            if stop.tolerance is not None and has_no_gain(state):
+                return "tolerance"
+            return "budget" if affordable(self.problem, state, self._remaining(state)) is None else None
         wanted = recorded(state) and self.records.recorder.is_due(state.iteration)
         if wanted and has_settled(self.problem, stop, state):
             return "tolerance"
@@ -347,7 +380,7 @@ class FitRun:
 
 def classes(state: LoopState) -> dict[str, type]:
     """The classes of the records in a saved run like ``state``."""
-    return named(Saved, TraceRow, Evaluations, Settled) | classes_in(
+    return named(Saved, TraceRow, Evaluations, Settled, Anchor) | classes_in(
         tuple(getattr(state, name) for name in _PARTS)
     )
 

@@ -146,7 +146,8 @@ def _next_batch(problem: LoopProblem, state: LoopState, account: Account) -> Dra
     rows = take(problem.data, selection.indices)
     # copied, as the strategy keeps the array and torch warns of read-only ones
     weights = selection.weights.copy()
-    batch = Batch(rows, len(selection.indices), weights, combination, account)
+    anchor = None if combination is not None else state.anchor
+    batch = Batch(rows, len(selection.indices), weights, combination, account, anchor)
     return Drawn(batch, selection, drawn, seconds)
 
 
@@ -258,7 +259,7 @@ def has_settled(problem: LoopProblem, stop: Stop, state: LoopState) -> bool:
     problem : the problem of the loop. stop : the conditions, of which the tolerance is used.
     state : the state with its records.
     """
-    if is_tested(problem):
+    if is_tested(problem) or state.tested >= 0:  # by another test
         return False
     visited = getattr(problem.estimator, "visited_all", None)
     return stop.settled(state.rows) and (visited is None or visited(state.memory, n_rows(problem.data)))

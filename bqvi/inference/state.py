@@ -13,7 +13,7 @@ import numpy as np
 from acquisition.minibatch import Learning, Strategy
 from bqvi.calls import Evaluations
 from bqvi.checks import require_integer
-from bqvi.gradients.gradient import Estimator
+from bqvi.gradients.gradient import Anchor, Estimator
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.schedules import Schedule
 from bqvi.models.amortised import AmortisedModel
@@ -168,6 +168,7 @@ class LoopState:
         ``step_evaluations``.
     estimates : estimates of the ELBO less ln h of the data, by the latest steps from their draws; at most
         256.
+    anchor : what mini-batches know of the sum over all data; None for nothing.
     whole_seconds : the time of the run: of its steps, its records and the strategy before the first step.
     noise : the seed of the draws of records.
     repeated : evaluations of steps that were cut short and made again by an estimator that keeps none.
@@ -178,6 +179,8 @@ class LoopState:
     latest : (m, 2 D + 1), at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for
         checks: theta, values, gradients (NaN where the user gave none).
     claim : the q that was judged last for convergence (`convergence`), and its ELBO; None before.
+    begins : whether the next step looks for the mode, at which q begins (`mode_start`).
+    tested : the iteration of the latest test of what a further step would gain (`remaining_gain`); -1 before.
     reasons : why the run has not converged, sentences of the latest test of it; () where it has, and where no
         test was made.
     """
@@ -196,6 +199,7 @@ class LoopState:
     rows: tuple[TraceRow, ...] = ()
     record_evaluations: int = 0
     estimates: np.ndarray = field(default_factory=lambda: np.empty(0))
+    anchor: Anchor | None = None
     whole_seconds: float = 0.0
     noise: int = 0
     repeated: int = 0
@@ -203,6 +207,8 @@ class LoopState:
     pending: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     latest: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     claim: Any = None
+    begins: bool = False
+    tested: int = -1
     reasons: tuple[str, ...] = ()
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bqvi
+from bqvi.families import Gaussian
 from bqvi.inference.data_parallel import AllReduced, DataParallel
 from bqvi.models import GaussianMixture, LogisticRegression
 
@@ -43,6 +44,7 @@ def fits(folder: Path, parallel: bool) -> dict[str, np.ndarray]:
             labelled(x),
             method=AllReduced(pathwise) if parallel else pathwise,
             minibatch=31,
+            start_from=Gaussian(np.zeros(2), np.eye(2)),
             steps=5,
             seed=1,
         ),

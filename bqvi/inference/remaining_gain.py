@@ -1,0 +1,163 @@
+"""What a further step would gain: the test of convergence of methods that sample draws or data.
+
+At its optimum the gradient of the ELBO is zero. With the natural gradient g at q and the Fisher matrix F, a
+natural step gains about
+
+    gain = g^T F g / 2,
+
+exactly where the log joint is quadratic and q has its covariance: half the squared Newton decrement. The gain
+does not depend on the steps that were taken, so that neither small steps nor a slow drift are taken for
+convergence. It is estimated at q itself, from groups of fresh gradients g_1, .., g_G as the mean of
+g_i^T F g_j / 2 over pairs i /= j, which noise does not bias; its standard error is the jackknife's. Gradients
+are those of the ELBO by sticking-the-landing, whose noise vanishes where q is the posterior, also for
+estimators of another bound; a method with exact expectations takes one exact gradient of all the data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.arrays import inner
+from bqvi.calls import Account, EvaluationError
+from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients.evaluations import differentiable
+from bqvi.gradients.gradient import RememberingEstimator
+from bqvi.inference.data_parallel import AllReduced
+from bqvi.inference.loop import gradient_at
+from bqvi.inference.settings import GAIN
+from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.models.amortised import is_amortised
+from bqvi.models.conjugate import is_conjugate
+from bqvi.models.data import n_rows
+from bqvi.models.log_joint import LogJoint, is_moving
+
+__all__ = ["evaluations_for", "gain_is_tested", "has_no_gain", "is_test_due", "tested"]
+
+
+def gain_is_tested(problem: LoopProblem, q: Any) -> bool:
+    """Whether runs of the problem are tested: a Gaussian q, of draws or mini-batches of a model with data."""
+    model, estimator = problem.model, problem.estimator
+    if is_conjugate(model) or is_amortised(model) or is_moving(model) or isinstance(model, LogJoint):
+        return False
+    if isinstance(estimator, RememberingEstimator | AllReduced) or not n_rows(problem.data):
+        return False
+    sampled = estimator.samples > 0 or problem.minibatch is not None
+    return sampled and isinstance(q, Gaussian | DiagonalGaussian) and np.ndim(q.mean) == 1
+
+
+def is_test_due(state: LoopState) -> bool:
+    """Whether a run with a tolerance is tested before the next step: after 100, 200, 400, ... steps."""
+    share = state.iteration / GAIN.first
+    return share >= 1.0 and math.log2(share).is_integer() and state.tested != state.iteration
+
+
+def has_no_gain(state: LoopState) -> bool:
+    """Whether the present q was tested, and found to be at its optimum."""
+    return state.tested == state.iteration and not state.reasons
+
+
+def evaluations_for(problem: LoopProblem, evaluations: int) -> int:
+    """The number of evaluations of a test after so many ``evaluations`` of steps."""
+    return n_rows(problem.data) if problem.estimator.samples == 0 else int(GAIN.share * evaluations)
+
+
+def tested(
+    problem: LoopProblem, state: LoopState, tolerance: float | None, account: Account, room: float
+) -> LoopState:
+    """The state with the reasons why q is not at its optimum within a tolerance, () if it is.
+
+    Parameters
+    ----------
+    problem : the problem of the loop. state : the state. tolerance : nats; None for the default of warnings.
+    account : the account of the evaluations. room : the most evaluations.
+    """
+    within, sds = (GAIN.tolerance, GAIN.warns) if tolerance is None else (tolerance, GAIN.claims)
+    before = 0 if account.budget is None else account.budget.spent
+    try:
+        gradients = _gradients(problem, state, account, room)
+        gain, sd = _gain(state.q, gradients)
+        reasons = _reasons(gain, sd, within, sds)
+    except (EvaluationError, ArithmeticError, np.linalg.LinAlgError) as error:
+        reasons = (f"no gradient can be made at q ({error})",)
+    spent = 0 if account.budget is None else account.budget.spent - before
+    return replace(
+        state, reasons=reasons, tested=state.iteration, record_evaluations=state.record_evaluations + spent
+    )
+
+
+def _reasons(gain: float, sd: float, within: float, sds: float) -> tuple[str, ...]:
+    """Why a gain is not below a tolerance by so many of its standard errors; () where it is."""
+    if gain + sds * sd <= within:
+        return ()
+    stated = f"a natural step from q would gain {gain:.2g} +- {sd:.2g} nats"
+    if gain - sds * sd > within:
+        return (f"q is not at the ELBO's optimum: {stated}; make more steps, or give another schedule",)
+    if math.isnan(gain):
+        return ("whether q is at the ELBO's optimum is not known, as no evaluations were left for a test",)
+    return (
+        f"whether q is within {within:.2g} nats of the ELBO's optimum is not known: {stated}, as gradients "
+        "are noisy; make more steps, or raise samples or the size of mini-batches",
+    )
+
+
+def _gradients(problem: LoopProblem, state: LoopState, account: Account, room: float) -> list[Any]:
+    """Natural gradients at q: means of groups of fresh ones, or one that is exact."""
+    if problem.estimator.samples == 0:
+        n = n_rows(problem.data)
+        if room < n:
+            return []
+        whole = replace(problem, minibatch=None)
+        with account.spending(n):
+            return [gradient_at(whole, state.fork())[0].values]
+    own = state.fork()
+    problem = replace(problem, estimator=_estimator(problem))
+    one = _cost(problem, own)
+    count = int(min(max(evaluations_for(problem, state.step_evaluations), GAIN.groups * one), room) // one)
+    each, found = count // GAIN.groups, list[Any]()
+    for _ in range(GAIN.groups if each else 0):
+        total = None
+        for _ in range(each):
+            gradient, _ = gradient_at(problem, own, account)
+            total = (
+                gradient.values
+                if total is None
+                else tuple(a + b for a, b in zip(total, gradient.values, strict=True))
+            )
+        assert total is not None  # `each` is at least 1
+        found.append(own.q.gradient_to_natural(tuple(part / each for part in total)))
+    return found
+
+
+def _estimator(problem: LoopProblem) -> Any:
+    """The estimator of the ELBO's gradient with the least noise where q is the posterior."""
+    if not differentiable(problem.model):
+        return problem.estimator
+    from bqvi.gradients.pathwise import Pathwise
+
+    return Pathwise(samples=1, entropy="sticking-the-landing")
+
+
+def _cost(problem: LoopProblem, state: LoopState) -> int:
+    """The evaluations of one gradient."""
+    rows = n_rows(problem.data) if problem.minibatch is None else problem.minibatch.size
+    return rows * (problem.estimator.samples + (state.anchor is not None))
+
+
+def _gain(q: Any, gradients: list[Any]) -> tuple[float, float]:
+    """The gain, nats, and its standard error; NaN and infinity without gradients."""
+    n = len(gradients)
+    if n < 2:
+        exact = [0.5 * float(inner(g, q.fisher_product(g))) for g in gradients]
+        return (exact[0], 0.0) if exact else (math.nan, math.inf)
+    products = [q.fisher_product(g) for g in gradients]
+    gram = 0.5 * np.array([[float(inner(a, b)) for b in products] for a in gradients])
+    off = gram - np.diag(np.diag(gram))
+    total, each = off.sum(), off.sum(1)
+    left_out = (total - 2.0 * each) / ((n - 1) * (n - 2))
+    return float(total / (n * (n - 1))), float(
+        np.sqrt((n - 1) / n * np.square(left_out - left_out.mean()).sum())
+    )
