@@ -217,18 +217,14 @@ def _informed(
     """The process with points under evaluation and the model of failed ones, in the units of q."""
     if process is None:
         return None
-    return Informed(
-        process, waiting, LogisticFeasibility.near(frame, kept) if len(kept.censored.failed) else None
-    )
+    return Informed(process, waiting, LogisticFeasibility.near(frame, kept) if len(kept.failed) else None)
 
 
 def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:
     """Whether the mean of q lies where evaluations fail, so that a step would be extrapolation."""
-    new = int(found.good.sum())
-    fell = int(kept.below[len(kept) - new :].sum())
-    if new - fell == len(found):
+    if found.good.all():
         return False
-    if new == fell:
+    if not found.good.any():
         return True
     at_mean = LogisticFeasibility.near(frame, kept)(np.zeros((1, len(frame.mean))))
     return float(at_mean[0]) < FEASIBILITY.least

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bqvi.variational_bmc.correction import Correction, proposal_of, variance_penalised, weighed
+from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.pooled_draws import PooledDraws
 from bqvi.variational_bmc.settings import COMPONENTS, POOLED
 from bqvi.variational_bmc.surrogate import Surrogate
@@ -17,24 +18,26 @@ from bqvi.variational_bmc.variational import DiagonalMixture, grown
 __all__ = ["extended", "most_components", "with_more"]
 
 
-def with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> DiagonalMixture:
+def with_more(
+    surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int, feasible: Feasibility
+) -> DiagonalMixture:
     """The mixture q with components where evaluations or draws show that it lacks mass; or q itself.
 
     Parameters
     ----------
     surrogate : the surrogate, in the frame. q : its mixture. n : the number of evaluations. seed : of the
-        draws.
+        draws. feasible : the probability that the log joint can be evaluated at points.
     """
     most = most_components(n)
     if q.count >= COMPONENTS.longer * most:
         return q
-    found = weighed(surrogate, q, COMPONENTS.draws, seed + 1)
+    found = weighed(surrogate, q, COMPONENTS.draws, seed + 1, feasible)
     missed = _missed(surrogate, q, found)
     if len(missed):
         sloped = surrogate.data.gradients is not None
         count = COMPONENTS.added_with_gradients if sloped else COMPONENTS.added
         return grown(q, missed, np.zeros(len(missed)), count)
-    if q.count >= most or found.effective_sample_size > COMPONENTS.covered * COMPONENTS.draws:
+    if q.count >= most or found.effective_sample_size > COMPONENTS.covered * len(found.u):
         return q
     log_q = np.logaddexp(found.log_q, found.log_proposal - COMPONENTS.floor)
     log_ratio = found.log_weights + found.log_proposal - log_q

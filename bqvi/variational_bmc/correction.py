@@ -81,6 +81,7 @@ class Correction:
     effective_sample_size : the effective sample size. pareto_k : the Pareto shape k of the weights.
     feasible : the probability (M,) that the log joint can be evaluated there, with no failure as isolated.
     covered : whether no evaluation shows mass that q lacks; only a thorough estimate checks this.
+    inside : the share of the proposal's mass between the bounds, to which it is restricted.
     """
 
     u: np.ndarray
@@ -98,6 +99,7 @@ class Correction:
     pareto_k: float
     feasible: np.ndarray
     covered: bool = True
+    inside: float = 1.0
 
     @property
     def uncertain_mass(self) -> float:
@@ -167,10 +169,12 @@ def polished(
     whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
     wide = proposal_of(q, *WEIGHTS.renewed_wide).joined(whole, WEIGHTS.renewed_whole)
     g, few = proposal_of(q, WEIGHTS.first_wide).joined(whole, WEIGHTS.first_whole), WEIGHTS.first_draws
-    tails = _at_tails(surrogate, q, weighed(surrogate, q, few, seed, feasible, g).log_evidence)
+    begun = weighed(surrogate, q, few, seed, feasible, g)
+    tails = _at_tails(surrogate, q, begun.log_evidence)
     if tails is not None:
         g, wide = g.joined(tails, WEIGHTS.first_beside), wide.joined(tails, WEIGHTS.renewed_beside)
-    local = local_proposal(surrogate, g, weighed(surrogate, q, few, seed, feasible).log_evidence)
+    log_evidence = weighed(surrogate, q, few, seed, feasible).log_evidence
+    local = local_proposal(surrogate, g, log_evidence, begun.inside)
     without = g
     if local is not None:
         g, wide = g.joined(local, LOCAL.share), wide.joined(local.widened(*WEIGHTS.renewed_wide), LOCAL.share)
@@ -189,13 +193,18 @@ def polished(
         g = g.adapted(u, weights, logs).joined(wide, WEIGHTS.renewed)
     found = weighed(surrogate, q, count, seed, feasible, g)
     sd = _sd(surrogate, found.u, found.whitened, found.weights, seed)
-    return replace(found, surrogate_sd=sd, covered=local is None or _lacking(found, without) < LOCAL.mass)
+    covered = local is None or _lacking(found, without, begun.inside) < LOCAL.mass
+    return replace(found, surrogate_sd=sd, covered=covered)
 
 
-def _lacking(found: Correction, g: Proposal) -> float:
-    """The share of the mass, by the draws ``found``, that lies where the proposal g lacks density."""
+def _lacking(found: Correction, g: Proposal, inside: float) -> float:
+    """The share of the mass, by the draws ``found``, that lies where the proposal g lacks density.
+
+    Only the share ``inside`` of g lies between bounds.
+    """
     log_density = found.log_weights + found.log_proposal + np.log(len(found.u))
-    lacks = log_density - g.density.log_density(found.u) > LOCAL.uncovered
+    log_g = g.density.log_density(found.u) - np.log(inside)
+    lacks = log_density - log_g > LOCAL.uncovered
     return float(found.weights[lacks].sum())
 
 
@@ -227,8 +236,8 @@ def weighed(
 ) -> Correction:
     """Weight ``count`` draws of q's or another proposal by the surrogate; ``sd`` is NaN."""
     g = proposal_of(q) if proposal is None else proposal
-    u = g.draws(count, seed)
-    log_g = g.density.log_density(u)
+    u, share = feasible.between_bounds(lambda n: g.draws(n, seed), count)
+    log_g = g.density.log_density(u) - np.log(share)
     whitened = surrogate.whitened(u)
     mean, variance = surrogate.moments(u, whitened)
     possible = feasible(u)
@@ -247,13 +256,14 @@ def weighed(
         log_proposal=log_g,
         log_q=log_q,
         log_weights=log_weights,
-        log_evidence=total - float(np.log(count)),
+        log_evidence=total - float(np.log(len(u))),
         elbo=_elbo(np.log(possible) + log_q - log_g, bounded(mean, variance, top) - log_q),
         surrogate_sd=float("nan"),
-        monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
+        monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / len(u), 0.0))),
         effective_sample_size=effective,
         pareto_k=float(pareto_shape(weights)),
         feasible=feasible.of_all_failures(u),
+        inside=share,
     )
 
 
@@ -299,7 +309,8 @@ def moments_of(found: Correction, q: DiagonalMixture) -> PosteriorMoments:
     blend = min(1.0, found.effective_sample_size / WEIGHTS.blended)
     weights = blend * found.weights + (1.0 - blend) * of_q
     weights = weights / weights.sum()
-    beta = float(weights @ of_q) / float(of_q @ of_q)
+    # the closed forms of q hold where it does not extend beyond bounds
+    beta = 0.0 if found.inside < 1.0 else float(weights @ of_q) / float(of_q @ of_q)
     for share in (beta, 0.0):
         try:
             return _controlled(found.u, weights - share * of_q, share, q)

@@ -28,6 +28,8 @@ better: errors of .005 to .05 against .04 to .19.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,34 +49,55 @@ class Feasibility:
     ----------
     good, failed : the good and the failed evaluations. edges : the failed ones that are not isolated.
     gap : the distance h.
+    inside : whether points (m, D) of the frame have an image in the coordinates, (m,); None where all have.
     """
 
     good: cKDTree | None
     failed: cKDTree | None
     edges: cKDTree | None
     gap: float
+    inside: Callable[[np.ndarray], np.ndarray] | None = None
 
     @classmethod
-    def of(cls, points: np.ndarray, failed: np.ndarray) -> Feasibility:
+    def of(
+        cls,
+        points: np.ndarray,
+        failed: np.ndarray,
+        inside: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> Feasibility:
         """The model from points (n, D), of which those marked in ``failed`` (n,) failed."""
         if not failed.any():
-            return cls(None, None, None, 1.0)
+            return cls(None, None, None, 1.0, inside)
         good, bad = points[~failed], points[failed]
         tree = cKDTree(good)
         distances = tree.query(bad)[0]
         edges = bad[~_isolated(good, bad, np.asarray(distances))]
         gap = max(float(np.median(distances)), FEASIBILITY.least)
-        return cls(tree, cKDTree(bad), cKDTree(edges) if len(edges) else None, gap)
+        return cls(tree, cKDTree(bad), cKDTree(edges) if len(edges) else None, gap, inside)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """The probability p(feasible) at u (m, D), (m,); 1 where nothing has failed."""
         return self._probability(u, self.edges)
+
+    def between_bounds(self, draws: Callable[[int], np.ndarray], count: int) -> tuple[np.ndarray, float]:
+        """About ``count`` of the ``draws`` between the bounds, (m, D), and their share; others if none is."""
+        u = draws(count)
+        if self.inside is None:
+            return u, 1.0
+        share = max(float(self.inside(u).mean()), 1.0 / FEASIBILITY.most_draws)
+        u = u if share == 1.0 else draws(math.ceil(count / share))
+        kept = self.inside(u)
+        return (u[kept], float(kept.mean())) if kept.any() else (u[:count], 1.0)
 
     def of_all_failures(self, u: np.ndarray) -> np.ndarray:
         """The probability p(feasible) at u (m, D) if no failure counts as isolated, (m,)."""
         return self._probability(u, self.failed)
 
     def _probability(self, u: np.ndarray, failed: cKDTree | None) -> np.ndarray:
+        found = self._by_distance(u, failed)
+        return found if self.inside is None else np.where(self.inside(u), found, FEASIBILITY.beyond)
+
+    def _by_distance(self, u: np.ndarray, failed: cKDTree | None) -> np.ndarray:
         if self.good is None or failed is None:
             return np.ones(len(u))
         near, far = self.good.query(u)[0], failed.query(u)[0]

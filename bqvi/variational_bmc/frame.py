@@ -12,6 +12,7 @@ import numpy as np
 
 from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import FRAMES
+from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.linear_maps import correlation_eigenvalues, correlation_root
 from gp.measures import AffineMap, GaussianMixture
@@ -28,7 +29,7 @@ class Frame:
     """The shift c, (D,)."""
     scale: np.ndarray
     """The matrix T, (D, D)."""
-    scaling: Scaling | None = None
+    scaling: Scaling | UserUnits | None = None
     """The map from the image y of the affine map to x; None if they are equal."""
 
     @property
@@ -62,6 +63,28 @@ class Frame:
     def straightened(self, x: np.ndarray) -> np.ndarray:
         """The points y (m, D) of points x (m, D)."""
         return x if self.scaling is None else self.scaling.into(x)
+
+    def inside(self, u: np.ndarray) -> np.ndarray:
+        """Whether points u (m, D) have an image x, (m,) bool."""
+        if not isinstance(self.scaling, UserUnits):
+            return np.ones(len(u), bool)
+        return self.scaling.inside(self.straight(u))
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The smallest box (D,), (D,) in which all points u with an image x lie; infinite without bounds."""
+        dimension = len(self.shift)
+        lower, upper = np.full(dimension, -np.inf), np.full(dimension, np.inf)
+        if not isinstance(self.scaling, UserUnits):
+            return lower, upper
+        straight = self.scaling.straight
+        middle, half = self.shift.copy(), np.full(dimension, np.inf)
+        middle[straight] = 0.5 * (self.scaling.lower + self.scaling.upper)
+        half[straight] = 0.5 * (self.scaling.upper - self.scaling.lower)
+        turn = self.affine.solve(np.eye(dimension))
+        with np.errstate(invalid="ignore"):  # 0 times an infinite length
+            reach = np.nan_to_num(np.abs(turn) * half, nan=0.0, posinf=np.inf).sum(1)
+        centre = turn @ (middle - self.shift)
+        return centre - reach, centre + reach
 
     def log_stretch(self, u: np.ndarray) -> np.ndarray:
         """The log Jacobian log |det dx / dy| at u (m, D), (m,), which is added to a log density of x."""

@@ -34,6 +34,7 @@ import numpy as np
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import FRAMES, GRADIENT_SCALINGS
+from bqvi.variational_bmc.user_units import UserUnits
 from gp.linalg import ridge_regressions
 
 __all__ = ["FittedScaling", "fewest_gradients", "is_of_use", "scaling_from_gradients"]
@@ -56,7 +57,7 @@ class FittedScaling:
     mean: np.ndarray
     covariance: np.ndarray
 
-    def better_than(self, other: Scaling | None) -> bool:
+    def better_than(self, other: Scaling | UserUnits | None) -> bool:
         """Whether gradients are clearly closer to affine than with the ``other`` map, or with none."""
         ours, theirs = (_misfit(one, self.x, self.gradients) for one in (self.scaling, other))
         return ours < theirs - GRADIENT_SCALINGS.better
@@ -109,7 +110,7 @@ def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # of maps that overflow
-def is_of_use(scaling: Scaling, made: Evaluations) -> bool:
+def is_of_use(scaling: Scaling | UserUnits, made: Evaluations) -> bool:
     """Whether gradients are clearly closer to affine with the map than without any."""
     assert made.gradients is not None  # a map from gradients was fitted to some
     near = _near(made)
@@ -299,7 +300,7 @@ def _regressed(left: np.ndarray, design: np.ndarray, rounds: int) -> tuple[np.nd
     return np.square((left - right) * root).mean(-1), w
 
 
-def _misfit(scaling: Scaling | None, x: np.ndarray, gradients: np.ndarray) -> float:
+def _misfit(scaling: Scaling | UserUnits | None, x: np.ndarray, gradients: np.ndarray) -> float:
     """The deviation of gradients in y from affine: half the log of the mean r^2, summed over coordinates."""
     y, slopes = x, gradients
     if scaling is not None:

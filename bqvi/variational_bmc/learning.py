@@ -13,6 +13,7 @@ closer to affine with it than without.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -32,7 +33,7 @@ from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.modes import pooled_within
 from bqvi.variational_bmc.new_starts import annealed, laplace
 from bqvi.variational_bmc.pooled_draws import pool_of
-from bqvi.variational_bmc.rescaling import with_map_of_draws, with_map_of_gradients
+from bqvi.variational_bmc.rescaling import wasteful, with_map_of_draws, with_map_of_gradients
 from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State, settled
 from bqvi.variational_bmc.surrogate import Surrogate
@@ -44,7 +45,7 @@ __all__ = ["learn", "with_scales"]
 def learn(state: State, step: InferenceStep) -> tuple[State, Estimate]:
     """Fit the surrogate, maximise its ELBO and weight draws; the state keeps the start of the next step."""
     begins = not state.rows
-    fitted = scaling_from_gradients(state.evaluations.censored) if begins else None
+    fitted = scaling_from_gradients(state.evaluations) if begins else None
     if fitted is not None:
         state = with_map_of_gradients(state, fitted) or state
     state, estimate = _learned(state, step)
@@ -75,9 +76,9 @@ def with_scales(state: State, estimate: Estimate, step: InferenceStep) -> tuple[
         seed.
     """
     now = state.frame.scaling
-    if now is not None and now.sheared and is_of_use(now, state.evaluations.censored):
+    if now is not None and now.sheared and is_of_use(now, state.evaluations):
         return None
-    return _with_map(state, estimate, scaling_from_gradients(state.evaluations.censored), step)
+    return _with_map(state, estimate, scaling_from_gradients(state.evaluations), step)
 
 
 def _with_map(
@@ -88,7 +89,10 @@ def _with_map(
         trial = with_map_of_draws(state, estimate, step)
     else:
         trial = with_map_of_gradients(state, fitted)
-    return None if trial is None else _learned(trial, step)
+    if trial is None:
+        return None
+    found = _learned(trial, step)
+    return None if wasteful(found[1]) else found
 
 
 def _learned(state: State, step: InferenceStep) -> tuple[State, Estimate]:
@@ -135,7 +139,7 @@ def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[np.ndarray, 
         return mean, covariance
     affine = frame.affine
     mean, covariance = affine.to_standard(mean[None])[0], affine.solve(affine.solve(covariance).T)
-    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.censored.failed)
+    feasible = _feasibility(state, frame)
     mean, covariance = annealed(surrogate, mean, covariance, seed, feasible)
     return frame.straight(mean[None])[0], frame.scale @ covariance @ frame.scale.T
 
@@ -166,8 +170,9 @@ def _inferred(state: State, step: InferenceStep, climbing: bool = True) -> tuple
     """The state and the estimate from all evaluations; ``climbing`` says whether the ELBO is maximised."""
     fitted = _fitted(state, step)
     frame, surrogate = fitted.frame, Surrogate.of(fitted.data, fitted.psi)
-    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.censored.failed)
-    q, found = _corrected(state, surrogate, _start(state, frame), feasible, step, climbing)
+    feasible = _feasibility(state, frame)
+    start, within = _start(state, frame), replace(state, frame=frame)
+    q, found = _corrected(within, surrogate, start, feasible, step, climbing)
     drawn = correct(surrogate, q, _draws(state, step), step.seed, feasible) if step.final else found
     pool = pool_of(surrogate, q, drawn, step.seed, feasible)
     reached = replace(
@@ -178,6 +183,11 @@ def _inferred(state: State, step: InferenceStep, climbing: bool = True) -> tuple
         fitted_at=len(state) if fitted.refitted else state.fitted_at,
     )
     return reached, Estimate(surrogate, q, found, pool)
+
+
+def _feasibility(state: State, frame: Frame) -> Feasibility:
+    """The probability that the log joint can be evaluated at points of the ``frame``."""
+    return Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed, frame.inside)
 
 
 def _fitted(state: State, step: InferenceStep) -> Candidate:
@@ -210,7 +220,7 @@ def _corrected(
     climbing: bool,
 ) -> tuple[DiagonalMixture, Correction]:
     """The mixture q of an ascent from ``start``, or that itself, and the correction of q."""
-    q = _maximised(surrogate, start, step) if climbing else start
+    q = _maximised(surrogate, start, state.frame, step, feasible) if climbing else start
     if step.final:
         found = polished(surrogate, q, step.settings.final_draws, step.seed, feasible)
         return q, replace(
@@ -233,12 +243,19 @@ def _draws(state: State, step: InferenceStep) -> int:
     return step.settings.draws_with_gradients if many else step.settings.draws
 
 
-def _maximised(surrogate: Surrogate, q: DiagonalMixture, step: InferenceStep) -> DiagonalMixture:
+def _maximised(
+    surrogate: Surrogate, q: DiagonalMixture, frame: Frame, step: InferenceStep, feasible: Feasibility
+) -> DiagonalMixture:
     """The mixture of the largest ELBO near q, with the components that q lacks."""
     near, settings, final = evaluated_box(surrogate.data), step.settings, step.final
-    box = Box(near.lower - COMPONENTS.margins[0], near.upper + COMPONENTS.margins[0])
+    lower, upper = frame.bounds()
+    box = Box(
+        np.maximum(near.lower - COMPONENTS.margins[0], np.minimum(lower, near.lower)),
+        np.minimum(near.upper + COMPONENTS.margins[0], np.maximum(upper, near.upper)),
+        (upper - lower) / math.sqrt(12.0),  # the sd of a uniform density
+    )
     for repeat in range(4 if final else 1):
-        more = with_more(surrogate, q, len(surrogate.data.values), step.seed + repeat)
+        more = with_more(surrogate, q, len(surrogate.data.values), step.seed + repeat, feasible)
         if repeat and more.count == q.count:
             break  # q covers the surrogate and its ELBO has been maximised
         samples = max(COMPONENTS.samples, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)

@@ -26,7 +26,9 @@ _LENGTHS = 2.0 ** np.arange(float(LOCAL.shortest), 1.0)
 """The lengths that are tried in turn, in the frame's units; no Gaussian is longer than the last."""
 
 
-def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Proposal | None:
+def local_proposal(
+    surrogate: Surrogate, g: Proposal, log_evidence: float, inside: float = 1.0
+) -> Proposal | None:
     """Gaussians at evaluated points of high density where the proposal g lacks density.
 
     None is returned where they are few or have little mass: there the components that q is given
@@ -37,13 +39,14 @@ def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Pr
     surrogate : the surrogate of the log joint.
     g : the proposal, in the surrogate's frame.
     log_evidence : the log evidence of the surrogate, from draws of ``g``.
+    inside : the share of g between bounds, to which it is restricted.
     """
     data = surrogate.data
     near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + LOCAL.shallow)
     near = near[np.argsort(-data.values[near])]
     u = data.points[near]
     heights = surrogate.mean(u)
-    lacking = heights - log_evidence - g.density.log_density(u) > LOCAL.lacking
+    lacking = heights - log_evidence - g.density.log_density(u) + np.log(inside) > LOCAL.lacking
     found = list[tuple[int, LaplaceGaussian]]()
     while lacking.any() and len(found) < LOCAL.most:
         best = int(lacking.argmax())

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.variational_bmc.settings import SCALINGS
+from bqvi.variational_bmc.user_units import UserUnits
 from gp.triangular import cholesky, solve_lower
 
 __all__ = ["Scaling", "proposed", "unlike"]
@@ -124,7 +125,7 @@ class _Terms:
     middle: np.ndarray
 
 
-def unlike(one: Scaling | None, other: Scaling | None, x: np.ndarray) -> float:
+def unlike(one: Scaling | UserUnits | None, other: Scaling | UserUnits | None, x: np.ndarray) -> float:
     """The largest sd, over points x (m, D), of the logarithm of the ratio of two maps' scales.
 
     Parameters

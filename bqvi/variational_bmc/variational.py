@@ -145,10 +145,11 @@ def base_points(count: int, samples: int, dimension: int, seed: int) -> np.ndarr
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The bounds of the means of components, (D,) each."""
+    """The bounds of the means of components, (D,) each, and their largest scales, (D,)."""
 
     lower: np.ndarray
     upper: np.ndarray
+    widest: np.ndarray | float = np.inf
 
 
 def elbo(surrogate: Surrogate, q: DiagonalMixture, base: np.ndarray) -> tuple[float, float, np.ndarray]:
@@ -171,8 +172,8 @@ def climb(
     Parameters
     ----------
     surrogate : the surrogate, in the frame. q : the mixture of K components at which the climb begins.
-    box : the bounds of its means. seed : of the base points of the entropy. samples : the least number of
-        these for a component. iterations : the most iterations.
+    box : the bounds of its means and scales. seed : of the base points of the entropy. samples : the least
+        number of these for a component. iterations : the most iterations.
     """
     count, dimension = q.means.shape
     base = base_points(count, samples, dimension, seed)
@@ -190,7 +191,8 @@ def climb(
     lower = np.concatenate([np.full(count, COMPONENTS.lowest_logit), np.tile(box.lower, count)])
     upper = np.concatenate([np.full(count, 0.0), np.tile(box.upper, count)])
     lower = np.append(lower, np.full(count * dimension, np.log(COMPONENTS.smallest)))
-    upper = np.append(upper, np.full(count * dimension, np.log(COMPONENTS.largest)))
+    widest = np.log(np.minimum(COMPONENTS.largest, np.broadcast_to(box.widest, dimension)))
+    upper = np.append(upper, np.tile(widest, count))
     # the clip puts small weights exactly on their bound, where L-BFGS-B holds them
     logits = np.log(np.maximum(q.weights, np.finfo(float).tiny))
     start = np.concatenate([logits - logits.max(), q.means.reshape(-1), np.log(q.scales).reshape(-1)])

@@ -46,6 +46,7 @@ from bqvi.variational_bmc.steps import (
 from bqvi.variational_bmc.stopping import judge, needs_test, verifies
 from bqvi.variational_bmc.thorough import thorough
 from bqvi.variational_bmc.undeclared_noise import again, differing
+from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
 from bqvi.variational_bmc.waiting import with_more
 from gp.user_warnings import warn_user_of_each
@@ -54,8 +55,9 @@ __all__ = ["DOOR", "RECORDS", "Limits", "VBMCRun"]
 
 DOOR = "vbmc"
 RECORDS = named(
-    State, Evaluations, Frame, Scaling, DiagonalMixture, Row, Explored, Known, Coordinates, CheapModel
-)
+    State, Evaluations, Frame, Scaling, UserUnits, DiagonalMixture, Row, Explored, Known, Coordinates,
+    CheapModel,
+)  # fmt: skip
 """The classes of a saved run."""
 
 
@@ -76,8 +78,8 @@ class _Exploring:
 
     @property
     def made(self) -> Evaluations:
-        """All evaluations so far, those below a cliff as failed ones."""
-        return self.reached.evaluations.censored
+        """All evaluations so far."""
+        return self.reached.evaluations
 
     def evaluate(self, points: np.ndarray) -> bool:
         """Evaluate at further points (m, D) if budget and time allow all of them; return whether they do."""
@@ -170,7 +172,7 @@ class VBMCRun:
 
     def settings_at(self, state: State) -> Settings:
         """The settings, with a noise that is not known where two values at nearly the same point differ."""
-        found = self.settings.noise_unknown or differing(state.evaluations.censored) is not None
+        found = self.settings.noise_unknown or differing(state.evaluations) is not None
         return replace(self.settings, noise_unknown=found)
 
     def test_of_noise(self, state: State, estimate: Estimate) -> np.ndarray:
@@ -178,7 +180,7 @@ class VBMCRun:
         earlier = state.rows[-2].n_evaluations if len(state.rows) > 1 else 0
         late = earlier < NOISE.at * self.limits.budget <= len(state)
         due = late or (refutation.is_due(state) and needs_test(state.rows, self.tolerance))
-        return again(state.evaluations.censored, estimate.surrogate) if due else state.pending[:0]
+        return again(state.evaluations, estimate.surrogate) if due else state.pending[:0]
 
     def _with_next_points(self, reached: State, estimate: Estimate) -> State:
         """The state with pending points: those of a test of convergence, or chosen by the acquisition.

@@ -6,7 +6,7 @@ import scipy.stats
 from scipy.special import logsumexp
 
 from bqvi.variational_bmc.added_components import most_components, with_more
-from bqvi.variational_bmc.correction import polished, proposal_of, variance_penalised, weighed
+from bqvi.variational_bmc.correction import ANYWHERE, polished, proposal_of, variance_penalised, weighed
 from bqvi.variational_bmc.local_proposal import local_proposal
 from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped
@@ -89,13 +89,13 @@ def test_a_full_mixture_is_given_components_where_it_lacks_a_ring_until_it_cover
     angle = np.linspace(-0.5, 0.5, most_components(n))
     known = on_circles(np.full(len(angle), RADIUS), angle)
     q = DiagonalMixture(np.full(len(angle), 1.0 / len(angle)), known, np.full((len(angle), 2), SD))
-    more = with_more(surrogate, q, n, 0)
+    more = with_more(surrogate, q, n, 0, ANYWHERE)
     added = more.means[q.count :]
     assert len(added) == COMPONENTS.added
     assert (np.abs(np.linalg.norm(added, axis=1) - RADIUS) < 2.0 * SD).all()
     assert (np.abs(np.arctan2(added[:, 1], added[:, 0])) > 0.5).all()
     for step in range(1, n):
-        more, before = with_more(surrogate, more, n, step), more
+        more, before = with_more(surrogate, more, n, step, ANYWHERE), more
         if more is before:
             break
     assert more.count <= COMPONENTS.longer * most_components(n) + COMPONENTS.added

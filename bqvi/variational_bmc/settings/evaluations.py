@@ -87,6 +87,10 @@ class FeasibilitySettings:
     in_hull: float = 1e-6
     """The residual of a point as a mean of others, below which it is in their convex hull. Of 2000 residuals
     of points about Gaussian samples (D = 1 to 8, seeds 1100 to 1119) 809 were 0 and the others above 1e-4."""
+    most_draws: float = 64.0
+    """The largest number of draws for one between the bounds."""
+    beyond: float = 1e-300
+    """The probability beyond bounds, as its logarithm is taken."""
     logits: tuple[float, float] = (-60.0, 69.0)
     """The bounds of minus the logit, with which probabilities are above 0."""
 

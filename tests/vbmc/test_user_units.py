@@ -1,0 +1,142 @@
+"""The user's units as coordinates: finite differences, truncated draws, and ridges that end at bounds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import bqvi
+from bqvi.calls.coordinates import make_coordinates
+from bqvi.variational_bmc.correction import weighed
+from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
+from bqvi.variational_bmc.user_units import UserUnits
+from bqvi.variational_bmc.variational import DiagonalMixture
+
+BOX = make_coordinates([-3.0, 0.0, 2.0], [9.0, np.inf, 3.0], [-1.0, 1.0, 2.2], [5.0, 4.0, 2.5])
+UNITS = UserUnits.of(BOX)
+X = np.random.default_rng(4).normal(size=(6, 3))
+
+
+def test_parameters_between_bounds_are_affine_in_these_units_and_others_keep_their_coordinates():
+    y, theta = UNITS.into(X), BOX.to_user(X)
+    half = np.array([3.0, 0.15])
+    np.testing.assert_allclose(y[:, [0, 2]], (theta[:, [0, 2]] - [2.0, 2.35]) / half, rtol=1e-10)
+    np.testing.assert_array_equal(y[:, 1], X[:, 1])
+    np.testing.assert_allclose(UNITS.out(y), X, rtol=1e-8)
+    assert UNITS.inside(y).all()
+
+
+def test_derivatives_are_those_of_finite_differences():
+    y, step = UNITS.into(X), 1e-6
+    moved = [UNITS.out(y + step * e) - UNITS.out(y - step * e) for e in np.eye(3)]
+    jacobian = np.stack(moved, axis=2) / (2 * step)
+    np.testing.assert_allclose(UNITS.jacobian(y), jacobian, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(UNITS.log_jacobian(y), np.linalg.slogdet(jacobian)[1], rtol=1e-7)
+    np.testing.assert_allclose(UNITS.log_scales(X).sum(1), UNITS.log_jacobian(y), rtol=1e-8)
+
+    def density(at):
+        x = UNITS.out(at)
+        return np.sin(x).sum(1) + UNITS.log_jacobian(at)
+
+    slopes = np.stack([density(y + step * e) - density(y - step * e) for e in np.eye(3)], axis=1) / (2 * step)
+    np.testing.assert_allclose(UNITS.pulled(y, np.cos(X)), slopes, rtol=1e-6, atol=1e-8)
+
+
+def test_points_beyond_bounds_stand_for_points_beside_them():
+    y = np.array([[-5.0 / 3.0 - 2.0, 0.3, 0.0], [0.0, 0.3, 1e9], [0.0, 1e9, 0.0]])
+    np.testing.assert_array_equal(UNITS.inside(y), [False, False, True])
+    theta = BOX.to_user(UNITS.out(y[:2]))
+    assert theta[0, 0] == pytest.approx(-3.0 + 0.01 * 12.0)
+    assert theta[1, 2] == pytest.approx(3.0 - 0.01)
+
+
+@pytest.mark.parametrize(("upper", "periodic"), [([2.0, np.inf], []), ([2.0, 2.0], [1])])
+def test_fewer_than_two_parameters_between_bounds_need_no_other_units(upper, periodic):
+    box = make_coordinates([-1.0, -1.0], upper, [-0.5, 0.0], [0.5, 1.0], periodic=periodic)
+    assert UserUnits.of(box) is None
+    assert UserUnits.of(None) is None
+
+
+def test_draws_between_bounds_have_the_evidence_of_a_truncated_density():
+    """Of exp(-u^2 / 2) over -.5 < u_0 < 1: sqrt(2 pi)^2 times a difference of the normal distribution."""
+    points = np.random.default_rng(1).uniform(-2, 2, (15, 2))
+    data = noise_shaped(points, -0.5 * np.square(points).sum(1), None, None, 50.0, False)
+    surrogate = Surrogate.of(data, fit(data, None, 15)[0])
+    feasible = Feasibility.of(points, np.zeros(15, bool), lambda u: (u[:, 0] > -0.5) & (u[:, 0] < 1.0))
+    q = DiagonalMixture(np.ones(1), np.full((1, 2), 0.2), np.full((1, 2), 1.2))
+    found = weighed(surrogate, q, 4000, 0, feasible)
+    share = norm.cdf(1.0) - norm.cdf(-0.5)
+    # an effective share of .7 of 4000 draws: an sd of .012
+    assert found.log_evidence == pytest.approx(np.log(2 * np.pi * share), abs=0.05)
+    assert feasible.inside(found.u).all()
+    assert len(found.u) == pytest.approx(4000, rel=0.05)
+    assert found.inside == pytest.approx(0.5, abs=0.1)
+    assert Feasibility.of(points, np.zeros(15, bool)).between_bounds(lambda n: points[:n], 9)[1] == 1.0
+
+
+def ridge(theta):
+    """2 theta_1 - theta_0 = 3 +- .04, between bounds: Z is .04 sqrt(2 pi) times the length of theta_1."""
+    return float(norm.logpdf(2 * theta[1] - theta[0], 3.0, 0.04) + np.log(0.04 * np.sqrt(2 * np.pi)))
+
+
+RIDGE = {
+    "lower": [-5.0, -2.0], "upper": [9.0, 8.0], "plausible_lower": [-1.0, 0.0], "plausible_upper": [6.0, 6.0],
+}  # fmt: skip
+# theta_0 = 2 theta_1 - 3 is between its bounds for theta_1 between -1 and 6
+RIGHT = np.log(0.04 * np.sqrt(2 * np.pi) * 7.0)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_straight_ridge_between_bounds_is_found_along_its_whole_length(seed):
+    found = bqvi.vbmc(ridge, **RIDGE, budget=130, seed=seed)
+    assert abs(found.log_evidence - RIGHT) < 0.03
+    assert isinstance(found.frame.scaling, UserUnits)
+    assert found.converged
+    draws = found.posterior.sample(4000, seed=1)
+    assert np.abs(2 * draws[:, 1] - draws[:, 0] - 3.0).max() < 0.3
+    # uniform along theta_1: quantiles of 4,000 correlated draws
+    assert np.quantile(draws[:, 1], [0.1, 0.5, 0.9]) == pytest.approx([-0.3, 2.5, 5.3], abs=0.3)
+
+
+def test_a_run_in_these_units_is_resumed_to_the_numbers_of_the_whole_run(tmp_path):
+    path, calls = tmp_path / "run.npz", []
+
+    def interrupted(theta):
+        calls.append(theta)
+        if len(calls) == 60:
+            raise KeyboardInterrupt
+        return ridge(theta)
+
+    run = {**RIDGE, "budget": 75, "seed": 0, "tolerance": None}
+    with pytest.raises(bqvi.RunInterrupted):
+        bqvi.vbmc(interrupted, **run, checkpoint=path)
+    whole, resumed = bqvi.vbmc(ridge, **run), bqvi.vbmc(ridge, **run, resume=path)
+    assert isinstance(whole.frame.scaling, UserUnits)
+    assert resumed.log_evidence == whole.log_evidence
+
+
+@pytest.mark.parametrize("dimension", [3, 6])
+def test_a_density_that_piles_up_in_a_corner_is_found(dimension):
+    """exp(-5 sum of theta) on the unit cube, whose logarithm these units make linear."""
+    found = bqvi.vbmc(
+        lambda theta: -5.0 * float(theta.sum()), lower=[0.0] * dimension, upper=1.0, budget=90, seed=1
+    )
+    right = dimension * np.log((1 - np.exp(-5.0)) / 5.0)
+    assert found.converged
+    assert abs(found.log_evidence - right) < max(0.05, 2 * found.log_evidence_sd)
+
+
+def test_the_box_around_all_points_between_bounds_is_that_of_its_corners():
+    frame = Frame(np.array([0.3, -0.2, 0.1]), np.diag([2.0, 1.0, 0.5]), UNITS)
+    turn = np.array([[1.0, 0.0, 0.4], [0.0, 1.0, 0.0], [0.3, 0.0, 1.0]])
+    for one in (frame, replace(frame, scale=turn)):
+        lower, upper = one.bounds()
+        corners = np.array([[a, 0.0, b] for a in (-5 / 3, 7 / 3) for b in (-7 / 3, 13 / 3)])
+        at = np.linalg.solve(one.scale, (corners - one.shift).T).T
+        np.testing.assert_allclose(lower[[0, 2]], at.min(0)[[0, 2]])
+        np.testing.assert_allclose(upper[[0, 2]], at.max(0)[[0, 2]])
+        assert (lower[1], upper[1]) == (-np.inf, np.inf)
+    assert np.isinf(Frame(np.zeros(2), np.eye(2)).bounds()).all()
