@@ -37,7 +37,7 @@ from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, DirectionalProcess, slope_rows, value_rows
 
-__all__ = ["ElboEstimate", "NearQ", "Trust", "process_near", "remembered_elbo"]
+__all__ = ["ElboEstimate", "NearQ", "Trust", "log_designs", "process_near", "remembered_elbo"]
 
 _LARGEST = 1e150
 """The largest residual, whose square is finite."""
@@ -173,15 +173,23 @@ class NearQ:
         return mean, float(np.linalg.norm(weights * (residuals - mean))), failing
 
 
-def _weights(u: np.ndarray) -> np.ndarray:
-    """Weights of evaluations (n, D), in the units of q, as draws of q, (n,); their sum is at most one.
+def log_designs(u: np.ndarray) -> np.ndarray:
+    """The log density (n,) of designs at u (n, D), in the units of q, but for 2 (2 pi)^D/2.
 
-    Evaluations are taken as draws of N(0, I) and of N(0, c^2 I) in equal parts, as designs choose them. No
-    weight exceeds the mass of q beyond the evaluation.
+    Evaluations are taken as draws of N(0, I) and of N(0, c^2 I) in equal parts, as designs choose them.
     """
     squares, dimension = np.einsum("nd,nd->n", u, u), u.shape[1]
     wide = -0.5 * squares / DESIGN.spread**2 - dimension * np.log(DESIGN.spread)
-    logs = -0.5 * squares - np.logaddexp(-0.5 * squares, wide)
+    return np.asarray(np.logaddexp(-0.5 * squares, wide))
+
+
+def _weights(u: np.ndarray) -> np.ndarray:
+    """Weights of evaluations (n, D), in the units of q, as draws of q, (n,); their sum is at most one.
+
+    No weight exceeds the mass of q beyond the evaluation.
+    """
+    squares, dimension = np.einsum("nd,nd->n", u, u), u.shape[1]
+    logs = -0.5 * squares - log_designs(u)
     weights = np.exp(logs - logs.max(initial=-np.inf))
     return np.asarray(np.minimum(weights / weights.sum(), gammaincc(0.5 * dimension, 0.5 * squares)))
 

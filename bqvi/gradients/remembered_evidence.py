@@ -19,12 +19,20 @@ weighted draws. The standard deviation is the root of the sum of the squares of
     the standard deviation due to the draws, from the sums of weights of blocks of the Sobol points
     the shrinkage, E_P[(1 - t) min(|m - c|, sqrt v)]
     the mass at the edge of the feasible region, E_P[1 - p]
+    the mass that the process lacks, its standard error
     a share of the correction, ln Z - ELBO: the draws cover only a part of the mass that q lacks in its
     tails, a smaller part the heavier the weights' tail
-    the change of ln Z with the latest fifth of the evaluations, under the same q, as the process may be
-    wrong beyond its evaluations with a small variance while q still moves
     with values alone, the rise of the highest value over the latest third of the evaluations: it may rise as
     much again.
+
+Neither the process nor its draws extend to tails that are heavier than those of q, and a small Pareto k of
+these draws does not exclude them. Evaluations that the process leaves out extend further, above all those
+drawn from Student's t distribution to test a claim of convergence (`bqvi.inference.convergence`). With the
+density g of the n evaluations,
+
+    sum_i (p(u_i) - p~(u_i)) / (n g(u_i)),
+
+over those left out, estimates the mass that the stated density p~ lacks, which is added to Z.
 
 Where q lacks mass, the log joint falls more slowly than ln q beyond the evaluations, and the process lies
 below it there. On such posteriors errors are mostly negative, by a tenth to a third of the correction on a
@@ -41,19 +49,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.observation_noise import weighted_median
-from bqvi.gradients.remembered_elbo import NearQ, Trust, process_near
+from bqvi.gradients.remembered_elbo import NearQ, Trust, log_designs, process_near
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.importance import Proposal, effective_size
 from bqvi.pareto import pareto_shape
 from gp.conditioning.directional import value_rows
 
 __all__ = ["EvidenceEstimate", "remembered_evidence"]
+
+_LARGEST = 300.0
+"""The largest logarithm of a mass over that inside."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +98,7 @@ def remembered_evidence(
     seed : seed of the draws of q, which cost no evaluation
     """
     found = _of_all(q, memory, seed)
-    if found is None:
-        return None
-    found = replace(found, sd=float(np.hypot(found.sd, _rise(memory))))
-    earlier = _of_all(q, memory.earliest(int(EVIDENCE.earlier * len(memory))), seed)
-    if earlier is None or not np.isfinite(earlier.value):
-        return found
-    return replace(found, sd=float(np.hypot(found.sd, found.value - earlier.value)))
+    return None if found is None else replace(found, sd=float(np.hypot(found.sd, _rise(memory))))
 
 
 def _rise(memory: Memory) -> float:
@@ -167,8 +172,12 @@ class _AtDraws:
         """Of the draws in the evidence, (M,)."""
         with np.errstate(divide="ignore"):
             log_possible = np.log(self.possible)
-        shrunk = self._centre + self.shrinkage * self.deviation + 0.5 * self.shrinkage**2 * self.variance
-        return shrunk + self.log_ratio + log_possible
+        return self.shrunk(self.residual, self.variance) + self.log_ratio + log_possible
+
+    def shrunk(self, residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """The logarithm of the mean of exp(r~), (M,), for residuals m and variances v (M,)."""
+        shrinkage = 1.0 / (1.0 + np.square(variance))
+        return self._centre + shrinkage * (residual - self._centre) + 0.5 * shrinkage**2 * variance
 
 
 def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> EvidenceEstimate | None:
@@ -181,7 +190,9 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     total = float(logsumexp(logs))
     weights = np.exp(logs - total)
     effective = float(effective_size(weights))
-    value = total - float(np.log(len(weights)))
+    inside = total - float(np.log(len(weights)))
+    missed, error = _missed(found, at, memory, inside)
+    value = inside + float(np.log1p(missed))
     under_q = found.process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value
     elbo = under_q - 0.5 * d + float(q.entropy)
     first, shape = slice(EVIDENCE.first), float(pareto_shape(weights))
@@ -192,11 +203,43 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
         _of_draws(weights),
         float(weights @ ((1.0 - shrinkage) * np.minimum(np.abs(at.deviation), np.sqrt(at.variance)))),
         float(weights @ (1.0 - at.possible)),
+        error,
         EVIDENCE.share_at(shape) * (value - elbo),
     )
     of_q = np.exp(at.log_ratio)
     infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
     return EvidenceEstimate(value, float(np.linalg.norm(parts)), shape, effective, infeasible)
+
+
+def _missed(found: NearQ, at: _AtDraws, memory: Memory, inside: float) -> tuple[float, float]:
+    """Mass that the process lacks at evaluations that it leaves out, over that inside, and its error.
+
+    Parameters
+    ----------
+    found, at : the process, and what is known at draws. memory : the evaluations. inside : ln of its mass.
+    """
+    n, rows = len(memory), np.setdiff1d(np.arange(len(memory)), found.used)
+    if not len(rows):
+        return 0.0, 0.0
+    u = found.frame.whiten(memory.points[rows])
+    constant = 0.5 * u.shape[1] * np.log(2.0 * np.pi)
+    volume = float(np.log(np.abs(np.diagonal(found.frame.scale))).sum())
+    mean = found.process.posterior_mean(u) + volume + constant
+    logs = np.stack([mean + found.residuals(memory, rows), at.shrunk(mean, found.variances(u))])
+    designs, share = log_designs(u) - np.log(2.0) - constant, EVIDENCE.tail_draws / n
+    log_evaluated = np.logaddexp(np.log1p(-share) + designs, np.log(share) + _log_tails(u))
+    logs += -0.5 * np.einsum("nd,nd->n", u, u) - constant - log_evaluated - np.log(n) - inside
+    true, stated = np.exp(np.minimum(logs, _LARGEST))
+    return max(float((true - stated).sum()), -0.5), float(np.linalg.norm(true - stated))
+
+
+def _log_tails(u: np.ndarray) -> np.ndarray:
+    """The log density (n,) at u (n, D), in the units of q, of the t distribution of `EvidenceSettings`."""
+    freedom, dimension = EVIDENCE.freedom, u.shape[1]
+    squares = np.einsum("nd,nd->n", u, u) / EVIDENCE.wider**2
+    constant = gammaln(0.5 * (freedom + dimension)) - gammaln(0.5 * freedom)
+    constant -= 0.5 * dimension * np.log(freedom * np.pi * EVIDENCE.wider**2)
+    return np.asarray(constant - 0.5 * (freedom + dimension) * np.log1p(squares / freedom))
 
 
 def _of_draws(weights: np.ndarray) -> float:

@@ -336,12 +336,13 @@ class EvidenceSettings:
     """The share for larger k. On centred schools, where q lacks the funnel and k is .5 to 1, errors are .7 to
     1 nats and the correction is .3 to .5: with a share of .5 throughout 12 of 18 runs are outside of two
     standard deviations, with this 2."""
-    earlier: float = 0.8
-    """Share of the evaluations, the earliest, from which the evidence is estimated again for its change. It
-    was chosen from .75, .8 and .85 on a model with a simplex and correlations in the box of its prior, at 40,
-    60 and 100 evaluations, 8 seeds each; medians of the sd stay .029 on a regression and change from .252 to
-    .253 on eight schools."""
-
+    tail_draws: int = 4
+    """Draws of Student's t distribution around q among the evaluations that test a claim of convergence. The
+    log evidence takes them for so many of all evaluations."""
+    freedom: float = 3.0
+    """Its degrees of freedom."""
+    wider: float = 2.0
+    """Its scale, in units of that of q."""
     before_rise: float = 0.65
     """Share of the evaluations, the earliest, after which a rise of the highest value counts where there are
     values alone. In 104 fits of 40 to 150 values to the known posteriors of `experiments.problems`, a cigar

@@ -27,6 +27,7 @@ from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.remembered_elbo import ElboEstimate, remembered_elbo
+from bqvi.gradients.settings import EVIDENCE
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference import flat
 from bqvi.inference.settings import SETTLING
@@ -106,7 +107,10 @@ def judged(state: LoopState, tolerance: float, final: bool = False) -> LoopState
         if found is not None:
             now = replace(now, elbo=found.value, sd=found.sd, due=not reasons)
     if final:
-        missing = "too few evaluations were left for those that could refute a claim of convergence"
+        missing = (
+            "the evaluations that could refute a claim of convergence were not made: too few were left, or "
+            "points were asked for"
+        )
         return replace(state, reasons=tuple(reasons) or (missing,))
     return replace(state, claim=now, reasons=tuple(reasons))
 
@@ -164,7 +168,7 @@ def _points(state: LoopState) -> np.ndarray:
     """Draws (m, D) of q and of Student's t distribution around it, which follow from the state."""
     rng = np.random.default_rng(copy.deepcopy(state.rng).integers(2**63))
     frame, wide = WhitenedFrame.of(state.q), slice(SETTLING.drawn, None)
-    u = normal_sobol(len(frame.mean), SETTLING.drawn + SETTLING.widened, rng)
-    scales = rng.chisquare(SETTLING.freedom, SETTLING.widened) / SETTLING.freedom
-    u[wide] *= SETTLING.wider / np.sqrt(scales)[:, None]
+    u = normal_sobol(len(frame.mean), SETTLING.drawn + EVIDENCE.tail_draws, rng)
+    scales = rng.chisquare(EVIDENCE.freedom, EVIDENCE.tail_draws) / EVIDENCE.freedom
+    u[wide] *= EVIDENCE.wider / np.sqrt(scales)[:, None]
     return frame.points(u)

@@ -262,16 +262,19 @@ class Fit:
     def log_evidence_sd(self) -> float:
         """Standard deviation of `log_evidence`; infinite where there is none.
 
-        It contains the mass that q lacks where the log joint was evaluated, and no mode far from all
-        evaluations: for such a mode use `bqvi.vbmc`, which looks for others before it has converged. Of 40
-        runs from values on two modes 5 standard deviations apart a quarter were wrong by more than three of
-        these deviations.
+        It contains the mass that q lacks where the log joint was evaluated, heavy tails as the evaluations
+        that test convergence show them, and no mode far from all evaluations: for such a mode use
+        `bqvi.vbmc`, which looks for others before it has converged. Of 40 runs from values on two modes 5
+        standard deviations apart a quarter were wrong by more than three of these deviations.
         """
         return math.inf if self._evidence is None else self._evidence.sd
 
     @property
     def pareto_k(self) -> float:
-        """Pareto k of the importance weights in the log evidence, which is unreliable where k exceeds .7."""
+        """Pareto k of the importance weights in the log evidence, which is unreliable where k exceeds .7.
+
+        The draws are as narrow as q: a small k does not show that the posterior has no heavier tails.
+        """
         return math.nan if self._evidence is None else self._evidence.pareto_k
 
     @cached_property

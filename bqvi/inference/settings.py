@@ -213,12 +213,6 @@ class SettlingSettings:
     """The share of q where evaluations may have failed."""
     drawn: int = 6
     """Draws of q among the evaluations that test a claim."""
-    widened: int = 4
-    """Draws of Student's t distribution among them."""
-    freedom: float = 3.0
-    """Its degrees of freedom."""
-    wider: float = 2.0
-    """Its scale, in units of that of q."""
 
 
 SETTLING, GAIN, MODE = SettlingSettings(), GainSettings(), StartSettings()

@@ -120,4 +120,4 @@ def test_no_evaluation_tests_a_claim_that_the_budget_has_no_room_for():
     problem, state = claimed(standard)
     assert tried(problem, state, 0.05, Account(Ledger(2)), 3) is state
     (reason,) = judged(state, 0.05, final=True).reasons
-    assert "too few evaluations were left" in reason
+    assert "too few were left" in reason
