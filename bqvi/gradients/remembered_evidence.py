@@ -59,6 +59,7 @@ from bqvi.gradients.remembered_elbo import NearQ, Trust, log_designs, process_ne
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.importance import Proposal, effective_size
 from bqvi.pareto import pareto_shape
+from gp.arrays import LOG_2PI
 from gp.conditioning.directional import value_rows
 
 __all__ = ["EvidenceEstimate", "remembered_evidence"]
@@ -222,7 +223,7 @@ def _missed(found: NearQ, at: _AtDraws, memory: Memory, inside: float) -> tuple[
     if not len(rows):
         return 0.0, 0.0
     u = found.frame.whiten(memory.points[rows])
-    constant = 0.5 * u.shape[1] * np.log(2.0 * np.pi)
+    constant = 0.5 * u.shape[1] * LOG_2PI
     volume = float(np.log(np.abs(np.diagonal(found.frame.scale))).sum())
     mean = found.process.posterior_mean(u) + volume + constant
     logs = np.stack([mean + found.residuals(memory, rows), at.shrunk(mean, found.variances(u))])
