@@ -253,8 +253,8 @@ def _weighed(members: list[CandidateProcess]) -> Ensemble:
     members, scores = list(members), np.full(len(members), -np.inf)
     for i, member in enumerate(members):
         scores[i] = _score(member)
-        if scores[i] < scores.max() - SEARCH.behind:
-            members[i] = member.at(member.psi)
+        for j in np.flatnonzero(scores[: i + 1] < scores.max() - SEARCH.behind):
+            members[j] = members[j].at(members[j].psi)
     order = np.argsort(-scores, kind="stable")
     return Ensemble(tuple(members[i] for i in order), scores[order])
 

@@ -8,7 +8,7 @@ from bqvi.models import LogJoint
 from gp import measures
 from gp.fixed_points.gram import MOST_PAIRED
 
-MANY = MOST_PAIRED + 20
+MANY = MOST_PAIRED + 100
 PRECISION = np.array([1.4, 0.6])
 CENTRE = np.array([0.4, -0.7])
 LOG_EVIDENCE = np.log(2 * np.pi) - 0.5 * np.log(PRECISION).sum()
@@ -33,6 +33,17 @@ def test_integrate():
     assert found.n_evaluations == MANY
     assert found.credible
     assert abs(found.mean - exact) < min(3 * found.sd, 1e-4)
+
+
+@pytest.mark.parametrize("method", ["bq", "wsabi-l"])
+def test_integrate_of_a_logarithm(method):
+    measure = measures.Gaussian(np.zeros(2), 3 * np.eye(2))
+    found = bqvi.integrate(
+        lambda x: log_joint(x) - measure.log_density(x), measure, MANY + 3, method, log=True, initial=MANY
+    )
+    assert found.n_evaluations == MANY + 3
+    assert found.credible
+    assert abs(found.log_mean - LOG_EVIDENCE) < min(3 * found.log_sd, 1e-2)
 
 
 def test_vbmc():
