@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from bqvi.calls.cliffs import below_a_cliff
+
 __all__ = ["Evaluations", "Products", "joined_products", "joined_rows", "matched", "unstated_noise"]
 
 Products = tuple[Mapping[str, Any] | None, ...]
@@ -71,6 +73,31 @@ class Evaluations:
         if self.gradients is not None:
             found &= np.isfinite(self.gradients).all(axis=tuple(range(1, self.gradients.ndim)))
         return found
+
+    @cached_property
+    def censored(self) -> Evaluations:
+        """Those of a log density, with rows below a cliff (:mod:`cliffs`) as failed ones, for a surrogate.
+
+        Which rows these are depends on all others, so that the table itself has the values as returned.
+        """
+        rows = np.flatnonzero(~self.failed)
+        gradients, noise = _rows(self.gradients, rows), _rows(self.noise_variance, rows)
+        rows = rows[below_a_cliff(self.points[rows], self.values[rows], gradients, noise)]
+        if not len(rows):
+            return self
+        failed, reasons = self.failed.copy(), list(self.reasons)
+        failed[rows] = True
+        for i in rows:
+            reasons[i] = f"returned {self.values[i]:.6g}, below a cliff"
+        noise, gradients = self.noise_variance, self.gradients
+        return replace(
+            self,
+            values=np.where(failed, -np.inf, self.values),
+            gradients=None if gradients is None else np.where(failed[:, None], np.nan, gradients),
+            noise_variance=None if noise is None else np.where(failed, np.nan, noise),
+            failed=failed,
+            reasons=tuple(reasons),
+        )
 
     def __getitem__(self, rows: slice | np.ndarray | list[int]) -> Evaluations:
         """The evaluations ``rows``: a slice, indices, or n booleans; each counted as one evaluation."""

@@ -217,14 +217,18 @@ def _informed(
     """The process with points under evaluation and the model of failed ones, in the units of q."""
     if process is None:
         return None
-    return Informed(process, waiting, LogisticFeasibility.near(frame, kept) if len(kept.failed) else None)
+    return Informed(
+        process, waiting, LogisticFeasibility.near(frame, kept) if len(kept.censored.failed) else None
+    )
 
 
 def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:
     """Whether the mean of q lies where evaluations fail, so that a step would be extrapolation."""
-    if found.good.all():
+    new = int(found.good.sum())
+    fell = int(kept.below[len(kept) - new :].sum())
+    if new - fell == len(found):
         return False
-    if not found.good.any():
+    if new == fell:
         return True
     at_mean = LogisticFeasibility.near(frame, kept)(np.zeros((1, len(frame.mean))))
     return float(at_mean[0]) < FEASIBILITY.least

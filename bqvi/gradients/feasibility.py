@@ -53,6 +53,7 @@ class LogisticFeasibility:
     @classmethod
     def near(cls, frame: WhitenedFrame, memory: Memory) -> LogisticFeasibility:
         """The model from the evaluations of a ``memory``, in the units of a ``frame``."""
+        memory = memory.censored
         return cls(frame.whiten(memory.points), frame.whiten(memory.failed))
 
     def __call__(self, points: np.ndarray) -> np.ndarray:

@@ -7,11 +7,13 @@ With the nearest ones instead, the tails are not represented, and the gap increa
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations
+from bqvi.calls.cliffs import below_a_cliff
 from bqvi.calls.evaluations import Products, joined_products
 from bqvi.calls.faults import raised
 from bqvi.gradients.settings import FEASIBILITY
@@ -98,14 +100,32 @@ class Memory:
 
     def earliest(self, count: int) -> Memory:
         """The memory of the ``count`` evaluations that were made first, without the process."""
-        part = slice(count)
+        return self._part(np.arange(len(self)) < count)
+
+    @cached_property
+    def below(self) -> np.ndarray:
+        """Which evaluations (m,) lie below a cliff (`bqvi.calls.cliffs`)."""
+        gradients = self.gradients if self.gradients.shape[1] else None
+        return below_a_cliff(self.points, self.values, gradients, self.noise_variances[:, 0])
+
+    @property
+    def censored(self) -> Memory:
+        """The memory with evaluations below a cliff among those that failed, without the process."""
+        if not self.below.any():
+            return self
+        failed = np.concatenate([self.failed, self.points[self.below]])
+        return replace(self._part(~self.below), failed=failed)
+
+    def _part(self, rows: np.ndarray) -> Memory:
+        """The memory of the evaluations that are marked in ``rows`` (m,) bool, without the process."""
+        products = self.by_products and tuple(self.by_products[i] for i in np.flatnonzero(rows))
         return replace(
             self,
-            points=self.points[part],
-            values=self.values[part],
-            gradients=self.gradients[part],
-            noise_variances=self.noise_variances[part],
-            by_products=self.by_products[part],
+            points=self.points[rows],
+            values=self.values[rows],
+            gradients=self.gradients[rows],
+            noise_variances=self.noise_variances[rows],
+            by_products=products,
         ).without_process()
 
     def joined(self, found: Evaluations) -> Memory:

@@ -46,6 +46,7 @@ class Used:
     @classmethod
     def of(cls, known: Memory, frame: WhitenedFrame, most: int) -> Used:
         """The last ``most`` evaluations, without those far from q unless nearly all are."""
+        known = known.censored
         points = known.points[-most:]
         near = near_q(frame.whiten(points))
         return cls(frame, points[near], known.values[-most:][near], known.gradients[-most:][near])

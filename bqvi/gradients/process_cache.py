@@ -64,11 +64,12 @@ class ProcessCache:
         n, base = int(new.good.sum()), memory.base
         if not n:
             return before, memory
-        if before is None:
-            # with memory=0, all evaluations of the step
+        known = memory.earliest(len(memory) - n).below
+        if before is None or (known != memory.below[:-n]).any():
+            # with memory=0, all evaluations of the step; otherwise other ones than before are below a cliff
             return self._refitted(frame, memory, max(self.most, n))
         units = base.frame if base.at else frame
-        process = self._extended(before, units, memory, slice(-n, None))
+        process = self._extended(before, units, memory, n)
         if base.at:
             memory = replace(memory, process=process, base=replace(base, joined=np.append(base.joined, n)))
         if _standardised_error(before, process) > CACHE.refit_error:
@@ -107,26 +108,30 @@ class ProcessCache:
             return memory
         used = self._used(base.frame, memory, base.at)
         process = self.kind.process(used, memory.hyperparameters)
-        ends = base.at + np.cumsum(base.joined)
-        for start, end in zip(ends - base.joined, ends, strict=True):
-            process = self._extended(process, base.frame, memory, slice(start, end))
+        for n, end in zip(base.joined, base.at + np.cumsum(base.joined), strict=True):
+            process = self._extended(process, base.frame, memory.earliest(end), n)
         return replace(memory, process=process)
 
-    def _extended(self, process: Process, units: WhitenedFrame, memory: Memory, rows: slice) -> Process:
+    def _extended(self, process: Process, units: WhitenedFrame, memory: Memory, n: int) -> Process:
+        """The process with those of the last ``n`` evaluations that are not below a cliff."""
+        rows = len(memory) - n + np.flatnonzero(~memory.below[len(memory) - n :])
+        if not len(rows):
+            return process
         new = self._observed(units, memory, rows, units.whiten(memory.points[rows]))
         return process.extended(new.points, new.targets, over_scale(new.noise, memory.hyperparameters))
 
     def _observed(
-        self, units: WhitenedFrame, memory: Memory, rows: slice | np.ndarray, points: np.ndarray
+        self, units: WhitenedFrame, memory: Memory, rows: np.ndarray, points: np.ndarray
     ) -> Observed:
         """The observations in some rows of the memory, whose whitened points are ``points``."""
         targets = self.kind.targets(units, points, memory.values[rows], memory.gradients[rows])
         return Observed(points, targets, self.kind.noise(units, memory.noise_variances[rows]))
 
     def _used(self, units: WhitenedFrame, memory: Memory, count: int, most: int | None = None) -> Observed:
-        """The observations among the first ``count`` on which a process is conditioned."""
-        points = units.whiten(memory.points[:count])
-        rows = self._chosen(points, self.most if most is None else most)
+        """Those of the first ``count`` evaluations on which a process is conditioned, none below a cliff."""
+        known = memory if count == len(memory) else memory.earliest(count)
+        above, points = np.flatnonzero(~known.below), units.whiten(known.points)
+        rows = above[self._chosen(points[above], self.most if most is None else most)]
         if not (np.abs(points[rows]) < _FARTHEST).all():
             raise FloatingPointError(
                 f"evaluations lie more than {_FARTHEST:.0e} standard deviations of q from its mean"

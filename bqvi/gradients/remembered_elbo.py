@@ -18,8 +18,8 @@ V is the posterior variance, with the constant profiled out, and z2 the mean squ
 latest evaluations as predicted from those before, not less than one. With r_i the residual of a value that is
 left out, and w_i weights of the evaluations as draws of q, d = sum_i w_i r_i is the mean of the difference
 under q and s its standard error. An evaluation far below what the others predict, which the process leaves
-out, is in d and s too. Failed evaluations are left out, so the ELBO is that over the region where the log
-joint is finite; the share of q that they represent is returned.
+out, is in d and s too. Evaluations that failed, or lie below a cliff, are left out, so the ELBO is that over
+the region where the log joint is finite; the share of q that they represent is returned.
 """
 
 from __future__ import annotations
@@ -146,6 +146,7 @@ class NearQ:
         They count by their weights as draws of q, and as many as ``EVIDENCE.prior`` of one beside them.
         """
         rows = np.arange(len(memory))[-count:]
+        rows = rows[~memory.below[rows]]
         u = self.frame.whiten(memory.points[rows])
         weights = _weights(u)
         near = weights > 0.0
@@ -163,7 +164,8 @@ class NearQ:
         """d, s, and the share of q that failed evaluations represent."""
         known = self.frame.whiten(memory.points)
         weights = _weights(np.concatenate([known, self.frame.whiten(memory.failed)]))
-        weights, failing = weights[: len(known)], float(weights[len(known) :].sum())
+        failed = np.append(memory.below, np.ones(len(memory.failed), bool))
+        failing, weights = float(weights[failed].sum()), np.where(failed, 0.0, weights)[: len(known)]
         residuals, others = np.zeros(len(known)), weights > 0.0
         for rows in self.nodes:
             residuals[self.used[rows[:, 0]]] = self.process.given.left_out_sets(rows)[:, 0]
@@ -199,9 +201,11 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
     frame, steep = WhitenedFrame.of(q), memory.gradients.shape[1] > 0
     u = frame.whiten(memory.points)
     phi = memory.values + 0.5 * np.einsum("nd,nd->n", u, u)
-    near = _near(u, phi, EVIDENCE.rows // (1 + steep))
+    above = np.flatnonzero(~memory.below)
+    near = _near(u[above], phi[above], EVIDENCE.rows // (1 + steep))
     if near is None:
         return None
+    near = above[near]
     u = u[near]
     kind = OnFunction(values=True, gradients=steep)
     targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])

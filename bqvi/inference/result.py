@@ -114,8 +114,9 @@ class Fit:
         if exact and callable(getattr(function, "gradient", None)):
             found += gradient_warnings(memory.points, memory.values, memory.gradients)
         if not found and not self.converged and isinstance(self.q, Gaussian):
-            gradients = memory.gradients if function is None or function.gradient is not None else None
-            found = flat.settling_warnings(self.q, memory.points, memory.values, gradients)
+            known = memory.censored
+            gradients = known.gradients if function is None or function.gradient is not None else None
+            found = flat.settling_warnings(self.q, known.points, known.values, gradients)
         return tuple(self._of_unknown(memory) + found + self._of_outside(memory))
 
     @property
@@ -135,7 +136,7 @@ class Fit:
         return [exceptions_warning(memory.n_raised, self.n_evaluations, first)]
 
     def _of_failures(self, memory: Memory) -> list[str]:
-        failed = len(memory.failed)
+        failed = len(memory.censored.failed)
         if not failed or self._evidence is None or self._evidence.infeasible < EVIDENCE.infeasible:
             return []
         return [

@@ -67,7 +67,7 @@ def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSums:
     """The posterior mean of a cheap model less its prior mean, in a frame; see `surrogate`."""
-    made = cheap.evaluations
+    made = cheap.evaluations.censored
     data = _shaped(made[~made.failed], frame, threshold, False)
     psi = None if cheap.psi is None else rescaled(cheap.psi, cheap.frame, frame)
     psi, _ = fit(data, psi, CHEAP.iterations * (1 if psi is not None else 3))

@@ -45,7 +45,7 @@ __all__ = ["learn", "with_scales"]
 def learn(state: State, step: InferenceStep) -> tuple[State, Estimate]:
     """Fit the surrogate, maximise its ELBO and weight draws; the state keeps the start of the next step."""
     begins = not state.rows
-    fitted = scaling_from_gradients(state.evaluations) if begins else None
+    fitted = scaling_from_gradients(state.evaluations.censored) if begins else None
     if fitted is not None:
         state = with_map_of_gradients(state, fitted) or state
     state, estimate = _learned(state, step)
@@ -76,9 +76,9 @@ def with_scales(state: State, estimate: Estimate, step: InferenceStep) -> tuple[
         seed.
     """
     now = state.frame.scaling
-    if now is not None and now.sheared and is_of_use(now, state.evaluations):
+    if now is not None and now.sheared and is_of_use(now, state.evaluations.censored):
         return None
-    return _with_map(state, estimate, scaling_from_gradients(state.evaluations), step)
+    return _with_map(state, estimate, scaling_from_gradients(state.evaluations.censored), step)
 
 
 def _with_map(
@@ -187,7 +187,8 @@ def _inferred(state: State, step: InferenceStep, climbing: bool = True) -> tuple
 
 def _feasibility(state: State, frame: Frame) -> Feasibility:
     """The probability that the log joint can be evaluated at points of the ``frame``."""
-    return Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed, frame.inside)
+    made = state.evaluations.censored
+    return Feasibility.of(frame.into(made.points), made.failed, frame.inside)
 
 
 def _fitted(state: State, step: InferenceStep) -> Candidate:

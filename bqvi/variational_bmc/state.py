@@ -237,11 +237,11 @@ class State:
 
     @property
     def usable(self) -> Evaluations:
-        """The evaluations that the surrogate is conditioned on: none that failed.
+        """The evaluations that the surrogate is conditioned on: none that failed, and none below a cliff.
 
         After a fresh start they have no gradients, and no value is higher than those found since.
         """
-        made, since = self.evaluations, self.values_from
+        made, since = self.evaluations.censored, self.values_from
         if not since:
             return made[~made.failed]
         found = made.values[since:][~made.failed[since:]]
@@ -320,7 +320,7 @@ def _latest_errors(state: State) -> tuple[np.ndarray, np.ndarray]:
 
     Points of an answer widened do not count, as they may lie where there is no mass (:mod:`refutation`).
     """
-    gaps = state.evaluations.values - state.predicted[:, 0]
+    gaps = state.evaluations.censored.values - state.predicted[:, 0]
     counts = np.isfinite(gaps) & (state.predicted[:, 2] != -np.inf)
     latest = np.flatnonzero(counts)[-PREDICTIONS.remembered :]
     return gaps[latest], state.predicted[latest, 1]
@@ -335,7 +335,8 @@ def total_variation(state: State) -> tuple[float, int]:
     if not 0 < state.compared <= len(rows):
         return nan, 0
     rows = rows[np.isfinite(state.predicted[rows, 2])]
-    gaps = np.where(state.evaluations.failed, -np.inf, state.evaluations.values - state.predicted[:, 0])[rows]
+    made = state.evaluations.censored
+    gaps = np.where(made.failed, -np.inf, made.values - state.predicted[:, 0])[rows]
     logs = np.stack([state.predicted[rows, 2], state.predicted[rows, 2] + gaps])
     surrogate, found = np.exp(logs - logs.max())
     return float(np.abs(found - surrogate).sum() / (found + surrogate).sum()), len(rows)

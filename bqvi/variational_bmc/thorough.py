@@ -64,7 +64,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
         warnings=(
             *reasons,
             *_warnings_of_the_run(run, state, estimate),
-            *advice(posterior, state.evaluations, shape, exact, located),
+            *advice(posterior, state.evaluations.censored, shape, exact, located),
         ),
         n_evaluations=state.n_evaluations,
         evaluations=state.evaluations,
@@ -100,7 +100,7 @@ def _reasons(run: VBMCRun, q: GaussianMixture, held_out: HeldOut | None) -> tupl
 
 def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tuple[str, ...]:
     """Warnings about the arguments of the run and its course."""
-    pair = None if run.settings.noise_unknown else differing(state.evaluations)
+    pair = None if run.settings.noise_unknown else differing(state.evaluations.censored)
     sd = math.sqrt(estimate.surrogate.fitted_noise)
     noise, good = state.evaluations.noise_variance, state.evaluations.good
     return (

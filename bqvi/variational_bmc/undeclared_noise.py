@@ -1,15 +1,18 @@
 """A test whether values that were declared exact are noisy, by one further evaluation.
 
 The point of the highest value is evaluated again, displaced by far less than any posterior's width. There a
-smooth function returns the same value. One with random noise does not, nor does a deterministic function that
-is rough, such as one with a seed for each point or with the error of an adaptive solver. Where the two values
-differ, a noise is fitted from then on, as with ``noise_sd="unknown"``.
+smooth function returns the same value, or one that differs by no more than its slope allows: at the highest
+point a log-concave function is less steep than on average on the way to points that are much lower. One with
+random noise does not, nor does a deterministic function that is rough, such as one with a seed for each point
+or with the error of an adaptive solver. Where the two values differ, a noise is fitted from then on, as with
+``noise_sd="unknown"``.
 
-The evaluation is made once, when a third of the budget is spent or before convergence, and only where the
-values do not exclude noise by themselves: the hyperparameters are fitted with a noise common to all values,
-too, and noise is excluded where the log evidence decreases by more than a threshold. A gain of evidence alone
-does not show noise. A surrogate with short lengthscales explains noisy values as well as a noise does, and a
-noise also explains exact values that a stationary kernel fits badly, as with several modes.
+The evaluation is made once, when a third of the budget is spent or before convergence (and once more if the
+slope there allowed any difference), and only where the values do not exclude noise by themselves: the
+hyperparameters are fitted with a noise common to all values, too, and noise is excluded where the log
+evidence decreases by more than a threshold. A gain of evidence alone does not show noise. A surrogate with
+short lengthscales explains noisy values as well as a noise does, and a noise also explains exact values that
+a stationary kernel fits badly, as with several modes.
 """
 
 from __future__ import annotations
@@ -48,12 +51,27 @@ def differing(made: Evaluations) -> tuple[float, float] | None:
     if made.noise_variance is not None:
         return None
     kept = made[~made.failed]
-    pairs = kept.values[repeated(kept)]
-    gaps = np.abs(pairs[:, 1] - pairs[:, 0])
+    pairs = repeated(kept)
+    values = kept.values[pairs]
+    gaps = np.abs(values[:, 1] - values[:, 0]) - _by_slope(kept, pairs)
     if not (gaps > NOISE.same).any():
         return None
-    first, second = pairs[int(np.argmax(gaps))]
+    first, second = values[int(np.argmax(gaps))]
     return float(first), float(second)
+
+
+def _by_slope(made: Evaluations, pairs: np.ndarray) -> np.ndarray:
+    """The differences (k,) of values that slopes may cause between the points of ``pairs`` (k, 2), nats.
+
+    A slope is the largest from the pair's earlier point to any point that does not count as the same.
+    """
+    found = np.zeros(len(pairs))
+    for row, (first, second) in enumerate(pairs):
+        steps = made.points - made.points[first]
+        apart = np.abs(steps).max(1) > NOISE.near
+        falls = np.abs(made.values - made.values[first])[apart] / np.linalg.norm(steps[apart], axis=1)
+        found[row] = falls.max(initial=0.0) * np.linalg.norm(steps[second])
+    return found
 
 
 def again(made: Evaluations, surrogate: Surrogate) -> np.ndarray:
@@ -64,7 +82,10 @@ def again(made: Evaluations, surrogate: Surrogate) -> np.ndarray:
     made : all evaluations, in the coordinates. surrogate : the surrogate that was fitted to them.
     """
     none = made.points[:0]
-    if made.noise_variance is not None or surrogate.data.noise_fitted or len(repeated(made)):
+    if made.noise_variance is not None or surrogate.data.noise_fitted:
+        return none
+    kept = made[~made.failed]
+    if (_by_slope(kept, repeated(kept)) < NOISE.same).any():
         return none
     if _gain(surrogate) < NOISE.excluded:
         return none

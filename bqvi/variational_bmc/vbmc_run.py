@@ -78,8 +78,8 @@ class _Exploring:
 
     @property
     def made(self) -> Evaluations:
-        """All evaluations so far."""
-        return self.reached.evaluations
+        """All evaluations so far, those below a cliff as failed ones."""
+        return self.reached.evaluations.censored
 
     def evaluate(self, points: np.ndarray) -> bool:
         """Evaluate at further points (m, D) if budget and time allow all of them; return whether they do."""
@@ -172,7 +172,7 @@ class VBMCRun:
 
     def settings_at(self, state: State) -> Settings:
         """The settings, with a noise that is not known where two values at nearly the same point differ."""
-        found = self.settings.noise_unknown or differing(state.evaluations) is not None
+        found = self.settings.noise_unknown or differing(state.evaluations.censored) is not None
         return replace(self.settings, noise_unknown=found)
 
     def test_of_noise(self, state: State, estimate: Estimate) -> np.ndarray:
@@ -180,7 +180,7 @@ class VBMCRun:
         earlier = state.rows[-2].n_evaluations if len(state.rows) > 1 else 0
         late = earlier < NOISE.at * self.limits.budget <= len(state)
         due = late or (refutation.is_due(state) and needs_test(state.rows, self.tolerance))
-        return again(state.evaluations, estimate.surrogate) if due else state.pending[:0]
+        return again(state.evaluations.censored, estimate.surrogate) if due else state.pending[:0]
 
     def _with_next_points(self, reached: State, estimate: Estimate) -> State:
         """The state with pending points: those of a test of convergence, or chosen by the acquisition.

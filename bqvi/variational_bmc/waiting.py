@@ -105,7 +105,7 @@ def _learned(run: VBMCRun, state: State) -> State:
 def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
     """The state with the points that exploration proposes; ``explored`` where it proposes none."""
     try:
-        return replace(state, exploration=run.explored(Asking(state.evaluations), state, estimate))
+        return replace(state, exploration=run.explored(Asking(state.evaluations.censored), state, estimate))
     except AsksError as asks:
         room = run.budget_of(state).room(len(state.pending) + len(asks.points)) - len(state.pending)
         return with_pending(state, _not_pending(state, asks.points)[: max(room, 0)])

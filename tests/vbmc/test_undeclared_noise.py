@@ -104,3 +104,29 @@ def test_a_rough_function_is_found(seed):
     found = bqvi.vbmc(rough, **problem.bounds(), budget=60, seed=seed)
     assert 0.15 < stated(reported(found)[0]) < 0.6
     assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd
+
+
+def test_a_difference_that_the_slope_allows_is_no_noise():
+    """A Gaussian that is 4e-6 of the box wide, of which the best point is far from the mode."""
+    points = np.array([[0.5, 0.1], [-0.6, 0.8], [0.9, -0.3], [-0.2, -0.7]])
+    points = np.vstack([points, points[[3]] + 1e-9])
+    values = -0.5 * np.square((points + np.array([0.1, 0.4])) / 4e-6).sum(1)
+    assert abs(values[3] - values[4]) > 10.0
+
+    def made(values):
+        return Evaluations(points, values, None, None, np.zeros(5, bool), ("",) * 5)
+
+    assert differing(made(values)) is None
+    noisy = -0.5 * np.square(points).sum(1) + np.array([0.0, 0.0, 0.0, 0.0, 0.02])
+    assert differing(made(noisy)) == (noisy[3], noisy[4])
+
+
+@pytest.mark.parametrize("seed", [21, 22])
+def test_an_exact_function_that_is_steep_in_its_box_is_not_called_noisy(seed):
+    means, sds = np.array([0.31, 0.64]), np.array([2e-5, 5e-5])
+
+    def log_joint(t):
+        return -0.5 * float(np.square((t - means) / sds).sum())
+
+    found = bqvi.vbmc(log_joint, lower=[0, 0], upper=[1, 1], budget=60, seed=seed)
+    assert not reported(found)

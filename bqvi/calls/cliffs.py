@@ -1,0 +1,105 @@
+"""Evaluations below a cliff: values to which a log joint falls at once, as a floor where a simulation fails.
+
+A log joint may return -1e6, or another very low number, where it has no value. Such a number is no point of
+a smooth function, and a process that is fitted to it is wrong beside it. A log joint that merely is low far
+from its mode falls gradually. The two are told apart by the radius
+
+    R_i = sqrt(D + 2 s(d_i)),     s(d) = d for d <= r,  r (1 + log(d / r)) beyond,     r = 15 + D / 2,
+
+with d_i the depth below the highest value, in nats. For a Gaussian R grows with the distance from the mode at
+about the same rate everywhere, and for an exponential at a falling one. With
+
+    J_ij = |R_i - R_j| / max(|x_i - x_j|, h),     h the median distance of a high point from the nearest one,
+
+a level d > r is a cliff where max J_ij over pairs on either side of it is several times as large as over all
+pairs on the same side: the function falls across it, between near points, much faster than anywhere above or
+below. What lies below has no value ("at most this"), as where the log joint is -inf. s is the shape that the
+surrogate of `vbmc` gives low values, and r its least threshold: what is nearer to the top is never a cliff.
+Four values or more are above a cliff, or two or three where all others are about equal.
+Of noisy values a difference counts by what exceeds one standard deviation of it. Where there are gradients,
+the slopes of R at the points count as slopes on the same side: a floor has none, and a steep wall has one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from bqvi.calls.settings import CLIFFS
+
+__all__ = ["below_a_cliff"]
+
+
+def below_a_cliff(
+    points: np.ndarray,
+    values: np.ndarray,
+    gradients: np.ndarray | None = None,
+    noise: np.ndarray | None = None,
+) -> np.ndarray:
+    """Which evaluations (n,) of a log density lie below a cliff; none of fewer than three.
+
+    Parameters
+    ----------
+    points : points (n, D), in any units. values : the values there, (n,), all finite.
+    gradients : their gradients (n, D), NaN where there is none; or None.
+    noise : the variances (n,) of the values' noise; None, or NaN, where it is zero or not known.
+    """
+    n, dimension = points.shape
+    found, threshold = np.zeros(n, bool), CLIFFS.shallowest + 0.5 * dimension
+    order = np.argsort(-values, kind="stable")
+    depth = values.max(initial=-np.inf) - values[order]
+    flat = depth.max(initial=0.0) - depth < CLIFFS.flat * depth  # of a level's value and all lower ones
+    rows = np.arange(n)
+    levels = (depth > threshold) & ((rows >= CLIFFS.above) | ((rows >= CLIFFS.above_a_floor) & flat))
+    if not levels.any():
+        return found
+    excess = np.maximum(depth / threshold, 1.0)
+    shaped = np.where(depth > threshold, threshold * (1.0 + np.log(excess)), depth)
+    radius = np.sqrt(dimension + 2.0 * shaped)
+    high = max(n // 3, CLIFFS.above)
+    spread = points[order[:high]].std(0)
+    spread = np.where(spread > 0.0, spread, 1.0)
+    sds = np.zeros(n) if noise is None else np.sqrt(np.nan_to_num(noise[order]))
+    slopes = _slopes(points[order] / spread, radius, sds, high)
+    own = np.zeros(n)
+    if gradients is not None:
+        own = np.linalg.norm(np.nan_to_num(gradients[order]) * spread, axis=1) / (excess * radius)
+    level, ratio = _steepest(slopes, own, levels)
+    if ratio > CLIFFS.steeper:
+        found[order[level:]] = True
+    return found
+
+
+def _slopes(points: np.ndarray, radius: np.ndarray, sds: np.ndarray, high: int) -> np.ndarray:
+    """J (n, n), from points (n, D) in decreasing order of their values, their radii R (n,) and ``sds`` (n,).
+
+    ``high`` is the number of the highest points, of which h is; ``sds`` are of the values' noise.
+    """
+    distances = cdist(points, points)
+    np.einsum("ii->i", distances)[:] = np.inf
+    shortest = max(float(np.median(distances[:high, :high].min(0))), 1e-300)
+    sums, differences = radius[:, None] + radius, np.abs(radius[:, None] - radius)
+    if sds.any():
+        differences = np.maximum(
+            differences - 2.0 * CLIFFS.noise_sds * np.hypot(sds[:, None], sds) / sums, 0.0
+        )
+    slopes: np.ndarray = differences / np.maximum(distances, shortest)
+    return slopes
+
+
+def _steepest(slopes: np.ndarray, own: np.ndarray, levels: np.ndarray) -> tuple[int, float]:
+    """The level across which the largest slope is the most times that on either side of it, and this ratio.
+
+    Parameters
+    ----------
+    slopes : J (n, n), in decreasing order of the values. own : the slopes of R at the points, (n,).
+    levels : which values (n,) may be the highest one below a cliff.
+    """
+    to_higher = np.maximum.accumulate(slopes, 0)  # [i, j]: from j to the first i + 1
+    above = np.maximum.accumulate(np.triu(slopes).max(0))[:-1]
+    below = np.maximum.accumulate(np.triu(slopes).max(1)[::-1])[::-1][1:]
+    across = np.triu(to_higher, 1).max(1)[:-1]
+    beside = np.maximum(np.maximum(above, below), max(float(own.max()), 1e-300))
+    ratios = np.where(levels[1:], across / beside, 0.0)
+    best = int(np.argmax(ratios))
+    return 1 + best, float(ratios[best])
