@@ -155,7 +155,10 @@ class FitRun:
             found = tried(problem, state, self.records.stop.tolerance, account, self._remaining(state))
             if found is not state:
                 return with_unused(found, account)
-        return self._stepped(problem, state, replace(self.records, recorder=recorder), account)
+        records = replace(self.records, recorder=recorder)
+        if self._gain_is_tested:  # two records that agree end no such run
+            records = replace(records, stop=replace(records.stop, tolerance=None))
+        return self._stepped(problem, state, records, account)
 
     @property
     def _is_tested(self) -> bool:

@@ -139,6 +139,15 @@ def test_the_gain_of_a_gaussian_is_its_divergence(distance, width):
     assert found.warnings
 
 
+def test_noisy_records_that_agree_end_no_run():
+    """The tolerance is far above the noise of records; the first test is after 100 steps."""
+    model = _Poisson()
+    choices = {"minibatch": 60, "tolerance": 20.0, "record": 1, "seed": 0}
+    assert bqvi.fit(model, COUNTS, "pathwise", steps=40, **choices).stopped == "steps"
+    found = bqvi.fit(model, COUNTS, "pathwise", steps=150, **choices)
+    assert (found.stopped, found.state.iteration) == ("tolerance", 100)
+
+
 def test_claims_of_convergence_hold_and_steps_that_are_too_large_are_reported():
     model = LogisticRegression(3)
     best = bqvi.fit(model, LABELS, "ngd", seed=0).elbo
