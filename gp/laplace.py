@@ -20,6 +20,7 @@ import numpy as np
 __all__ = ["LaplaceGaussian", "curvature", "root", "spectrum", "weighed"]
 
 _Result = TypeVar("_Result")
+_ROUNDING = 1e-10  # of eigenvalues, relative to the largest
 
 
 def curvature(gradients: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float) -> np.ndarray:
@@ -94,9 +95,14 @@ class LaplaceGaussian:
 
     @classmethod
     def of(cls, curvature: np.ndarray, flat: float, instead: float) -> tuple[LaplaceGaussian, bool]:
-        """From a curvature (P, P), and whether it exceeds ``flat`` >= 0 everywhere; elsewhere ``instead``."""
+        """From a curvature (P, P), and whether it exceeds ``flat`` >= 0 everywhere; elsewhere ``instead``.
+
+        Eigenvalues that cannot be told from zero beside the largest, because of rounding, count as flat.
+        """
         values, axes = np.linalg.eigh(0.5 * (curvature + curvature.T))
-        return cls(np.where(values > flat, values, instead), axes), bool(values.min() > flat)
+        least = _ROUNDING * values[-1]
+        curved = values > max(flat, least)
+        return cls(np.where(curved, values, max(instead, least)), axes), bool(curved.all())
 
     @property
     def covariance(self) -> np.ndarray:

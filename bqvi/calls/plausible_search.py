@@ -68,6 +68,27 @@ class PlausibleBoxSearch:
             self._search()
         return self.box()
 
+    def laplace(self, room: float) -> tuple[np.ndarray, np.ndarray]:
+        """The mode (D,) and the covariance (D, D) of Laplace's approximation.
+
+        Where ``room``, the number of evaluations that the search may make, does not suffice for a difference
+        of gradients along each axis, the curvature is estimated from the gradients of the climb. Where the
+        log joint is finite nowhere, or the budget ends first, it is that of the first box.
+        """
+        before = len(self.made)
+        with suppress(_EndError):
+            self._explore()
+            self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
+            left = room - (len(self.made) - before)
+            if self.made.gradients is not None and left < self._settings.differences * len(self._start):
+                self._from_climb()
+            else:
+                self._curve()
+                self._newton()
+        good = np.where(self.made.good, self.made.values, -np.inf)
+        mode = self._modes[0] if self._modes else int(np.argmax(good))
+        return self.made.points[mode], self._gaussian.covariance
+
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         """The ends (D,), (D,) of the box from the evaluations so far."""
         low, high = -np.ones(len(self._start)), np.ones(len(self._start))
@@ -101,11 +122,7 @@ class PlausibleBoxSearch:
     def _search(self) -> None:
         self._explore()
         self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
-        along = self._along if self.made.gradients is None else self._along_gradient
-        rows = np.array([along(self._modes[0], i) for i in range(len(self._start))])
-        self._gaussian, self._curved = LaplaceGaussian.of(
-            rows, self._settings.flat, self._settings.half_width**2
-        )
+        self._curve()
         self._newton()
         for _ in range(self._settings.climbs):
             row = self._unexplained()
@@ -117,12 +134,43 @@ class PlausibleBoxSearch:
             if self.made.values[mode] > least:
                 self._modes.append(mode)
 
+    def _curve(self) -> None:
+        """Laplace's Gaussian from differences along each axis."""
+        along = self._along if self.made.gradients is None else self._along_gradient
+        self._bend(np.array([along(self._modes[0], i) for i in range(len(self._start))]))
+
+    def _from_climb(self) -> None:
+        """Laplace's Gaussian from a multiple of I and the gradients' changes to the mode, the nearest last.
+
+        Each change is an update of BFGS (Nocedal and Wright 2006, eq. 6.19).
+        """
+        made, mode, slopes = self.made, self._modes[0], self.made.gradients
+        assert slopes is not None  # `laplace` has gradients
+        steps, falls = made.points[made.good] - made.points[mode], slopes[mode] - slopes[made.good]
+        along = np.einsum("nd,nd->n", steps, falls)
+        order = np.argsort(-np.square(steps).sum(1))
+        order = order[along[order] > 0.0]
+        if not len(order):
+            return
+        nearest = order[-1]
+        curvature = np.eye(len(self._start)) * float(np.square(falls[nearest]).sum() / along[nearest])
+        for i in order:
+            product = curvature @ steps[i]
+            curvature -= np.outer(product, product) / float(steps[i] @ product)
+            curvature += np.outer(falls[i], falls[i]) / along[i]
+        self._bend(curvature)
+
+    def _bend(self, curvature: np.ndarray) -> None:
+        flat, instead = self._settings.flat, self._settings.half_width**2
+        self._gaussian, self._curved = LaplaceGaussian.of(curvature, flat, instead)
+
     def _explore(self) -> None:
         """Evaluate the start and Sobol points and, where all of them fail, Sobol points of other boxes."""
         dimension, boxes = len(self._start), self._settings.boxes
         count = dimension + self._settings.beyond
         cube = 2.0 * scrambled_sobol(dimension, (1 + len(boxes)) * count, self._seed) - 1.0
-        self._design = self.rows(np.concatenate([self._start[None], cube[:count]]))
+        first = cube[:count] if self._settings.explores else cube[:0]
+        self._design = self.rows(np.concatenate([self._start[None], first]))
         for part, size in enumerate(boxes, start=1):
             if not self.made.failed[self._design].all():
                 return

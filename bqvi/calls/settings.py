@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "AT_THE_MODE", "CHECK", "CLIFFS", "CLIMB", "DENSITY", "INTERVALS", "PLAUSIBLE", "ROUNDING", "SELECTION",
+    "AT_THE_MODE", "CHECK", "CLIFFS", "CLIMB", "DENSITY", "FROM_Q", "INTERVALS", "PLAUSIBLE", "ROUNDING",
+    "SELECTION",
     "CliffSettings", "ClimbSettings", "DensitySettings", "GradientCheckSettings", "IntervalSettings",
     "PlausibleSearch", "RoundingSettings", "SelectionSettings",
 ]  # fmt: skip
@@ -137,6 +138,9 @@ class PlausibleSearch:
     flat : the curvature, per squared half width of the first box, below which the log joint counts as flat.
         longest : the largest step for a curvature, in half widths of the first box. With 1e-11, 1e-5,
         and 100 no box differs.
+    explores : whether Sobol points beside the start are evaluated where it is finite.
+    differences : the evaluations over D beneath which `PlausibleBoxSearch.laplace` has the curvature from the
+        gradients of the climb, and not from a step along each axis.
     of_budget : the share of the budget that a search may use. each : the search uses at most this number of
         evaluations times D + 2.
     """
@@ -163,6 +167,8 @@ class PlausibleSearch:
     elsewhere: float = 3.0
     flat: float = 1e-8
     longest: float = 1e3
+    explores: bool = True
+    differences: float = 1.3
     of_budget: float = 0.4
     each: int = 15
 
@@ -289,3 +295,5 @@ CHECK, CLIMB, PLAUSIBLE = GradientCheckSettings(), ClimbSettings(), PlausibleSea
 INTERVALS, DENSITY, SELECTION = IntervalSettings(), DensitySettings(), SelectionSettings()
 CLIFFS, ROUNDING = CliffSettings(), RoundingSettings()
 AT_THE_MODE = PlausibleSearch(past_overshoots=True)
+# a Gaussian q, whose units these are, is where the search begins
+FROM_Q = PlausibleSearch(explores=False, half_width=1.0, past_overshoots=True)

@@ -124,7 +124,9 @@ def fit(
         `families.GaussianMixture`, with 'pathwise', 'score' or a `MixtureQuadrature`. By default one start of
         'score', 'pathwise', 'iwae' or 'dreg' on a `LogJointModel` with data begins at a mode (`mode_start`),
         by some passes over the data and at most two fifths of the budget, and makes natural steps if no
-        schedule is given
+        schedule is given. With 'bq' a Gaussian q that is far
+        from the posterior, by its first evaluations, is where a search for it begins (`beginning`), with at
+        most half of the budget
     starts : number of starts; the fit with the best ELBO is returned
     steps : the largest number of iterations; default by method, unless evaluations or seconds are limited
     tolerance : nats; None: the run goes on to its other limits. Of 'bq', by default .05: the run ends, as

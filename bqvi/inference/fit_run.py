@@ -22,6 +22,7 @@ from bqvi.gradients.evaluations import caller_of, differentiable, evaluate
 from bqvi.gradients.gradient import Anchor, Batch
 from bqvi.inference.affordable import affordable
 from bqvi.inference.asked import account_of, chosen, due, require_asked
+from bqvi.inference.beginning import begins, begun
 from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, closed, has_settled, recorded, step, with_evaluations, with_unused
@@ -30,7 +31,7 @@ from bqvi.inference.monitor import is_of_one_function
 from bqvi.inference.remaining_gain import evaluations_for, gain_is_tested, has_no_gain, is_test_due, tested
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
-from bqvi.inference.settings import MODE
+from bqvi.inference.settings import BEGINNING, MODE
 from bqvi.inference.starting import why_singular
 from bqvi.inference.state import LoopProblem, LoopState, TraceRow
 from bqvi.models.conjugate import is_conjugate
@@ -143,22 +144,42 @@ class FitRun:
             return self._with_test(state, Account(self.ledger, self._budget(state, self._reserve)))
         problem = affordable(self.problem, state, self._remaining(state))
         assert problem is not None  # called by `_reason`, which has a problem
-        recorder = self.records.recorder
-        if recorder.is_due(state.iteration) and not self._can_record(state):
-            recorder = replace(recorder, chosen=frozenset(), first=False)
         entered, first = StepEvaluations() if state.memory is None else None, not state.n_evaluations
         budget = self._budget(state, self._reserve)
         account = Account(self.ledger, budget, unfinished, entered=entered, first=first)
+        if begins(problem, state):
+            return self._searched(problem, state, account)
         state = self._judged(state)
         if self._is_tested:
             assert self.records.stop.tolerance is not None  # as of `_is_tested`
             found = tried(problem, state, self.records.stop.tolerance, account, self._remaining(state))
             if found is not state:
                 return with_unused(found, account)
-        records = replace(self.records, recorder=recorder)
+        return self._stepped(problem, state, self._records_of(state), account)
+
+    def _records_of(self, state: LoopState) -> Records:
+        """When records are made in the next step, and when they end the run."""
+        records, recorder = self.records, self.records.recorder
+        if recorder.is_due(state.iteration) and not self._can_record(state):
+            records = replace(records, recorder=replace(recorder, chosen=frozenset(), first=False))
         if self._gain_is_tested:  # two records that agree end no such run
             records = replace(records, stop=replace(records.stop, tolerance=None))
-        return self._stepped(problem, state, records, account)
+        return records
+
+    def _searched(self, problem: LoopProblem, state: LoopState, account: Account) -> LoopState:
+        """The first step where q is near the posterior; else the state with another q, before this step."""
+        room = self._remaining(state)
+        share = math.inf if room is None else int(BEGINNING.of_budget * room)
+        before = state.rng.bit_generator.state
+        try:
+            found, nodes = begun(problem, state, account, share)
+        except BaseException:
+            # the nodes are drawn again when the search is repeated
+            state.rng.bit_generator.state = before
+            raise
+        if nodes is None:
+            return with_unused(found, account)
+        return self._stepped(problem, found, self._records_of(state), replace(account, given=nodes))
 
     @property
     def _is_tested(self) -> bool:

@@ -280,7 +280,12 @@ def with_evaluations(state: LoopState, made: Evaluations) -> LoopState:
 
 
 def with_unused(state: LoopState, account: Account) -> LoopState:
-    """The state after a repeated step, with evaluations of the first attempt that the second did not use."""
+    """The state after a repeated step, with evaluations of the first attempt that the second did not use.
+
+    Parameters
+    ----------
+    state : the state after the step. account : that of the step's evaluations.
+    """
     if account.unfinished is None:
         return state
     unused = account.unfinished.left()

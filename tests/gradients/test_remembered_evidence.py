@@ -14,6 +14,7 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.remembered_elbo import process_near, remembered_elbo
 from bqvi.gradients.remembered_evidence import _AtDraws, _of_draws, remembered_evidence
 from bqvi.importance import Proposal
+from bqvi.inference import fit_run
 from bqvi.models import LogJoint
 from experiments.problems.gradient_targets import schools
 from experiments.problems.known_posteriors import problems
@@ -197,8 +198,12 @@ def fitted_to_values(name, seed):
 
 
 @pytest.mark.parametrize(("name", "seed"), [("logistic 5", 1700), ("logistic 5", 1701), ("cigar 6", 1701)])
-def test_the_sd_contains_a_rise_of_values_that_has_not_ended(name, seed):
-    """After 60 values the evidence is 3 to 14 nats above the estimate, and the highest value still rises."""
+def test_the_sd_contains_a_rise_of_values_that_has_not_ended(name, seed, monkeypatch):
+    """After 60 values the evidence is 3 to 14 nats above the estimate, and the highest value still rises.
+
+    The run has no search at its beginning, with which q is at the posterior by then.
+    """
+    monkeypatch.setattr(fit_run, "begins", lambda problem, state: False)
     found, truth = fitted_to_values(name, seed)
     assert found.log_evidence < truth - 2.0
     rise = found.values.max() - found.values[:39].max()

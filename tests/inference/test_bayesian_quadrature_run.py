@@ -15,6 +15,7 @@ from bqvi.gradients import BayesianQuadrature, ImportanceQuadrature, surrogates
 from bqvi.gradients.designs import AntitheticOrthogonal, Independent, Sobol
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
+from bqvi.inference import fit_run
 from bqvi.inference.surrogate_ascent import ascend
 from bqvi.models import LogJoint
 from gp.conditioning import Shown
@@ -36,6 +37,12 @@ def banana(theta):
 
 def quartic(theta):
     return -0.5 * (theta**2).sum(1) - (theta**4).sum(1) + 0.3 * theta[:, 0] * theta[:, 1]
+
+
+@pytest.fixture
+def steps_alone(monkeypatch):
+    """Runs without a search for a beginning, whose steps start at the q that is given."""
+    monkeypatch.setattr(fit_run, "begins", lambda problem, state: False)
 
 
 def test_a_run_on_a_quadratic_ends_at_the_posterior():
@@ -116,6 +123,7 @@ def test_mean_field_on_a_quadratic():
     assert_allclose(fit.q.variance, 1 / np.diagonal(PRECISION), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("steps_alone")
 @pytest.mark.parametrize("process", ["separable", "derivative", "joint"])
 def test_memory_off_is_the_one_shot_estimator(process):
     model, q, batch = LogJoint(banana, 2), Gaussian(np.array([1.5, -1.0]), np.eye(2)), Batch(None, 0)
@@ -143,6 +151,7 @@ def path(geometry, start, steps=20):
     return list(itertools.pairwise(kept))
 
 
+@pytest.mark.usefixtures("steps_alone")
 def test_the_trust_region_is_never_left():
     divergences = [float(new.kl(old)) for old, new in path(bqvi.TrustRegion(growth=1.0), [6.0, -20.0])]
     assert len(divergences) >= 19
@@ -150,6 +159,7 @@ def test_the_trust_region_is_never_left():
     assert max(divergences) > 0.9  # the bound of the region was reached
 
 
+@pytest.mark.usefixtures("steps_alone")
 def test_the_mean_goes_twice_as_far_as_before_and_no_further():
     """In squared length; the covariance's part of the divergence, KL - |m|^2 / 2, stays below the radius."""
     steps = path(bqvi.TrustRegion(growth=8.0), [6.0, -20.0])
@@ -164,6 +174,7 @@ def test_the_mean_goes_twice_as_far_as_before_and_no_further():
     assert max(ways) > 4.0
 
 
+@pytest.mark.usefixtures("steps_alone")
 def test_a_far_start_arrives_sooner():
     """The start is (0, .294), 100 standard deviations away."""
     far = [np.linalg.norm(path(g, [0.0, -100.0], 60)[-1][1].mean - [0.0, 0.29426])
@@ -188,6 +199,7 @@ def test_a_prediction_that_fails_confirms_nothing():
     assert estimator(values, moved, Batch(None, 0), np.random.default_rng(1), memory).predicted == 0.0
 
 
+@pytest.mark.usefixtures("steps_alone")
 def test_a_schedule_shortens_the_step_inside_the_ball():
     q = Gaussian(np.zeros(2), np.eye(2))
     fit = bqvi.fit(LogJoint(banana, 2), method="bq", schedule=bqvi.Constant(0.5), steps=1, seed=0,

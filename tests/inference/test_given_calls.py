@@ -209,9 +209,7 @@ def test_a_q_that_diverges_is_reported(gradient):
 @pytest.mark.parametrize("gradient", ["autodiff", None])
 @pytest.mark.parametrize("budget", [40, 100])
 def test_a_q_that_still_moves_is_reported(gradient, budget):
-    """theta_0 + 2 theta_1 rises without end; a Gaussian 100 standard deviations away is reached after more
-    steps.
-    """
+    """theta_0 + 2 theta_1 rises without end; a Gaussian 100 standard deviations away is found at once."""
     rising = LogJoint(lambda t: t[0] + 2.0 * t[1], 2, gradient=gradient, vectorised=False)
     with pytest.warns(UserWarning, match="q still moves") as told:
         bqvi.fit(rising, method="bq", budget=budget, tolerance=None)
@@ -220,9 +218,7 @@ def test_a_q_that_still_moves_is_reported(gradient, budget):
     axis = np.array([float(entry) for entry in named.split(", ")])
     assert axis @ [1.0, 2.0] > 0.7 * np.sqrt(5.0)  # an axis of q, upwards: one of two is that near the slope
     far = LogJoint(lambda t: -0.5 * ((t - 100.0) ** 2).sum(), 2, gradient="autodiff", vectorised=False)
-    with pytest.warns(UserWarning, match="q still moves"):
-        bqvi.fit(far, method="bq", budget=40)
-    assert bqvi.fit(far, method="bq", budget=100, tolerance=None).warnings == ()
+    assert bqvi.fit(far, method="bq", budget=budget, tolerance=None).warnings == ()
 
 
 def test_a_log_evidence_that_q_does_not_cover_is_reported():
