@@ -72,19 +72,20 @@ class PlausibleBoxSearch:
         """The mode (D,) and the covariance (D, D) of Laplace's approximation.
 
         Where ``room``, the number of evaluations that the search may make, does not suffice for a difference
-        of gradients along each axis, the curvature is estimated from the gradients of the climb. Where the
+        of gradients along each axis, the curvature is estimated from the gradients that are known. Where the
         log joint is finite nowhere, or the budget ends first, it is that of the first box.
         """
-        before = len(self.made)
+        before, measured = len(self.made), False
         with suppress(_EndError):
             self._explore()
             self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
             left = room - (len(self.made) - before)
-            if self.made.gradients is not None and left < self._settings.differences * len(self._start):
-                self._from_climb()
-            else:
+            if self.made.gradients is None or left >= self._settings.differences * len(self._start):
                 self._curve()
+                measured = True
                 self._newton()
+        if not measured and self._modes and self.made.gradients is not None:
+            self._from_climb()
         good = np.where(self.made.good, self.made.values, -np.inf)
         mode = self._modes[0] if self._modes else int(np.argmax(good))
         return self.made.points[mode], self._gaussian.covariance

@@ -124,12 +124,15 @@ def test_a_small_budget_is_not_exceeded(budget):
 
 
 class Quadratic:
-    """-x^T H x / 2 about a mode, its evaluations with gradients."""
+    """-x^T H x / 2 about a mode, with gradients, and at most ``room`` evaluations beside the first."""
 
-    def __init__(self, curvature, mode):
+    def __init__(self, curvature, mode, room):
         self.curvature, self.mode, self.points = curvature, mode, np.zeros((0, len(mode)))
+        self.room = room
 
     def __call__(self, u):
+        if len(self.points) + len(u) > self.room + 1:
+            return None
         self.points = np.concatenate([self.points, u])
         gaps = self.points - self.mode
         slopes = -gaps @ self.curvature
@@ -137,14 +140,18 @@ class Quadratic:
         return Evaluations(self.points, values, slopes, None, none, ("",) * len(gaps))
 
 
-@pytest.mark.parametrize("room", [np.inf, 12])
-def test_laplaces_gaussian_of_a_quadratic(room):
-    """Exact from differences along the axes; from the climb, along the step to the nearest point."""
-    curvature = np.diag(np.linspace(0.5, 4.0, 10)) + 0.3
+@pytest.mark.parametrize(("room", "steepness"), [(np.inf, 1.0), (np.inf, 900.0), (12, 1.0), (25, 900.0)])
+def test_laplaces_gaussian_of_a_quadratic(room, steepness):
+    """Exact from differences along the axes; where the room ends first, along the step to the nearest point.
+
+    Of a steep one the first differences are over too long steps, and 25 evaluations do not suffice for all.
+    """
+    curvature = steepness * (np.diag(np.linspace(0.5, 4.0, 10)) + 0.3)
     mode = np.linspace(-2.0, 2.0, 10)
-    target = Quadratic(curvature, mode)
+    target = Quadratic(curvature, mode, room)
     search = PlausibleBoxSearch(target(np.zeros((1, 10))), target, np.zeros(10), 0, FROM_Q)
     mean, covariance = search.laplace(room)
+    assert len(target.points) <= room + 1
     if np.isinf(room):
         assert 0.5 * (mean - mode) @ curvature @ (mean - mode) < FROM_Q.gain
         assert_allclose(covariance, np.linalg.inv(curvature), rtol=1e-6)
