@@ -134,7 +134,8 @@ def fit(
         evaluations that could have refuted this have not (`convergence`). With draws or mini-batches of data,
         and a model that is not conjugate, it ends once a natural step would gain less by two standard errors,
         which is tested after 100, 200, 400, ... steps (`remaining_gain`). Of other methods the change of the
-        ELBO between two records that ends the run; by default 1e-6 for exact full-batch methods, else None
+        ELBO between two records, and two standard errors of it, that end the run; by default 1e-6 for exact
+        full-batch methods, else None
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
         reserved, and the last step is shortened to those that remain, or left out

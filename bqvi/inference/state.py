@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -261,7 +262,9 @@ class Stop:
         return None
 
     def settled(self, rows: tuple[TraceRow, ...]) -> bool:
-        """Whether the last two of the records ``rows`` agree."""
+        """Whether the last two of the records ``rows`` agree, by two standard errors of their difference."""
         if self.tolerance is None or len(rows) < 2:
             return False
-        return abs(rows[-1].elbo - rows[-2].elbo) < self.tolerance
+        before, now = rows[-2:]
+        error = math.hypot(before.elbo_sd, now.elbo_sd)
+        return abs(now.elbo - before.elbo) + 2.0 * error < self.tolerance
