@@ -115,7 +115,8 @@ class PlausibleSearch:
         where q is optimised afterwards: with 200 evaluations, 'bq' on the eight schools, whose mode is no
         typical point, has an sd of .26 where the climb ends there and of 1.2 where it continues; on a
         regression there is no difference. The measure of quadrature is not optimised, and its climb
-        continues (:data:`AT_THE_MODE`).
+        continues (:data:`AT_THE_MODE`). So does one from a Gaussian q (:data:`FROM_Q`), where a larger gain
+        ends it before it leaves the typical points.
     first_step : the first step for a curvature, in half widths of the first box: where that box is the
         posterior's, the log joint falls by half a nat over such a step.
     low, high : the least and the largest fall of the log joint, in nats, over a step whose curvature is used.
