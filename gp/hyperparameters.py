@@ -31,7 +31,7 @@ from gp.means import Constant, Mean
 from gp.observations import Functional, Observations, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
-from gp.problem import EvidenceProblem, fitted, solve
+from gp.problem import EvidenceProblem, fitted, scale_slope, solve
 from gp.screening import Screening, curvature, log_evidence, screened
 from gp.settings import FIT
 from gp.threads import single_threaded
@@ -51,7 +51,7 @@ class Hyperparameters:
     Attributes
     ----------
     problem : the data and the model.
-    coordinates : names, units and priors of the P parameters that were searched.
+    coordinates : units and priors of the P parameters that were searched.
     psi : (P,), the optimum: logarithms of unit-free numbers (locations: numbers).
     log_evidence, scale, coefficients : at the optimum; the overall scale and the mean's linear
         coefficients were found in closed form (the scale is 1 where the noise is known).
@@ -73,13 +73,19 @@ class Hyperparameters:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the P parameters."""
-        return self.coordinates.names
+        """Names of the fitted parameters, (Q,): first the variance found in closed form, if one was."""
+        first = (self.coordinates.reference_name,) if self.problem.profiled else ()
+        return (*first, *self.coordinates.names)
 
     @property
     def values(self) -> Any:
-        """Values (P,) of the parameters in the user's units."""
-        return self.coordinates.values(self.psi, self.scale)
+        """Values (Q,) of the parameters in the user's units, in the order of ``names``."""
+        values = self.coordinates.values(self.psi, self.scale)
+        if not self.problem.profiled:
+            return values
+        place = self.coordinates.reference
+        unit = 1.0 if place is None else np.exp(self.coordinates.origin[place])
+        return np.append(unit * self.scale, values)
 
     @cached_property
     def precision(self) -> Any:
@@ -94,12 +100,22 @@ class Hyperparameters:
 
     @cached_property
     def sd(self) -> Any:
-        """Laplace standard deviations (P,) of psi: relative errors of positive parameters.
+        """Laplace standard deviations (Q,): of log ``values``; of locations, in the unit of x.
 
-        Where the overall scale was found in closed form, variances and noise are counted in it, and
-        their errors are those of the ratio; the scale's own relative error is about sqrt(2 / n).
+        With p_i the power of the root of the scale s in a value, its logarithm is psi_i + p_i / 2 log s.
+        Given psi, log s has its mode log s_hat(psi) and the variance 2 / n, so that with C the covariance of
+        psi and g = d log s_hat / d psi
+
+            Var log value_i = (e_i + p_i / 2 g)^T C (e_i + p_i / 2 g) + p_i^2 / (2 n).
         """
-        return np.sqrt(np.diag(np.linalg.inv(self.precision)))
+        step = self.coordinates.step[self.coordinates.free]
+        rows, powers = np.diag(step), np.zeros(len(step))
+        if self.problem.profiled:
+            rows, powers = np.eye(len(step) + 1)[:, 1:] * step, np.append(2.0, self.coordinates.scale_powers)
+            slope = scale_slope(self.problem, self.coordinates.vector(self.psi))
+            rows += powers[:, None] / 2 * self.coordinates.pull_back(slope)
+        covariance = np.linalg.inv(self.precision)
+        return np.sqrt(np.sum(rows @ covariance * rows, axis=1) + powers**2 / (2 * len(self.problem.y)))
 
     @cached_property
     def reasons(self) -> dict[str, str]:
@@ -110,15 +126,16 @@ class Hyperparameters:
         others held fixed; and those whose standard deviation is more than 70 % of the prior's.
         """
         prior, open_ended = self.coordinates.prior, self._open_ended()
+        sd = np.sqrt(np.diag(np.linalg.inv(self.precision)))
         found = {}
-        for index, name in enumerate(self.names):
+        for index, name in enumerate(self.coordinates.names):
             if self.psi[index] < prior.lower[index]:
                 found[name] = "the prior alone keeps it from smaller values"
             elif self.psi[index] > prior.upper[index]:
                 found[name] = "the prior alone keeps it from larger values"
             elif open_ended[index]:
                 found[name] = "an end of its prior would do as well"
-            elif self.sd[index] > FIT.undetermined * prior.sd[index]:
+            elif sd[index] > FIT.undetermined * prior.sd[index]:
                 found[name] = "the data leave it about as vague as its prior"
         if self.n_repeated:
             found["noise"] = self.why_noise_vanished()
@@ -172,11 +189,6 @@ class Hyperparameters:
             f"{'converged' if self.converged else 'NOT converged: ' + self.message}, "
             f"{self.n_evaluations} evaluations"
         ]
-        if self.problem.profiled:
-            n = len(self.problem.y)
-            lines.append(
-                f"  {'overall scale (closed form)':32s} {self.scale:12.5g}   sd of log {(2 / n) ** 0.5:.3g}"
-            )
         for name, value, sd in zip(self.names, values, self.sd, strict=True):
             why = self.reasons.get(name)
             note = f"  not determined by the data: {why}" if why else ""

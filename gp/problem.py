@@ -26,7 +26,7 @@ from gp.means import Mean
 from gp.observations import Functional, Observations, Values, as_functional, covariance
 from gp.settings import FIT
 
-__all__ = ["EvidenceProblem", "Solution", "fitted", "solve", "solve_with_gradient"]
+__all__ = ["EvidenceProblem", "Solution", "fitted", "scale_slope", "solve", "solve_with_gradient"]
 
 _Noise: TypeAlias = np.ndarray | float | None
 """Known variances, or ``None`` where a common one is learnt."""
@@ -149,20 +149,37 @@ def solve(problem: EvidenceProblem, vector: np.ndarray) -> Solution:
 
 def solve_with_gradient(problem: EvidenceProblem, vector: np.ndarray) -> tuple[Solution, np.ndarray]:
     """Return the log evidence and its gradient (P,) in the vector of parameters."""
-    kernel, mean, noise = problem.unpack(vector)
-    gram, pullback = problem.gram(kernel)
-    found = _evidence(problem, gram, mean, noise)
-    weights = found.matrix_gradient()
-    # the jitter is a fraction of variances, which depend on the parameters as well
-    if found.factor.jitter > 0:
-        np.einsum("ii->i", weights)[:] *= 1 + found.factor.jitter
-    parts = [
-        pullback(weights),
-        mean_pullback(mean, problem.observed, found.weights[:, 0] / found.scale),
-    ]
-    if problem.noise is None:
-        parts.append(np.array([noise * (problem.noisy @ np.diagonal(weights))]))
-    return _solution(found), np.concatenate(parts)
+    gradient = _Gradients(problem, vector)
+    found = gradient.evidence
+    return _solution(found), gradient.of(found.matrix_gradient(), found.weights[:, 0] / found.scale)
+
+
+def scale_slope(problem: EvidenceProblem, vector: np.ndarray) -> np.ndarray:
+    """Return d log s / d vector, (P,): minus w^T dK w and 2 w^T dm over n s, with w the weights."""
+    gradient = _Gradients(problem, vector)
+    found = gradient.evidence
+    w, squares = found.weights, len(found.weights) * found.scale
+    return gradient.of(-w @ w.T / squares, -2 * w[:, 0] / squares)
+
+
+class _Gradients:
+    """The evidence at a vector of parameters, and gradients (P,) of what depends on K and the mean m."""
+
+    def __init__(self, problem: EvidenceProblem, vector: np.ndarray) -> None:
+        self.problem = problem
+        kernel, self.mean, self.noise = problem.unpack(vector)
+        gram, self.pullback = problem.gram(kernel)
+        self.evidence = _evidence(problem, gram, self.mean, self.noise)
+
+    def of(self, in_matrix: np.ndarray, in_mean: np.ndarray) -> np.ndarray:
+        """The gradient of what changes by tr(in_matrix dK) + in_mean^T dm; the former is overwritten."""
+        # the jitter is a fraction of variances, which depend on the parameters as well
+        if self.evidence.factor.jitter > 0:
+            np.einsum("ii->i", in_matrix)[:] *= 1 + self.evidence.factor.jitter
+        parts = [self.pullback(in_matrix), mean_pullback(self.mean, self.problem.observed, in_mean)]
+        if self.problem.noise is None:
+            parts.append(np.array([self.noise * (self.problem.noisy @ np.diagonal(in_matrix))]))
+        return np.concatenate(parts)
 
 
 def fitted(

@@ -89,7 +89,7 @@ class SearchCoordinates:
     ----------
     names, kinds : names and kinds of the P entries of psi.
     free : (P,), their indices among all entries of the model's vector.
-    reference : the index of the variance that stays at its unit, or ``None``.
+    reference : the index of the variance that stays at its unit, or ``None``. reference_name : its name.
     origin, step : for all entries, vector = origin + step * psi.
     positive : (P,), whether psi is a logarithm.
     scale_powers : (P,), powers of the root of the overall scale in the parameters; 0 for those of the mean.
@@ -100,6 +100,7 @@ class SearchCoordinates:
     kinds: tuple[Kind, ...]
     free: np.ndarray
     reference: int | None
+    reference_name: str
     origin: np.ndarray
     step: np.ndarray
     positive: np.ndarray
@@ -122,6 +123,7 @@ class SearchCoordinates:
             kinds=tuple(entries[i].parameter.kind for i in free),
             free=free,
             reference=reference,
+            reference_name="scale" if reference is None else entries[reference].name,
             origin=np.array([entry.origin for entry in entries]),
             step=np.array([entry.step for entry in entries]),
             positive=np.array([entries[i].parameter.positive for i in free], dtype=bool),
