@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.optimize import minimize
 
-from bqvi import notebook
+from bqvi import families, notebook
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.target_model import TargetModel
 from bqvi.checks import require_integer, require_seed
@@ -37,7 +37,7 @@ from bqvi.posterior.chart_moments import mixture_quantiles, moments
 from bqvi.posterior.weighted_draws import WeightedDraws, weighted_quantiles
 from bqvi.records import named, record_of, write_record
 from gp.arrays import Array, to_numpy
-from gp.measures import GaussianMixture
+from gp.measures import Gaussian, GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ __all__ = ["Posterior"]
 
 _KIND, _FORMAT = "bqvi.Posterior", 2
 """Version of the file format that ``save`` writes and ``load`` accepts."""
+_GAUSSIANS = Gaussian | families.Gaussian | families.DiagonalGaussian
 _SHOWN = 20
 """The most parameters that a notebook shows."""
 _WIDEST = 8.0
@@ -106,8 +107,8 @@ class Posterior:
 
         Parameters
         ----------
-        q : over R^D: a `Gaussian`, `DiagonalGaussian` or `GaussianMixture` of `bqvi.families`, or one of
-            the measures of `gp.measures`.
+        q : over R^D: a `Gaussian`, `DiagonalGaussian` or `GaussianMixture` of `bqvi.families`, or a
+            `Gaussian` or `GaussianMixture` of `gp.measures`.
         coordinates : the map from q's coordinates to the parameters; ``None`` if q is over the parameters.
         names : D different names, where ``coordinates`` is None; by default the model's, or x0, x1, ...
         model : the model to which the parameters belong, if any.
@@ -121,7 +122,7 @@ class Posterior:
         """
         if all(hasattr(q, part) for part in ("weights", "means", "covariances")):
             parts = tuple(to_numpy(x) for x in (q.weights, q.means, q.covariances))
-        elif all(hasattr(q, part) for part in ("mean", "covariance")):
+        elif isinstance(q, _GAUSSIANS):
             parts = np.ones(1), to_numpy(q.mean)[None], to_numpy(q.covariance)[None]
         else:
             raise TypeError(
@@ -364,17 +365,28 @@ class Posterior:
         return "\n".join(lines)
 
     def save(self, path: str | Path) -> None:
-        """Write plain arrays and a JSON header to one .npz file at ``path``, without pickles; atomically."""
-        write_record(path, {"format": _FORMAT, "kind": _KIND}, dataclasses.replace(self, model=None))
+        """Write plain arrays and a JSON header to one .npz file at ``path``, without pickles; atomically.
+
+        The `model` is not written, only that there is one with variables of its own: give it to `load` again.
+        """
+        of_variables = self.model is not None and self.model.to_named is not None
+        header = {"format": _FORMAT, "kind": _KIND, "of_variables": of_variables}
+        write_record(path, header, dataclasses.replace(self, model=None))
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, model: TargetModel | None = None) -> Self:
         """Read what `save` wrote to ``path``.
+
+        Parameters
+        ----------
+        path : the file.
+        model : the model to which the parameters belong, if any. Without it the parameters of a posterior
+            that was saved with a model have "unconstrained" before their names: they are not its variables.
 
         Raises
         ------
         ValueError
-            The file is no saved posterior, damaged, or of another format.
+            The file is no saved posterior, damaged, or of another format, or ``model`` has other parameters.
         """
         header, arrays = read_arrays(path, "posterior")
         if header.get("kind") != _KIND or header.get("format") != _FORMAT:
@@ -382,4 +394,13 @@ class Posterior:
                 f"{path} is no saved posterior of format {_FORMAT}: it holds {header.get('kind')} of format "
                 f"{header.get('format')}"
             )
-        return record_of(path, header, arrays, named(cls, GaussianMixture, Coordinates, WeightedDraws))
+        found = record_of(path, header, arrays, named(cls, GaussianMixture, Coordinates, WeightedDraws))
+        if model is not None and model.names != found.names:
+            raise ValueError(
+                f"model has the parameters {', '.join(model.names)}; the posterior in {path} has "
+                f"{', '.join(found.names)}"
+            )
+        if model is None and header.get("of_variables"):
+            names = tuple(f"unconstrained {name}" for name in found.names)
+            return dataclasses.replace(found, coordinates=dataclasses.replace(found.coordinates, names=names))
+        return dataclasses.replace(found, model=model)

@@ -70,6 +70,7 @@ def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSums:
     made = cheap.evaluations.censored
     data = _shaped(made[~made.failed], frame, threshold, False)
     psi = None if cheap.psi is None else rescaled(cheap.psi, cheap.frame, frame)
+    psi = None if psi is None else with_terms_of(psi, data)
     psi, _ = fit(data, psi, CHEAP.iterations * (1 if psi is not None else 3))
     found, dimension = Surrogate.of(data, psi).function, len(frame.shift)
     return found.plus(Quadratic(-data.top, np.zeros(dimension), np.eye(dimension)))

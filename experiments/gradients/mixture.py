@@ -1,4 +1,4 @@
-"""Inference with a surrogate: the thesis' mixture with z summed out, and with the E step inside.
+"""Inference with a surrogate: a mixture of unit covariances with z summed out, and with the E step inside.
 
 Both forms are over the same theta, softmax weights and means (`bqvi.models.softmax_mixture`), the same data,
 and have a Gaussian q(theta). With z summed out the log joint stays the same; with the E step inside it is a
@@ -215,7 +215,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 experiment = Experiment(
     name="bq-mixture",
-    title="The thesis' mixture: z summed out, or the E step inside",
+    title="A mixture with softmax weights: z summed out, or the E step inside",
     summary="""How many evaluations does Bayesian quadrature with memory take to the same ELBO of a mixture,
     with the E step inside the log joint and with z summed out? With the E step the log joint changes at
     every step, but its value at old points needs no pass over the data.""",

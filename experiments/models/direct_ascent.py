@@ -139,7 +139,7 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
     drawing.legend_below(made, axes)
     caption = (
         "Left: the ELBO below the highest of any method on the same data; runs that end some nats below "
-        "are at another optimum. {drawing.band_caption(results)} Right: seed {SHOWN_SEED}, the data "
+        f"are at another optimum. {drawing.band_caption(results)} Right: seed {_SHOWN_SEED}, the data "
         "and the average of the densities q(mu_k)."
     )
     return [Drawing("ascent", made, caption)]

@@ -27,7 +27,9 @@ def has_content(figure):
 def looked_at(experiment, found):
     """Draw the experiment and return its tables."""
     with drawing.style():
-        assert all(has_content(drawn.figure) for drawn in experiment.draw(found))
+        drawings = experiment.draw(found)
+    assert all(has_content(drawn.figure) for drawn in drawings)
+    assert not any(set(shown.caption) & set("{}") for shown in (*drawings, *experiment.tables(found)))
     made = {made.name: made.frame for made in experiment.tables(found)}
     assert all(len(frame) for frame in made.values())
     return made

@@ -14,7 +14,7 @@ from bqvi.calls.coordinates import make_coordinates
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.posterior.weighted_draws import weighted_quantiles
 from bqvi.records import flattened
-from gp.measures import GaussianMixture
+from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 
 INF = math.inf
 SEED = 0
@@ -244,6 +244,31 @@ def test_file_holds_everything(weighted, tmp_path):
     np.testing.assert_array_equal(again.sample(50, 2), posterior.sample(50, 2))
     np.testing.assert_array_equal(again.mean, posterior.mean)
     assert again.names == posterior.names
+
+
+def test_a_file_names_unconstrained_parameters_so_until_the_model_is_there_again(tmp_path):
+    model = TargetModel(
+        lambda t: float(-0.5 * t @ t), ("rate",), to_named=lambda t: {"rate": np.exp(t[:, 0])}
+    )
+    posterior = Posterior.of(Gaussian(np.array([0.7]), np.array([[0.04]])), model=model)
+    posterior.save(tmp_path / "p.npz")
+    plain, again = Posterior.load(tmp_path / "p.npz"), Posterior.load(tmp_path / "p.npz", model)
+    right = posterior.variables(20, 3)["rate"]
+    np.testing.assert_array_equal(again.variables(20, 3)["rate"], right)
+    np.testing.assert_array_equal(np.exp(plain.variables(20, 3)["unconstrained rate"]), right)
+    other = TargetModel(lambda t: float(-0.5 * t @ t), ("scale",))
+    with pytest.raises(ValueError, match=r"model has the parameters scale; the posterior .* has rate"):
+        Posterior.load(tmp_path / "p.npz", other)
+
+
+@pytest.mark.parametrize(
+    "q", [Uniform([0.0, 1.0], [2.0, 4.0]), Empirical([[0.0, 1.0], [2.0, 0.0], [1.0, 1.0]])]
+)
+def test_a_measure_that_is_no_gaussian_is_not_taken_for_one(q):
+    with pytest.raises(TypeError, match=f"is a {type(q).__name__}; it must be a Gaussian or a mixture"):
+        Posterior.of(q)
+    with pytest.raises(TypeError, match=f"proposal is a {type(q).__name__}"):
+        bqvi.evidence_bounds(lambda t: -t.sum(1), q, budget=100)
 
 
 def test_other_files_are_refused(tmp_path):

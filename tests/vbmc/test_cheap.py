@@ -61,6 +61,21 @@ def test_the_scale_is_that_of_generalised_least_squares(with_slopes):
     assert found.values[0] == pytest.approx(float(w @ made.mean(mean + np.sqrt(variances) * cube)), rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_cheap_model_may_have_the_gradient_that_the_log_joint_lacks(seed):
+    """A Gaussian whose precision the cheap model has wrong, against its evidence in closed form."""
+    precision = np.array([[1.5, 0.6, 0.0], [0.6, 2.0, -0.4], [0.0, -0.4, 0.8]])
+    cheap = bqvi.adapters.from_function(
+        lambda t: float(-0.45 * t @ precision @ t), 3, gradient=lambda t: -0.9 * precision @ t
+    )
+    found = bqvi.vbmc(
+        lambda t: float(-0.5 * t @ precision @ t), plausible_lower=[-2.0] * 3, plausible_upper=[2.0] * 3,
+        cheap=cheap, cheap_budget=30, budget=20, seed=seed,
+    )  # fmt: skip
+    right = 1.5 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
+    assert found.log_evidence == pytest.approx(right, abs=0.01)
+
+
 def test_the_log_joint_itself_is_known_at_its_first_points():
     found = bqvi.vbmc(
         PROBLEM.log_joint, **PROBLEM.bounds(), budget=8, cheap=PROBLEM.log_joint, cheap_budget=50

@@ -1,6 +1,7 @@
 """Bands against NumPy by hand and against a definition read off record by record."""
 
 import io
+import re
 
 import matplotlib as mpl
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from source_index import modules
 
 from experiments.harness import animation, bands, drawing, summaries
 
@@ -143,6 +145,13 @@ def test_style_and_figures_leave_the_globals_alone():
         figure.savefig(io.BytesIO(), format="png")
     assert dict(mpl.rcParams) == before
     assert plt.get_fignums() == open_before
+
+
+def test_no_text_of_an_experiment_has_the_field_of_an_f_string_that_lost_its_prefix():
+    field = re.compile(r"\{[A-Za-z_][\w.]*[(}:\[]")
+    texts = {(name, text) for name, module in modules().items() if module.package.startswith("experiments")
+             for text in module.literals if field.search(text)}  # fmt: skip
+    assert texts == {("experiments.harness.cli", "{task.description}")}  # the progress bar's own format
 
 
 def test_the_caption_counts_the_seeds():

@@ -51,6 +51,18 @@ def test_a_fixed_point_of_k_means_is_not_moved():
     assert em_relatives._moved(x, means + 1.0) > 0.1
 
 
+def test_elliptical_k_means_ends_where_no_point_is_denser_under_another_cluster():
+    x, _, start = em_relatives.clusters(300, 11)
+    means, covariances, labels = em_relatives.elliptical_kmeans(x, em_relatives._kmeans(x, start)[1])
+    densities = [
+        scipy.stats.multivariate_normal(*part).logpdf(x) for part in zip(means, covariances, strict=True)
+    ]
+    np.testing.assert_array_equal(np.argmax(densities, 0), labels)
+    for k, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
+        np.testing.assert_allclose(mean, x[labels == k].mean(0))
+        np.testing.assert_allclose(covariance, np.cov(x[labels == k].T, bias=True))
+
+
 def test_the_bound_of_direct_ascent_is_the_models_and_stationary_at_its_optimum():
     x, start = direct_ascent.problem(0)
     fit = bqvi.fit(direct_ascent.model(), x, start_from=start, steps=300, tolerance=1e-13)
