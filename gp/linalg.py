@@ -113,6 +113,11 @@ class Factor:
         return solve_lower(rows[:, split:], b - rows[:, :split] @ known)
 
     @property
+    def pivots(self) -> Array:
+        """The squares of the diagonal of C, (n,)."""
+        return self._diagonal**2
+
+    @property
     def log_determinant(self) -> Array:
         """The logarithm of the determinant of C C^T."""
         xp = namespace(self.head)

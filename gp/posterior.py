@@ -25,6 +25,7 @@ from gp.checks import as_noise, as_values
 from gp.evidence import log_density
 from gp.expectation.closed_form import kernel_sum
 from gp.expectation.kernel_sum import KernelSum
+from gp.grams import pieces
 from gp.integrals import Integral, JointIntegral, joint_integral
 from gp.kernels.base import Kernel, differentiable
 from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend
@@ -40,12 +41,21 @@ from gp.observations import (
     require_same_kind,
 )
 from gp.paths import Path, draw_path
+from gp.rounding import LARGE_PIVOT
 from gp.sampling import sample_gaussian
 
 if TYPE_CHECKING:
     from gp.hyperparameters import Hyperparameters
 
 __all__ = ["GradientMoments", "Posterior", "condition", "flat", "refuse_contradictions"]
+
+_MISSED = 1e-3
+"""The largest error at values without noise, over theirs from the prior mean (.03 in single precision)."""
+_FAR = 100.0
+"""The largest deviation from values, in standard deviations of their noise and of rounding. Smooth functions
+with another lengthscale than the kernel's are missed by 5 of them one time in ten, contradictions by 1e4."""
+_ROUNDING = 2.0
+"""The error of a computed covariance, in rounding errors of its variances."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +131,35 @@ class Posterior:
         squares = namespace(self.whitened).sum(self.whitened**2)
         return log_density(squares, self.factor.log_determinant, self.y.shape[0])
 
+    @cached_property
+    def is_singular(self) -> bool:
+        """Whether the covariance of the observations is singular up to rounding: predictions lose digits."""
+        if self.jitter > 0 or not len(self.observations):
+            return self.jitter > 0
+        least = LARGE_PIVOT * float(namespace(self.y).finfo(self.y.dtype).eps)
+        return bool((self.factor.pivots < least * self.variances).any())
+
+    @cached_property
+    def variances(self) -> Array:
+        """The variances of the observations, (n,)."""
+        return _noise_variances(self.observations, self.noise) + self.observations.variance(self.kernel)
+
+    @property
+    def rounding(self) -> Array:
+        """Variances (n,) of the errors of the observations that stand for jitter, or else for rounding."""
+        return max(self.jitter, _ROUNDING * float(namespace(self.y).finfo(self.y.dtype).eps)) * self.variances
+
+    def _lift(self, whitened: Array) -> Array:
+        """Return (n, m) whose inner products are added to posterior covariances, for whitened ones (n, m).
+
+        The entries of K have rounding errors E, and with weights W = K^-1 k_*^T the posterior covariance has
+        the error W^T E W, which may exceed it where points nearly coincide. An error of each observation, of
+        the variance of rounding, has the larger effect W^T D W. A jitter has it already.
+        """
+        if self.jitter > 0 or not self.is_singular:
+            return whitened[:0]
+        return namespace(whitened).sqrt(self.rounding)[:, None] * self.factor.solve(whitened, transposed=True)
+
     def mean(self, x: Array | Functional) -> Array:
         """Return the posterior mean at points x (m, D), or of other functionals: (m,)."""
         at = self._predicted(x)
@@ -136,11 +175,8 @@ class Posterior:
         cross = self._cross(at)
         mean = at.apply(self.mean_function) + cross @ self.weights
         whitened = self.factor.solve(cross.T)
-        xp = namespace(whitened)
-        explained = (
-            np.einsum("ij,ij->j", whitened, whitened) if not is_torch(whitened) else (whitened**2).sum(0)
-        )
-        return mean, xp.clip(at.variance(self.kernel) - explained, 0.0, None)
+        variance = at.variance(self.kernel) - _squares(whitened) + _squares(self._lift(whitened))
+        return mean, namespace(whitened).clip(variance, 0.0, None)
 
     def covariance(self, x: Array | Functional, x2: Array | Functional | None = None) -> Array:
         """Return the posterior covariance of f at x (m, D) and at x2 (m2, D), (m, m2).
@@ -149,11 +185,13 @@ class Posterior:
         """
         at = self._predicted(x)
         whitened = self.factor.solve(self._cross(at).T)
+        lift = self._lift(whitened)
         if x2 is None:
-            return covariance(self.kernel, at, at) - whitened.T @ whitened
+            return covariance(self.kernel, at, at) - whitened.T @ whitened + lift.T @ lift
         other = self._predicted(x2)
         other_whitened = self.factor.solve(self._cross(other).T)
-        return covariance(self.kernel, at, other) - whitened.T @ other_whitened
+        prior = covariance(self.kernel, at, other)
+        return prior - whitened.T @ other_whitened + lift.T @ self._lift(other_whitened)
 
     def gradient(self, x: Array) -> GradientMoments:
         """Return mean (m, D) and covariance (m, D, D) of df/dx at points x (m, D)."""
@@ -270,8 +308,8 @@ class Posterior:
             whitened=xp.concat([self.whitened, whitened]),
             hyperparameters=self.hyperparameters,
         )
-        if factor.jitter > self.jitter:
-            _refuse_contradictions(extended)
+        if extended.is_singular:
+            _refuse_misses(extended, slice(None) if factor.jitter > self.jitter else slice(-len(added), None))
         return extended
 
     def _refitted(self, added: Functional, y: Array, noise: Array) -> Posterior:
@@ -315,8 +353,8 @@ def condition(
     factor = cholesky(_with_noise(covariance(kernel, observed, observed), observed, noise))
     whitened = factor.solve(y - observed.apply(mean))
     posterior = Posterior(kernel, mean, observed, y, noise, factor, whitened)
-    if factor.jitter > 0:
-        _refuse_contradictions(posterior)
+    if posterior.is_singular:
+        _refuse_misses(posterior)
     return posterior
 
 
@@ -340,6 +378,11 @@ def _corner(kernel: Kernel, added: Functional, noise: Array) -> Array:
     if isinstance(noise, float) and type(added) is Values and len(added) == 1:
         return (kernel.diagonal(added.x) + noise)[:, None]
     return _with_noise(covariance(kernel, added, added), added, noise)
+
+
+def _squares(columns: Array) -> Array:
+    """Return the squared norms of columns (n, m), (m,)."""
+    return (columns**2).sum(0) if is_torch(columns) else np.einsum("ij,ij->j", columns, columns)
 
 
 def _only_values(observed: Functional) -> bool:
@@ -375,13 +418,36 @@ def flat(y: Array | Sequence[Array]) -> Array:
     return y
 
 
-def _refuse_contradictions(posterior: Posterior) -> None:
-    """Raise ValueError where one point has two values and no noise to explain them."""
-    observed = posterior.observations
+def _refuse_misses(posterior: Posterior, rows: slice = slice(None)) -> None:
+    """Raise ValueError where the mean misses values by more than their noise and rounding explain.
+
+    Jitter, which makes a covariance of low rank or of points that nearly coincide positive definite, and
+    rounding act as a noise that the user did not state. Exact values that are not among the kernel's
+    functions are then missed by many of its standard deviations (the kernel scaled to values that are larger
+    than its own), or, where variances are large, by a part of the values' distance from the prior mean.
+    """
+    observed, values = posterior.observations, to_numpy(posterior.y)
+    noise = to_numpy(_noise_variances(observed, posterior.noise))
+    centred = values - to_numpy(observed.apply(posterior.mean_function))
+    variances, size, spread = to_numpy(posterior.variances), np.ones(len(values)), np.empty(len(values))
+    for _, part in pieces(observed):
+        square = np.mean(centred[part] ** 2)
+        spread[part] = np.sqrt(square) or np.inf
+        size[part] = max(1.0, square / (np.mean(variances[part]) or np.inf))
+    sd = (noise + size * to_numpy(posterior.rounding)) ** 0.5
     if _only_values(observed):
-        noise = _noise_variances(observed, posterior.noise)
-        variances = noise + posterior.jitter * observed.variance(posterior.kernel)
-        refuse_contradictions(posterior.x, posterior.y, 10 * variances**0.5)
+        refuse_contradictions(posterior.x, posterior.y, 10 * sd)
+    missed = np.abs(values - to_numpy(posterior.mean(observed)))
+    part_missed = max(_MISSED, 100 * float(np.finfo(values.dtype).eps) ** 0.5)
+    allowed = np.minimum(_FAR * sd, _FAR * noise**0.5 + part_missed * spread)
+    excess = (missed - allowed)[rows]
+    if excess.size and excess.max() > 0:
+        i = int(np.arange(len(values))[rows][excess.argmax()])
+        raise ValueError(
+            f"y[{i}] = {values[i]:.6g} is missed by {missed[i]:.3g}, more than noise and rounding explain: "
+            "the kernel cannot hold these values, as it is of low rank or points nearly coincide: give "
+            "`noise`, keep one of points that nearly coincide, or add a kernel such as SquaredExponential"
+        )
 
 
 def refuse_contradictions(x: Array, y: Array, allowed: Array) -> None:

@@ -25,7 +25,9 @@ from gp.problem import EvidenceProblem
 __all__ = ["DataUnits", "SearchCoordinates"]
 
 _CONSTANT = 1e-12
-"""Relative spread below which numbers count as equal up to rounding."""
+"""Relative spread below which targets count as equal up to rounding."""
+_ONE_PLACE = 1e-15
+"""The same for points, which are not computed: some rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,7 @@ class DataUnits:
         """Return the units of points (n, D), or values and gradients, and targets (n,), n >= 1."""
         observed, y = as_functional(x), np.asarray(y, dtype=float)
         points = np.concatenate([block.x for block in blocks_of(observed)]).astype(float)
-        inputs, _ = _spread(points)
+        inputs, _ = _spread(points, _ONE_PLACE)
         values, rises = _sorted_targets(observed, y, inputs)
         output, varies = _spread(values[:, None]) if values.size else (np.ones(1), np.zeros(1))
         size, varying = float(output[0]), bool(varies[0])
@@ -73,11 +75,11 @@ def _sorted_targets(observed: Functional, y: np.ndarray, inputs: np.ndarray) -> 
     return np.concatenate(values), np.concatenate(rises)
 
 
-def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _spread(values: np.ndarray, least: float = _CONSTANT) -> tuple[np.ndarray, np.ndarray]:
     largest = np.abs(values).max(axis=0)
     size = np.where(largest > 0, largest, 1.0)
     spread = (values / size).std(axis=0)  # divided by their size first, as the squares of 1e200 overflow
-    varies = spread > _CONSTANT
+    varies = spread > least
     return np.where(varies, spread, 1.0) * size, varies
 
 

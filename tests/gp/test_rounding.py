@@ -97,5 +97,5 @@ def test_log_evidence_of_noise_free_gradients_does_not_depend_on_last_digits(n, 
         moved = x * (1 + moves * EPS / 2)
         observed = [gp.Values(moved), gp.Gradients(moved)]
         found = gp.fit(observed, [y[:n], y[n:]], noise=None).hyperparameters
-        exact = log_evidence(moved, y, found.values[:2], found.jitter) - constant
+        exact = log_evidence(moved, y, found.values[1:3], found.jitter) - constant
         assert abs(found.log_evidence - exact) < 0.1
