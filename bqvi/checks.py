@@ -98,6 +98,18 @@ def require_positive(name: str, x: Array) -> None:
         raise ValueError(f"{name} contains {bad}; every entry must be positive and finite")
 
 
+def require_nonnegative(name: str, x: Array) -> None:
+    """Every entry 0 or positive and finite, and one in each row of the last axis positive."""
+    values = np.atleast_1d(to_numpy(x))
+    good = np.isfinite(values) & (values >= 0.0)
+    if not good.all():
+        raise ValueError(
+            f"{name} contains {values[~good].flat[0]}; every entry must be 0 or positive, and finite"
+        )
+    if not (values > 0.0).any(-1).all():
+        raise ValueError(f"{name} is 0 throughout a row; at least one entry must be positive")
+
+
 def positive_vector(name: str, value: Array, length: int) -> np.ndarray:
     """Return an array (``length``,) from one positive number or from as many as its entries.
 

@@ -279,6 +279,10 @@ def test_states_are_those_of_the_model():
     assert max(np.mean(path == states), np.mean(path != states)) > 0.95
     assert found.predict_proba(values).sum(1) == pytest.approx(np.ones(120))
     assert (np.diff(found.lower_bounds_) > -1e-9 * abs(found.lower_bound_)).all()
+    low, high = np.sort(found.means_[:, 0])
+    assert (low, high) == pytest.approx((0.0, 4.0), abs=0.6)  # five standard errors of means of 60
+    assert found.covariances_.shape == (2, 1, 1)
+    assert found.covariances_.ravel() == pytest.approx([1.0, 1.0], abs=0.9)
     holes = values.copy()
     holes[::7] = np.nan
     assert np.isfinite(HiddenMarkovModel(2, random_state=0).fit(holes).lower_bound_)

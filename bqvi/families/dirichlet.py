@@ -6,6 +6,9 @@
 The Fisher matrix is diagonal plus rank one, F = diag(psi'(alpha)) - psi'(sum alpha) 1 1^T; its inverse
 is Sherman and Morrison's. (The thesis' Eq. 3.41 drops the off-diagonal part.)
 
+An entry alpha_k = 0 is the limit alpha_k -> 0: pi_k is 0, and the density is that of the others on their face
+of the simplex.
+
 Points of the simplex are given and returned as **ln pi**: with the thesis' alpha_0 = 1e-3 a weight
 underflows where its logarithm does not, and ln pi is the sufficient statistic.
 """
@@ -18,7 +21,7 @@ from typing import Self
 import numpy as np
 
 from bqvi.arrays import Seed, Values, digamma, gammaln, logsumexp, namespace, trigamma
-from bqvi.checks import require_positive
+from bqvi.checks import require_nonnegative
 from bqvi.families.log_gamma import rsample_log_gamma
 from gp.arrays import Array
 
@@ -30,7 +33,7 @@ class Dirichlet:
 
     Parameters
     ----------
-    concentration : (..., K), positive
+    concentration : (..., K), nonnegative, with a positive entry in each row; where it is 0, pi_k is 0
     """
 
     leaf_names = ("",)
@@ -38,7 +41,7 @@ class Dirichlet:
     """Points are ln pi, the mean is pi."""
 
     def __init__(self, concentration: Array) -> None:
-        require_positive("concentration", concentration)
+        require_nonnegative("concentration", concentration)
         self.concentration = concentration
 
     @classmethod
@@ -83,7 +86,8 @@ class Dirichlet:
     @cached_property
     def unconstrained(self) -> Values:
         """u = (ln alpha,)."""
-        return (namespace(self.concentration).log(self.concentration),)
+        with np.errstate(divide="ignore"):
+            return (namespace(self.concentration).log(self.concentration),)
 
     @cached_property
     def total(self) -> Array:
@@ -98,12 +102,17 @@ class Dirichlet:
     @cached_property
     def log_normaliser(self) -> Array:
         """A = sum ln Gamma(alpha_k) - ln Gamma(sum alpha)."""
-        return gammaln(self.concentration).sum(-1) - gammaln(self.total)[..., 0]
+        return self._on_face(gammaln(self.concentration)).sum(-1) - gammaln(self.total)[..., 0]
+
+    def _on_face(self, terms: Array) -> Array:
+        """The ``terms`` (..., K) of sums over k, 0 where alpha_k is 0."""
+        return namespace(terms).where(self.concentration > 0.0, terms, 0.0 * self.concentration)
 
     @property
     def entropy(self) -> Array:
         """A - sum (alpha_k - 1) E[ln pi_k]."""
-        return self.log_normaliser - ((self.concentration - 1.0) * self.expected_statistics[0]).sum(-1)
+        excess = self.concentration - 1.0
+        return self.log_normaliser - self._on_face(excess * self.expected_statistics[0]).sum(-1)
 
     @property
     def mean(self) -> Array:
@@ -112,11 +121,11 @@ class Dirichlet:
 
     @property
     def mode(self) -> Array:
-        """ln of the mode, (alpha_k - 1) / (sum alpha - K), alpha_k >= 1; the centre if all alpha_k are 1."""
+        """ln of the mode, (alpha_k - 1) / sum_j (alpha_j - 1), alpha_k >= 1; the centre if all are 1."""
         xp = namespace(self.concentration)
-        excess = self.concentration - 1.0
+        excess = self._on_face(self.concentration - 1.0)
         floor = 0.0 * excess
-        excess = xp.where(excess.sum(-1)[..., None] > 0.0, excess, floor + 1.0)
+        excess = xp.where(excess.sum(-1)[..., None] > 0.0, excess, self._on_face(floor + 1.0))
         with np.errstate(divide="ignore"):
             log_excess = xp.log(xp.where(excess > 0.0, excess, floor))
         return log_excess - logsumexp(log_excess)[..., None]
@@ -124,7 +133,8 @@ class Dirichlet:
     def kl(self, other: Dirichlet) -> Array:
         """KL(self || other), batch-shaped."""
         gap = self.concentration - other.concentration
-        return (gap * self.expected_statistics[0]).sum(-1) - self.log_normaliser + other.log_normaliser
+        apart = _times(gap, self.expected_statistics[0]).sum(-1)
+        return apart - self.log_normaliser + other.log_normaliser
 
     def statistics(self, theta: Array) -> Values:
         """(ln pi,) of points given as ln pi (L, ..., K)."""
@@ -136,11 +146,7 @@ class Dirichlet:
 
     def log_prob(self, theta: Array) -> Array:
         """Log density (in pi) at points given as ln pi (L, ..., K)."""
-        excess = self.concentration - 1.0
-        xp = namespace(theta)
-        # 0 * -inf is 0 here: under a flat prior an empty component has density 1
-        counted = xp.where(excess == 0.0, xp.zeros_like(theta), theta)
-        return (excess * counted).sum(-1) - self.log_normaliser
+        return _times(self._on_face(self.concentration - 1.0), theta).sum(-1) - self.log_normaliser
 
     def sample(self, n: int, seed: Seed) -> Array:
         """``n`` draws, as ln pi (n, ..., K)."""
@@ -154,7 +160,7 @@ class Dirichlet:
     def fisher_product(self, tangent: Values) -> Values:
         """F d alpha."""
         common = trigamma(self.total) * tangent[0].sum(-1)[..., None]
-        return (trigamma(self.concentration) * tangent[0] - common,)
+        return (self._on_face(trigamma(self.concentration)) * tangent[0] - common,)
 
     def fisher_solve(self, cotangent: Values) -> Values:
         """F^-1 d mu, by Sherman and Morrison."""
@@ -166,7 +172,11 @@ class Dirichlet:
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
         """dL/d ln alpha_k = alpha_k (g_k psi'(alpha_k) - psi'(sum alpha) sum_j g_j)."""
-        return (self.concentration * self.fisher_product(gradient)[0],)
+        alpha, common = self.concentration, trigamma(self.total) * gradient[0].sum(-1)[..., None]
+        positive = alpha + (alpha == 0.0)
+        # alpha psi'(alpha) = alpha psi'(1 + alpha) + 1 / alpha, as psi' alone may overflow
+        own = self._on_face(alpha * trigamma(1.0 + alpha) + 1.0 / positive)
+        return (own * gradient[0] - alpha * common,)
 
     def gradient_to_natural(self, gradient: Values) -> Values:
         """The natural gradient from dL/d ln alpha."""
@@ -175,7 +185,14 @@ class Dirichlet:
     def retract(self, tangent: Values) -> Self:
         """alpha + d + d^2 / (2 alpha), positive for every d."""
         step = tangent[0]
-        return self.from_natural((self.concentration + step + 0.5 * step**2 / self.concentration,))
+        positive = self.concentration + (self.concentration == 0.0)
+        return self.from_natural((self.concentration + step + 0.5 * step**2 / positive,))
+
+
+def _times(factor: Array, logarithms: Array) -> Array:
+    """Products in which 0 times -inf is 0: under a flat prior an empty component has density 1."""
+    xp = namespace(logarithms)
+    return factor * xp.where(factor == 0.0, xp.zeros_like(logarithms), logarithms)
 
 
 def _inverse_digamma(y: np.ndarray) -> np.ndarray:

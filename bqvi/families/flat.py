@@ -40,7 +40,7 @@ class Flat:
         """Natural parameters of the flat density."""
         zeros = tuple(np.zeros_like(eta) for eta in self.family.natural)
         if isinstance(self.family, Dirichlet | Gamma):
-            return (zeros[0] + 1.0, *zeros[1:])
+            return (np.where(self.family.natural[0] == 0.0, 0.0, 1.0), *zeros[1:])
         return zeros
 
     def from_natural(self, natural: Values) -> Any:

@@ -32,7 +32,8 @@ def log_gamma_draws(shape: np.ndarray, n: int, seed: Seed) -> np.ndarray:
     size = (n, *shape.shape)
     boosted = np.log(rng.standard_gamma(shape + 1.0, size))
     # -ln u of a uniform u is standard exponential
-    return boosted - rng.standard_exponential(size) / shape
+    with np.errstate(divide="ignore"):  # a shape of 0 is its limit, ln y = -inf
+        return np.asarray(boosted - rng.standard_exponential(size) / shape)
 
 
 def log_gamma_slope(shape: np.ndarray, log_y: np.ndarray) -> np.ndarray:

@@ -41,10 +41,12 @@ class PointMass:
                 "FromNormaliser its mode and statistics"
             )
         concentration = getattr(family, "concentration", None)
-        if concentration is not None and to_numpy(concentration).min() < 1.0:
+        positive = np.ones(1) if concentration is None else to_numpy(concentration)
+        positive = positive[positive > 0.0]
+        if positive.min() < 1.0:
             raise ValueError(
-                f"a point mass needs Dirichlet concentrations of at least 1 (smallest given: "
-                f"{to_numpy(concentration).min():.3g}): below 1 the density has no mode inside"
+                f"a point mass needs Dirichlet concentrations of at least 1, or 0 (smallest given: "
+                f"{positive.min():.3g}): below 1 the density has no mode inside"
             )
         self.family = family
 

@@ -40,9 +40,10 @@ class Conjugate:
     ) -> Gradient:
         """The natural gradient at q."""
         local = local_step(model, q, batch)
-        values = subtract(update_target(model, local), q.natural)
+        end = update_target(model, local)
         everything = local if batch.weights is None else None
-        return Gradient(values, natural=True, n_evaluations=batch.size, local=everything)
+        values = subtract(end, q.natural)
+        return Gradient(values, natural=True, n_evaluations=batch.size, local=everything, end=end)
 
 
 @runtime_checkable
@@ -88,6 +89,6 @@ class RefinedConjugate:
         if memory is not None and len(memory.local) and local.bound - divergence < memory.elbo:
             local = model.refined_step(q, batch.rows, memory.local)
         kept = LocalMemory(local.local, local.bound - divergence)
-        values = subtract(update_target(model, local), q.natural)
-        everything = replace(local, local=None)
-        return Gradient(values, natural=True, n_evaluations=batch.size, local=everything, memory=kept)
+        end, everything = update_target(model, local), replace(local, local=None)
+        values, spent = subtract(end, q.natural), batch.size
+        return Gradient(values, True, spent, local=everything, memory=kept, end=end)

@@ -151,6 +151,9 @@ class Gradient:
     ``errors=True``, for estimators that have one."""
     surrogate: WhitenedSurrogate | None = None
     """A model of the log joint's gradient in units whitened by q, where the estimator has one."""
+    end: Values | None = None
+    """The natural parameters to which ``values`` lead from q, if they are a difference to those. The end of a
+    step of 1 is then exact where a small parameter is lost in the sum of q's and the difference."""
     predicted: float = 0.0
     """Distance in nats from the mean of an earlier q to that of this q over which the surrogate predicted new
     evaluations well; 0 if it did not."""

@@ -180,7 +180,10 @@ def advance(
         _require_finite(state, direction)
     increment, schedule = problem.schedule.increment(direction, state.schedule, state.iteration)
     _require_finite(state, increment)
-    moved = _moved(problem.geometry, state, increment)
+    if gradient.end is not None and increment is gradient.values:
+        moved = problem.geometry.at(state.q, gradient.end)
+    else:
+        moved = _moved(problem.geometry, state, increment)
     minibatch, seconds = drawn.observed(problem)
     return replace(
         state,

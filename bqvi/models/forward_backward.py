@@ -92,11 +92,15 @@ def smooth(
     pi, a = (np.exp(np.maximum(x, FLOOR)) for x in (chain.initial, chain.transitions))
     recursions = _compiled if worth_compiling(relative.size) else _by_arrays
     gamma, pairs, log_evidence = recursions(pi, a, relative, layout, weights, scratch)
-    floored = float((a * pairs)[chain.transitions < FLOOR].sum())
-    floored += float(gamma[0][:, layout.previous < 0][chain.initial < FLOOR].sum())
+    pairs, begins = a * pairs, layout.previous < 0
+    floored = float(pairs[chain.transitions < FLOOR].sum())
+    floored += float(gamma[0][:, begins][chain.initial < FLOOR].sum())
     if floored > TOLERANCE:
         return None
-    return SmoothedStates(gamma, a * pairs, log_evidence)
+    # an entry at the floor is visited in proportion to its own probability
+    gamma[0][:, begins] *= np.exp(np.minimum(chain.initial - FLOOR, 0.0))[:, None]
+    pairs *= np.exp(np.minimum(chain.transitions - FLOOR, 0.0))
+    return SmoothedStates(gamma, pairs, log_evidence)
 
 
 def _by_arrays(

@@ -22,7 +22,7 @@ from typing import Self
 import numpy as np
 
 from bqvi.arrays import Seed, generator
-from bqvi.checks import positive_vector, require_integer, require_positive
+from bqvi.checks import require_integer, require_nonnegative, require_numbers
 from bqvi.families import Dirichlet, Product
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data
@@ -41,6 +41,9 @@ from gp.arrays import Array, shown, to_numpy
 
 __all__ = ["HiddenMarkovModel", "simulate_states"]
 
+_LEAST = 1e-300
+"""The least positive concentration: psi(b), about -1 / b, is finite."""
+
 
 class HiddenMarkovModel:
     """Hidden Markov model; data are `Sequences`, a list of arrays (T_n,) or (T_n, D), or one array.
@@ -52,8 +55,10 @@ class HiddenMarkovModel:
     ----------
     n_states : K >= 1
     emissions : `CategoricalEmissions`, `PoissonEmissions`, `gaussian_emissions(...)`, or any `Emissions`
-    initial_concentration : a_0 > 0, a number or (K,); default 1, which is flat
-    transition_concentration : b > 0, a number, (K,) or (K, K), row k of the transitions from k; default 1
+    initial_concentration : a_0, a number or (K,); default 1, which is flat
+    transition_concentration : b, a number, (K,) or (K, K), row k of the transitions from k; default 1.
+        Concentrations are positive, from 1e-300; a 0 forbids a start or a transition, and each row has a
+        positive entry
 
     Raises
     ------
@@ -73,14 +78,10 @@ class HiddenMarkovModel:
         if isinstance(emissions, type) or not hasattr(emissions, "likelihoods"):
             raise TypeError(f"emissions is {shown(emissions)}; it must be such as CategoricalEmissions(2)")
         self.emissions = emissions
-        self.initial_concentration = positive_vector("initial_concentration", initial_concentration, k)
-        given = np.asarray(transition_concentration, float)
-        if given.shape not in ((), (k,), (k, k)):
-            raise ValueError(
-                f"transition_concentration has shape {given.shape}; it must be a number, ({k},) or ({k}, {k})"
-            )
-        require_positive("transition_concentration", given)
-        self.transition_concentration = np.broadcast_to(given, (k, k)).copy()
+        self.initial_concentration = _concentrations("initial_concentration", initial_concentration, (k,))
+        self.transition_concentration = _concentrations(
+            "transition_concentration", transition_concentration, (k, k)
+        )
 
     def check(self, data: Data) -> Sequences:
         """`Sequences` whose values the emissions can have emitted."""
@@ -115,16 +116,17 @@ class HiddenMarkovModel:
     ) -> Product:
         """A start with transitions drawn from the simplex, and emissions started by ``how``.
 
-        Random numbers are from ``rng``; sequences of ``data`` have ``weights`` (N,), default 1. Starts with a
-
+        Random numbers are from ``rng``; sequences of ``data`` have ``weights`` (N,), default 1. A transition
+        or start whose concentration is below 1 and below that of others has fewer counts. Starts with a
         larger probability of staying in a state did not find alternating states, such as vowels and
         consonants: on 6,000 letters their final bound was 360 nats lower.
         """
         k, part = self.n_states, np.ones(len(data)) if weights is None else weights
-        moves = rng.dirichlet(np.ones(k), k)
+        moves = rng.dirichlet(np.ones(k), k) * _allowed(self.transition_concentration)
+        begins = part.sum() / k * _allowed(self.initial_concentration)
         return Product(
             {
-                "initial": Dirichlet(self.initial_concentration + part.sum() / k),
+                "initial": Dirichlet(self.initial_concentration + begins),
                 "transitions": Dirichlet(self.transition_concentration + part @ data.lengths / k * moves),
                 self.emissions.name: self.emissions.start(
                     data.values, k, how, rng, _of_values(weights, data)
@@ -145,11 +147,19 @@ class HiddenMarkovModel:
         bound = float(pieces.sum() if w is None else w @ pieces)
         return LocalStep((first, found.transitions, *emitted), bound)
 
+    def _chain(self, q: Product) -> Chain:
+        """The chain of the best paths under ``q``, without what the prior forbids, whatever q says of it."""
+        first, following = (q[name].expected_statistics[0] for name in ("initial", "transitions"))
+        return Chain(
+            np.where(self.initial_concentration > 0.0, first, -np.inf),
+            np.where(self.transition_concentration > 0.0, following, -np.inf),
+        )
+
     def _smoothed(
         self, q: Product, rows: Sequences, weights: Array | None = None
     ) -> tuple[SequenceLayout, np.ndarray, SmoothedStates, np.ndarray]:
         """Layout, arranged values, posterior, and the log factors (C,) that the log evidence lacks."""
-        chain, emitted = _chain(q), q[self.emissions.name]
+        chain, emitted = self._chain(q), q[self.emissions.name]
         layout = rows.layout
         arranged = self._arranged(rows, layout, "pieces")
         likelihoods = self.emissions.likelihoods(emitted, arranged)
@@ -209,7 +219,7 @@ class HiddenMarkovModel:
         rows = self.check(data)
         arranged = self._arranged(rows, rows.whole, "whole")
         logs = self.emissions.logarithms(q[self.emissions.name], arranged)
-        found = log_predictives(_chain(q), logs, rows.whole)
+        found = log_predictives(self._chain(q), logs, rows.whole)
         own = rows.whole.in_time(found[:, None, :])[0]
         return rows.split(own + self.emissions.log_base_measures(rows.values))
 
@@ -228,7 +238,7 @@ class HiddenMarkovModel:
         rows = self.check(data)
         arranged = self._arranged(rows, rows.whole, "whole")
         logs = self.emissions.logarithms(q[self.emissions.name], arranged)
-        paths = most_likely_paths(_chain(q), logs, rows.whole)
+        paths = most_likely_paths(self._chain(q), logs, rows.whole)
         return rows.split(rows.whole.in_time(paths[:, None, :])[0])
 
     def representation(self, data: Sequences) -> np.ndarray:
@@ -258,8 +268,23 @@ def simulate_states(
     return states
 
 
-def _chain(q: Product) -> Chain:
-    return Chain(q["initial"].expected_statistics[0], q["transitions"].expected_statistics[0])
+def _concentrations(name: str, given: float | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Concentrations of ``shape``, from a number or as many as a row has, or as they are."""
+    values, whole = require_numbers(name, given), " or ".join(map(str, dict.fromkeys((shape[-1:], shape))))
+    if values.shape not in ((), shape[-1:], shape):
+        raise ValueError(f"{name} has shape {values.shape}; it must be a number, or have shape {whole}")
+    require_nonnegative(name, values)
+    if (values[values > 0.0] < _LEAST).any():
+        raise ValueError(
+            f"{name} contains {values[values > 0.0].min():.3g}; it must be 0 or at least {_LEAST:g}"
+        )
+    return np.broadcast_to(values, shape).copy()
+
+
+def _allowed(concentration: np.ndarray) -> np.ndarray:
+    """The share of its counts that an entry starts with: 1 for the largest of its row and those above 1."""
+    most = np.minimum(concentration, 1.0)
+    return np.asarray(most / most.max(-1, keepdims=True))
 
 
 def _of_pieces(weights: Array | None, layout: SequenceLayout) -> np.ndarray | None:

@@ -58,6 +58,12 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     max_iter, tol, n_init, init_params, random_state, verbose : as for `GaussianMixture`
     total_samples : the total number of sequences, for ``partial_fit``; default those of all calls so far
 
+    Attributes
+    ----------
+    startprob_, transmat_ : the probabilities of first states (K,) and of transitions (K, K), at q's mean
+    means_, covariances_ : (K, D) and (K, D, D) of Gaussian emissions, at q's mean
+    model_, posterior_ : the model of `bqvi.models`, and q
+
     Examples
     --------
     >>> import numpy as np
@@ -192,6 +198,8 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         self.n_samples_seen_ = seen.rows
         self.startprob_ = np.asarray(seen.q["initial"].mean)
         self.transmat_ = np.asarray(seen.q["transitions"].mean)
+        if self.emissions == "gaussian":
+            self.means_, self.covariances_ = seen.model.emissions.components.each(seen.q["components"])
 
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
         check_is_fitted(self)
@@ -259,5 +267,4 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
             return symbols[:, None].astype(np.float64)
         if self.emissions == "poisson":
             return rng.poisson(self.posterior_["rates"].mean[states]).astype(np.float64)
-        means, covariances = self.model_.emissions.components.each(self.posterior_["components"])
-        return gaussian_draws(means, covariances, states, rng)
+        return gaussian_draws(self.means_, self.covariances_, states, rng)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from bqvi.arrays import add, scale, subtract
+from bqvi.arrays import add, scale
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of
 from bqvi.inference.schedules import RobbinsMonro
 from bqvi.inference.settings import DEFAULTS
@@ -132,5 +132,6 @@ def natural_step(seen: StreamState, rows: Any, weights: np.ndarray, total: float
     count = seen.rows + float(weights.sum())
     scaled = weights * ((count if total is None else total) / weights.sum())
     target = update_target(seen.model, seen.model.local_step(seen.q, rows, scaled))
-    step = scale(subtract(target, seen.q.natural), STREAM(seen.steps))
-    return StreamState(seen.model, seen.q.from_natural(add(seen.q.natural, step)), seen.steps + 1, count)
+    size = STREAM(seen.steps)
+    moved = add(scale(seen.q.natural, 1.0 - size), scale(target, size))
+    return StreamState(seen.model, seen.q.from_natural(moved), seen.steps + 1, count)

@@ -239,6 +239,33 @@ def test_gumbel_softmax_becomes_one_hot_with_the_right_odds():
     assert np.abs(draws.mean(0) - np.exp(logits)).max() < 6.0 * error  # six sigma: 1e-9
 
 
+def test_a_dirichlet_with_a_zero_is_that_of_the_other_entries():
+    rng = np.random.default_rng(2)
+    alpha, prior = rng.uniform(1.0, 4.0, (2, 5, 3))
+    wide, wide_prior = (Dirichlet(np.insert(part, 1, 0.0, axis=1)) for part in (alpha, prior))
+    narrow, narrow_prior = Dirichlet(alpha), Dirichlet(prior)
+    logs = narrow.sample(7, 3)
+    points = np.insert(logs, 1, -np.inf, axis=2)
+    tangent, wide_tangent = rng.standard_normal((5, 3)), np.zeros((5, 4))
+    wide_tangent[:, [0, 2, 3]] = tangent
+    pairs = (
+        (wide.kl(wide_prior), narrow.kl(narrow_prior)),
+        (wide.entropy, narrow.entropy),
+        (wide.log_normaliser, narrow.log_normaliser),
+        (wide.log_prob(points), narrow.log_prob(logs)),
+        (wide.expected_statistics[0], np.insert(narrow.expected_statistics[0], 1, -np.inf, axis=1)),
+        (wide.mode, np.insert(narrow.mode, 1, -np.inf, axis=1)),
+        (wide.retract((wide_tangent,)).mean, np.insert(narrow.retract((tangent,)).mean, 1, 0.0, axis=1)),
+        (
+            wide.gradient_to_unconstrained((wide_tangent,))[0],
+            np.insert(narrow.gradient_to_unconstrained((tangent,))[0], 1, 0.0, axis=1),
+        ),
+    )
+    for found, right in pairs:
+        np.testing.assert_allclose(found, right, rtol=1e-12)
+    assert np.isneginf(wide.sample(4, 0)[..., 1]).all()
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -248,6 +275,7 @@ def test_gumbel_softmax_becomes_one_hot_with_the_right_odds():
         (lambda: Gaussian(np.zeros(2), np.array([[1.0, 0.5], [0.1, 1.0]])), "covariance is not symmetric"),
         (lambda: DiagonalGaussian(np.zeros(2), np.array([1.0, 0.0])), "variance contains 0.0"),
         (lambda: Dirichlet(np.array([1.0, -1.0])), "concentration contains -1.0"),
+        (lambda: Dirichlet(np.zeros((2, 3))), "concentration is 0 throughout a row"),
         (lambda: Categorical(np.array([np.inf, 0.0])), "logits is inf in row 0"),
         (lambda: Categorical(np.zeros(2), temperature=0.0), "temperature is 0.0; it must be above 0.0"),
     ],

@@ -195,6 +195,78 @@ def test_bound_is_below_the_evidence_by_enumeration(seed):
     assert evidence - 3.0 < best < evidence
 
 
+FORBIDDING = np.array([[1.0, 0.7, 0.0], [0.0, 1.2, 0.6], [0.0, 0.0, 1.0]])
+"""Concentrations of the transitions of a chain from left to right."""
+
+
+def of_a_chain(least):
+    """A chain from left to right, with concentrations ``least`` in the place of 0."""
+    first, moves = np.array([2.0, 0.0, 0.0]), FORBIDDING
+    return HiddenMarkovModel(
+        3,
+        CategoricalEmissions(3, concentration=0.5),
+        initial_concentration=np.maximum(first, least),
+        transition_concentration=np.maximum(moves, least),
+    )
+
+
+def test_the_bound_of_a_forbidding_chain_is_below_the_evidence_of_the_paths_that_are_left():
+    parts = [np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])]
+    evidence = log_evidence(parts, 3, 3, of_a_chain(1e-250))  # a forbidden move costs 570 nats there
+    fit = bqvi.fit(of_a_chain(0.0), parts, starts=3, seed=3, steps=200)
+    assert evidence - 4.0 < fit.elbo < evidence
+    for name, right in (("initial", [1.0, 0.0, 0.0]), ("transitions", FORBIDDING)):
+        np.testing.assert_array_equal(fit.q[name].mean > 0.0, np.asarray(right) > 0.0)
+    assert (np.diff(np.concatenate(fit.problem.model.viterbi(fit.q, parts[:1]))) >= 0).all()
+
+
+@pytest.mark.parametrize(("method", "family"), [("cavi", "full"), ("cavi", "point"), ("gd", "full")])
+def test_concentrations_go_to_the_limit_zero(method, family):
+    """Bounds of tiny concentrations, from the same start, are those of 0; all records are finite."""
+    rng = np.random.default_rng(8)
+    data = [np.sort(rng.integers(0, 3, 12)) for _ in range(4)]
+    leasts = (0.0,) if family == "point" else (0.0, 1e-40, 1e-290)
+    q = of_a_chain(0.0).initial(of_a_chain(0.0).check(data), "random", rng)
+    bounds = []
+    for least in leasts:
+        model = of_a_chain(least)
+        model = model if family == "full" else of_flat_rows(model)
+        start = Product({name: Dirichlet(factor.concentration + model.prior[name].concentration)
+                         for name, factor in q.factors.items()})  # fmt: skip
+        fit = bqvi.fit(model, data, method=method, family=family, start_from=start, steps=30, record=1)
+        assert np.isfinite(fit.trace["elbo"]).all()
+        assert (np.diff(fit.trace["elbo"]) > -1e-9).all()
+        bounds.append(fit.elbo)
+    np.testing.assert_allclose(bounds, bounds[0], atol=1e-6 if method == "cavi" else 1e-3)
+
+
+def of_flat_rows(model):
+    """The chain with concentrations 0 and 1, under which a point has a mode."""
+    return HiddenMarkovModel(
+        3,
+        CategoricalEmissions(3, concentration=1.0),
+        initial_concentration=np.ceil(model.initial_concentration / 2),
+        transition_concentration=(model.transition_concentration > 0).astype(float),
+    )
+
+
+def test_likelihoods_at_parameters_with_zeros_are_sums_over_the_paths_that_are_left():
+    """Rates, transitions and starts with zeros, and rows with missing columns, against enumeration."""
+    rng = np.random.default_rng(12)
+    x = rng.poisson(2.0, (6, 2)).astype(float)
+    x[1, 0] = x[2, 1] = x[4] = np.nan
+    x[:, 1][x[:, 1] > 0] = np.nan  # what is left of the column agrees with a rate of 0
+    theta = {
+        "initial": np.array([1.0, 0.0]),
+        "transitions": np.array([[0.6, 0.4], [0.0, 1.0]]),
+        "rates": np.array([[1.5, 0.0], [2.5, 0.4]]),
+    }
+    b = np.exp([[np.nansum(scipy.stats.poisson.logpmf(row, rate)) for rate in theta["rates"]] for row in x])
+    right = enumerated(theta["initial"], theta["transitions"], b)[2]
+    model = HiddenMarkovModel(2, PoissonEmissions())
+    assert model.log_likelihood(x, theta) == pytest.approx(right, rel=1e-12)
+
+
 def test_one_state_is_exact():
     x = np.array([0, 2, 1, 1, 0])
     model = HiddenMarkovModel(1, CategoricalEmissions(3, concentration=0.4))
@@ -460,6 +532,12 @@ def test_other_bad_input_is_named():
             bqvi.fit(HiddenMarkovModel(2, emissions), hole * [np.nan, 1.0])
     with pytest.raises(ValueError, match="data is nan in row 1"):
         bqvi.fit(HiddenMarkovModel(2, ComponentEmissions(Multinomial(2))), hole)
+    with pytest.raises(ValueError, match="initial_concentration is 0 throughout a row"):
+        HiddenMarkovModel(2, CategoricalEmissions(2), initial_concentration=0.0)
+    with pytest.raises(
+        ValueError, match="transition_concentration contains 1e-305; it must be 0 or at least"
+    ):
+        HiddenMarkovModel(2, CategoricalEmissions(2), transition_concentration=1e-305)
     with pytest.raises(ValueError, match="transition_concentration has shape"):
         HiddenMarkovModel(2, CategoricalEmissions(2), transition_concentration=np.ones(3))
     with pytest.raises(TypeError, match="emissions is"):
