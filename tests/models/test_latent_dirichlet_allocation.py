@@ -137,6 +137,20 @@ def test_settled_proportions_are_a_fixed_point_and_a_maximum():
     assert found.bound - 1e-3 < rough.bound < found.bound + 1e-9
 
 
+def test_documents_whose_sweeps_are_slow_end_at_their_maximum(monkeypatch):
+    """Long documents over topics that are alike, by arrays and by the loops that numba compiles."""
+    rng = np.random.default_rng(31)
+    topics = rng.dirichlet(np.full(25, 3.0), 4)
+    shares = rng.dirichlet(np.full(4, 0.4), 12)
+    x = scipy.sparse.csr_array(np.stack([rng.multinomial(400, share @ topics) for share in shares]))
+    alpha = np.full(4, 0.25)
+    exact = document_step(x, np.log(topics), alpha, sweeps=Sweeps(1e-11, 200_000))
+    for compiled in (False, True):
+        loops(monkeypatch, compiled)
+        found = document_step(x, np.log(topics), alpha)
+        assert exact.bound - 1e-5 < found.bound < exact.bound + 1e-9
+
+
 def loops(monkeypatch, used=True):
     """Whether the loops are those that numba compiles; without numba they run as plain Python."""
     monkeypatch.setattr(document_step_module, "worth_compiling", lambda entries: used)
