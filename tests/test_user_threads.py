@@ -1,4 +1,4 @@
-"""Every front door: the user's functions, and the caller, see the numbers of threads that the user has."""
+"""Every front door: callbacks, long calls and the caller see the user's threads, short calls of a run one."""
 
 import re
 
@@ -10,10 +10,12 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import bqvi
 import gp
-from gp import hyperparameters
+from gp import hyperparameters, threads
 
 MANY = 3
 SEEN: list[int] = []
+CALLS: list[int] = []
+"""The numbers of threads of functions that are evaluated, a row a call."""
 
 
 def counts():
@@ -21,12 +23,11 @@ def counts():
 
 
 def log_joint(theta):
-    SEEN.extend(counts())
+    CALLS.append(max(counts()))
     return -0.5 * (theta**2).sum(-1)
 
 
 def slope(theta):
-    SEEN.extend(counts())
     return -theta
 
 
@@ -46,7 +47,7 @@ def integrate():
 
 def vbmc(function=log_joint):
     box = {"plausible_lower": [-2, -2], "plausible_upper": [2, 2]}
-    bqvi.vbmc(function, gradient=slope, budget=8, callback=look, **box)
+    bqvi.vbmc(function, gradient=slope, budget=30, callback=look, **box)
 
 
 def broken(theta):
@@ -65,10 +66,14 @@ DOORS = {
     tuple(map(int, re.findall(r"\d+", scipy.__version__)[:3])) < (1, 16, 3),
     reason="solve_triangular of these SciPy versions crashes where a process raises its number of threads",
 )
+@pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("door", DOORS)
-def test_user_functions_see_the_users_threads(door):
+def test_who_sees_the_users_threads(door, long, monkeypatch):
+    """No call lasts less than no time, and none of these as long as an hour of processor time."""
+    monkeypatch.setattr(threads, "_LONG", -1.0 if long else 3600.0)
     before = torch.get_num_threads()
     SEEN.clear()
+    CALLS.clear()
     with threadpool_limits(MANY):
         torch.set_num_threads(MANY)
         DOORS[door]()
@@ -77,8 +82,11 @@ def test_user_functions_see_the_users_threads(door):
             vbmc(broken)
         assert set(counts()) == {MANY}
     torch.set_num_threads(before)
-    assert len(SEEN) > 20
+    assert len(SEEN) >= 3
     assert set(SEEN) == {MANY}
+    alone = 0 if door == "pathwise" else threads._CALLS if long else len(CALLS)
+    assert set(CALLS[:alone]) <= {1}
+    assert CALLS[-1] == (MANY if long or door == "pathwise" else 1)
 
 
 def test_a_process_on_few_rows_is_fitted_with_one_thread_from_the_first_matrix_to_the_last(monkeypatch):

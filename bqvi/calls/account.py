@@ -19,7 +19,9 @@ While a batch is under way its rows are assembled only when they are requested, 
 takes no time.
 
 A step that was cut short is repeated from the same state and with the same random numbers, so that it
-proposes the same points. The evaluations that had returned are its `Unfinished` evaluations, which are used
+from bqvi.checks import require_integer
+from gp.threads import CallThreads
+from gp.threads import CallThreads
 instead of calls.
 """
 
@@ -33,6 +35,7 @@ import numpy as np
 
 from bqvi.calls.evaluations import Evaluations, matched
 from bqvi.checks import require_integer
+from gp.threads import CallThreads
 
 __all__ = ["Account", "Budget", "BudgetError", "Ledger", "StepEvaluations", "Unfinished"]
 
@@ -93,12 +96,14 @@ class Ledger:
     Attributes
     ----------
     outputs : the number of values that the function returns at a point; None before the first evaluation.
+    threads : the number of threads of the function's calls in this process, as they are short or long.
     """
 
     def __init__(self, dimension: int, on_return: Callable[[], None] | None = None) -> None:
         self.dimension = dimension
         self.on_return = on_return
         self.outputs: int | None = None
+        self.threads = CallThreads()
         self._held: tuple[tuple[Evaluations, ...], Callable[[], Evaluations] | None] = ((), None)
         """The completed batches, and a function that returns the rows of the batch under way. A batch moves
         from the second to the first in one assignment, so that at an interrupt it is in one of them only."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from bqvi.calls.evaluations import Products
 from bqvi.calls.faults import EvaluationError, described, message_of
-from bqvi.calls.function import AUTODIFF, LARGEST, Function, GradientWithValue, run_user_code
+from bqvi.calls.function import AUTODIFF, LARGEST, Function, GradientWithValue
 from bqvi.calls.returned import (
     gradients_of,
     log_weights_of,
@@ -111,12 +111,12 @@ def _call_result(function: Function, points: np.ndarray, watched: bool) -> CallR
             raise no_tensor(function, points)
         result = CallResult(values, sds, found.gradients, graph=found.graph, left=found.left)
     elif isinstance(function.gradient, GradientWithValue):
-        returned, slopes = run_user_code(function.gradient.both, _as_given(function, points))
+        returned, slopes = function.gradient.both(_as_given(function, points))
         returned, products = parted(function, returned, points)
         values, sds = values_of(function, returned, points)
         result = CallResult(values, sds, gradients_of(function, slopes, points, values.shape[1]))
     else:
-        returned = run_user_code(function.value, _as_given(function, points))
+        returned = function.value(_as_given(function, points))
         returned, products = parted(function, returned, points)
         values, sds = values_of(function, returned, points)
         result = CallResult(values, sds)
@@ -126,7 +126,7 @@ def _call_result(function: Function, points: np.ndarray, watched: bool) -> CallR
         return result
     if callable(function.noise_sd) and sds is None:
         try:
-            returned = run_user_code(function.noise_sd, _as_given(function, points))
+            returned = function.noise_sd(_as_given(function, points))
         except Exception as error:
             return no_values(points, error, who="noise_sd")
         result = replace(result, sds=sds_of(function, returned, points))
@@ -144,7 +144,7 @@ def noise_at(function: Function, points: np.ndarray) -> np.ndarray:
     function : a function whose ``noise_sd`` is a function. points : (m, P); m is 1 unless it is vectorised.
     """
     assert callable(function.noise_sd)  # checked by the callers
-    return sds_of(function, run_user_code(function.noise_sd, _as_given(function, points)), points)
+    return sds_of(function, function.noise_sd(_as_given(function, points)), points)
 
 
 def _plain(function: Function, result: CallResult) -> bool:
@@ -173,7 +173,7 @@ def _with_gradient(function: Function, result: CallResult, points: np.ndarray) -
         if np.all(result.failed):
             return replace(result, gradients=missing)
         try:
-            returned = run_user_code(function.gradient, _as_given(function, points))
+            returned = function.gradient(_as_given(function, points))
         except Exception as error:
             reason = f"the gradient {described(error)}"
             reasons = tuple(known or reason for known in result.reasons)
@@ -211,7 +211,7 @@ def weighted(function: Function, values: np.ndarray, points: np.ndarray) -> np.n
 def log_weights(function: Function, points: np.ndarray) -> np.ndarray:
     """The logarithms (n,) of the function's factor at points (n, P)."""
     assert function.log_weight is not None  # called only where there is a log weight
-    return log_weights_of(run_user_code(function.log_weight, function.converted(points)), points)
+    return log_weights_of(function.log_weight(function.converted(points)), points)
 
 
 def _without_refused(function: Function, result: CallResult, points: np.ndarray) -> CallResult:

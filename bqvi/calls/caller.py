@@ -28,7 +28,7 @@ from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.calls.returned import reasons_of, refused
 from bqvi.checks import require_numbers
 from gp.arrays import Array
-from gp.threads import users_threads
+from gp.threads import CallThreads, users_threads
 
 __all__ = ["Caller", "evaluation_arrays"]
 
@@ -147,9 +147,14 @@ class Caller:
             require_slope(values, slope.sum(), f"the {self.function.range.title}")
         return replace(made, n_evaluations=made.n_evaluations + cost)
 
-    @users_threads()
     def _called(self, batch: CallBatch, budget: Budget, watched: bool) -> None:
-        n, workers = len(batch.theta), self.executor is not None or self.n_jobs > 1
+        workers = self.executor is not None or self.n_jobs > 1
+        threads = CallThreads() if batch.ledger is None else batch.ledger.threads
+        with users_threads() if workers else threads():
+            self._in_threads(batch, budget, watched, workers)
+
+    def _in_threads(self, batch: CallBatch, budget: Budget, watched: bool, workers: bool) -> None:
+        n = len(batch.theta)
         if self.function.vectorised and not (workers or self.separately):
             budget.spend(self.cost * n)
             if batch.enter_whole(Call(self.function, watched=watched)(batch.theta)):

@@ -12,14 +12,12 @@ from bqvi.calls.bounds import names_of
 from bqvi.calls.faults import ERRORS
 from bqvi.checks import require_above, require_boolean, require_one_of
 from gp.arrays import Array, as_like, is_torch, shown
-from gp.threads import users_threads
 
 if TYPE_CHECKING:
     from bqvi.calls.target_model import TargetModel
 
 __all__ = [
     "AUTODIFF", "CHEAP_MODEL", "LARGEST", "UNKNOWN", "Function", "GradientWithValue", "Range", "named_point",
-    "run_user_code",
 ]  # fmt: skip
 
 AUTODIFF = "autodiff"
@@ -73,16 +71,6 @@ def _require_noise(noise_sd: object) -> None:
             f"noise_sd is {noise_sd}; its square is out of the range of numbers: change the units, or "
             "leave it out where the values are exact"
         )
-
-
-def run_user_code(function: Callable[..., Any], *arguments: Any) -> Any:
-    """``function(*arguments)``, code of the user, with the number of threads that the user has set.
-
-    `Caller` lifts an engine's limit on threads for a whole batch, so that derivatives by torch and the
-    threads of an executor are not limited either.
-    """
-    with users_threads():
-        return function(*arguments)
 
 
 def named_point(names: Sequence[str], point: np.ndarray) -> str:

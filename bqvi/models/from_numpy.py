@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from bqvi.calls.function import run_user_code
 from bqvi.calls.returned import numbers_in
 from gp.arrays import Array, shown, to_numpy
+from gp.threads import users_threads
 
 __all__ = ["TorchFunction"]
 
@@ -42,9 +42,9 @@ class _NumpyFunction(torch.autograd.Function):
     def forward(ctx: Any, theta: torch.Tensor, called: TorchFunction) -> torch.Tensor:
         ctx.save_for_backward(theta)
         ctx.called = called
-        with torch.enable_grad():  # torch disables gradients here, and the user's function may need them
-            # a copy, as the function may work in place
-            value = run_user_code(called.function, to_numpy(theta).copy())
+        # torch disables gradients here, and the user's function may need them
+        with torch.enable_grad(), users_threads():
+            value = called.function(to_numpy(theta).copy())  # a copy, as the function may work in place
         return _as_tensor("log_prob", value, theta)
 
     @staticmethod
@@ -56,8 +56,8 @@ class _NumpyFunction(torch.autograd.Function):
                 "this LogJoint has values only; give it gradient=..., or use a method that needs none: "
                 "'bq' or 'score'"
             )
-        with torch.enable_grad():
-            slope = _as_tensor("gradient", run_user_code(gradient, to_numpy(theta).copy()), theta)
+        with torch.enable_grad(), users_threads():
+            slope = _as_tensor("gradient", gradient(to_numpy(theta).copy()), theta)
         if slope.shape != theta.shape:
             raise ValueError(
                 f"gradient returned shape {tuple(slope.shape)} for theta of shape {tuple(theta.shape)}; "
