@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from acquisition.minibatch.strategy import (
+    Probable,
     Selection,
     Summing,
     Unlearning,
@@ -70,7 +71,7 @@ def inclusion(bound: np.ndarray, size: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, repr=False)
-class HorvitzThompson(Unlearning):
+class HorvitzThompson(Probable, Unlearning):
     """Probabilities proportional to a given bound.
 
     Parameters

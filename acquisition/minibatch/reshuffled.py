@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acquisition.minibatch.strategy import Selection, Unlearning, equally, require_size
+from acquisition.minibatch.strategy import Probable, Selection, Unlearning, equally, require_size
 
 __all__ = ["Reshuffled", "ReshuffledState"]
 
@@ -27,7 +27,7 @@ class ReshuffledState:
 
 
 @dataclass(frozen=True)
-class Reshuffled(Unlearning):
+class Reshuffled(Probable, Unlearning):
     """S data at a time from a random permutation, renewed each epoch.
 
     Parameters

@@ -34,6 +34,7 @@ from gp.arrays import shown
 __all__ = [
     "Correcting",
     "Learning",
+    "Probable",
     "Selection",
     "Strategy",
     "Summing",
@@ -61,7 +62,7 @@ class Strategy(Protocol):
     """A rule by which mini-batches are drawn; see the module's docstring.
 
     A strategy may have ``setup_seconds``, the seconds of computations on the data before ``start``, and
-    ``signed = True`` if its weights can be negative.
+    ``signed = True`` if its weights can be negative. One that is `Probable` states how much they vary.
     """
 
     @property
@@ -98,6 +99,14 @@ class Unlearning:
     def observe(self, state: Any, selection: Selection, gradients: np.ndarray) -> Any:
         """Return the state unchanged."""
         return state
+
+
+class Probable:
+    """Strategies whose weights are 1 / pi, with known probabilities pi that a datum is in the mini-batch."""
+
+    def corrections(self, weights: np.ndarray) -> np.ndarray:
+        """The finite population corrections 1 - pi of data with ``weights`` (S,), (S,)."""
+        return np.asarray(1.0 - 1.0 / weights)
 
 
 class Summing:

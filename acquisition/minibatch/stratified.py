@@ -13,7 +13,7 @@ import numpy as np
 from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.settings import STRATA
-from acquisition.minibatch.strategy import Selection
+from acquisition.minibatch.strategy import Probable, Selection
 
 __all__ = ["Stratified", "StratifiedState"]
 
@@ -29,7 +29,7 @@ class StratifiedState:
 
 
 @dataclass(frozen=True)
-class Stratified(Featured):
+class Stratified(Probable, Featured):
     """One datum of each of S strata.
 
     Parameters

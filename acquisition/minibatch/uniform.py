@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acquisition.minibatch.strategy import Selection, Unlearning, equally, require_size
+from acquisition.minibatch.strategy import Probable, Selection, Unlearning, equally, require_size
 
 __all__ = ["Uniform", "UniformState"]
 
@@ -22,7 +22,7 @@ class UniformState:
 
 
 @dataclass(frozen=True)
-class Uniform(Unlearning):
+class Uniform(Probable, Unlearning):
     """S data uniformly at random, independently at each step.
 
     Parameters
@@ -33,6 +33,10 @@ class Uniform(Unlearning):
 
     size: int
     replacement: bool = False
+
+    def corrections(self, weights: np.ndarray) -> np.ndarray:
+        """1 - S / N, or 1 with replacement, for each of the ``weights`` (S,)."""
+        return np.ones(len(weights)) if self.replacement else super().corrections(weights)
 
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
         """State before the first draw."""

@@ -132,7 +132,8 @@ class BayesianQuadrature:
             process = None
         gradient = _gradient(frame, process, found, kept if memory is not None else None)
         gradient = replace(gradient, predicted=predicted_divergence(before, process, base, frame))
-        return _with_errors(frame, process, gradient) if self.errors else gradient
+        known = self.errors and batch.weights is None  # of a mini-batch the choice of data is not known
+        return _with_errors(frame, process, gradient) if known else gradient
 
     def asked(
         self,

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,8 +37,8 @@ from gp.arrays import Array, to_numpy
 
 __all__ = [
     "LogJointFunction", "TorchPosterior", "combined", "cost", "differentiable", "in_graph",
-    "log_joint_function", "per_datum_gradient", "reference_tensor", "spending", "staying_in_torch",
-    "torch_posterior", "values_and_slopes", "with_gradients",
+    "log_joint_function", "log_joint_with_terms", "per_datum_gradient", "reference_tensor",
+    "spending", "staying_in_torch", "torch_posterior", "values_and_slopes", "with_gradients",
 ]  # fmt: skip
 
 LogJointFunction = Callable[[Any], torch.Tensor]
@@ -136,16 +135,31 @@ def log_joint_function(model: Any, q: Distribution, batch: Batch) -> LogJointFun
     EvaluationError
         From the function that is returned: the model raised, or is not finite at a draw.
     """
+    both = log_joint_with_terms(model, q, batch)
+    return lambda theta: both(theta)[0]
+
+
+def log_joint_with_terms(
+    model: Any, q: Distribution, batch: Batch
+) -> Callable[[Any], tuple[torch.Tensor, torch.Tensor | None]]:
+    """As `log_joint_function`, with the terms of the data at the draws, (L, S).
+
+    They are None for a model without data or a conjugate one, and beside an anchor.
+
+    Parameters
+    ----------
+    model, q, batch : as there.
+    """
     if is_as_stated(model):
-        return partial(at_draws, model, batch)
+        return lambda theta: (at_draws(model, batch, theta), None)
     log_joint = _in_graph(model, q, batch)
 
-    def paid(theta: Array) -> torch.Tensor:
+    def paid(theta: Array) -> tuple[torch.Tensor, torch.Tensor | None]:
         calls = ModelCalls(type(model).__name__, theta)
         with spending(model, batch, theta), staying_in_torch(model, q, batch, theta):
             values, terms = log_joint(calls.watched(), calls)
         calls.require_finite(values, terms)
-        return values
+        return values, terms if batch.anchor is None else None
 
     return paid
 

@@ -121,6 +121,8 @@ class Batch:
     """The budget of the step, and the ledger of its evaluations."""
     anchor: Anchor | None = None
     """What is known of the sum over all data; None for nothing."""
+    corrections: Callable[[np.ndarray], np.ndarray] | None = None
+    """The finite population corrections of weights, of a strategy whose probabilities are known."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ class Gradient:
     """The memory of a `RememberingEstimator` for the next step."""
     standard_error: Values | None = None
     """The standard error of each entry of ``values``, with ``errors=True``: that of Monte Carlo, or the
-    standard deviation of Bayesian quadrature; infinite where no evaluation has succeeded."""
+    standard deviation of Bayesian quadrature; infinite where no evaluation has succeeded. On a mini-batch it
+    contains the sampling of the data, and is None where that is not known."""
     covariance: np.ndarray | None = None
     """Posterior covariance between the entries of ``values``, one array after the other, (P, P), with
     ``errors=True``, for estimators that have one."""

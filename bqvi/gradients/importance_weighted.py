@@ -76,7 +76,8 @@ class _ImportanceWeighted:
         log_joint = differentiable(log_joint_function(model, q, batch)(theta))
         log_weights = log_joint - denominator.log_prob(theta)
         bound = objective = torch.logsumexp(log_weights, 0) - np.log(self.samples)
-        errors = _errors(posterior, log_weights, self._power) if self.errors else None
+        known = self.errors and batch.weights is None  # of a mini-batch the bound is no sum over the data
+        errors = _errors(posterior, log_weights, self._power) if known else None
         if self._power == 2:
             objective = (torch.softmax(log_weights.detach(), 0).square() * log_weights).sum()
         values = posterior.gradient(objective)

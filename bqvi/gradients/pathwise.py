@@ -38,7 +38,7 @@ from bqvi.gradients.black_box import (
     TorchPosterior,
     cost,
     differentiable,
-    log_joint_function,
+    log_joint_with_terms,
     per_datum_gradient,
     reference_tensor,
     torch_posterior,
@@ -46,7 +46,7 @@ from bqvi.gradients.black_box import (
 from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, Sobol
 from bqvi.gradients.evaluations import evaluate_at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.standard_errors import of_mean, require_several
+from bqvi.gradients.standard_errors import of_mean, require_several, with_sampling
 from bqvi.gradients.stratified import stratified_gradient
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import is_conjugate
@@ -123,11 +123,15 @@ class Pathwise:
         theta = self._draw(posterior.q, rng)
         if batch.combination is not None and not is_conjugate(model):
             return self._per_datum(posterior, model, theta, batch)
-        terms = differentiable(log_joint_function(model, q, batch)(theta))
+        terms, of_data = log_joint_with_terms(model, q, batch)(theta)
+        terms = differentiable(terms)
         if self.entropy != "analytic":
             measured = posterior.q if self.entropy == "sampled" else posterior.stopped
             terms = terms - measured.log_prob(theta)
-        errors = of_mean(posterior.each(self.independent(terms))) if self.errors else None
+        errors = None
+        if self.errors:
+            each = None if of_data is None else partial(posterior.each, of_data.mean(0))
+            errors = with_sampling(of_mean(posterior.each(self.independent(terms))), each, batch)
         objective = terms.mean()
         if self.entropy == "analytic":
             objective = objective + posterior.q.entropy

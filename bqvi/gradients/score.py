@@ -36,12 +36,12 @@ from bqvi.gradients.amortised import LocalBound, local_gradient, require_plain, 
 from bqvi.gradients.black_box import (
     TorchPosterior,
     cost,
-    log_joint_function,
+    log_joint_with_terms,
     reference_tensor,
     torch_posterior,
 )
 from bqvi.gradients.gradient import Batch, Gradient, local_step
-from bqvi.gradients.standard_errors import of_mean, require_several
+from bqvi.gradients.standard_errors import of_mean, require_several, with_sampling
 from bqvi.gradients.stratified import require_still
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
@@ -90,7 +90,7 @@ class Score:
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         with torch.no_grad():
             theta = posterior.stopped.sample(self.samples, rng)  # draws without a path to the parameters of q
-            reward = log_joint_function(model, q, batch)(theta)
+            reward, of_data = log_joint_with_terms(model, q, batch)(theta)
         log_q = posterior.q.log_prob(theta)
         if self.entropy == "sampled":
             reward = reward - log_q.detach()
@@ -99,7 +99,10 @@ class Score:
         centred = _with_optimal_baseline(posterior, reward, log_q) if optimal else None
         advantage = _less_others(reward) if self._baseline == "leave-one-out" else reward
         terms = 0.0 * log_q if optimal else advantage * log_q
-        errors = of_mean(centred or posterior.each(terms)) if self.errors else None
+        errors = None
+        if self.errors:
+            each = None if of_data is None else partial(_of_rows, posterior, of_data, log_q)
+            errors = with_sampling(of_mean(centred or posterior.each(terms)), each, batch)
         objective = terms.mean()
         if self.entropy == "analytic":
             entropy = posterior.q.entropy
@@ -188,6 +191,12 @@ def _with_optimal_baseline(posterior: TorchPosterior, reward: torch.Tensor, log_
 
 
 def _less_others(reward: Array) -> Array:
-    """r_l - mean of r_j, j != l."""
+    """r_l - mean of r_j, j != l, of (L, ...)."""
     n = len(reward)
-    return (reward - reward.mean()) * (n / (n - 1))
+    return (reward - reward.mean(0)) * (n / (n - 1))
+
+
+def _of_rows(posterior: TorchPosterior, terms: Any, log_q: Any) -> Values:
+    """The gradients of the data, (S, ...), from their terms (L, S) and ln q at the draws."""
+    advantage = to_numpy(_less_others(terms)).astype(float) / len(terms)
+    return tuple(np.tensordot(advantage, part, (0, 0)) for part in posterior.each(log_q))

@@ -1,4 +1,4 @@
-"""The standard errors of gradients: from independent draws, and from a process on the log joint.
+"""The standard errors of gradients: from draws, from mini-batches, and from a process on the log joint.
 
 *From L draws.* A mean of L terms g_l has the standard error sd(g_l) / sqrt(L), for each entry. The
 importance-weighted estimators are functions of all draws, and their standard error is that of the jackknife:
@@ -9,6 +9,15 @@ with theta_(-l) the estimate without draw l,
 For a mean the two agree. Standard errors are right in mean square to about a fifth; intervals have their
 coverage where terms are nearly normal. They are too short where few terms have most of the variance, as for
 weighted estimates under a q narrower than the posterior, where the variance may be infinite.
+
+*From a mini-batch.* With weights w_i = 1 / pi_i and gradients g_i of the data, means over the draws, the
+variance of sum_i w_i g_i over mini-batches is estimated by
+
+    S / (S - 1) sum_i (1 - pi_i) |w_i g_i - a|^2,      a = sum_i (1 - pi_i) w_i g_i / sum_i (1 - pi_i)
+
+(Deville 1999), which for equal probabilities is N^2 (1 - S / N) s^2 / S, without bias. For strata and unequal
+probabilities it is exact for as many independent draws, and too large where a design does better. It is added
+to the variance over the draws, given the mini-batch, and contains a part of it, of order 1 / (L S).
 
 *From a process.* As a vector, the moments of `whitened` are x = (E[y], lower triangle of J row by row),
 F = D + D (D + 1) / 2 numbers. Their covariance is that of the model and that of the jackknife together,
@@ -31,14 +40,18 @@ mu, G), it is A x, and its covariance A C A^T.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from bqvi.arrays import Values, unflat
+from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import WhitenedFrame
+from gp.arrays import to_numpy
 
 __all__ = [
     "mean_square", "of_gradient", "of_left_out", "of_mean", "of_outputs", "require_several",
-    "standard_errors",
+    "standard_errors", "with_sampling",
 ]  # fmt: skip
 
 
@@ -50,6 +63,30 @@ def of_mean(terms: Values) -> Values:
 def of_left_out(estimates: Values) -> Values:
     """Standard errors from the L estimates that leave out one draw each, arrays (L, ...)."""
     return tuple(np.sqrt((len(t) - 1) * t.var(0)) for t in estimates)
+
+
+def with_sampling(errors: Values, each: Callable[[], Values] | None, batch: Batch) -> Values | None:
+    """The standard errors of a gradient with those of its mini-batch; None where these are not known.
+
+    Parameters
+    ----------
+    errors : given the mini-batch. each : a function that returns the gradients of the data, arrays (S, ...);
+        None where there are none. batch : the mini-batch, or all data.
+    """
+    if batch.weights is None:
+        return errors
+    if each is None or batch.corrections is None or batch.size < 2:
+        return None
+    weights = to_numpy(batch.weights)
+    left = batch.corrections(weights)
+    if not left.any():  # every datum is in the mini-batch
+        return errors
+    found = []
+    for error, part in zip(errors, each(), strict=True):
+        sums = np.asarray(part).reshape(len(weights), -1) * weights[:, None]
+        variance = left @ np.square(sums - left @ sums / left.sum()) * (batch.size / (batch.size - 1))
+        found.append(np.hypot(error, np.sqrt(variance).reshape(np.shape(error))))
+    return tuple(found)
 
 
 def require_several(name: str, errors: bool, samples: int) -> None:

@@ -18,6 +18,7 @@ optimised too). The treatments of the entropy are those of `pathwise`, with
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,10 +26,10 @@ import torch
 
 from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
-from bqvi.gradients.black_box import TorchPosterior, cost, differentiable, log_joint_function
+from bqvi.gradients.black_box import TorchPosterior, cost, differentiable, log_joint_with_terms
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import MIXTURE
-from bqvi.gradients.standard_errors import of_mean
+from bqvi.gradients.standard_errors import of_mean, with_sampling
 from bqvi.models.log_joint import LogJointModel, is_moving
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def stratified_gradient(
     require_still(model)
     _require_independent(settings, batch)
     theta = q.strata(_noise(settings, q, rng))  # (L, K, D)
-    log_joint = log_joint_function(model, q, batch)
-    values = differentiable(log_joint(theta.reshape(-1, q.dimension))).reshape(theta.shape[:2])
+    values, of_data = log_joint_with_terms(model, q, batch)(theta.reshape(-1, q.dimension))
+    values = differentiable(values).reshape(theta.shape[:2])
     if settings.entropy == "analytic":
         rest = entropy_terms(posterior, rng)
     else:
@@ -78,6 +79,8 @@ def stratified_gradient(
         errors = of_mean(posterior.each(terms))
         if settings.entropy == "analytic":
             errors = together(errors, of_mean(posterior.each(rest)))
+        each = None if of_data is None else partial(posterior.each, _of_rows(of_data, q, settings.samples))
+        errors = with_sampling(errors, each, batch)
     objective = terms.mean() + rest.mean()
     draws = settings.samples * q.n_components
     return Gradient(
@@ -88,6 +91,11 @@ def stratified_gradient(
         bound=float(objective.detach()),
         standard_error=errors,
     )
+
+
+def _of_rows(terms: torch.Tensor, q: GaussianMixture, samples: int) -> torch.Tensor:
+    """The expectations (S,) of terms (L K, S) at draws in each component of ``q``, L being ``samples``."""
+    return q.weights @ terms.reshape(samples, q.n_components, -1).mean(0)
 
 
 def _require_independent(settings: Pathwise, batch: Batch) -> None:

@@ -147,7 +147,8 @@ def _next_batch(problem: LoopProblem, state: LoopState, account: Account) -> Dra
     # copied, as the strategy keeps the array and torch warns of read-only ones
     weights = selection.weights.copy()
     anchor = None if combination is not None else state.anchor
-    batch = Batch(rows, len(selection.indices), weights, combination, account, anchor)
+    corrections = getattr(problem.minibatch, "corrections", None)
+    batch = Batch(rows, len(selection.indices), weights, combination, account, anchor, corrections)
     return Drawn(batch, selection, drawn, seconds)
 
 

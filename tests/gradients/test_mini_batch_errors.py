@@ -1,0 +1,94 @@
+"""Standard errors of gradients on mini-batches: the mean square against the spread over draws and data."""
+
+import numpy as np
+import pytest
+
+from acquisition.minibatch import (
+    Balanced,
+    Features,
+    GradientNorms,
+    HorvitzThompson,
+    Reshuffled,
+    Stratified,
+    Uniform,
+)
+from bqvi.families import Gaussian, GaussianMixture
+from bqvi.gradients import IWAE, BayesianQuadrature, Pathwise, Score
+from bqvi.gradients.gradient import Batch
+from bqvi.models import LogisticRegression
+
+RNG = np.random.default_rng(41)
+X = np.column_stack([np.ones(90), RNG.standard_normal((90, 2)) * RNG.uniform(0.3, 2.0, (90, 1))])
+Y = (RNG.random(90) < 1.0 / (1.0 + np.exp(-X @ np.array([0.4, 1.2, -0.8])))).astype(float)
+MODEL = LogisticRegression(3)
+DATA = MODEL.check((X, Y))
+Q = Gaussian(np.array([0.2, 0.5, -0.3]), np.diag([0.05, 0.08, 0.04]))
+MIXTURE = GaussianMixture(
+    np.array([0.4, 0.6]), np.array([[0.2, 0.5, -0.3], [0.4, 0.9, -0.6]]), np.stack([0.05 * np.eye(3)] * 2)
+)
+NORMS = np.linalg.norm(X, axis=1)
+
+
+def gradients(estimator, q, strategy, repetitions, seed=2):
+    """Values (R, P) and standard errors of fresh mini-batches; None without errors."""
+    rng = np.random.default_rng(seed)
+    state, found = strategy.start(len(X), rng), []
+    for _ in range(repetitions):
+        selection, state = strategy.draw(state, rng)
+        rows = tuple(part[selection.indices] for part in DATA)
+        corrections = getattr(strategy, "corrections", None)
+        batch = Batch(rows, len(selection.indices), selection.weights.copy(), corrections=corrections)
+        found.append(estimator(MODEL, q, batch, rng))
+    if any(g.standard_error is None for g in found):
+        assert all(g.standard_error is None for g in found)
+        return None
+    values, errors = ([np.concatenate([np.ravel(part) for part in getattr(g, name)]) for g in found]
+                      for name in ("values", "standard_error"))  # fmt: skip
+    return np.array(values), np.array(errors)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "q", "strategy", "least", "most"),
+    [
+        (Pathwise(8, errors=True), Q, Uniform(30), 0.8, 1.3),
+        (Pathwise(8, errors=True), Q, Reshuffled(45), 0.8, 1.3),
+        (Pathwise(8, errors=True), Q, Uniform(30, replacement=True), 0.8, 1.3),
+        (Pathwise(8, errors=True), Q, HorvitzThompson(30, NORMS), 0.8, 1.5),
+        (Pathwise(8, errors=True), Q, Stratified(30, Features.of(X)), 1.0, 40.0),
+        (Pathwise(8, errors=True), Q, Uniform(90), 0.8, 1.25),
+        (Score(40, errors=True), Q, Uniform(30), 0.8, 1.5),
+        (Pathwise(4, errors=True), MIXTURE, Uniform(30), 0.8, 1.5),
+    ],
+)
+def test_mean_squares_are_the_variance_over_draws_and_data(estimator, q, strategy, least, most):
+    """300 repetitions: the ratio has a standard error of .08 for one entry, and less for the sum. Strata that
+    explain the gradients leave less variance than is stated.
+    """
+    values, errors = gradients(estimator, q, strategy, 300)
+    ratio = np.square(errors).mean(0).sum() / values.var(0, ddof=1).sum()
+    assert least < ratio < most
+    if strategy.size < 90:  # the draws alone have less
+        assert values.var(0, ddof=1).sum() > 2.0 * drawn_alone(estimator, q) or isinstance(estimator, Score)
+
+
+def drawn_alone(estimator, q):
+    """The sum of squares of standard errors given all data."""
+    found = estimator(MODEL, q, Batch(DATA, len(X)), np.random.default_rng(0))
+    return sum(np.square(part).sum() for part in found.standard_error)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "strategy"),
+    [
+        (IWAE(5, errors=True), Uniform(30)),
+        (BayesianQuadrature(30, memory=0, errors=True), Uniform(30)),
+        (Pathwise(5, errors=True), Balanced(30, Features.of(X))),
+        (Score(5, errors=True), Uniform(1)),
+    ],
+)
+def test_there_is_none_where_it_cannot_be_known(estimator, strategy):
+    assert gradients(estimator, Q, strategy, 2) is None
+
+
+def test_learnt_probabilities_sum_their_gradients_themselves():
+    assert not hasattr(GradientNorms(10), "corrections")
