@@ -114,7 +114,11 @@ def rows_of(points: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def climb(
-    run: Evaluating, start: np.ndarray, ends: Ends, within: Callable[[np.ndarray], bool] | None = None
+    run: Evaluating,
+    start: np.ndarray,
+    ends: Ends,
+    within: Callable[[np.ndarray], bool] | None = None,
+    first: float | None = None,
 ) -> ClimbResult:
     """Climb from ``start`` (D,), a point that has been evaluated.
 
@@ -122,19 +126,22 @@ def climb(
     ----------
     run : the source of evaluations. ends : the criterion by which the climb ends.
     within : a function of a point (D,) with a finite value that returns whether the climb may end there.
+    first : the length of the first step, or first radius without gradients; None for 1 at most, or
+        `ClimbSettings.first_radius`.
 
     Raises
     ------
     AsksError
         ``run`` is an `Asking`, and the next point has no value yet.
     """
-    under_way = _Climb(run, ends, within)
-    options = {} if under_way.gradients else {"initial_tr_radius": CLIMB.first_radius}
+    unit = first or (1.0 if run.made.gradients is not None else CLIMB.first_radius)
+    under_way = _Climb(run, ends, within, start, unit)
+    options = {} if under_way.gradients else {"initial_tr_radius": 1.0}
     ended = "gain"
     try:
         scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
             under_way.objective,
-            start,
+            np.zeros_like(start),
             jac=under_way.gradients,
             method="L-BFGS-B" if under_way.gradients else "COBYQA",
             callback=under_way.stepped if under_way.gradients and not ends.patience else None,
@@ -150,16 +157,25 @@ class _EndedError(Exception):
 
 
 class _Climb:
-    def __init__(self, run: Evaluating, ends: Ends, within: Callable[[np.ndarray], bool] | None) -> None:
+    def __init__(
+        self,
+        run: Evaluating,
+        ends: Ends,
+        within: Callable[[np.ndarray], bool] | None,
+        start: np.ndarray,
+        unit: float,
+    ) -> None:
         self._run, self._ends, self._within = run, ends, within
+        self._start, self._unit = start, unit
         self.gradients = run.made.gradients is not None
         self.rows: list[int] = []
         self.new = 0
         self._best: list[float] = []
         self._last = np.inf
 
-    def objective(self, x: np.ndarray) -> tuple[float, np.ndarray] | float:
-        """-value, and -gradient where there are gradients."""
+    def objective(self, z: np.ndarray) -> tuple[float, np.ndarray] | float:
+        """-value, and -gradient where there are gradients, at steps z (D,) from the start in the unit."""
+        x = self._start + self._unit * z
         row = self._row(x)
         made = self._run.made
         failed = bool(made.failed[row])
@@ -172,7 +188,7 @@ class _Climb:
         if made.gradients is None:
             return CLIMB.worst if failed else -float(made.values[row])
         return (
-            (-float(made.values[row]), -made.gradients[row])
+            (-float(made.values[row]), -self._unit * made.gradients[row])
             if made.good[row]
             else (CLIMB.worst, np.zeros_like(x))
         )

