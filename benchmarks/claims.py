@@ -34,6 +34,8 @@ Record = dict[str, Any]
 NATS, SDS = 0.1, 3.0
 """Beyond both, an answer is wrong."""
 SAMPLING = ("pathwise", "score", "iwae", "dreg")
+WEIGHTED = ("iwae", "dreg")
+"""Methods of the importance-weighted bound."""
 ROWS = ("pathwise", "sngd", "memoised")
 """Methods that take mini-batches of a regression's rows."""
 SMOOTH = ("regression", "gaussian", "skewed")
@@ -87,8 +89,10 @@ def elbo(posed: Posed, found: Any, n: int = 4000) -> tuple[float, float]:
     return float(terms.mean()), float(terms.std() / math.sqrt(n)) if np.isfinite(terms).all() else 0.0
 
 
-def best_gaussian(log_joint: Density, start: np.ndarray, n: int = 512) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and root of the Gaussian with the highest ELBO over ``n`` fixed draws."""
+def best_gaussian(
+    log_joint: Density, start: np.ndarray, n: int = 512, draws: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and root of the Gaussian with the highest bound of ``draws`` over ``n`` fixed draws."""
     mean, root = laplace(log_joint, start)
     dimension = len(mean)
     normals = norm.ppf(qmc.Sobol(dimension, seed=1).random(n // 2))
@@ -99,13 +103,9 @@ def best_gaussian(log_joint: Density, start: np.ndarray, n: int = 512) -> tuple[
         [m, factor], max_iter=200, line_search_fn="strong_wolfe", tolerance_change=1e-10
     )
 
-    def value() -> torch.Tensor:
-        entropy = dimension / 2 * (1 + math.log(2 * math.pi)) + torch.linalg.slogdet(base @ factor)[1]
-        return log_joint(m + u @ (base @ factor).T).mean() + entropy
-
     def closure() -> Any:
         search.zero_grad()
-        loss = -value()
+        loss = -_bound(log_joint(m + u @ (base @ factor).T), u, base @ factor, draws)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
@@ -113,23 +113,39 @@ def best_gaussian(log_joint: Density, start: np.ndarray, n: int = 512) -> tuple[
     return m.detach().numpy(), (base @ factor).detach().numpy()
 
 
-def gaussian_elbo(log_joint: Density, q: Any, n: int = 4096) -> float:
-    """The ELBO of a Gaussian q by fresh Sobol draws."""
+def _bound(values: torch.Tensor, u: torch.Tensor, root: torch.Tensor, draws: int) -> torch.Tensor:
+    """The ELBO, or the bound of ``draws``, of a Gaussian from the log joint (n,) at draws m + root u."""
+    dimension = u.shape[1]
+    constant = dimension / 2 * math.log(2 * math.pi) + torch.linalg.slogdet(root)[1]
+    if draws == 1:
+        return values.mean() + constant + dimension / 2
+    weights = values + 0.5 * (u**2).sum(1)
+    together = np.random.default_rng(3).permutation(len(u))[: len(u) // draws * draws]
+    return constant - math.log(draws) + torch.logsumexp(weights[together].reshape(-1, draws), 1).mean()
+
+
+def gaussian_elbo(log_joint: Density, q: Any, n: int = 4096, draws: int = 1) -> float:
+    """The ELBO, or the bound of ``draws``, of a Gaussian q by fresh Sobol draws."""
     root = np.linalg.cholesky(np.asarray(q.covariance))
     u = norm.ppf(qmc.Sobol(len(root), seed=2).random(n))
     theta = torch.as_tensor(np.asarray(q.mean) + u @ root.T)
     values = torch.cat([log_joint(part) for part in torch.split(theta, 256)])
-    return float(values.mean() + len(root) / 2 * (1 + math.log(2 * math.pi)) + np.log(np.diag(root)).sum())
+    return float(_bound(values, torch.as_tensor(u), torch.as_tensor(root), draws))
 
 
 def sampled(posed: Posed, seed: int, method: str) -> Record:
     """A sampling method with its defaults, four seconds, and a tolerance: without one none converges."""
     model = bqvi.models.LogJoint(posed.log_joint, posed.dimension, gradient="autodiff")
     found = bqvi.fit(model, method=method, seed=seed, tolerance=NATS, max_seconds=4)
-    mean, root = best_gaussian(posed.log_joint, posed.box.mean(0))
-    best = gaussian_elbo(posed.log_joint, bqvi.families.Gaussian(mean, root @ root.T))
-    reached = gaussian_elbo(posed.log_joint, found.q)
-    record = _claim(reached, 0.0, best, found.converged, found)
+    draws = found.problem.estimator.samples if method in WEIGHTED else 1
+    candidates = [best_gaussian(posed.log_joint, posed.box.mean(0))]
+    if draws > 1:  # the best over few groups of draws may be below the best by the ELBO over others
+        candidates.append(best_gaussian(posed.log_joint, posed.box.mean(0), 256 * draws, draws))
+    best, reached = (
+        [gaussian_elbo(posed.log_joint, q, 4096 if draws == 1 else 2**15, draws) for q in qs]
+        for qs in ([bqvi.families.Gaussian(mean, root @ root.T) for mean, root in candidates], [found.q])
+    )
+    record = _claim(reached[0], 0.0, max(best), found.converged, found)
     return record | {"reported": float(found.elbo), "reported_sd": _number(found.elbo_sd)}
 
 

@@ -86,9 +86,25 @@ class PlausibleBoxSearch:
                 self._newton()
         if not measured and self._modes and self.made.gradients is not None:
             self._from_climb()
+        return self._approximation()
+
+    def refined(self, other: PlausibleBoxSearch) -> tuple[np.ndarray, np.ndarray]:
+        """The mode (D,), by Newton steps from the start with the covariance (D, D) of another search."""
+        self._gaussian, self._curved = other._gaussian, other._curved
+        with suppress(_EndError):
+            self._modes = [int(self.rows(self._start[None])[0])]
+            self._newton()
+        return self._approximation()
+
+    @property
+    def mode(self) -> int | None:
+        """The row of the mode, or of the highest value without one; None without evaluations."""
         good = np.where(self.made.good, self.made.values, -np.inf)
-        mode = self._modes[0] if self._modes else int(np.argmax(good))
-        return self.made.points[mode], self._gaussian.covariance
+        return self._modes[0] if self._modes else int(np.argmax(good)) if len(good) else None
+
+    def _approximation(self) -> tuple[np.ndarray, np.ndarray]:
+        mode = self._start if self.mode is None else self.made.points[self.mode]
+        return mode, self._gaussian.covariance
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         """The ends (D,), (D,) of the box from the evaluations so far."""
@@ -138,6 +154,8 @@ class PlausibleBoxSearch:
     def _curve(self) -> None:
         """Laplace's Gaussian from differences along each axis."""
         along = self._along if self.made.gradients is None else self._along_gradient
+        if self.made.gradients is not None and self._settings.sds < 1.0:
+            self._from_climb()
         self._bend(np.array([along(self._modes[0], i) for i in range(len(self._start))]))
 
     def _from_climb(self) -> None:
@@ -196,7 +214,7 @@ class PlausibleBoxSearch:
 
     def _newton(self) -> None:
         """Make Newton steps with Laplace's curvature while each gains more than the criterion of a climb."""
-        for _ in range(self._settings.climbs):
+        for _ in range(self._settings.passes):
             slopes, mode = self.made.gradients, self._modes[0]
             if slopes is None or not self._curved:
                 return
@@ -220,7 +238,10 @@ class PlausibleBoxSearch:
             found = (slopes[mode] - slopes[row]) / (towards * step)
             return found, float(found[i])
 
-        return self._measured(curvature)
+        first = self._settings.first_step
+        if self._curved:
+            first = self._settings.sds / float(np.sqrt(self._gaussian.curvature_along(i)))
+        return self._measured(curvature, first)
 
     def _along(self, mode: int, i: int) -> np.ndarray:
         """Row i of the negative Hessian, zero off the diagonal, from values on both sides of the mode."""
@@ -232,26 +253,28 @@ class PlausibleBoxSearch:
             found = float((self.made.values[mode] - self.made.values[rows]).sum()) / step**2
             return found * np.eye(len(self._start))[i], found
 
-        return self._measured(curvature)
+        return self._measured(curvature, self._settings.first_step)
 
     def _stepped(self, mode: int, i: int, steps: tuple[float, ...]) -> np.ndarray:
         return np.asarray(self.made.points[mode] + np.outer(steps, np.eye(len(self._start))[i]))
 
-    def _measured(self, curvature: Callable[[float], tuple[np.ndarray, float] | None]) -> np.ndarray:
-        """The result of ``curvature`` for a step over which the log joint falls by about half a nat."""
-        step, settings, found = self._settings.first_step, self._settings, np.zeros(len(self._start))
+    def _measured(
+        self, curvature: Callable[[float], tuple[np.ndarray, float] | None], step: float
+    ) -> np.ndarray:
+        """The result of ``curvature`` for a step of about `sds`, where ``step`` is the first."""
+        settings, aim, found = self._settings, self._settings.sds, np.zeros(len(self._start))
         for _ in range(settings.tries):
             measured = curvature(step)
             if measured is None:
                 step *= settings.shorter
                 continue
             found, along = measured
-            if settings.low < 0.5 * along * step**2 < settings.high:
+            if settings.low * aim**2 < 0.5 * along * step**2 < settings.high * aim**2:
                 break
             if along < settings.flat:
                 step *= settings.longer
             else:
-                step = min(max(along**-0.5, settings.shortest * step), settings.longest)
+                step = min(max(aim * along**-0.5, settings.shortest * step), settings.longest)
         return found
 
     def _unexplained(self) -> int | None:

@@ -119,7 +119,11 @@ class PlausibleSearch:
         ends it before it leaves the typical points.
     first_step : the first step for a curvature, in half widths of the first box: where that box is the
         posterior's, the log joint falls by half a nat over such a step.
-    low, high : the least and the largest fall of the log joint, in nats, over a step whose curvature is used.
+    sds : the step of a curvature, in standard deviations along the axis. Over one the log joint falls by half
+        a nat, and from values alone a shorter one loses digits; with gradients a shorter one leaves out less
+        of the curvature's change on the way, and its first length is by the curvature of the climb.
+    low, high : the least and the largest fall of the log joint, in nats and over sds^2, over a step whose
+        curvature is used.
     tries : the number of steps that are tried for a curvature. shorter : the factor of the step after one
         that failed. longer : the factor after one without curvature. shortest : the least factor in other
         cases. On the posteriors of `ClimbSettings` about half and twice these values change no box.
@@ -134,7 +138,9 @@ class PlausibleSearch:
     share, margin : a climb is begun from a point that exceeds Laplace's quadratic by more than this share of
         its depth and these nats, as in VBMC's exploration.
     relevant : the nats below the mode, beyond D / 2, up to which another mode is included in the box.
-    climbs : the number of climbs after the first.
+    climbs : the number of climbs after the first. passes : the most Newton steps. On logistic regressions of
+        1,000 to 100,000 rows from the mode of 2,000 of them (D = 4 to 30), with 3 in the place of 5 the
+        largest gap is twice as large, with 10 the same.
     elsewhere : the nats below Laplace's evidence from which mass outside of the box counts.
     flat : the curvature, per squared half width of the first box, below which the log joint counts as flat.
         longest : the largest step for a curvature, in half widths of the first box. With 1e-11, 1e-5,
@@ -151,6 +157,7 @@ class PlausibleSearch:
     gain_of_values: float = 0.5
     past_overshoots: bool = False
     first_step: float = 0.5
+    sds: float = 1.0
     low: float = 0.05
     high: float = 4.0
     tries: int = 4
@@ -165,6 +172,7 @@ class PlausibleSearch:
     margin: float = 3.0
     relevant: float = 7.0
     climbs: int = 2
+    passes: int = 5
     elsewhere: float = 3.0
     flat: float = 1e-8
     longest: float = 1e3

@@ -38,7 +38,12 @@ def differentiable(model: LogJointModel) -> bool:
 
 
 def evaluate(
-    model: LogJointModel, q: Distribution, batch: Batch, points: np.ndarray, first: bool = False
+    model: LogJointModel,
+    q: Distribution,
+    batch: Batch,
+    points: np.ndarray,
+    first: bool = False,
+    gradients: bool = True,
 ) -> Evaluations:
     """Evaluate at theta (n, D), as far as ``batch.account`` allows; evaluations are entered in its ledger.
 
@@ -47,6 +52,7 @@ def evaluate(
     model : a log joint with or without data. q : the distribution at which a moving log joint is taken.
     batch : the rows, their weights (S,), and the account. points : theta (n, D).
     first : whether no evaluation has succeeded before.
+    gradients : whether gradients are made, if there are any.
 
     Returns
     -------
@@ -58,7 +64,11 @@ def evaluate(
     EvaluationError
         See :meth:`bqvi.calls.Caller.evaluate`.
     """
-    return _called(_function(model, q, batch), model, batch, points, first)
+    function = _function(model, q, batch)
+    watched = gradients and batch.account.first and batch.account.entered is not None
+    return _called(
+        function if gradients else _values_of(function, model), model, batch, points, first, watched
+    )
 
 
 def at_draws(model: LogJoint, batch: Batch, theta: torch.Tensor) -> torch.Tensor:

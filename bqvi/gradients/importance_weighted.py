@@ -58,6 +58,8 @@ class _ImportanceWeighted:
 
     needs_gradients: ClassVar[bool] = True
     """Log joints of values only are refused."""
+    importance_weighted: ClassVar[bool] = True
+    """The bound that is ascended is that of `samples` draws."""
     _power: ClassVar[int]
     """The power of the normalised weights: 1 for IWAE, 2 for DReG, whose derivative is by the path only."""
     _terms: ClassVar[staticmethod[[Local], Terms]]

@@ -71,6 +71,7 @@ class Score:
     entropy: str = "sampled"
     errors: bool = False
 
+    needs_gradients = False
     mixtures = True
     """q may be a mixture of Gaussians, with the sampled entropy."""
 

@@ -1,51 +1,66 @@
-"""The beginning of a run whose estimator keeps evaluations: where q starts, and how wide.
+"""The beginning of a run whose q is a Gaussian: where q starts, and how wide.
 
-    nodes under q  ->  is q near the posterior?  -- yes -->  the first step
-        ^                         | no
-        |                         v
-        '--- q by Laplace's approximation  <-  curvature at the end  <-  climb from the best evaluation
+    q  ->  climb from the best evaluation  ->  curvature at the end, Newton steps  ->  q by Laplace's formula
 
-A Gaussian q is near the posterior if y(u) = L^T grad f(theta) + u, which is zero where q is the posterior, is
-small at the first nodes (:mod:`bqvi.gradients.whitened`). The search is that of a plausible box
-(:mod:`bqvi.calls.plausible_search`), in units of q, without its Sobol points. It is a step of the run whose
-evaluations are kept and count; one that was cut short is made again and looks them up.
+The search is that of a plausible box (:mod:`bqvi.calls.plausible_search`), in units of q, without its Sobol
+points. It is a step of the run, whose evaluations count; one that was cut short is made again.
+
+A run of 'bq' keeps its evaluations, and looks for another q as long as its q is not near the posterior: where
+y(u) = L^T grad f(theta) + u, which is zero where q is the posterior, is not small at nodes from q
+(:mod:`bqvi.gradients.whitened`).
+
+A method that samples begins with a search by default. With data the climb is on a part of them that is large
+enough for the curvature. The mode of all the data is some standard deviations from that of the part: the
+slope of all the data and the curvature of the part give a step towards it, by a pass over the data, until a
+step gains little. At the last point the slope of all the data is known, so that mini-batches need to estimate
+only what differs from it (:class:`bqvi.gradients.gradient.Anchor`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bqvi.calls import Account, Evaluations
+from bqvi.calls import Account, EvaluationError, Evaluations
+from bqvi.calls.faults import is_numerical
 from bqvi.calls.plausible_search import PlausibleBoxSearch
-from bqvi.calls.settings import FROM_Q
+from bqvi.calls.settings import FROM_Q, PlausibleSearch
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate, is_as_stated
-from bqvi.gradients.gradient import Batch
+from bqvi.gradients.gradient import Anchor, Batch
 from bqvi.gradients.whitened import WhitenedFrame
+from bqvi.inference.remaining_gain import gain_is_tested
 from bqvi.inference.settings import BEGINNING
 from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.models.data import n_rows, take
 from gp.triangular import cholesky_inverse, symmetric_eigen
 
-__all__ = ["begins", "begun"]
+__all__ = ["begins", "begun", "searches"]
 
 
-def begins(problem: LoopProblem, state: LoopState) -> bool:
-    """Whether the next step is the first of a run of 'bq' on a `LogJoint` with exact values."""
-    model = problem.model
-    return (
-        state.iteration == 0
-        and isinstance(problem.estimator, BayesianQuadrature)
-        and state.memory is not None
-        and not len(state.memory)
-        and not len(state.memory.failed)
-        and isinstance(state.q, Gaussian | DiagonalGaussian)
-        and is_as_stated(model)
-        and model.function.noise_sd is None
-    )
+def searches(problem: LoopProblem, q: Any, by_default: bool) -> bool:
+    """Whether a run from q begins with a search.
+
+    Parameters
+    ----------
+    problem : the problem of the loop. q : where the run starts.
+    by_default : whether q is the model's own: a method that samples otherwise starts at the q that was given.
+    """
+    if isinstance(problem.estimator, BayesianQuadrature):
+        model = problem.model
+        exact = is_as_stated(model) and model.function.noise_sd is None
+        return exact and problem.estimator.memory > 0 and isinstance(q, Gaussian | DiagonalGaussian)
+    return by_default and gain_is_tested(problem, q) and problem.estimator.samples > 0
+
+
+def begins(state: LoopState) -> bool:
+    """Whether the next step is the search: it is the first, and nothing was evaluated."""
+    if not state.begins or state.iteration:
+        return False
+    return state.memory is None or not (len(state.memory) or len(state.memory.failed))
 
 
 def begun(
@@ -58,18 +73,25 @@ def begun(
     problem : the problem of the loop. state : the state of a run that begins. account : the budget and the
         ledger. room : the most evaluations.
     """
+    if state.memory is None:
+        return _at_mode(problem, state, account, room), None
     estimator, memory = problem.estimator, state.memory
-    assert isinstance(estimator, BayesianQuadrature)  # by `begins`, as the next line
-    assert memory is not None
+    assert isinstance(estimator, BayesianQuadrature)  # by `searches`
     now = _At.nodes_of(problem, state.q, estimator.count(state.q.dimension, memory), state, account, True)
     first, rows = now.made, [now.made]
     while not now.near and (left := room - sum(map(len, rows)) - len(first)) > 0:
-        q, search = _searched(problem, now, rows, account, left)
+        units = WhitenedFrame(now.frame.mean, _unit(now) * now.frame.scale, now.frame.diagonal)
+        source = _Source(problem, now.q, Batch(None, 0, account=account), left, units)
+        for found in rows:
+            source.add(found)
+        settings = replace(FROM_Q, gain=BEGINNING.gain * np.sqrt(0.5 * len(units.mean)))
+        search = source.search(source.best, settings)
+        q = source.gaussian(*search.laplace(left))
+        rows.extend(source.rows)
         if q is None:
-            rows.extend(search)
             break
         moved = _At.nodes_of(problem, q, len(first), state, account)
-        rows.extend([*search, moved.made])
+        rows.append(moved.made)
         if not moved.elbo > now.elbo:
             break
         risen, now = moved.elbo - now.elbo, moved
@@ -81,6 +103,146 @@ def begun(
         memory = memory.with_evaluations(made)
     spent = sum(made.n_evaluations for made in rows)
     return replace(state, q=now.q, memory=memory, step_evaluations=state.step_evaluations + spent), None
+
+
+def _at_mode(problem: LoopProblem, state: LoopState, account: Account, room: float) -> LoopState:
+    """The state with q at the mode, and with an anchor if there are mini-batches; its q without room."""
+    units, rows = WhitenedFrame.of(state.q), n_rows(problem.data)
+    gain = BEGINNING.gain * np.sqrt(0.5 * state.q.dimension)
+    # where the log joint has no value at the start, draws have none either, and end the run
+    settings = replace(FROM_Q, gain=gain, sds=BEGINNING.sds, boxes=())
+    part = _Source(problem, state.q, _part(problem, state, account), room, units)
+    search = part.search(np.zeros(state.q.dimension), settings)
+    q, spent, anchor = part.gaussian(*search.laplace(room / max(part.batch.size, 1))), part.spent, None
+    if q is not None and rows:
+        batch = Batch(problem.data, rows, np.ones(rows), account=replace(account, first=False))
+        whole = _Source(problem, state.q, batch, room - spent, units)
+        refined = whole.search(search.made.points[search.mode], replace(FROM_Q, gain=BEGINNING.gain_of_rows))
+        q = whole.gaussian(*refined.refined(search)) or q
+        spent += whole.spent
+        if problem.minibatch is not None and not problem.per_datum:
+            anchor = whole.anchor(refined.mode)
+    q = state.q if q is None else q
+    return replace(state, q=q, anchor=anchor, step_evaluations=state.step_evaluations + spent)
+
+
+def _part(problem: LoopProblem, state: LoopState, account: Account) -> Batch:
+    """A part of the data, weighted as all of them; the whole of a log joint without data."""
+    n = n_rows(problem.data)
+    if not n:
+        return Batch(None, 0, account=account)
+    size = min(n, BEGINNING.rows + BEGINNING.rows_a_dimension * state.q.dimension)
+    order = np.random.default_rng(state.noise).permutation(n)
+    chosen = np.sort(order[:size]) if size < n else slice(None)
+    return Batch(take(problem.data, chosen), size, np.full(size, n / size), account=account)
+
+
+@dataclass(eq=False)
+class _Source:
+    """Evaluations of the log joint of a batch in units of a Gaussian, as a search asks for them.
+
+    Attributes
+    ----------
+    room : the most evaluations. units : the Gaussian. rows : those made, in the coordinates of q.
+    made : all that are known, in the units.
+    """
+
+    problem: LoopProblem
+    q: Any
+    batch: Batch
+    room: float
+    units: WhitenedFrame
+    rows: list[Evaluations] = field(default_factory=list)
+    made: Evaluations | None = None
+
+    def add(self, found: Evaluations, at: np.ndarray | None = None) -> None:
+        """Add evaluations in the coordinates of q, of points (m, D) ``at`` in the units."""
+        slopes = None if found.gradients is None else found.gradients @ self.units.scale
+        points = self.units.whiten(found.points) if at is None else at
+        found = replace(found, points=points, gradients=slopes)
+        self.made = found if self.made is None else self.made.joined(found)
+
+    @property
+    def spent(self) -> int:
+        """The evaluations that were made."""
+        return sum(found.n_evaluations for found in self.rows)
+
+    @property
+    def best(self) -> np.ndarray:
+        """The point (D,) with the highest value, in the units."""
+        assert self.made is not None
+        return self.made.points[np.argmax(np.where(self.made.good, self.made.values, -np.inf))]
+
+    def evaluated(self, u: np.ndarray) -> Evaluations | None:
+        """All evaluations once those at u (m, D) are made; None without room for these."""
+        account, count = self.batch.account, len(u) * max(self.batch.size, 1)
+        # evaluations of an attempt that was cut short are in the budget already
+        budget = account.budget if account.unfinished is None else None
+        if self.spent + count > self.room or (budget is not None and budget.room(count) < count):
+            return None
+        at = self._of_rows if self.batch.size else self._of_function
+        found = at(self.units.points(u))
+        self.batch = replace(self.batch, account=replace(account, first=False))
+        self.rows.append(found)
+        self.add(found, u)
+        return self.made
+
+    def _of_function(self, points: np.ndarray) -> Evaluations:
+        """Evaluations at points (m, D) of a log joint without data; values alone for a method of values."""
+        gradients = getattr(self.problem.estimator, "needs_gradients", True)
+        return evaluate(self.problem.model, self.q, self.batch, points, gradients=gradients)
+
+    def _of_rows(self, points: np.ndarray) -> Evaluations:
+        """Evaluations at points (m, D) of the log joint of weighted rows; without a value all failed."""
+        from bqvi.gradients.black_box import log_joint_function, values_and_slopes
+
+        model, spent = self.problem.model, len(points) * self.batch.size
+        values, slopes = np.full(len(points), -np.inf), np.full(points.shape, np.nan)
+        try:
+            log_joint = log_joint_function(model, self.q, self.batch)
+            values, slopes = values_and_slopes(log_joint, points, model, self.batch.rows)
+        except EvaluationError as error:
+            cause = error.__cause__
+            if not (error.no_value or (isinstance(cause, Exception) and is_numerical(cause))):
+                raise
+        failed = ~np.isfinite(values)
+        return Evaluations(points, values, slopes, None, failed, ("",) * len(points), spent)
+
+    def search(self, start: np.ndarray, settings: PlausibleSearch) -> PlausibleBoxSearch:
+        """A search from ``start`` (D,), in the units."""
+        made = Evaluations.none(len(start)) if self.made is None else self.made
+        return PlausibleBoxSearch(made, self.evaluated, start, 0, settings)
+
+    def gaussian(self, mean: np.ndarray, covariance: np.ndarray) -> Any:
+        """The Gaussian of a mean (D,) and a covariance (D, D) in the units, in the family of q.
+
+        None where no evaluation has a value, or the covariance is nearly singular.
+        """
+        mean = self.units.points(mean[None])[0]
+        covariance = self.units.scale @ covariance @ self.units.scale.T
+        variances, _ = symmetric_eigen(covariance)
+        valued = self.made is not None and self.made.good.any()
+        if not valued or not variances[-1] < BEGINNING.most_elongated * variances[0]:
+            return None
+        # natural parameters are what a saved run has, to the last digit
+        _, precision = cholesky_inverse(covariance)
+        if isinstance(self.q, DiagonalGaussian):
+            diagonal = np.diag(precision)
+            return DiagonalGaussian.from_natural((diagonal * mean, -0.5 * diagonal))
+        return Gaussian.from_natural((precision @ mean, -0.5 * precision))
+
+    def anchor(self, row: int | None) -> Anchor | None:
+        """The anchor at a row of the evaluations that were made; None without a value there."""
+        from bqvi.gradients.black_box import values_and_slopes
+
+        if row is None or self.made is None or not self.made.good[row]:
+            return None
+        whole = self.rows[0]
+        for found in self.rows[1:]:
+            whole = whole.joined(found)
+        model, rows, place = self.problem.model, self.batch.rows, whole.points[row]
+        prior, slope = values_and_slopes(model.log_prior, place[None], model, rows)
+        return Anchor(place, float(whole.values[row] - prior[0]), np.asarray(whole.gradients)[row] - slope[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +259,7 @@ class _At:
         """q with evaluations at n nodes; of the ``first`` one has to return."""
         none = np.zeros((0, q.dimension))
         estimator = problem.estimator
-        assert isinstance(estimator, BayesianQuadrature)  # by `begins`
+        assert isinstance(estimator, BayesianQuadrature)  # by `searches`
         points, _ = estimator.asked(problem.model, q, n, state.rng, state.memory, none)
         return cls(q, evaluate(problem.model, q, Batch(None, 0, account=account), points, first))
 
@@ -142,46 +304,3 @@ def _unit(now: _At) -> float:
     steps, falls = np.delete(u - u[best], best, 0), np.delete(slopes[best] - slopes, best, 0)
     curvature = float(np.max(np.einsum("nd,nd->n", steps, falls) / np.square(steps).sum(1)))
     return max(1.0, curvature**-0.5) if curvature > 0.0 else 1.0
-
-
-def _searched(
-    problem: LoopProblem, now: _At, rows: list[Evaluations], account: Account, room: float
-) -> tuple[Any, list[Evaluations]]:
-    """q by Laplace's approximation at the end of a climb in units of the present q, and the evaluations.
-
-    q is None where the covariance is nearly singular.
-    """
-    frame = WhitenedFrame(now.frame.mean, _unit(now) * now.frame.scale, now.frame.diagonal)
-    made = list[Evaluations]()
-
-    def in_units(found: Evaluations) -> Evaluations:
-        slopes = None if found.gradients is None else found.gradients @ frame.scale
-        return replace(found, points=frame.whiten(found.points), gradients=slopes)
-
-    known = in_units(rows[0])
-    for found in rows[1:]:
-        known = known.joined(in_units(found))
-
-    def evaluated(u: np.ndarray) -> Evaluations | None:
-        nonlocal known
-        if sum(map(len, made)) + len(u) > room:
-            return None
-        found = evaluate(problem.model, now.q, Batch(None, 0, account=account), frame.points(u))
-        made.append(found)
-        known = known.joined(replace(in_units(found), points=u))
-        return known
-
-    best = known.points[np.argmax(np.where(known.good, known.values, -np.inf))]
-    settings = replace(FROM_Q, gain=BEGINNING.gain * np.sqrt(0.5 * len(best)))
-    mean, covariance = PlausibleBoxSearch(known, evaluated, best, 0, settings).laplace(room)
-    mean = frame.points(mean[None])[0]
-    covariance = frame.scale @ covariance @ frame.scale.T
-    variances, _ = symmetric_eigen(covariance)
-    if not variances[-1] < BEGINNING.most_elongated * variances[0]:
-        return None, made
-    # natural parameters are what a saved run has, to the last digit
-    _, precision = cholesky_inverse(covariance)
-    if isinstance(now.q, DiagonalGaussian):
-        diagonal = np.diag(precision)
-        return DiagonalGaussian.from_natural((diagonal * mean, -0.5 * diagonal)), made
-    return Gaussian.from_natural((precision @ mean, -0.5 * precision)), made

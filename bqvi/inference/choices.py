@@ -17,7 +17,7 @@ from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Unif
 from bqvi.checks import require_above, require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
 from bqvi.gradients.conjugate import RefinableModel
-from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
+from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import no_gradients_message
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
 from bqvi.inference.monitor import Monitor
@@ -272,8 +272,8 @@ def with_natural_steps(
     problem : the problem with the method's own defaults. q : the first q.
     geometry, schedule : those that were chosen, or None. begins : whether the run begins at a mode.
     """
-    natural = isinstance(geometry, Riemannian) or (begins and geometry is None)
-    if schedule is not None or not natural:
+    natural = begins and geometry is None and isinstance(problem.geometry, Euclidean)
+    if schedule is not None or not (natural or isinstance(geometry, Riemannian)):
         return problem
     tau = DEFAULTS.delay + 2.0 * getattr(q, "dimension", 0)
     return replace(problem, geometry=Riemannian(), schedule=RobbinsMonro(1.0, tau=tau))

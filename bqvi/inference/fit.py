@@ -16,13 +16,13 @@ from acquisition.minibatch import Strategy
 from bqvi.arrays import Seed, generator
 from bqvi.calls import Executor, TargetModel
 from bqvi.calls.bounds import Bound
-from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_integer, require_one_of, require_seed
 from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
 from bqvi.inference.asked import require_asked
+from bqvi.inference.beginning import searches
 from bqvi.inference.choices import (
     check_model,
     default_recorder,
@@ -37,8 +37,7 @@ from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.given_calls import GivenCalls, with_calls, with_known, with_noise
 from bqvi.inference.loop import Records, start
-from bqvi.inference.methods import METHODS, Method, defaults_for
-from bqvi.inference.mode_start import begins_at_mode
+from bqvi.inference.methods import METHODS, defaults_for
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
@@ -49,7 +48,6 @@ from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint
 from bqvi.records import named
 from bqvi.runs import Checkpoint, Ended, Run, Watch, door, resumed
-from bqvi.runs.locating import located
 from gp.arrays import Array
 
 __all__ = ["fit"]
@@ -101,8 +99,7 @@ def fit(
     ----------
     model : a `ConjugateModel`, a `LogJointModel` or an `AmortisedModel` (a `VariationalAutoencoder`); or a
         `TargetModel` of `bqvi.adapters`, which is used as a `LogJoint` with the model's names and plausible
-        box. Where that box is only a guess and none is given here, 'bq' begins with a search for one, by at
-        most two fifths of the budget: a climb to the mode and the curvature there, whose evaluations are kept
+        box. Where that box is only a guess and none is given here, q begins around the model's start
     data : N rows of the kind that the model takes; None for a `LogJoint`
     method : 'cavi', 'memoised', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae',
         'dreg' (any model; for an `AmortisedModel` these four), 'bq' (a `LogJointModel` with a Gaussian q: the
@@ -122,11 +119,10 @@ def fit(
     family : of a Gaussian q: 'full', 'mean-field', or 'point' for MAP (EM, for a conjugate model)
     start_from : 'k-means++', 'random', or a distribution to start at: for q a mixture of Gaussians over R^D a
         `families.GaussianMixture`, with 'pathwise', 'score' or a `MixtureQuadrature`. By default one start of
-        'score', 'pathwise', 'iwae' or 'dreg' on a `LogJointModel` with data begins at a mode (`mode_start`),
-        by some passes over the data and at most two fifths of the budget, and makes natural steps if no
-        schedule is given. With 'bq' a Gaussian q that is far
-        from the posterior, by its first evaluations, is where a search for it begins (`beginning`), with at
-        most half of the budget
+        'score', 'pathwise', 'iwae' or 'dreg' on a `LogJointModel` begins with a search (`beginning`): a climb
+        to a mode and the curvature there, by at most half of the budget, and makes natural steps if no
+        schedule is given. With 'bq' a search begins at a Gaussian q that is far from the posterior, by its
+        first evaluations
     starts : number of starts; the fit with the best ELBO is returned
     steps : the largest number of iterations; default by method, unless evaluations or seconds are limited
     tolerance : nats; None: the run goes on to its other limits. Of 'bq', by default .05: the run ends, as
@@ -225,7 +221,6 @@ def fit(
     >>> print(f"{fit.q.mean[0]:.3f} {fit.q.covariance[0, 0]:.3f}")
     1.600 0.200
     """
-    arguments = dict(locals())
     require_one_of("family", family, starting.FAMILIES)
     require_integer("starts", starts, 1)
     if elbo_samples is not None:
@@ -236,8 +231,6 @@ def fit(
     if isinstance(method, str):
         require_one_of("method", method, METHODS)
         choice = METHODS[method]
-    if isinstance(model, TargetModel) and (run := _located(model, arguments, choice)) is not None:
-        return run
     log_joint: Any = LogJoint.of(model) if isinstance(model, TargetModel) else model
     whole: Any = settled(log_joint, data)
     check_model(whole, data, method, family)
@@ -262,7 +255,7 @@ def fit(
     rng = generator(seed)
     generators = rng.spawn(starts) if starts > 1 else [rng]
     qs = [starting.starting_q(problem, start_from, family, one) for one in generators]
-    begins = isinstance(start_from, str) and starts == 1 and begins_at_mode(problem, qs[0])
+    begins = searches(problem, qs[0], isinstance(start_from, str) and starts == 1)
     problem = with_natural_steps(problem, qs[0], geometry, schedule, begins)
     first = [replace(start(problem, q, one), begins=begins) for q, one in zip(qs, generators, strict=True)]
     if evaluations is not None and resume is None:
@@ -294,21 +287,6 @@ def _require_drawn(starts: int, start_from: object, evaluations: object, workers
         raise ValueError(f"starts is {starts}, and workers is {workers}: workers are kept busy by one start")
     if not isinstance(start_from, str):
         raise ValueError(f"starts is {starts}; several starts cannot be given")
-
-
-def _located(model: TargetModel, arguments: Mapping[str, Any], choice: Method | None) -> Run[Any, Fit] | None:
-    """A run that begins with the search of a plausible box: exact values, by one start of 'bq'; else None."""
-    given = (
-        "plausible_lower", "plausible_upper", "evaluations", "workers", "noise_sd", "gradient_noise_sd"
-    )  # fmt: skip
-    estimator = arguments["method"] if choice is None else choice.estimator(None)
-    plain = arguments["starts"] == 1 and isinstance(arguments["start_from"], str)
-    keeps = isinstance(estimator, BayesianQuadrature) and estimator.memory != 0
-    if model.boxed or not (keeps and plain) or any(arguments[name] is not None for name in given):
-        return None
-    require_alone(model, **{name: arguments[name] for name in ("lower", "upper", "periodic", "names")})
-    function = model.function(arguments["errors"])
-    return located(DOOR, fit.steps, arguments, function, np.asarray(model.start), model.prior_box, classes)
 
 
 def _check_budget(records: Records, starts: int) -> None:

@@ -25,13 +25,21 @@ from bqvi.inference.asked import account_of, chosen, due, require_asked
 from bqvi.inference.beginning import begins, begun
 from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.loop import Records, closed, has_settled, recorded, step, with_evaluations, with_unused
-from bqvi.inference.mode_start import at_mode
+from bqvi.inference.loop import (
+    Records,
+    closed,
+    has_settled,
+    recorded,
+    reopened,
+    step,
+    with_evaluations,
+    with_unused,
+)
 from bqvi.inference.monitor import is_of_one_function
 from bqvi.inference.remaining_gain import evaluations_for, gain_is_tested, has_no_gain, is_test_due, tested
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
-from bqvi.inference.settings import BEGINNING, MODE
+from bqvi.inference.settings import BEGINNING
 from bqvi.inference.starting import why_singular
 from bqvi.inference.state import LoopProblem, LoopState, TraceRow
 from bqvi.models.conjugate import is_conjugate
@@ -135,11 +143,9 @@ class FitRun:
             unfinished = Unfinished(state.unfinished, max(n_rows(self.problem.data), 1))
         if self._reason(state) is not None:
             account = Account(self.ledger, self._budget(state), unfinished)
-            if self._gain_is_tested and state.tested != state.iteration and state.iteration:
+            if self._ends_tested and state.tested != state.iteration and state.iteration:
                 state = self._with_test(state, account)
             return closed(self.problem, self._judged(state, True), self.records.monitor, account)
-        if state.begins:
-            return self._begun(state)
         if self._gain_is_tested and self.records.stop.tolerance is not None and is_test_due(state):
             return self._with_test(state, Account(self.ledger, self._budget(state, self._reserve)))
         problem = affordable(self.problem, state, self._remaining(state))
@@ -147,8 +153,8 @@ class FitRun:
         entered, first = StepEvaluations() if state.memory is None else None, not state.n_evaluations
         budget = self._budget(state, self._reserve)
         account = Account(self.ledger, budget, unfinished, entered=entered, first=first)
-        if begins(problem, state):
-            return self._searched(problem, state, account)
+        if begins(state):
+            return self._begun(problem, state, account)
         state = self._judged(state)
         if self._is_tested:
             assert self.records.stop.tolerance is not None  # as of `_is_tested`
@@ -166,19 +172,24 @@ class FitRun:
             records = replace(records, stop=replace(records.stop, tolerance=None))
         return records
 
-    def _searched(self, problem: LoopProblem, state: LoopState, account: Account) -> LoopState:
+    def _begun(self, problem: LoopProblem, state: LoopState, account: Account) -> LoopState:
         """The first step where q is near the posterior; else the state with another q, before this step."""
         room = self._remaining(state)
         share = math.inf if room is None else int(BEGINNING.of_budget * room)
         before = state.rng.bit_generator.state
+        kept = state.memory is not None or not n_rows(problem.data)
         try:
-            found, nodes = begun(problem, state, account, share)
+            # evaluations of parts of the data are made again when the search is
+            found, nodes = begun(
+                problem, state, account if kept else replace(account, unfinished=None), share
+            )
         except BaseException:
             # the nodes are drawn again when the search is repeated
             state.rng.bit_generator.state = before
             raise
+        found = reopened(replace(found, begins=False))
         if nodes is None:
-            return with_unused(found, account)
+            return with_unused(found, account) if kept else found
         return self._stepped(problem, found, self._records_of(state), replace(account, given=nodes))
 
     @property
@@ -192,17 +203,15 @@ class FitRun:
             return state
         return judged(state, tolerance, final)
 
-    def _begun(self, state: LoopState) -> LoopState:
-        """The state at the mode, before the first step."""
-        entered, left = StepEvaluations(), self._remaining(state)
-        budget = self._budget(state, self._reserve)
-        account = Account(self.ledger, budget, entered=entered, first=not state.n_evaluations)
-        found = at_mode(self.problem, state, account, math.inf if left is None else MODE.of_budget * left)
-        return replace(found, begins=False, step_evaluations=found.step_evaluations + entered.n_beside)
-
     @cached_property
     def _gain_is_tested(self) -> bool:
         return gain_is_tested(self.problem, self.first.q)
+
+    @cached_property
+    def _ends_tested(self) -> bool:
+        """Whether the last q is tested: evaluations of data are many, and for others a claim is needed."""
+        claims = self.records.stop.tolerance is not None or n_rows(self.problem.data) > 0
+        return claims and self._gain_is_tested
 
     def _with_test(self, state: LoopState, account: Account) -> LoopState:
         """The state with the reasons why its q is not at its optimum."""
@@ -309,7 +318,7 @@ class FitRun:
             return 0
         if affordable(self.problem, self.first, most - cost) is None:
             return 0
-        return cost + (evaluations_for(self.problem, most) if self._gain_is_tested else 0)
+        return cost + (evaluations_for(self.problem, most) if self._ends_tested else 0)
 
     def _remaining(self, state: LoopState) -> int | None:
         """Evaluations for the next step, less the closing record's."""

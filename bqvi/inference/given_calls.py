@@ -17,7 +17,7 @@ from bqvi.calls.bounds import Bound
 from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.executors import Executor, require_workers
 from bqvi.calls.selection import selected
-from bqvi.calls.target_model import require_alone
+from bqvi.calls.target_model import box_around, require_alone
 from bqvi.checks import require_numbers
 from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
 from bqvi.inference.methods import Method
@@ -57,6 +57,8 @@ class GivenCalls:
         require_alone(target, lower=lower, upper=upper, periodic=self.periodic, names=self.names)
         if not keeps:
             return self
+        around = (None, None) if target.boxed else box_around(np.atleast_2d(np.asarray(target.start)))
+        low, high = (other if end is None else end for end, other in zip((low, high), around, strict=True))
         return replace(self, bounds=(None, None, *target.box(low, high)), names=target.names)
 
     @property

@@ -40,7 +40,7 @@ from gp.arrays import Array, is_torch, to_numpy
 
 __all__ = [
     "Drawn", "NotFiniteError", "Records", "advance", "closed", "gradient_at", "has_settled",
-    "no_gradients_message", "recorded", "start", "step", "with_evaluations", "with_unused",
+    "no_gradients_message", "recorded", "reopened", "start", "step", "with_evaluations", "with_unused",
 ]  # fmt: skip
 
 _FREE = Account()
@@ -244,7 +244,7 @@ def step(problem: LoopProblem, state: LoopState, records: Records, account: Acco
                 state.rng.bit_generator.state = before
                 return _settled(state, estimated, gradient, made)
         else:
-            estimated = _reopened(estimated)
+            estimated = reopened(estimated)
         moved = advance(problem, estimated, gradient, drawn, time.perf_counter() - spent)
         return _with_latest(with_unused(moved, account), account)
     except BaseException:
@@ -336,8 +336,13 @@ def recorded(state: LoopState) -> bool:
     return bool(state.rows) and state.rows[-1].iteration >= state.iteration
 
 
-def _reopened(state: LoopState) -> LoopState:
-    """The state without the record that closed a run, for its continuation."""
+def reopened(state: LoopState) -> LoopState:
+    """The state without the record that closed a run, for its continuation.
+
+    Parameters
+    ----------
+    state : a state of a run that had ended, or of one under way.
+    """
     return replace(state, rows=state.rows[:-1]) if recorded(state) else state
 
 
@@ -348,7 +353,7 @@ def _with_record(
     if recorded(state) and monitor.cost and not monitor.exact:
         row = replace(state.rows[-1], bound=monitor.bound(gradient))
         return replace(state, rows=(*state.rows[:-1], row))
-    return _with_row(_reopened(state), _row(state, monitor, gradient, account))
+    return _with_row(reopened(state), _row(state, monitor, gradient, account))
 
 
 def _with_row(state: LoopState, row: TraceRow) -> LoopState:

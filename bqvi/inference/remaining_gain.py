@@ -9,8 +9,12 @@ exactly where the log joint is quadratic and q has its covariance: half the squa
 does not depend on the steps that were taken, so that neither small steps nor a slow drift are taken for
 convergence. It is estimated at q itself, from groups of fresh gradients g_1, .., g_G as the mean of
 g_i^T F g_j / 2 over pairs i /= j, which noise does not bias; its standard error is the jackknife's. Gradients
-are those of the ELBO by sticking-the-landing, whose noise vanishes where q is the posterior, also for
-estimators of another bound; a method with exact expectations takes one exact gradient of all the data.
+are those by sticking-the-landing, whose noise vanishes where q is the posterior; a method with exact
+expectations takes one exact gradient of all the data.
+
+The importance-weighted bound of L draws has another optimum than the ELBO, and its estimators are tested for
+that one, by doubly reparameterised gradients. Near the posterior the bound is ln Z less the variance of the
+weights over 2 L, which is the divergence over L: its curvature is F / L, and the gain L g^T F g / 2.
 """
 
 from __future__ import annotations
@@ -33,17 +37,17 @@ from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.models.amortised import is_amortised
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
-from bqvi.models.log_joint import LogJoint, is_moving
+from bqvi.models.log_joint import is_moving
 
 __all__ = ["evaluations_for", "gain_is_tested", "has_no_gain", "is_test_due", "tested"]
 
 
 def gain_is_tested(problem: LoopProblem, q: Any) -> bool:
-    """Whether runs of the problem are tested: a Gaussian q, of draws or mini-batches of a model with data."""
+    """Whether runs of the problem are tested: a Gaussian q, of draws, or of mini-batches of data."""
     model, estimator = problem.model, problem.estimator
-    if is_conjugate(model) or is_amortised(model) or is_moving(model) or isinstance(model, LogJoint):
+    if is_conjugate(model) or is_amortised(model) or is_moving(model):
         return False
-    if isinstance(estimator, RememberingEstimator | AllReduced) or not n_rows(problem.data):
+    if isinstance(estimator, RememberingEstimator | AllReduced):
         return False
     sampled = estimator.samples > 0 or problem.minibatch is not None
     return sampled and isinstance(q, Gaussian | DiagonalGaussian) and np.ndim(q.mean) == 1
@@ -79,7 +83,7 @@ def tested(
     before = 0 if account.budget is None else account.budget.spent
     try:
         gradients = _gradients(problem, state, account, room)
-        gain, sd = _gain(state.q, gradients)
+        gain, sd = _gain(state.q, gradients, _bound_draws(problem))
         reasons = _reasons(gain, sd, within, sds)
     except (EvaluationError, ArithmeticError, np.linalg.LinAlgError) as error:
         reasons = (f"no gradient can be made at q ({error})",)
@@ -95,11 +99,11 @@ def _reasons(gain: float, sd: float, within: float, sds: float) -> tuple[str, ..
         return ()
     stated = f"a natural step from q would gain {gain:.2g} +- {sd:.2g} nats"
     if gain - sds * sd > within:
-        return (f"q is not at the ELBO's optimum: {stated}; make more steps, or give another schedule",)
+        return (f"q is not at the bound's optimum: {stated}; make more steps, or give another schedule",)
     if math.isnan(gain):
-        return ("whether q is at the ELBO's optimum is not known, as no evaluations were left for a test",)
+        return ("whether q is at the bound's optimum is not known, as no evaluations were left for a test",)
     return (
-        f"whether q is within {within:.2g} nats of the ELBO's optimum is not known: {stated}, as gradients "
+        f"whether q is within {within:.2g} nats of the bound's optimum is not known: {stated}, as gradients "
         "are noisy; make more steps, or raise samples or the size of mini-batches",
     )
 
@@ -136,25 +140,32 @@ def _estimator(problem: LoopProblem) -> Any:
     """The estimator of the ELBO's gradient with the least noise where q is the posterior."""
     if not differentiable(problem.model):
         return problem.estimator
+    from bqvi.gradients.importance_weighted import DReG
     from bqvi.gradients.pathwise import Pathwise
 
-    return Pathwise(samples=1, entropy="sticking-the-landing")
+    draws = _bound_draws(problem)
+    return DReG(draws) if draws > 1 else Pathwise(samples=1, entropy="sticking-the-landing")
+
+
+def _bound_draws(problem: LoopProblem) -> int:
+    """The number of draws of the bound that is ascended: 1 of the ELBO."""
+    return problem.estimator.samples if getattr(problem.estimator, "importance_weighted", False) else 1
 
 
 def _cost(problem: LoopProblem, state: LoopState) -> int:
     """The evaluations of one gradient."""
     rows = n_rows(problem.data) if problem.minibatch is None else problem.minibatch.size
-    return rows * (problem.estimator.samples + (state.anchor is not None))
+    return max(rows, 1) * (problem.estimator.samples + (state.anchor is not None))
 
 
-def _gain(q: Any, gradients: list[Any]) -> tuple[float, float]:
-    """The gain, nats, and its standard error; NaN and infinity without gradients."""
-    n = len(gradients)
+def _gain(q: Any, gradients: list[Any], draws: int) -> tuple[float, float]:
+    """The gain of a bound of ``draws``, nats, and its standard error; NaN and infinity without gradients."""
+    n, half = len(gradients), 0.5 * draws
     if n < 2:
-        exact = [0.5 * float(inner(g, q.fisher_product(g))) for g in gradients]
+        exact = [half * float(inner(g, q.fisher_product(g))) for g in gradients]
         return (exact[0], 0.0) if exact else (math.nan, math.inf)
     products = [q.fisher_product(g) for g in gradients]
-    gram = 0.5 * np.array([[float(inner(a, b)) for b in products] for a in gradients])
+    gram = half * np.array([[float(inner(a, b)) for b in products] for a in gradients])
     off = gram - np.diag(np.diag(gram))
     total, each = off.sum(), off.sum(1)
     left_out = (total - 2.0 * each) / ((n - 1) * (n - 2))

@@ -19,7 +19,6 @@ __all__ = [
     "DEFAULTS",
     "FLAT",
     "GAIN",
-    "MODE",
     "SETTLING",
     "AscentSettings",
     "BeginningSettings",
@@ -27,7 +26,6 @@ __all__ = [
     "FlatSettings",
     "GainSettings",
     "SettlingSettings",
-    "StartSettings",
 ]  # fmt: skip
 
 
@@ -67,35 +65,6 @@ class DefaultSettings:
     """kappa of the rate (t + tau)^-kappa of stochastic natural gradients (`RobbinsMonro`)."""
     delay: float = STOCHASTIC.delay
     """tau of that rate."""
-
-
-@dataclass(frozen=True)
-class StartSettings:
-    """The beginning at a mode (`mode_start`).
-
-    Figures are of logistic regressions of 1,000 to 100,000 rows in D = 4, 8, 20 and 30, and Poisson
-    regressions of 1,000, 20,000 and 100,000 in D = 4 and 8 (seeds 11 to 15): the largest gap of the first q,
-    nats, and evaluations relative to those with ``rows`` of 1,000. With the values here .19 and 1.05.
-    """
-
-    rows: int = 2000
-    """Rows of the part, and ``rows_a_dimension`` D beside. With 1,000 .36 and 1, with 500 4.1 and .85."""
-    rows_a_dimension: int = 20
-    """With 1,000 and 10 .40 and .97, with 40 .23 and .98."""
-    most: int = 50
-    """The most points of the climb, and ``most_a_dimension`` D beside; no climb reached them."""
-    most_a_dimension: int = 10
-    gain: float = 0.05
-    """The nats that a step of the climb, or with all the data, has to gain. With .02 and .1, and 1,000 rows,
-    .31 and .36, 1.00 and .99."""
-    step: float = 1e-4
-    """The step of the differences of gradients. With 1e-3 and 1e-5 the same."""
-    flat: float = 1e-6
-    """The least curvature of the first q."""
-    passes: int = 5
-    """The most Newton steps. With 3 .36 and .83, with 10 the same."""
-    of_budget: float = 0.4
-    """The largest share of a budget for the beginning."""
 
 
 @dataclass(frozen=True)
@@ -219,10 +188,10 @@ class SettlingSettings:
 
 @dataclass(frozen=True)
 class BeginningSettings:
-    """The beginning of a run of 'bq' (`beginning`).
+    """The beginning of a run (`beginning`).
 
-    It was chosen on five regressions and a hierarchy (D = 8 to 60, seeds 0 to 2) from five starts each: near
-    the posterior, N(0, I), ten sds away, and scales thirty times too wide and too narrow.
+    That of 'bq' was chosen on five regressions and a hierarchy (D = 8 to 60, seeds 0 to 2) from five starts
+    each: near the posterior, N(0, I), ten sds away, and scales thirty times too wide and too narrow.
 
     Attributes
     ----------
@@ -240,6 +209,14 @@ class BeginningSettings:
         joint has under a Gaussian posterior. Climbs that went on for .1 nats ran into the neck of the
         hierarchy (gaps 4 to 7); those that ended at the first overshoot stayed tens of nats below the mode of
         a Weibull regression.
+    rows, rows_a_dimension : rows of the part of the data on which a method that samples climbs, the second
+        for each dimension. Of logistic regressions of 1,000 to 100,000 rows in D = 4, 8, 20 and 30, and
+        Poisson regressions of 1,000, 20,000 and 100,000 in D = 4 and 8 (seeds 11 to 15), the largest gap of
+        the first q was .19, with 1,000 .36, with 500 4.1.
+    sds : the length of a difference for the curvature by which such a method starts, in standard deviations.
+        With 1 the gap of the first q of a Poisson regression of 6,000 rows is .08, here .004.
+    gain_of_rows : the nats that a Newton step with all the data has to gain. With .02 and .1, and 1,000 rows,
+        .31 and .36.
     most_elongated : the condition number beyond which a covariance from a search is not used: the inverse of
         its inverse is then hardly positive definite.
     """
@@ -250,8 +227,12 @@ class BeginningSettings:
     of_budget: float = 0.5
     rise: float = 1.0
     gain: float = 2.0
+    rows: int = 2000
+    rows_a_dimension: int = 20
+    sds: float = 0.1
+    gain_of_rows: float = 0.05
     most_elongated: float = 1e8
 
 
 BEGINNING, SETTLING = BeginningSettings(), SettlingSettings()
-GAIN, MODE = GainSettings(), StartSettings()
+GAIN = GainSettings()

@@ -180,7 +180,7 @@ class LoopState:
     latest : (m, 2 D + 1), at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for
         checks: theta, values, gradients (NaN where the user gave none).
     claim : the q that was judged last for convergence (`convergence`), and its ELBO; None before.
-    begins : whether the next step looks for the mode, at which q begins (`mode_start`).
+    begins : whether the run begins with a search for another q (`beginning`).
     tested : the iteration of the latest test of what a further step would gain (`remaining_gain`); -1 before.
     reasons : why the run has not converged, sentences of the latest test of it; () where it has, and where no
         test was made.

@@ -417,8 +417,9 @@ def test_estimators_that_draw_from_q_name_the_point_of_an_exception(method, erro
 
     gradient = "autodiff" if of_torch else lambda theta: -theta
     model = LogJoint(log_joint, 2, vectorised=False, gradient=gradient)
+    start = bqvi.families.Gaussian(np.zeros(2), np.eye(2))
     with pytest.raises(bqvi.RunError, match=advice) as caught:
-        bqvi.fit(model, method=method, budget=60)
+        bqvi.fit(model, method=method, budget=60, start_from=start)
     raised = caught.value.__cause__
     assert isinstance(raised, EvaluationError)
     assert raised.__cause__ is error

@@ -203,7 +203,7 @@ def test_the_sd_contains_a_rise_of_values_that_has_not_ended(name, seed, monkeyp
 
     The run has no search at its beginning, with which q is at the posterior by then.
     """
-    monkeypatch.setattr(fit_run, "begins", lambda problem, state: False)
+    monkeypatch.setattr(fit_run, "begins", lambda state: False)
     found, truth = fitted_to_values(name, seed)
     assert found.log_evidence < truth - 2.0
     rise = found.values.max() - found.values[:39].max()

@@ -42,7 +42,7 @@ def quartic(theta):
 @pytest.fixture
 def steps_alone(monkeypatch):
     """Runs without a search for a beginning, whose steps start at the q that is given."""
-    monkeypatch.setattr(fit_run, "begins", lambda problem, state: False)
+    monkeypatch.setattr(fit_run, "begins", lambda state: False)
 
 
 def test_a_run_on_a_quadratic_ends_at_the_posterior():

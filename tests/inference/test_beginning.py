@@ -104,7 +104,7 @@ def test_a_start_near_the_posterior_is_kept():
     """The evaluations are those of a run without a search."""
     near = Gaussian(MEAN + 0.2 * SDS, 1.2 * COVARIANCE)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fit_run, "begins", lambda problem, state: False)
+        patched.setattr(fit_run, "begins", lambda state: False)
         plain = fitted(near, budget=60)
     found = fitted(near, budget=60)
     assert_array_equal(found.state.memory.points, plain.state.memory.points)

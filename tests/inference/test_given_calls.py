@@ -10,6 +10,7 @@ import scipy.stats
 import torch
 
 import bqvi
+from bqvi.families import Gaussian
 from bqvi.models import LogJoint
 
 SHAPES, RATES = np.array([6.0, 3.0]), np.array([2.0, 0.5])
@@ -257,7 +258,8 @@ def test_a_q_across_four_modes_does_not_diverge(method, steps):
     model = LogJoint(log_joint, 3, gradient=gradient)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found = bqvi.fit(model, method=method, steps=steps, seed=2)
+        start = Gaussian(np.zeros(3), np.eye(3))  # a search would end at one of the modes
+        found = bqvi.fit(model, method=method, steps=steps, seed=2, start_from=start)
     assert np.sqrt(np.linalg.eigvalsh(found.q.covariance)[-1]) > 2.3  # past one mode's width
     assert [str(one.message)[:15] for one in told] == (["q still widens:"] if steps == 20 else [])
 
@@ -281,8 +283,11 @@ def test_a_q_that_diverges_is_reported_by_methods_that_keep_no_evaluations(metho
         calls.extend(theta)
         return -(theta[:, 0] ** 2)
 
+    start = Gaussian(np.zeros(2), np.eye(2))  # from which steps are Adam's
     with pytest.warns(UserWarning, match="q diverges"):
-        found = bqvi.fit(LogJoint(improper, 2), method=method, steps=120, samples=2, budget=200)
+        found = bqvi.fit(
+            LogJoint(improper, 2), method=method, steps=120, samples=2, budget=200, start_from=start
+        )
     assert found.n_evaluations == len(calls) <= 200
     for proper in (
         lambda t: -(t[:, 0] ** 2) - t[:, 0] * t[:, 1] - t[:, 1] ** 2,

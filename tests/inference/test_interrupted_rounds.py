@@ -127,7 +127,7 @@ def test_a_failure_after_a_round_keeps_its_evaluations(error, monkeypatch):
 
     fit_as_ever = surrogates.OnGradients.fit
     monkeypatch.setattr(surrogates.OnGradients, "fit", broken)
-    monkeypatch.setattr(fit_run, "begins", lambda problem, state: False)  # rounds alone
+    monkeypatch.setattr(fit_run, "begins", lambda state: False)  # rounds alone
     log_joint = Stops(None, 0)
     model = LogJoint(log_joint, 2, vectorised=False)
     method = BayesianQuadrature(3, initial_nodes=3, process="separable")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import bqvi
 from acquisition.minibatch import Reshuffled, Uniform
+from bqvi.families import Gaussian
 from bqvi.gradients import Pathwise
 from bqvi.gradients.designs import Sobol
 from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture
@@ -20,6 +21,8 @@ X = RNG.normal(size=(30, 2)) * 2.0
 COUNTS = RNG.poisson(1.5, (30, 4))
 LABELS = (RNG.random(30) < 0.5).astype(float)
 MIXTURE = GaussianMixture(3, np.eye(2))
+START = Gaussian(np.zeros(2), np.eye(2))
+"""A start that is given, from which runs have no search."""
 
 CASES = {
     "cavi": (MIXTURE, X, {"method": "cavi"}),
@@ -157,7 +160,8 @@ def test_an_interrupt_in_a_metric_loses_nothing(name, at):
 def test_a_log_joint_that_fails_at_a_call_loses_nothing(error, method):
     def fit(trip, **changes):
         model = LogJoint(lambda theta: (trip(), -((theta - 1.0) ** 2).sum(-1))[1], 2)
-        return bqvi.fit(model, method=method, steps=9, record=100, seed=1, elbo_samples=32, **changes)
+        choices = {"record": 100, "elbo_samples": 32, "start_from": START} | changes
+        return bqvi.fit(model, method=method, steps=9, seed=1, **choices)
 
     expected = fit(lambda: None)
     kind = bqvi.RunInterrupted if isinstance(error, KeyboardInterrupt) else bqvi.RunError
@@ -190,8 +194,9 @@ def test_a_log_joint_that_is_not_finite_stops_the_run_with_what_it_has(bad, meth
     message = (
         rf"iteration 4: EvaluationError: the log joint is -?{abs(bad)} at x0 = .*, x1 = .*finite.*mean over"
     )
+    choices = {"steps": 9, "record": 100, "elbo_samples": 32, "start_from": START}
     with pytest.raises(bqvi.RunError, match=message) as caught:
-        bqvi.fit(LogJoint(log_joint, 2), method=method, steps=9, record=100, elbo_samples=32)
+        bqvi.fit(LogJoint(log_joint, 2), method=method, **choices)
     partial = caught.value.result()
     assert partial.stopped == "failed"
     assert partial.state.iteration == 4
@@ -212,7 +217,7 @@ def test_a_log_joint_that_is_not_finite_stops_the_run_with_what_it_has(bad, meth
 )
 def test_a_log_joint_of_the_wrong_shape_or_kind_is_reported(values, message):
     with pytest.raises(bqvi.RunError, match=message) as caught:
-        bqvi.fit(LogJoint(values, 2), method="iwae", steps=3)
+        bqvi.fit(LogJoint(values, 2), method="iwae", steps=3, start_from=START)
     assert caught.value.state.iteration == 0
 
 
