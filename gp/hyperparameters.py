@@ -234,9 +234,9 @@ def fit(
         rows that are copies of one record, and for rounded targets. Squared errors are then smaller, and
         the predictive densities at further copies are lower.
     n_starts : number of starting points from each of which a short climb is made; the best is continued. By
-        default 3 up to five dimensions and 3 more for each further one, and at least 6 beyond 200
-        points: the evidence has more optima with more inputs, and they lie further apart with more
-        data.
+        default 3 up to five dimensions and 3 more for each further one, but at most 12, and at least 6 beyond
+        200 points: the evidence has more optima with more inputs, and they lie further apart with more
+        data. The starts of a larger number contain those of a smaller one.
     max_iterations : the largest number of iterations of each search.
     seed : seed of the random starting points, an integer or a generator.
 
@@ -380,7 +380,8 @@ def _without_noise(problem: EvidenceProblem) -> bool:
 
 
 def _default_starts(n: int, dimension: int) -> int:
-    return max(FIT.many_starts if n > FIT.many else FIT.few_starts, 3 + 3 * (dimension - 5))
+    wanted = max(FIT.many_starts if n > FIT.many else FIT.few_starts, 3 + 3 * (dimension - 5))
+    return min(wanted, FIT.most_starts)
 
 
 def _refuse_contradictions(problem: EvidenceProblem, allowed: float) -> None:

@@ -22,6 +22,8 @@ from gp.units import SearchCoordinates
 
 __all__ = ["Screening", "curvature", "log_evidence", "log_posterior", "screened"]
 
+_RANGE = 12**0.5
+"""The range of points that are spread evenly, in their standard deviations."""
 _FAILED = 1e25
 """Minus the log evidence where a covariance cannot be factorised, nats."""
 
@@ -72,9 +74,10 @@ def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, screening
     scale = np.where(np.array(coordinates.kinds) == "period", FIT.period_scale, 1.0)
     bounds = coordinates.prior.bounds_lower / scale, coordinates.prior.bounds_upper / scale
     settings = Search(iterations=screening.max_iterations, tempered=FIT.tempered)
+    last = replace(settings, value_tolerance=FIT.value_tolerance)
     quick = _Scaled(small, coordinates, screening.with_prior, scale)
     begun, spent = successive_halving(quick, [start / scale for start in starts], bounds, settings)
-    best = search(_Scaled(problem, coordinates, screening.with_prior, scale), [begun], bounds, settings)
+    best = search(_Scaled(problem, coordinates, screening.with_prior, scale), [begun], bounds, last)
     spent += len(starts) + best.n_evaluations
     return replace(best, psi=scale * best.psi, n_evaluations=spent)
 
@@ -130,25 +133,54 @@ def _smoothest(
 def _starts(
     problem: EvidenceProblem, coordinates: SearchCoordinates, screening: Screening
 ) -> list[np.ndarray]:
-    """Return the starting points: the present values, the best of a grid, then random ones.
+    """Return the starting points: the present values, then in turn one of a grid and a random one.
 
-    Half of them are from the grid, and not its best point alone, as the value before a climb predicts its end
-    badly. The random ones have short lengthscales, different in each dimension: from there a climb finds
-    which dimensions have an effect, whereas the gradient in a long lengthscale vanishes.
+    Those of a larger number begin with those of a smaller one. Not the grid's best point alone is used, as
+    the value before a climb predicts its end badly. The random ones have short lengthscales, different in
+    each dimension: from there a climb finds which dimensions have an effect, whereas the gradient in a long
+    lengthscale vanishes.
     """
 
     def ranked(places: list[np.ndarray]) -> list[np.ndarray]:
         values = [_value(problem, coordinates, psi, screening.with_prior) for psi in places]
-        return [places[i] for i in np.argsort(values)[::-1]]
+        return [places[i] for i in np.argsort(values, kind="stable")[::-1]]
 
-    n_grid = max(1, screening.n_starts // 2)
-    chosen = [
-        *ranked(_present(problem, coordinates))[:1],
-        *ranked(_grid(problem, coordinates))[:n_grid],
-    ]
-    n_random = max(0, screening.n_starts - len(chosen))
-    moved = [_random(coordinates, screening.rng) for _ in range(n_random)]
-    return [*chosen, *moved][: screening.n_starts]
+    starts = ranked(_present(problem, coordinates))[:1]
+    if screening.n_starts == 1:
+        return starts
+    grid = ranked(_grid(problem, coordinates))
+    if "period" in coordinates.kinds:
+        grid = [*_scanned(problem, coordinates, screening.with_prior, grid[0]), *grid]
+    while len(starts) < screening.n_starts:
+        starts += grid[:1]
+        grid = grid[1:]
+        starts.append(_random(coordinates, screening.rng))
+    return starts[: screening.n_starts]
+
+
+def _scanned(
+    problem: EvidenceProblem, coordinates: SearchCoordinates, with_prior: bool, psi: np.ndarray
+) -> list[np.ndarray]:
+    """Return the best places of scans of the periods, one period after the other, highest first.
+
+    The evidence has a peak of width 1 / range in the frequency, and as many peaks as the data have
+    cycles: a climb from another period does not lead there. Frequencies are a quarter of that width apart, up
+    to one a point.
+    """
+    prior, places = coordinates.prior, [psi]
+    for index in np.flatnonzero(np.array(coordinates.kinds) == "period"):
+        frequencies = np.arange(0.25, min(len(problem.points), FIT.cycles), 0.25) / _RANGE
+        periods = -np.log(frequencies)
+        periods = periods[(periods > prior.bounds_lower[index]) & (periods < prior.bounds_upper[index])]
+        scanned = []
+        for period in periods:
+            at = places[0].copy()
+            at[index] = period
+            scanned.append((_value(problem, coordinates, at, with_prior), at))
+        values = np.array([value for value, _ in scanned])
+        peaks = [each for i, each in enumerate(scanned) if values[i] >= values[max(i - 1, 0) : i + 2].max()]
+        places = [at for _, at in sorted(peaks, key=lambda each: -each[0])[: FIT.peaks]] or places
+    return places
 
 
 def _present(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[np.ndarray]:

@@ -56,6 +56,14 @@ class FitSettings:
     many: int = 200
     """The number of observations above which ``many_starts`` applies. With 100 and 400: 0 of 24 in 1.1 and .8
     of the time."""
+    most_starts: int = 12
+    """The largest default number of starting points."""
+    cycles: int = 150
+    """The most cycles in the range of the points for which periods are scanned."""
+    peaks: int = 3
+    """The number of peaks of a scan of periods from which climbs start."""
+    value_tolerance: float = 1e-10
+    """The relative change of the log posterior at which the last climb ends."""
     first_noise: float = 0.01
     """Noise variance at which its search starts, over the kernel's largest variance. With .001 and .1: 1 of
     24 each."""

@@ -130,7 +130,7 @@ class SearchCoordinates:
             step=np.array([entry.step for entry in entries]),
             positive=np.array([entries[i].parameter.positive for i in free], dtype=bool),
             scale_powers=np.array([entries[i].scale_power for i in free]),
-            prior=JointPrior.of([priors.of(entries[i].parameter.kind) for i in free]),
+            prior=JointPrior.of([priors.of(entries[i].parameter.kind, entries[i].columns) for i in free]),
         )
 
     def vector(self, psi: np.ndarray) -> np.ndarray:
@@ -169,6 +169,7 @@ class _Entry:
     origin: float
     step: float
     scale_power: float
+    columns: int
 
 
 def _entries(problem: EvidenceProblem, units: DataUnits) -> list[_Entry]:
@@ -204,7 +205,7 @@ def _entries_of(parameter: Parameter, units: DataUnits, scaled: bool) -> list[_E
         step = 1.0 if parameter.positive else unit
         redundant = parameter.redundant and index == 0
         power = parameter.output_power if scaled else 0
-        entries.append(_Entry(label, parameter, redundant, float(origin), step, power))
+        entries.append(_Entry(label, parameter, redundant, float(origin), step, power, len(columns)))
     return entries
 
 
