@@ -17,11 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import gammaln
 
 from bqvi.calls.coordinates import Coordinates
 from gp.triangular import symmetric_eigen
 
-__all__ = ["WIDENING", "WideningSettings", "widened"]
+__all__ = ["WIDENING", "Spread", "WideningSettings", "widened"]
 
 
 @dataclass(frozen=True)
@@ -62,19 +63,19 @@ def widened(
     coordinates : the coordinates, with the bounds of the parameters; None where there are no bounds.
     seed : the seed of the points from Student's t distribution.
     """
-    answer = _Spread.of(points, weights)
+    answer = Spread.of(points, weights)
     if coordinates is None or all(chart == "line" for chart, _, _ in coordinates.charts()):
-        return np.concatenate([answer.rays(), answer.scattered(seed)])
+        return np.concatenate([answer.rays(), answer.scattered(WIDENING.scattered, seed)])
     free, theta = coordinates.free, coordinates.unwrapped(points)
     lower, upper = np.array([ends for _, *ends in coordinates.charts()]).T
-    within = _Spread.of(theta[:, free], weights).rays(lower, upper)
+    within = Spread.of(theta[:, free], weights).rays(lower, upper)
     wide = np.tile(theta[0], (len(within), 1))
     wide[:, free] = within
-    return np.concatenate([coordinates.from_user(wide), answer.scattered(seed)])
+    return np.concatenate([coordinates.from_user(wide), answer.scattered(WIDENING.scattered, seed)])
 
 
 @dataclass(frozen=True, eq=False)
-class _Spread:
+class Spread:
     """Weighted draws, in units of their sds (D,) from their median (D,), (M, D), with principal directions.
 
     A direction is a row (D,) of ``directions``, of one standard deviation of the draws, the longest first.
@@ -87,7 +88,7 @@ class _Spread:
     directions: np.ndarray
 
     @classmethod
-    def of(cls, points: np.ndarray, weights: np.ndarray) -> _Spread:
+    def of(cls, points: np.ndarray, weights: np.ndarray) -> Spread:
         """The spread of draws (M, D) with weights (M,)."""
         median = np.array([_quantile(column, weights, 0.5) for column in points.T])
         centred = points - weights @ points
@@ -121,12 +122,23 @@ class _Spread:
             first, last = 0.5 * (min(reach - at, end) + end), end
         return start + np.array([[first], [last]]) * slope
 
-    def scattered(self, seed: int) -> np.ndarray:
-        """Points (m, D) from Student's t distribution."""
+    def scattered(self, count: int, seed: int) -> np.ndarray:
+        """Points (count, D) from Student's t distribution."""
         rng = np.random.default_rng(seed)
-        normal = rng.standard_normal((WIDENING.scattered, len(self.median)))
-        scale = WIDENING.wider * np.sqrt(WIDENING.freedom / rng.chisquare(WIDENING.freedom, (len(normal), 1)))
+        normal = rng.standard_normal((count, len(self.median)))
+        scale = WIDENING.wider * np.sqrt(WIDENING.freedom / rng.chisquare(WIDENING.freedom, (count, 1)))
         return self.median + self.sds * (scale * normal @ self.directions)
+
+    def log_density(self, x: np.ndarray) -> np.ndarray:
+        """The log density (m,) of Student's t distribution at points x (m, D)."""
+        freedom, dimension = WIDENING.freedom, x.shape[1]
+        lengths = np.sum(self.directions**2, axis=1)  # squared; the directions are orthogonal
+        along = (x - self.median) / (WIDENING.wider * self.sds) @ (self.directions.T / lengths)
+        squares = np.sum(along**2, axis=1)
+        height = gammaln(0.5 * (freedom + dimension)) - gammaln(0.5 * freedom)
+        height -= 0.5 * dimension * np.log(freedom * np.pi) + 0.5 * np.sum(np.log(lengths))
+        height -= np.sum(np.log(WIDENING.wider * self.sds))
+        return np.asarray(height - 0.5 * (freedom + dimension) * np.log1p(squares / freedom))
 
 
 def _quantile(x: np.ndarray, weights: np.ndarray, share: float) -> float:

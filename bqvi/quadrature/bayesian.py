@@ -26,6 +26,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import chdtri
 
 from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.calls.evaluations import joined_rows, matched
@@ -45,8 +46,9 @@ from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_zeros
 from bqvi.quadrature.nodes import by_criterion, outermost, pool
 from bqvi.quadrature.peaks import PeakFamily, exploring
+from bqvi.quadrature.refutation import Answer, test_of
 from bqvi.quadrature.rises import nodes_of_logarithms, unexplored, unseen_modes
-from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
+from bqvi.quadrature.settings import DESIGN, PRECISE, REFUTATION, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import underflowed
@@ -72,12 +74,18 @@ def standardised(measure: Measure) -> Standardised:
 
 
 def initial_state(problem: IntegrationProblem) -> IntegrationState:
-    """Return the state before the first evaluation, with the initial design to be evaluated."""
-    u = _sequence(problem, problem.initial, None)
-    nothing = np.zeros((0, u.shape[1]))
-    none = np.zeros(0, dtype=bool)
-    x = _points(problem, u)
-    return IntegrationState(nothing, np.zeros((0, 1)), None, none, x, u, np.ones(len(u), dtype=bool))
+    """Return the state before the first evaluation, with the initial design to be evaluated.
+
+    For an f that is given by its logarithm the measure is a proposal, whose centre is where its user expects
+    f to be large: that is a node.
+    """
+    central = problem.integrand.function.logarithmic and not isinstance(problem.measure, Empirical)
+    u = _sequence(problem, problem.initial - central, None)
+    from_sobol = np.arange(problem.initial) < len(u)
+    u = np.concatenate([u, np.zeros((int(central), u.shape[1]))])
+    nothing, none, untested = u[:0], np.zeros(0, dtype=bool), np.full((len(u), 2), np.nan)
+    pending = (_points(problem, u), u, from_sobol[: len(u)])
+    return IntegrationState(nothing, np.zeros((0, 1)), None, none, *pending, untested[:0], untested)
 
 
 def step(problem: IntegrationProblem, state: IntegrationState, ledger: Ledger) -> IntegrationState:
@@ -111,11 +119,11 @@ def with_next(problem: IntegrationProblem, state: IntegrationState) -> Integrati
     """Return the state with the nodes to be evaluated next."""
     began = time.perf_counter()
     state = prepared(problem, state)
-    count = min(_batch(problem, state), problem.budget - state.n_evaluations)
-    u, from_sobol = _chosen(problem, state, count)
-    seconds = state.seconds + time.perf_counter() - began
-    x = _points(problem, u)
-    return replace(state, pending=x, pending_u=u, pending_sobol=from_sobol, seconds=seconds)
+    count, remaining = _batch(problem, state), problem.budget - state.n_evaluations
+    if remaining < (1.5 if _is_tested(problem) and problem.batch is None else 1.0) * count:
+        count = remaining  # a last step that is too small would hold no test
+    state = _with_pending(problem, state, *_chosen(problem, state, count))
+    return replace(state, seconds=state.seconds + time.perf_counter() - began)
 
 
 def with_more(problem: IntegrationProblem, state: IntegrationState, count: int) -> IntegrationState:
@@ -127,17 +135,32 @@ def with_more(problem: IntegrationProblem, state: IntegrationState, count: int) 
     if not count:
         return state
     if not state.rows:
-        u = _sequence(problem, count, state)
-        from_sobol = np.ones(len(u), dtype=bool)
+        state = _with_pending(problem, state, _sequence(problem, count, state), count)
     else:
         state = prepared(problem, state)
-        u, from_sobol = _chosen(problem, state, count)
+        state = _with_pending(problem, state, *_chosen(problem, state, count))
+    return replace(state, seconds=state.seconds + time.perf_counter() - began)
+
+
+def _with_pending(
+    problem: IntegrationProblem,
+    state: IntegrationState,
+    u: np.ndarray,
+    from_sobol: int,
+    predicted: np.ndarray | None = None,
+) -> IntegrationState:
+    """The state with further pending nodes u (k, D).
+
+    The first ``from_sobol`` of these are from the sequence, and the last (m, 2) are ``predicted``.
+    """
+    predicted = np.zeros((0, 2)) if predicted is None else predicted
+    untested = np.full((len(u) - len(predicted), 2), np.nan)
     return replace(
         state,
         pending=np.concatenate([state.pending, _points(problem, u)]),
         pending_u=np.concatenate([state.pending_u, u]),
-        pending_sobol=np.append(state.pending_sobol, from_sobol),
-        seconds=state.seconds + time.perf_counter() - began,
+        pending_sobol=np.append(state.pending_sobol, np.arange(len(u)) < from_sobol),
+        pending_predicted=np.concatenate([state.pending_predicted, untested, predicted]),
     )
 
 
@@ -185,9 +208,11 @@ def with_evaluations(
         without_node=state.without_node + spent - len(made),
         failures=failures,
         sobol=np.append(state.sobol, state.pending_sobol[rows]),
+        predicted=np.concatenate([state.predicted, state.pending_predicted[rows]]),
         pending=state.pending[remaining],
         pending_u=state.pending_u[remaining],
         pending_sobol=state.pending_sobol[remaining],
+        pending_predicted=state.pending_predicted[remaining],
         ensemble=None,
     )
 
@@ -239,9 +264,10 @@ def _estimate(
 ) -> tuple[np.ndarray, np.ndarray, Judgement]:
     """Mean (o,), covariance (o, o) and judgement of an ``integral``; ``values``, ``units`` by `_modelled`."""
     assert state.ensemble is not None  # set by the caller
-    weights = problem.model.weights(state.ensemble.best)
+    weights, inside = problem.model.weights(state.ensemble.best), _inside(problem, state)
+    tested = test_of(state.values[:, 0], state.predicted) if _is_tested(problem) else None
     judgement = judge(
-        state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift, weights
+        state.ensemble, inside.sobol, list(state.past), values / units.unit, units.shift, weights, tested
     )
     if not problem.integrand.function.logarithmic:
         missed = np.where(underflowed(state.values), np.inf, judgement.missed)
@@ -249,11 +275,12 @@ def _estimate(
     prior_variance = problem.model.variance_of_the_prior(state.ensemble.best)
     judgement = replace(judgement, excess=judgement.excess + prior_variance)
     in_units = (values - units.centre) / units.unit
-    mean, covariance = combined(*integral, judgement, in_units, state.sobol)
+    mean, covariance = combined(*integral, judgement, in_units, inside.sobol)
     covariance = np.outer(units.unit, units.unit) * covariance
     covariance[judgement.zero, judgement.zero] = np.inf
     mean = units.centre + units.unit * mean
-    return mean, covariance + np.diag((unseen_modes(problem, state) * mean) ** 2), judgement
+    unseen = unseen_modes(problem, state) ** 2 + (0.0 if tested is None else tested.variance)
+    return mean, covariance + np.diag(unseen * np.where(mean == 0, 0.0, mean) ** 2), judgement
 
 
 def with_estimate(
@@ -273,7 +300,7 @@ def with_estimate(
         units.centre + units.unit * moments[0],
         units.unit**2 * np.diag(moments[1]),
         units.shift,
-        passes(found, state.sobol),
+        passes(found, _inside(problem, state).sobol),
     )
     state = replace(state, past=(*state.past, past))
     mean, covariance, _ = _estimate(problem, state, moments, values, units)
@@ -294,6 +321,7 @@ def _modelled(
     problem: IntegrationProblem, state: IntegrationState
 ) -> tuple[StandardData, np.ndarray, IntegrandUnits]:
     """The data to which the surrogates are fitted, the values that they are made from, and their units."""
+    state = _inside(problem, state)
     values, shift = in_units(problem.integrand.function, state.values)
     data, centre, unit = problem.model.data(problem, state, values, shift)
     return data, values, IntegrandUnits(shift, centre, unit)
@@ -310,8 +338,11 @@ def _batch(problem: IntegrationProblem, state: IntegrationState) -> int:
 
 def _chosen(
     problem: IntegrationProblem, state: IntegrationState, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes (k, D) in standard coordinates, and which of them are from the Sobol sequence, (k,)."""
+) -> tuple[np.ndarray, int, np.ndarray]:
+    """Return nodes (k, D) in standard coordinates, the first of them from the Sobol sequence.
+
+    Then the number of these, and predictions (m, 2) of the last nodes, which test the answer.
+    """
     found, measure, seed = state.ensemble, problem.standard.measure, _seed(problem, len(state))
     assert found is not None  # set by the caller
     taken = np.concatenate([state.u, state.pending_u])
@@ -320,13 +351,15 @@ def _chosen(
         among = candidates if isinstance(measure, Empirical) else None
         count = min(count, len(candidates)) if among is not None else count
         u = by_criterion(found.best, problem.criterion, count, seed, among, state.pending_u)
-        return u, np.zeros(len(u), dtype=bool)
+        return u, 0, np.zeros((0, 2))
+    tests, predicted = _tests(problem, state, count)
+    count -= len(tests)
     high = nodes_of_logarithms(problem, state, count, seed)
     peaked = isinstance(found.best.family, PeakFamily)  # nodes of the sequence would miss the peaks
-    poor = explained_by(found, state.sobol) < predicts(measure.dimension) and not peaked
+    poor = explained_by(found, _inside(problem, state).sobol) < predicts(measure.dimension) and not peaked
     if poor:
         u = _sequence(problem, count - len(high), state)
-        return np.concatenate([u, high]), np.arange(len(u) + len(high)) < len(u)
+        return np.concatenate([u, high, tests]), len(u), predicted
     checks = _sequence(problem, _checks(state, count), state)
     high = high[: count - len(checks)]
     edge = outermost(measure, taken, seed)[: count - len(checks) - len(high)]
@@ -337,13 +370,57 @@ def _chosen(
     candidates = np.concatenate([state.pending_u, first, others])
     before = len(taken) if waiting else 0
     chosen = problem.model.choose(found.best, candidates, count - given, waiting + given, before)
-    return np.concatenate([first, candidates[chosen]]), np.arange(given + len(chosen)) < len(checks)
+    return np.concatenate([first, candidates[chosen], tests]), len(checks), predicted
+
+
+def _is_tested(problem: IntegrationProblem) -> bool:
+    """Whether some nodes test the answer (:mod:`refutation`): f is given by its logarithm."""
+    chosen = problem.criterion is None and not isinstance(problem.measure, Empirical)
+    return problem.integrand.function.logarithmic and chosen
+
+
+def _tests(problem: IntegrationProblem, state: IntegrationState, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Those of the next ``count`` nodes that test the answer, (m, D), and predictions (m, 2) of them.
+
+    They are more in the last step, since by these the result is judged.
+    """
+    n = len(state) + len(state.pending_u)
+    number = int(REFUTATION.share * (n + count)) - int(REFUTATION.share * n)
+    if state.n_evaluations + len(state.pending_u) + count >= problem.budget:
+        number = max(number, (count + 1) // 2)
+    if not (number and _is_tested(problem)):
+        return np.zeros((0, state.u.shape[1])), np.zeros((0, 2))
+    assert state.ensemble is not None  # set by the caller
+    _, _, units = _modelled(problem, state)
+    level, log_unit = float(units.centre[0] / units.unit[0]), float(np.log(units.unit[0])) + units.shift
+    answer = Answer(state.ensemble.best, problem.standard.measure, level, log_unit)
+    return answer.tests(min(number, REFUTATION.tests), _seed(problem, n))
+
+
+def _inside(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
+    """The state without tests so far out that the measure has no mass there, and f may have any size."""
+    measure, tested = problem.standard.measure, ~np.isnan(state.predicted[:, 0])
+    if isinstance(measure, Uniform) or not tested.any():
+        return state
+    reach = DESIGN.stretch**2 * float(chdtri(measure.dimension, REFUTATION.outside))
+    use = ~tested | (np.sum(state.u**2, axis=1) < reach)
+    return replace(
+        state,
+        u=state.u[use],
+        values=state.values[use],
+        sobol=state.sobol[use],
+        predicted=state.predicted[use],
+    )
 
 
 def _checks(state: IntegrationState, count: int) -> int:
-    """The number of the next ``count`` nodes that continue the Sobol sequence."""
-    sobol = int(state.sobol.sum()) + int(state.pending_sobol.sum())
-    due = int(np.ceil(DESIGN.checks * (len(state) + len(state.pending_u) + count))) - sobol
+    """The number of the next ``count`` nodes that continue the Sobol sequence.
+
+    Those that test the answer are checks as well.
+    """
+    made = int(state.sobol.sum()) + int(state.pending_sobol.sum())
+    made += int(np.sum(~np.isnan(state.predicted[:, 0])))
+    due = int(np.ceil(DESIGN.checks * (len(state) + len(state.pending_u) + count))) - made
     return min(max(due, 0), count)
 
 
@@ -419,5 +496,6 @@ def with_known(problem: IntegrationProblem, arrays: tuple[Any, ...]) -> Integrat
         pending=np.concatenate([made.points, first.pending]),
         pending_u=np.concatenate([problem.standard.map.to_standard(made.points), first.pending_u]),
         pending_sobol=np.append(np.zeros(len(made), bool), first.pending_sobol),
+        pending_predicted=np.full((len(made) + len(first.pending), 2), np.nan),
     )
     return with_evaluations(problem, known, made)

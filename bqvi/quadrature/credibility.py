@@ -78,6 +78,7 @@ from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import SampleMean, average, of_constants
 from bqvi.quadrature.peaks import PeakFamily, unseen
+from bqvi.quadrature.refutation import Tested
 from bqvi.quadrature.settings import CREDIBILITY, PEAKS
 from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, beyond, missed_peak, slows
@@ -137,6 +138,8 @@ class Judgement:
     unseen : (o,), the mean square of the integral of a further narrow peak.
     remainder : the average of leave-one-out errors, where these are like errors at points drawn.
     unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
+    tested : the result of evaluations that could have refuted the surrogate (:mod:`refutation`), which takes
+        the place of the first check; None where there is no such test.
     """
 
     explained: float
@@ -151,6 +154,7 @@ class Judgement:
     unseen: np.ndarray
     remainder: SampleMean | None = None
     unexplored: bool = False
+    tested: Tested | None = None
 
     @property
     def predicts(self) -> bool:
@@ -160,7 +164,8 @@ class Judgement:
     @property
     def credible(self) -> bool:
         """Whether the surrogate's estimate is returned unchanged."""
-        return self.predicts and not self.grows and not self.unexplored and not np.any(self.missed > 0)
+        stands = not self.grows and not self.unexplored and not np.any(self.missed > 0)
+        return self.predicts and stands and (self.tested is None or self.tested.survived)
 
     @property
     def weight(self) -> float:
@@ -174,6 +179,9 @@ class Judgement:
         """The results in a sentence."""
         share = f"{max(self.explained, 0.0):.0%} of the variance at the Sobol nodes"
         predicts = f"left out one at a time, {share} is predicted"
+        if self.tested is not None:
+            predicts = f"at {self.tested.count} evaluations that tested it, f differs from it in "
+            predicts += f"{self.tested.differs:.2g} of the mass"
         if np.isfinite(self.gain):
             predicts += f", and the evidence over noise is {self.gain:.1f} nats"
         tail = ""
@@ -219,6 +227,7 @@ def judge(
     values: np.ndarray,
     shift: float,
     weights: np.ndarray,
+    tested: Tested | None = None,
 ) -> Judgement:
     """Make the four checks.
 
@@ -227,7 +236,7 @@ def judge(
     ensemble : surrogates fitted to n nodes. sobol : (n,), which of the nodes are from the Sobol sequence.
     past : estimates in order of time, the present one last.
     values : (n, o), values of f at the nodes in units of the process. shift : that of the present units.
-    weights : (m,), derivatives of the integral in the m observations.
+    weights : (m,), derivatives of the integral in the m observations. tested : the result of tests, if any.
     """
     best = ensemble.best
     all_errors, all_sds = best.process.leave_one_out()
@@ -235,6 +244,8 @@ def judge(
     judged = _judged(ensemble, sobol)
     errors, sds = (part[: len(sobol)][judged] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[judged])
+    if tested is not None and tested.count:
+        explained = 1.0 - tested.differs
     grows = may_grow(ensemble, len(sobol))
     if grows and explained > CREDIBILITY.resolved:
         grows = not slows(best.data.u, values, best.slopes())
@@ -251,7 +262,10 @@ def judge(
         missed=nothing,
         unseen=unseen(best),
         remainder=_remainder(best.data, all_errors, sobol),
+        tested=tested,
     )
+    if tested is not None:
+        return found
     missed = missed_peak(best.data.u, values, PEAKS.rises if found.predicts else 0.0)
     return replace(found, missed=missed)
 

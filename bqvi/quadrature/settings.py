@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 __all__ = [
-    "CREDIBILITY", "DESIGN", "PEAKS", "PEAK_KERNEL", "PRECISE", "PRODUCTS", "RISES", "ROUGHLY", "SEARCH",
-    "TAILS", "CandidateSettings", "CredibilitySettings", "Effort", "NodeDesignSettings", "PeakKernelSettings",
-    "PeakSettings", "ProductSettings", "RiseSettings", "TailSettings",
+    "CREDIBILITY", "DESIGN", "PEAKS", "PEAK_KERNEL", "PRECISE", "PRODUCTS", "REFUTATION", "RISES",
+    "ROUGHLY", "SEARCH", "TAILS", "CandidateSettings", "CredibilitySettings", "Effort",
+    "NodeDesignSettings", "PeakKernelSettings", "PeakSettings", "ProductSettings", "RefutationSettings",
+    "RiseSettings", "TailSettings",
 ]  # fmt: skip
 
 
@@ -318,6 +319,31 @@ class RiseSettings:
 
 
 @dataclass(frozen=True)
+class RefutationSettings:
+    """The test of an answer (:mod:`refutation`)."""
+
+    tests: int = 10
+    """The number of evaluations by which an answer is tested."""
+    share: float = 0.2
+    """The share of the nodes that are tests, in steps before the last."""
+    allowed: float = 0.05
+    """The share of the mass that may differ."""
+    temper: float = 0.6
+    """The power of the answer of which draws are made."""
+    outside: float = 0.01
+    """The share of a Gaussian measure outside of a ball. Tests farther out than its radius times
+    ``NodeDesignSettings.stretch`` are no nodes of the surrogate."""
+    centres: int = 8
+    """The number of nodes about which the proposal begins."""
+    whole: float = 0.3
+    """The share of the proposal that is N(0, I)."""
+    pool: int = 512
+    """The number of draws of the proposal."""
+    rounds: int = 2
+    """The number of its adaptations."""
+
+
+@dataclass(frozen=True)
 class ProductSettings:
     """Variances of integrals of squares (:mod:`warped`)."""
 
@@ -330,6 +356,7 @@ class ProductSettings:
 
 DESIGN = NodeDesignSettings()
 PRODUCTS = ProductSettings()
+REFUTATION = RefutationSettings()
 RISES = RiseSettings()
 SEARCH = CandidateSettings()
 CREDIBILITY = CredibilitySettings()
