@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.variables import PRIOR_DRAWS, VectorLayout, box_of_draws, start_within
+from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, VectorLayout, box_of_draws, start_within
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
@@ -62,22 +62,19 @@ def from_numpyro(
         NumPyro is not installed: the extra ``numpyro``.
     TypeError, ValueError
         ``model`` is no function, JAX is in float32, a latent variable is discrete, a plate draws a part of
-        its data, a site is a ``numpyro.param``, or nothing is observed.
+        its data, a site is a ``numpyro.param``, random numbers are drawn by ``numpyro.prng_key``, or nothing
+        is observed.
     """
     with needing("numpyro"):
         import jax
         import numpyro
     _require_ready(model)
-    key = jax.random.PRNGKey(seed)
-    sites = numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(*args, **kwargs)
+    sites = _traced(model, args, kwargs, jax.random.PRNGKey(seed))
     _check(sites)
-    made = numpyro.infer.util.initialize_model(
-        key, model, model_args=args, model_kwargs=kwargs, init_strategy=numpyro.infer.init_to_median
-    )
-    first = made.param_info.z
+    first = _initialised(model, args, kwargs, seed).param_info.z
     latent = [name for name in sites if name in first]
     layout = VectorLayout({name: tuple(np.shape(first[name])) for name in latent})
-    site_model = _Sites(model, args, kwargs, layout, made.potential_fn, made.postprocess_fn)
+    site_model = _Sites(model, args, kwargs, layout, seed)
     drawn = site_model.prior(PRIOR_DRAWS, jax.random.PRNGKey(seed + 1))
     prior = None if drawn is None else box_of_draws(drawn)
     if start is None:
@@ -111,6 +108,37 @@ def _require_ready(model: Any) -> None:
             "JAX computes in float32, in which a log density has errors of .001 to 1; set "
             "numpyro.enable_x64(), or the environment variable JAX_ENABLE_X64=1, before JAX is first used"
         )
+
+
+def _traced(model: Callable[..., Any], args: Any, kwargs: Any, key: Any) -> Any:
+    """The sites of a model by name, latent ones at medians where a prior can be drawn from, else about 0.
+
+    ValueError where the model draws random numbers that are no site.
+    """
+    import numpyro
+    from numpyro.handlers import seed, substitute, trace
+
+    class Keys(numpyro.primitives.Messenger):  # type: ignore[misc]
+        def process_message(self, msg: Any) -> None:
+            if msg["type"] == "prng_key":
+                raise ValueError(
+                    "the model draws random numbers by numpyro.prng_key: its log joint is no function of the "
+                    "parameters. Make them latent sites by numpyro.sample, or give fixed numbers"
+                )
+
+    seeded = seed(Keys(model), key)
+    return trace(substitute(seeded, substitute_fn=numpyro.infer.init_to_median)).get_trace(*args, **kwargs)
+
+
+def _initialised(model: Callable[..., Any], args: Any, kwargs: Any, seed: int) -> Any:
+    """What NumPyro makes of a model for its samplers."""
+    import jax
+    import numpyro
+
+    return numpyro.infer.util.initialize_model(
+        jax.random.PRNGKey(seed), model, model_args=args, model_kwargs=kwargs,
+        init_strategy=numpyro.infer.init_to_median,
+    )  # fmt: skip
 
 
 def _observed(sites: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -170,21 +198,20 @@ def _plates(sites: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sites:
+class _Sites(Compiled):
     """A model as functions of its unconstrained parameters theta (n, P), compiled when first called.
 
     Attributes
     ----------
     model, args, kwargs : the function and its arguments. layout : the layout of theta.
-    potential, postprocess : NumPyro's functions.
+    seed : of NumPyro's initialisation, by which the functions are made again in another process.
     """
 
     model: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     layout: VectorLayout
-    potential: Callable[[Any], Any]
-    postprocess: Callable[[Any], Any]
+    seed: int
 
     def value(self, theta: np.ndarray) -> np.ndarray:
         """The log joint at theta (n, P), (n,)."""
@@ -225,12 +252,17 @@ class _Sites:
         return np.concatenate([np.asarray(free[name]).reshape(n, -1) for name in self.layout.shapes], axis=1)
 
     def _log_joint(self, theta: Any) -> Any:
-        return -self.potential(self.layout.parted(theta))
+        return -self._functions.potential_fn(self.layout.parted(theta))
 
     def _unconstrain(self, values: Mapping[str, Any]) -> Any:
         import numpyro
 
         return numpyro.infer.util.unconstrain_fn(self.model, self.args, self.kwargs, values)
+
+    @cached_property
+    def _functions(self) -> Any:
+        _require_ready(self.model)
+        return _initialised(self.model, self.args, self.kwargs, self.seed)
 
     @cached_property
     def _value(self) -> Any:
@@ -244,7 +276,7 @@ class _Sites:
 
     @cached_property
     def _constrain(self) -> Any:
-        return _batched(lambda theta: self.postprocess(self.layout.parted(theta)))
+        return _batched(lambda theta: self._functions.postprocess_fn(self.layout.parted(theta)))
 
 
 def _batched(function: Callable[..., Any]) -> Any:
@@ -254,6 +286,12 @@ def _batched(function: Callable[..., Any]) -> Any:
 
 
 def _padded(theta: np.ndarray) -> np.ndarray:
-    """The parameters theta (n, P), with the first row repeated until the number of rows is a power of two."""
+    """The parameters theta (n, P), with the first row repeated until the number of rows is a power of two.
+
+    At logits of exactly 0 JAX's gradient of Bernoulli and Binomial log densities is that to one side of a
+    kink that they do not have, 1 in the place of 1/2. An entry of 0 is therefore moved by about 1e-200, each
+    by another number, so that sums and differences of entries are not 0 either.
+    """
+    theta = np.where(theta == 0.0, 1e-200 * np.sqrt(2.0 + np.arange(theta.shape[1])), theta)
     more = (1 << (len(theta) - 1).bit_length()) - len(theta)
     return np.concatenate([theta, np.repeat(theta[:1], more, axis=0)]) if more else theta

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.adapters.pymc_lkj import excess
-from bqvi.adapters.variables import PRIOR_DRAWS, VectorLayout, box_of_draws, start_within
+from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, VectorLayout, box_of_draws, start_within
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 from gp.user_warnings import warn_user
@@ -204,7 +204,7 @@ class _Density:
         return self.value_and_gradient(theta)[0]
 
 
-class _PyMCVariables:
+class _PyMCVariables(Compiled):
     """The maps from unconstrained vectors to the variables of the model and back, compiled at first use."""
 
     def __init__(self, model: Any, layout: VectorLayout) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from bqvi.checks import require_shape
 
-__all__ = ["PRIOR_DRAWS", "VectorLayout", "box_of_draws", "start_within"]
+__all__ = ["PRIOR_DRAWS", "Compiled", "VectorLayout", "box_of_draws", "start_within"]
 
 PRIOR_DRAWS = 200
 """The number of draws from the prior that define the plausible box. The widths of boxes of 50, 100, 200 and
@@ -59,6 +60,19 @@ class VectorLayout:
         for part, (name, shape) in zip(parts, self.shapes.items(), strict=True):
             require_shape(name, part, shape)
         return np.concatenate([part.reshape(-1) for part in parts])
+
+
+class Compiled:
+    """Models that compile functions when they are first called, which are no part of what is pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = {
+            name
+            for one in type(self).__mro__
+            for name, x in vars(one).items()
+            if isinstance(x, cached_property)
+        }
+        return {name: x for name, x in self.__dict__.items() if name not in made}
 
 
 def _entries(name: str, shape: Sequence[int]) -> list[str]:

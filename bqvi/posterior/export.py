@@ -7,14 +7,15 @@
                   sample_stats              lp (log density of q), log_weight (by which draws were resampled)
                   observed_data, constant_data   of the model, without chain and draw
 
-ArviZ 1.x accepts the tree; for ArviZ 0.23 use ``arviz.InferenceData.from_datatree(tree)``.
+ArviZ 1.x accepts the tree; of ArviZ 0.x, where that is installed, `as_arviz` makes its InferenceData.
 `Posterior.to_netcdf` writes the tree to a file that ``arviz.from_netcdf`` of both versions reads. Both need
-the extra ``arviz`` (xarray, h5netcdf).
+the extra ``arviz`` (ArviZ, xarray, h5netcdf).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from bqvi.calls.target_model import TargetModel
     from bqvi.posterior.posterior import Posterior
 
-__all__ = ["data_tree", "torch_distribution"]
+__all__ = ["as_arviz", "data_tree", "torch_distribution"]
 
 _CHAINS = 4
 """The number of chains into which independent draws are divided, as ArviZ's diagnostics compare chains."""
@@ -131,6 +132,19 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
     if model is not None and model.constants:
         groups["constant_data"] = table(model.constants, drawn=False)
     return xarray.DataTree.from_dict(groups)
+
+
+def as_arviz(tree: xarray.DataTree) -> Any:
+    """The ``tree`` as the installed ArviZ reads it: as it is, or as InferenceData before ArviZ 1."""
+    try:
+        before_one = metadata.version("arviz").startswith("0.")
+    except metadata.PackageNotFoundError:
+        return tree
+    if not before_one:
+        return tree
+    import arviz
+
+    return arviz.InferenceData.from_datatree(tree)
 
 
 def _dims(model: TargetModel | None, name: str, shape: tuple[int, ...]) -> tuple[str, ...]:

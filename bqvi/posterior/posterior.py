@@ -42,7 +42,6 @@ from gp.measures.mixture_density import MixtureDensity
 
 if TYPE_CHECKING:
     import torch
-    import xarray
     from matplotlib.figure import Figure
 
 __all__ = ["Posterior"]
@@ -299,20 +298,23 @@ class Posterior:
 
         return torch_distribution(self)
 
-    def to_arviz(self, n: int = 4000, seed: int = 0, **attributes: object) -> xarray.DataTree:
+    def to_arviz(self, n: int = 4000, seed: int = 0, **attributes: object) -> Any:
         """``n`` draws by the seed as groups for ArviZ, with the variables of the `model` if there is one.
 
         See `bqvi.posterior.export`. Further ``attributes``, such as ``log_evidence``, are stored with the
-        draws. The extra ``arviz`` is needed. The draws are independent: r_hat, the effective sample size and
-        other diagnostics of Markov chains do not apply to them.
+        draws. The result is what the installed ArviZ reads: a DataTree of xarray, or before ArviZ 1 its
+        InferenceData. The extra ``arviz`` is needed. The draws are independent: r_hat, the effective sample
+        size and other diagnostics of Markov chains do not apply to them.
         """
-        from bqvi.posterior.export import data_tree
+        from bqvi.posterior.export import as_arviz, data_tree
 
-        return data_tree(self, n, seed, attributes)
+        return as_arviz(data_tree(self, n, seed, attributes))
 
     def to_netcdf(self, path: str | Path, n: int = 4000, seed: int = 0, **attributes: object) -> None:
         """Write the groups of `to_arviz`, with ``n`` draws by the seed, to a netCDF file at ``path``."""
-        self.to_arviz(n, seed, **attributes).to_netcdf(Path(path), engine="h5netcdf")
+        from bqvi.posterior.export import data_tree
+
+        data_tree(self, n, seed, attributes).to_netcdf(Path(path), engine="h5netcdf")
 
     def plot(
         self,

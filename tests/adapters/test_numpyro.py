@@ -5,10 +5,12 @@ tests/adapters/test_numpyro.py` with JAX_ENABLE_X64=1) and are skipped elsewhere
 """
 
 import os
+import pickle
 from functools import partial
 
 import numpy as np
 import pytest
+import scipy.stats
 from adapter_models import (
     COUNTS,
     EFFECTS,
@@ -147,3 +149,51 @@ def test_float32_is_refused():
         pytest.skip("JAX is in float64")
     with pytest.raises(ValueError, match=r"float32.*numpyro\.enable_x64"):
         bqvi.adapters.from_numpyro(regression_model, X, Y)
+
+
+def clicks_model(trials, shown=None):
+    """Binomial and Bernoulli counts by their logits, which are 0 where the adapter begins."""
+    b = numpyro.sample("b", dist.Normal(0, 1.5).expand([2]))
+    logits = b[0] + b[1] * X
+    numpyro.sample("clicks", dist.Binomial(trials, logits=logits), obs=shown)
+    numpyro.sample("any", dist.Bernoulli(logits=2.0 * logits), obs=None if shown is None else 1 * (shown > 2))
+
+
+@exact
+def test_gradients_where_logits_are_exactly_zero():
+    shown = np.arange(len(X)) % 6
+    model = bqvi.adapters.from_numpyro(clicks_model, 5, shown)
+    _, slope = model.value_and_gradient(np.zeros(2))
+    residuals = shown - 5 / 2 + 2.0 * ((shown > 2) - 1 / 2)  # of means with probability 1/2
+    np.testing.assert_allclose(slope, [residuals.sum(), residuals @ X], rtol=1e-9, atol=1e-9)
+
+
+@exact
+def test_models_and_posteriors_can_be_pickled_after_use():
+    model = bqvi.adapters.from_numpyro(clicks_model, 5, np.arange(len(X)) % 6)
+    found = bqvi.vbmc(model, budget=15, seed=6)
+    again = pickle.loads(pickle.dumps(found))
+    points = np.array([[0.3, -0.2], [0.0, 0.9]])
+    for posterior in (again.posterior, found.posterior):
+        np.testing.assert_array_equal(
+            posterior.model.value_and_gradient(points)[1], model.value_and_gradient(points)[1]
+        )
+    np.testing.assert_array_equal(again.posterior.variables(5, 0)["b"], found.posterior.variables(5, 0)["b"])
+
+
+@exact
+def test_improper_priors_are_taken_and_random_numbers_of_the_model_refused():
+    def flat():
+        b = numpyro.sample("b", dist.ImproperUniform(dist.constraints.positive, (), event_shape=(2,)))
+        numpyro.sample("y", dist.Normal(b[0] + b[1] * X, 1.0), obs=Y)
+
+    model, log_b = bqvi.adapters.from_numpyro(flat), np.array([0.2, -0.4])
+    right = scipy.stats.norm.logpdf(Y, np.exp(log_b) @ [np.ones(len(X)), X]).sum() + log_b.sum()
+    assert model.value(log_b) == pytest.approx(right, rel=1e-9)
+
+    def noisy():
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(b + jax.random.normal(numpyro.prng_key()), 1.0), obs=Y)
+
+    with pytest.raises(ValueError, match=r"draws random numbers by numpyro\.prng_key"):
+        bqvi.adapters.from_numpyro(noisy)
