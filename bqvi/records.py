@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.files import write_arrays
 from gp.arrays import is_torch, to_numpy
+from gp.files import write_arrays
 
 __all__ = [
     "DERIVED", "RecordError", "classes_in", "fingerprint", "flattened", "named", "record_of", "restored",

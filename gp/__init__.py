@@ -1,6 +1,7 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
 from gp import embeddings, expectation, kernels, means, measures
+from gp.comparison import Comparison, compare
 from gp.components import Component, components
 from gp.hyperparameters import Hyperparameters, fit
 from gp.integrals import Integral, Integrals, JointIntegral
@@ -11,8 +12,10 @@ from gp.observations import Gradients, Values
 from gp.paths import Path
 from gp.posterior import GradientMoments, Posterior
 from gp.process import GaussianProcess
+from gp.saved import load
 
 __all__ = [
+    "Comparison",
     "Component",
     "GaussianProcess",
     "GradientMoments",
@@ -27,6 +30,7 @@ __all__ = [
     "Posterior",
     "Values",
     "as_botorch_model",
+    "compare",
     "components",
     "embeddings",
     "expectation",
@@ -35,6 +39,7 @@ __all__ = [
     "from_gpytorch",
     "from_gpytorch_kernel",
     "kernels",
+    "load",
     "marginalise",
     "means",
     "measures",

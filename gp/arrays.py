@@ -64,8 +64,8 @@ def as_like(value: Array, like: Array) -> Array:
     Numbers are returned unchanged, as arrays of either kind can be multiplied with them. A torch
     tensor stays in its autodiff graph where ``like`` is a torch tensor too.
     """
-    if isinstance(value, int | float):
-        return value
+    if isinstance(value, int | float):  # a subclass, such as NumPy's, would decide the dtype of a product
+        return float(value) if isinstance(value, float) else value
     if type(value) is np.ndarray and type(like) is np.ndarray:
         return value if value.dtype == like.dtype else value.astype(like.dtype)
     if is_torch(like):

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from math import prod
 
 import numpy as np
 
 from gp.arrays import Array, describe, is_torch, namespace, to_numpy
 
-__all__ = ["as_noise", "as_points", "as_values"]
+__all__ = ["as_noise", "as_points", "as_values", "require_memory"]
+
+_MATRICES = 3
+"""The number of n x n matrices that are held at once."""
+
+
+def require_memory(n: int) -> None:
+    """Raise MemoryError where the covariance matrices of n observations exceed the machine's memory."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return
+    most = int((memory / (8 * _MATRICES)) ** 0.5)
+    if n > most:
+        raise MemoryError(
+            f"x has {n} observations: {_MATRICES} covariance matrices of {8 * n**2 / 1e9:.0f} GB each exceed "
+            f"the {memory / 1e9:.0f} GB of this machine, which holds those of {most}: give a subset of the "
+            "rows, some thousand of them, as the time grows with the cube of their number"
+        )
 
 
 def as_points(name: str, x: Array) -> Array:

@@ -23,10 +23,11 @@ from typing import Any, Literal
 import numpy as np
 
 from gp.arrays import Array, as_like, shown, to_numpy
-from gp.checks import as_noise, as_values
+from gp.checks import as_noise, as_values, require_memory
 from gp.grams import on_host, pieces
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
+from gp.kernels.parameters import per_column
 from gp.means import Constant, Mean
 from gp.observations import Functional, Observations, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
@@ -218,8 +219,8 @@ def fit(
         ``GaussianProcess.condition`` takes them: ``[gp.Values(x), gp.Gradients(x)]``.
     y : (n,), observed values; for several blocks a list with one array each, gradients (n, D).
     kernel : the kernel whose parameters are fitted; their present values are one of the starting points. By
-        default a squared exponential with one lengthscale per dimension. An array of lengthscales is fitted
-        entry by entry, a number as one for all dimensions.
+        default a squared exponential. Lengthscales that are not given, as in ``Matern52()``, are one per
+        dimension; an array of them is fitted entry by entry, a number as one for all dimensions.
     mean : its linear coefficients are found in closed form. A constant by default; wrap it in
         ``gp.means.Fixed`` to leave it as it is.
     noise : ``"learn"`` a common noise variance; ``None`` for none; or known variances, a number or (n,). With
@@ -247,8 +248,8 @@ def fit(
 
     Warns
     -----
-    RuntimeWarning : if the search did not converge; if rows that repeat, targets and all, made the
-        noise vanish.
+    RuntimeWarning : if the search did not converge; if two to twenty values are all equal; if rows that
+        repeat, targets and all, made the noise vanish.
 
     Raises
     ------
@@ -321,6 +322,13 @@ def _warnings(found: Hyperparameters) -> Iterator[str]:
         yield (
             f"the hyperparameters did not converge ({found.message}): raise max_iterations, or simplify the "
             "kernel"
+        )
+    y = found.problem.y
+    if 1 < len(y) <= FIT.few_equal and isinstance(found.problem.observed, Values) and np.ptp(y) == 0:
+        yield (
+            f"y: all {len(y)} values are {y[0]:.6g}, as of a constant function, and of one that varies "
+            "between them: the standard deviations are those of the former; give more values, or condition a "
+            "GaussianProcess whose kernel has the variance and lengthscale that you expect"
         )
     if found.n_repeated:
         yield (
@@ -400,6 +408,7 @@ def _checked_data(
             "x has no points: hyperparameters cannot be fitted to nothing; give at least one, or "
             "use GaussianProcess(kernel).condition(x, y), which works without"
         )
+    require_memory(len(observed))
     return observed, as_values("y", flat(y), len(observed), observed.x)
 
 
@@ -455,7 +464,7 @@ def _problem(
     return EvidenceProblem(
         x=on_host(observed),
         y=values,
-        kernel=as_kernel(kernel),
+        kernel=per_column(as_kernel(kernel), len(units.inputs)),
         mean=Constant() if mean is None else mean,
         noise=None if known is None else known if known.ndim else float(known),
         profiled=(known is None or without) and units.output_varies,

@@ -26,12 +26,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
-from gp.arrays import Array, namespace
+from gp.arrays import Array, as_like, namespace
 from gp.hyperparameters import Hyperparameters, posterior_at
+from gp.integrals import Integral
 from gp.laplace import root
 from gp.low_discrepancy import scrambled_sobol
-from gp.observations import Functional
+from gp.measures import Measure
+from gp.observations import Functional, Observations
 from gp.posterior import Posterior
+from gp.predictions import PosteriorMethods
 from gp.screening import curvature, log_evidence, log_posterior
 from gp.search import Expansion, search
 from gp.settings import FIT
@@ -48,7 +51,7 @@ _STEP = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class MarginalPosterior:
+class MarginalPosterior(PosteriorMethods):
     """A mixture of posteriors with different hyperparameters; made by :func:`marginalise`.
 
     Attributes
@@ -63,6 +66,26 @@ class MarginalPosterior:
     def effective_size(self) -> float:
         """1 / sum w_j^2: near J if the Laplace approximation is accurate, near 1 if one point dominates."""
         return float(1 / np.sum(self.weights**2))
+
+    @property
+    def x(self) -> Array:
+        """Points of the observations, (n, D) if all are values (else those of the first block)."""
+        return self.posteriors[0].x
+
+    @property
+    def y(self) -> Array:
+        """The observations, (n,)."""
+        return self.posteriors[0].y
+
+    @property
+    def observations(self) -> Observations:
+        """The n linear functionals that were observed."""
+        return self.posteriors[0].observations
+
+    @property
+    def noise(self) -> Array:
+        """The mean of the noise variances, a number or (n,)."""
+        return sum(w * posterior.noise for w, posterior in zip(self.weights, self.posteriors, strict=True))
 
     def mean(self, x: Array | Functional) -> Array:
         """Return the mean of f at points x (m, D), or of other functionals: (m,)."""
@@ -99,6 +122,43 @@ class MarginalPosterior:
         ]
         stacked = namespace(*draws).concat(draws, axis=0) if draws else self.posteriors[0].sample(x, 0, rng)
         return stacked[rng.permutation(n), :]
+
+    def leave_one_out(self) -> tuple[Array, Array]:
+        """Return mean (n,) and sd (n,) of each observation, noise included, given all others.
+
+        The weights of the set are those given the others: w_j over the density of the observation under j.
+        """
+        xp = namespace(self.y)
+        means, sds = (
+            xp.stack(list(part)) for part in zip(*(p.leave_one_out() for p in self.posteriors), strict=True)
+        )
+        logs = 0.5 * ((self.y - means) / sds) ** 2 + xp.log(sds * as_like(self.weights, self.y)[:, None])
+        weights = xp.exp(logs - xp.max(logs, axis=0))
+        weights = weights / xp.sum(weights, axis=0)
+        mean = xp.sum(weights * means, axis=0)
+        return mean, xp.sqrt(xp.sum(weights * (sds**2 + (means - mean) ** 2), axis=0))
+
+    def integral(self, measure: Measure) -> Integral:
+        """Return mean and variance of the integral of f against a measure (:mod:`gp.measures`)."""
+        found = [posterior.integral(measure) for posterior in self.posteriors]
+        mean = self._average([each.mean for each in found])
+        return Integral(mean, self._average([each.variance + (each.mean - mean) ** 2 for each in found]))
+
+    def extend(self, x: Array | Functional, y: Array, noise: Array | None = None) -> MarginalPosterior:
+        """Return the mixture with m more observations, each weight times their density under its posterior.
+
+        Parameters
+        ----------
+        x : points (m, D), or functionals. y : (m,), their values.
+        noise : their noise variances, a number or (m,); by default the number that each posterior has.
+        """
+        extended = tuple(posterior.extend(x, y, noise) for posterior in self.posteriors)
+        gains = [
+            float(after.log_marginal_likelihood) - float(before.log_marginal_likelihood)
+            for after, before in zip(extended, self.posteriors, strict=True)
+        ]
+        weights = self.weights * np.exp(np.array(gains) - max(gains))
+        return MarginalPosterior(extended, weights / weights.sum())
 
     def _average(self, parts: list[Array]) -> Array:
         weighted = (float(w) * part for w, part in zip(self.weights, parts, strict=True))

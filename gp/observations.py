@@ -228,7 +228,8 @@ def require_same_kind(name: str, a: Array, other: str, b: Array) -> None:
     ----------
     name, other : what the message calls them. a, b : the arrays.
     """
-    if type(a) is type(b) and a.dtype == b.dtype and getattr(a, "device", None) == b.device:
+    alike = type(a) is type(b) or (isinstance(a, np.ndarray) and isinstance(b, np.ndarray))  # of a file
+    if alike and a.dtype == b.dtype and getattr(a, "device", None) == getattr(b, "device", None):
         return
     raise TypeError(
         f"{name} is a {describe(a)}, {other} is a {describe(b)}: give both as NumPy arrays or both "

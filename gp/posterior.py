@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
-from gp.checks import as_noise, as_values
+from gp.checks import as_noise, as_values, require_memory
 from gp.evidence import log_density
 from gp.expectation.closed_form import kernel_sum
 from gp.expectation.kernel_sum import KernelSum
@@ -41,6 +41,7 @@ from gp.observations import (
     require_same_kind,
 )
 from gp.paths import Path, draw_path
+from gp.predictions import PosteriorMethods
 from gp.rounding import LARGE_PIVOT
 from gp.sampling import sample_gaussian
 
@@ -72,7 +73,7 @@ class GradientMoments:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior:
+class Posterior(PosteriorMethods):
     """A Gaussian process conditioned on observations; made by ``GaussianProcess.condition``.
 
     Attributes
@@ -216,6 +217,18 @@ class Posterior:
         prior = differentiable(self.kernel).diagonal_derivatives(at.x)
         return prior.k_x + prior.k_y - 2 * xp.sum(whitened[:, :, None] * whitened_x, axis=0)
 
+    def leave_one_out(self) -> tuple[Array, Array]:
+        """Return mean (n,) and sd (n,) of each observation, noise included, given all others.
+
+        mean_i = y_i - w_i / P_i and sd_i = P_i^(-1/2), with w = K^-1 (y - m) and P the diagonal of K^-1
+        (Rasmussen and Williams 2006, Eq. 5.12). Hyperparameters stay as they are.
+        """
+        xp = namespace(self.y)
+        n = self.y.shape[0]
+        identity = xp.eye(n, dtype=self.y.dtype, device=self.y.device)
+        precision = _squares(self.factor.solve(identity))
+        return self.y - self.weights / precision, xp.sqrt(1 / precision)
+
     @overload
     def integral(self, measure: Measure) -> Integral: ...
 
@@ -348,6 +361,7 @@ def condition(
     observed = as_functional(x)
     if not isinstance(observed, Observations):
         observed = Observations((observed,))
+    require_memory(len(observed))
     y = as_values("y", flat(y), len(observed), observed.x)
     noise = as_noise(noise, len(observed), observed.x)
     factor = cholesky(_with_noise(covariance(kernel, observed, observed), observed, noise))

@@ -80,6 +80,8 @@ class FitSettings:
     """Posterior over prior standard deviation above which a parameter is reported as undetermined."""
     open_ended: float = 2.0
     """Nats below the mode within which an end of a prior is reported as equally likely."""
+    few_equal: int = 20
+    """The most targets that may all be equal although the function varies."""
     same: float = 1e-6
     """The largest difference of values that is rounding, in standard deviations of the targets."""
     small: int = 500

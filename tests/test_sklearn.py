@@ -13,6 +13,7 @@ from sklearn.mixture import GaussianMixture as PeerMixture
 from sklearn.utils.estimator_checks import check_estimator
 
 import bqvi
+import gp
 from acquisition.minibatch.strategy import Selection
 from bqvi.models.hidden_markov_model import simulate_states
 from bqvi.models.weighted import weighted
@@ -20,6 +21,7 @@ from bqvi.sklearn import (
     BayesianGaussianMixture,
     DirichletProcessMixture,
     GaussianMixture,
+    GaussianProcessRegressor,
     HiddenMarkovModel,
     LatentDirichletAllocation,
 )
@@ -39,7 +41,9 @@ X = np.concatenate(
 SHAPES = ("full", "tied", "diag", "spherical")
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "estimator", [*ESTIMATORS, GaussianProcessRegressor(n_starts=1)], ids=lambda e: type(e).__name__
+)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learns_own_checks(estimator):
     state = np.random.get_state()  # noqa: NPY002 (scikit-learn's checks draw from it)
@@ -48,6 +52,20 @@ def test_scikit_learns_own_checks(estimator):
     failed = [(row["check_name"], row["exception"]) for row in found if row["status"] == "failed"]
     assert not failed
     assert len(found) >= 40  # the one of NaN is left out where NaN is a missing value
+
+
+def test_a_regressor_is_a_fit_of_gp():
+    y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=len(X))
+    ours = GaussianProcessRegressor(n_starts=2).fit(X[:40], y[:40])
+    direct = gp.fit(X[:40], y[:40], n_starts=2)
+    mean, sd = ours.predict(X[40:50], return_std=True)
+    np.testing.assert_array_equal(mean, direct.mean(X[40:50]))
+    np.testing.assert_allclose(sd**2, direct.variance(X[40:50]) + direct.noise)
+    _, covariance = ours.predict(X[40:50], return_cov=True, include_noise=False)
+    np.testing.assert_array_equal(covariance, direct.covariance(X[40:50]))
+    assert ours.sample_y(X[40:50], 3).shape == (10, 3)
+    with pytest.raises(ValueError, match="ask for one"):
+        ours.predict(X, return_std=True, return_cov=True)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

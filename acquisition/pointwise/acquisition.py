@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 from acquisition.pointwise.criterion import Criterion, Informative
 from acquisition.pointwise.predictor import Predictor
 from acquisition.pointwise.targets import posterior_targets
-from gp.arrays import Array, namespace
+from gp.arrays import Array, as_like, namespace
 from gp.checks import as_points
 from gp.embeddings.registry import in_kind_of
 from gp.extras import needing
 from gp.integrals import Integrals
+from gp.marginal import MarginalPosterior
 from gp.measures import Measure
 from gp.posterior import Posterior
 
 if TYPE_CHECKING:
     from botorch.acquisition.acquisition import AcquisitionFunction
 
-__all__ = ["Acquisition", "bind", "checked_points"]
+__all__ = ["Acquisition", "MarginalAcquisition", "bind", "checked_points"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,17 +97,97 @@ class Acquisition:
         return PointwiseAcquisitionFunction(self)
 
 
+@dataclass(frozen=True, eq=False)
+class MarginalAcquisition:
+    """The mean of an acquisition over hyperparameters, its value averaged by weight (Snoek et al. 2012).
+
+    Attributes
+    ----------
+    posterior : the mixture. parts : an acquisition for each of its posteriors.
+    """
+
+    posterior: MarginalPosterior
+    parts: tuple[Acquisition, ...]
+
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion, which all parts have."""
+        return self.parts[0].criterion
+
+    @property
+    def measure(self) -> Measure:
+        """The measure that f is integrated against."""
+        return self.parts[0].measure
+
+    @property
+    def predictor(self) -> Predictor:
+        """Raise TypeError: moments are those of one posterior."""
+        raise TypeError(
+            "pools and joint designs take the acquisition of one posterior: bind one of the `posteriors`"
+        )
+
+    def value(self, x: Array) -> Array:
+        """Return the criterion itself at points x (m, D), (m,)."""
+        score = self.score(x)
+        return namespace(score).exp(score) if self.criterion.logarithmic else score
+
+    def score(self, x: Array) -> Array:
+        """Return the criterion or its logarithm at points x (m, D), (m,)."""
+        return self._mixed([part.score(x) for part in self.parts])[0]
+
+    def score_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        """Return the scores (m,) and their gradients in x (m, D), in closed form."""
+        scores, gradients = zip(*(part.score_and_gradient(x) for part in self.parts), strict=True)
+        score, shares = self._mixed(list(scores))
+        return score, sum(share[:, None] * each for share, each in zip(shares, gradients, strict=True))
+
+    def _mixed(self, scores: list[Array]) -> tuple[Array, Array]:
+        """The score of the mean criterion (m,), and its derivatives in the parts' scores (J, m)."""
+        xp = namespace(*scores)
+        stacked = xp.stack(scores)
+        weights = as_like(self.posterior.weights, stacked)[:, None] * xp.ones_like(stacked)
+        if not self.criterion.logarithmic:
+            return xp.sum(weights * stacked, axis=0), weights
+        largest = xp.max(stacked, axis=0)
+        terms = weights * xp.exp(stacked - largest)
+        total = xp.sum(terms, axis=0)
+        return largest + xp.log(total), terms / total
+
+    def given(self, x: Array, y: Array | None = None) -> MarginalAcquisition:
+        """Return the acquisition given further observations of f at x (m, D); by default its mean."""
+        y = self.posterior.mean(x) if y is None else y
+        parts = tuple(part.given(x, y) for part in self.parts)
+        posterior = MarginalPosterior(tuple(part.posterior for part in parts), self.posterior.weights)
+        return MarginalAcquisition(posterior, parts)
+
+    def botorch(self) -> AcquisitionFunction:
+        """Return this acquisition as a BoTorch acquisition function, for ``botorch.optim.optimize_acqf``."""
+        with needing("botorch"):
+            from acquisition.pointwise.botorch import PointwiseAcquisitionFunction
+
+        return PointwiseAcquisitionFunction(self)
+
+
 def bind(
-    criterion: Criterion, posterior: Posterior, measure: Measure, *, noise: float | None = None
-) -> Acquisition:
+    criterion: Criterion,
+    posterior: Posterior | MarginalPosterior,
+    measure: Measure,
+    *,
+    noise: float | None = None,
+) -> Any:
     """Return ``criterion`` as a function of points.
 
     Parameters
     ----------
     criterion : the gain of evaluating f at a point, such as ``IntegralVarianceReduction()``.
-    posterior : the posterior of f given the observations, of which there may be none.
+    posterior : the posterior of f given the observations, of which there may be none. Of a marginalised one
+        the criterion is averaged over its hyperparameters.
     measure : the measure against which f is integrated.
     noise : noise variance of the next observation; by default the number the posterior has.
+
+    Returns
+    -------
+    An :class:`Acquisition`; of a marginalised posterior a :class:`MarginalAcquisition`.
 
     Raises
     ------
@@ -117,6 +198,9 @@ def bind(
         When the acquisition is first used, if the criterion needs the integral and the kernel has no
         embedding against the measure.
     """
+    if isinstance(posterior, MarginalPosterior):
+        parts = tuple(bind(criterion, each, measure, noise=noise) for each in posterior.posteriors)
+        return MarginalAcquisition(posterior, parts)
     if measure.dimension != posterior.x.shape[1]:
         raise ValueError(
             f"measure has dimension {measure.dimension}, the posterior's points have "

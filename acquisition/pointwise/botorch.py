@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 
-from acquisition.pointwise.acquisition import Acquisition
+from acquisition.pointwise.acquisition import Acquisition, MarginalAcquisition
 from gp.arrays import as_like, is_torch
 from gp.interop import as_botorch_model
 
@@ -26,7 +26,7 @@ __all__ = ["PointwiseAcquisitionFunction"]
 class PointwiseAcquisitionFunction(AcquisitionFunction):
     """The score of an :class:`Acquisition` at points X (..., 1, D), shape (...)."""
 
-    def __init__(self, acquisition: Acquisition) -> None:
+    def __init__(self, acquisition: Acquisition | MarginalAcquisition) -> None:
         super().__init__(model=as_botorch_model(acquisition.posterior))
         self.acquisition = acquisition
         self._given_all = acquisition
@@ -54,7 +54,7 @@ class PointwiseAcquisitionFunction(AcquisitionFunction):
         return score.reshape(X.shape[:-2])
 
     @property
-    def _score(self) -> Callable[[torch.Tensor, Acquisition], torch.Tensor]:
+    def _score(self) -> Callable[[torch.Tensor, Any], torch.Tensor]:
         if is_torch(self.acquisition.posterior.x):
             return lambda points, acquisition: acquisition.score(points)
         closed_form: Any = _ClosedForm
@@ -65,7 +65,9 @@ class _ClosedForm(torch.autograd.Function):
     """A NumPy score with its closed-form gradient, as one node of a torch graph."""
 
     @staticmethod
-    def forward(ctx: Any, points: torch.Tensor, acquisition: Acquisition) -> torch.Tensor:
+    def forward(
+        ctx: Any, points: torch.Tensor, acquisition: Acquisition | MarginalAcquisition
+    ) -> torch.Tensor:
         x = as_like(points.detach(), acquisition.posterior.x)
         if ctx.needs_input_grad[0]:
             score, gradient = acquisition.score_and_gradient(x)

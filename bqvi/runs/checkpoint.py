@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bqvi.files import read_arrays
 from bqvi.records import record_of, write_record
 from gp.arrays import shown
+from gp.files import read_arrays
 
 __all__ = ["Checkpoint", "read", "require_unused", "resumed"]
 

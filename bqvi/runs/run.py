@@ -27,13 +27,13 @@ import numpy as np
 from bqvi.calls.evaluations import matched
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_boolean, require_integer
-from bqvi.files import unwritable
 from bqvi.runs.checkpoint import require_unused
 from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
 from bqvi.runs.progress import ProgressLine
 from bqvi.runs.verified import OtherFunctionError, compare, require_verifiable
 from gp.arrays import Array, shown
+from gp.files import unwritable
 from gp.threads import single_threaded, users_threads
 
 __all__ = ["FAILED", "Run", "Watch"]

@@ -4,6 +4,7 @@ from gp.extras import needing
 
 with needing("sklearn"):
     from bqvi.sklearn.mixtures import BayesianGaussianMixture, DirichletProcessMixture, GaussianMixture
+    from bqvi.sklearn.regression import GaussianProcessRegressor
     from bqvi.sklearn.sequences import HiddenMarkovModel
     from bqvi.sklearn.topics import LatentDirichletAllocation
 
@@ -11,6 +12,7 @@ __all__ = [
     "BayesianGaussianMixture",
     "DirichletProcessMixture",
     "GaussianMixture",
+    "GaussianProcessRegressor",
     "HiddenMarkovModel",
     "LatentDirichletAllocation",
 ]

@@ -86,7 +86,7 @@ def _results_as_they_were_written() -> Iterator[None]:
 
 def _require_writable(folder: Path, option: str) -> None:
     """Make the ``folder`` of an ``option``; a wrong argument, before any work, where it cannot be written."""
-    from bqvi.files import unwritable
+    from gp.files import unwritable
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

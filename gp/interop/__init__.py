@@ -23,6 +23,7 @@ from gp.kernels.base import Kernel
 
 if TYPE_CHECKING:
     from gp.interop.botorch_model import PosteriorModel
+    from gp.marginal import MarginalPosterior
     from gp.posterior import Posterior
 
 __all__ = [
@@ -112,13 +113,14 @@ def from_botorch(model: Any) -> Posterior:
         return posterior_of_botorch(model)
 
 
-def as_botorch_model(posterior: Posterior) -> PosteriorModel:
+def as_botorch_model(posterior: Posterior | MarginalPosterior) -> PosteriorModel:
     """Return a posterior as a BoTorch model, for its acquisition functions and optimisers.
 
     Parameters
     ----------
     posterior : of values, derivatives or integrals. One in NumPy is taken to torch on the CPU; one
-        in torch keeps its dtype and device, which the points given to the model have to share.
+        in torch keeps its dtype and device, which the points given to the model have to share. A marginalised
+        one predicts by the Gaussian with the mean and covariance of its mixture.
 
     Returns
     -------
@@ -128,10 +130,14 @@ def as_botorch_model(posterior: Posterior) -> PosteriorModel:
         there for the acquisition functions that look ahead.
     """
     with needing("botorch"):
+        from gp.interop.batched import BatchedMixture
         from gp.interop.botorch_model import PosteriorModel
     from gp.interop.tensors import as_tensors
 
-    return PosteriorModel(as_tensors(posterior))
+    if not hasattr(posterior, "posteriors"):
+        return PosteriorModel(as_tensors(posterior))
+    parts = tuple(as_tensors(each) for each in posterior.posteriors)
+    return PosteriorModel(BatchedMixture.of(parts, posterior.weights))
 
 
 def as_kernel(kernel: Any) -> Kernel:

@@ -23,7 +23,9 @@ sums over stages, so that points shared by all fantasies are whitened once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +42,7 @@ from gp.observations import Values, covariance, require_same_kind
 from gp.posterior import Posterior
 from gp.rounding import SMALLEST_EIGENVALUE
 
-__all__ = ["Batched", "Fantasy", "cholesky"]
+__all__ = ["Batched", "BatchedMixture", "Fantasy", "cholesky"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +137,85 @@ class Batched:
             )
         require_same_kind("X", x, "the posterior's x", known)
         return x.reshape(-1, x.shape[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class BatchedMixture:
+    """Several posteriors in torch with weights: the Gaussian with the moments of their mixture.
+
+    Attributes
+    ----------
+    parts : J of them. log_weights : (J, ...), batched as fantasies are, whose density they include.
+    """
+
+    parts: tuple[Batched, ...]
+    log_weights: Tensor
+
+    @staticmethod
+    def of(posteriors: Sequence[Posterior], weights: np.ndarray) -> BatchedMixture:
+        """The mixture of posteriors in torch with ``weights`` (J,) of sum 1."""
+        like = posteriors[0].y
+        logs = torch.as_tensor(np.log(weights), dtype=like.dtype, device=like.device)
+        return BatchedMixture(tuple(Batched(each) for each in posteriors), logs)
+
+    @property
+    def posterior(self) -> Posterior:
+        """One of the posteriors; all have the same observations."""
+        return self.parts[0].posterior
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The batch dimensions of predictions at points that have no batch dimensions."""
+        return self.parts[0].batch_shape
+
+    @property
+    def noise(self) -> Tensor:
+        """The mean noise variance of a further observation, ()."""
+        weights = torch.softmax(self.log_weights.reshape(len(self.parts), -1).mean(dim=1), dim=0)
+        return sum(
+            (w * part.noise for w, part in zip(weights, self.parts, strict=True)), weights.new_zeros(())
+        )
+
+    def whitened(self, x: Tensor) -> tuple[Any, ...]:
+        """Return H_i(x) of each part."""
+        return tuple(part.whitened(x) for part in self.parts)
+
+    def _average(self, values: list[Tensor], trailing: int) -> Tensor:
+        """The weighted mean of values, which have so many dimensions after those of batches."""
+        weights = torch.softmax(self.log_weights, dim=0)
+        weights = weights.reshape(*weights.shape, *(1,) * trailing)
+        return sum((w * value for w, value in zip(weights, values, strict=True)), 0.0 * values[0])
+
+    def mean(self, x: Tensor, whitened: tuple[Any, ...]) -> Tensor:
+        """Return the mean at x (..., q, D), (..., q)."""
+        return self._average([p.mean(x, h) for p, h in zip(self.parts, whitened, strict=True)], 1)
+
+    def variance(self, x: Tensor, whitened: tuple[Any, ...]) -> Tensor:
+        """Return the variance at x (..., q, D), (..., q)."""
+        mean, pairs = self.mean(x, whitened), list(zip(self.parts, whitened, strict=True))
+        return self._average([p.variance(x, h) + (p.mean(x, h) - mean) ** 2 for p, h in pairs], 1)
+
+    def covariance(self, x: Tensor, whitened: tuple[Any, ...]) -> Tensor:
+        """Return the covariance at x (..., q, D), (..., q, q)."""
+        mean, values = self.mean(x, whitened), []
+        for part, rows in zip(self.parts, whitened, strict=True):
+            apart = part.mean(x, rows) - mean
+            values.append(part.covariance(x, rows) + apart[..., :, None] * apart[..., None, :])
+        return self._average(values, 2)
+
+    def conditioned(self, x: Tensor, y: Tensor, noise: Tensor) -> BatchedMixture:
+        """Return the mixture after observations y (..., p) at x (..., p, D), weighted by their density."""
+        parts = tuple(part.conditioned(x, y, noise) for part in self.parts)
+        logs = []
+        for part, before in zip(parts, self.log_weights, strict=True):
+            last = part.fantasies[-1]
+            pivots = torch.diagonal(last.lower, dim1=-2, dim2=-1)
+            logs.append(before - 0.5 * (last.z**2).sum(dim=-1) - pivots.log().sum(dim=-1))
+        return BatchedMixture(parts, torch.stack(logs))
+
+    def scale(self, x: Tensor) -> Tensor:
+        """Return the mean prior variances at x (..., q, D), (..., q), without a graph."""
+        return torch.stack([part.scale(x) for part in self.parts]).mean(dim=0)
 
 
 def _prior_covariance(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import CholLinearOperator, TriangularLinearOperator
 from torch import Tensor
 
-from gp.interop.batched import Batched, cholesky
+from gp.interop.batched import Batched, BatchedMixture, cholesky
 from gp.posterior import Posterior
 
 __all__ = ["JointPosterior", "PosteriorModel"]
@@ -32,7 +32,7 @@ class JointPosterior(GPyTorchPosterior):
     small variances are not raised.
     """
 
-    def __init__(self, batched: Batched, x: Tensor, noise: Tensor | None) -> None:
+    def __init__(self, batched: Batched | BatchedMixture, x: Tensor, noise: Tensor | None) -> None:
         self._batched, self._x, self._noise = batched, x, noise
         self._halves = batched.whitened(x)
         self._mean = batched.mean(x, self._halves)
@@ -71,9 +71,9 @@ class PosteriorModel(Model):
     batched : the posterior, in torch, with the fantasies on which BoTorch has conditioned it.
     """
 
-    def __init__(self, posterior: Posterior | Batched) -> None:
+    def __init__(self, posterior: Posterior | Batched | BatchedMixture) -> None:
         super().__init__()
-        self.batched = posterior if isinstance(posterior, Batched) else Batched(posterior)
+        self.batched = Batched(posterior) if isinstance(posterior, Posterior) else posterior
 
     @property
     def num_outputs(self) -> int:

@@ -24,8 +24,7 @@ def as_tensors(posterior: Posterior) -> Posterior:
     """
     if not isinstance(posterior, Posterior):
         raise TypeError(
-            f"posterior is a {type(posterior).__name__}: give a gp.Posterior (of a marginalised "
-            "one, one of its `posteriors`)"
+            f"posterior is a {type(posterior).__name__}: give a gp.Posterior or MarginalPosterior"
         )
     blocks = tuple(_block(block, posterior) for block in posterior.observations.blocks)
     noise = posterior.noise

@@ -22,7 +22,11 @@ from gp.kernels.stationary import Stationary
 from gp.kernels.tilted import Tilted
 from gp.kernels.white import White
 
+RBF = SquaredExponential
+"""The usual short name of :class:`SquaredExponential`."""
+
 __all__ = [
+    "RBF",
     "Anova",
     "ByColumn",
     "Columns",

@@ -10,7 +10,26 @@ import numpy as np
 from gp.arrays import Array, to_numpy
 from gp.kernels.base import Kernel, Parameter
 
-__all__ = ["Parametrised", "pack", "scaled", "unpack"]
+__all__ = ["EACH", "EachColumn", "Parametrised", "pack", "per_column", "scaled", "unpack"]
+
+
+class EachColumn(float):
+    """A number that was not given: of a process one for all columns, in a fit one for each."""
+
+
+EACH = EachColumn(1.0)
+"""The default lengthscale."""
+
+
+def per_column(kernel: Kernel, dimension: int) -> Kernel:
+    """Return the kernel with an array for each lengthscale that was not given, of ``dimension`` columns."""
+    values = [
+        np.full(len(p.columns or range(dimension)), float(p.value))
+        if isinstance(p.value, EachColumn)
+        else p.value
+        for p in kernel.parameters()
+    ]
+    return kernel.with_parameters(values)
 
 
 class Parametrised(Protocol):

@@ -30,6 +30,7 @@ from gp.kernels.base import (
     Parameter,
     Pullback,
 )
+from gp.kernels.parameters import EACH
 
 __all__ = ["Stationary", "contract_squared_differences", "diagonal_matrix", "safe_sqrt", "squared_distance"]
 
@@ -40,11 +41,12 @@ class Stationary(Algebra):
 
     Attributes
     ----------
-    lengthscale : a positive number, or (D,), in the unit of the inputs.
+    lengthscale : a positive number, or (D,), in the unit of the inputs. Without it 1, and in a fit one
+        for each column.
     variance : a positive number, the prior variance of f (sigma_s^2), in squared output units.
     """
 
-    lengthscale: Array = 1.0
+    lengthscale: Array = EACH
     variance: Array = 1.0
 
     def __post_init__(self) -> None:

@@ -194,6 +194,13 @@ def test_constant_targets(value, data):
     assert len(posterior.hyperparameters.undetermined) > 0
 
 
+def test_few_equal_values_of_a_function_that_varies_are_named():
+    x = np.array([[-2.0], [2.0], [2.0 + 2 * np.pi]])
+    with pytest.warns(RuntimeWarning, match="all 3 values are -0.416147"):
+        gp.fit(x, np.full(3, np.cos(2.0)))
+    gp.fit(x, np.cos(x[:, 0] + 0.1))  # warnings are errors
+
+
 def test_duplicates_and_a_constant_column(data):
     x, y = data
     twice = np.concatenate([x, x])

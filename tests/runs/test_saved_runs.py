@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from doors import CASES
 
-from bqvi.files import read_arrays, write_arrays
 from bqvi.records import DERIVED, classes_in, flattened, restored
 from bqvi.runs import checkpoint
+from gp.files import read_arrays, write_arrays
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,213 @@
+"""What a user does first: predict, plot, leave one out, compare kernels, keep the result, average over it."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import acquisition
+import gp
+from gp.checks import require_memory
+from gp.files import write_arrays
+from gp.kernels import RBF, Columns, Linear, Matern52, Periodic, RationalQuadratic, SquaredExponential, White
+from gp.priors import Plateau, Priors
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(12)
+    x = rng.normal(size=(30, 2))
+    return x, np.cos(1.5 * x[:, 0]) + 0.2 * rng.normal(size=30)
+
+
+@pytest.fixture(scope="module")
+def posterior(data):
+    return gp.fit(*data)
+
+
+@pytest.fixture(scope="module")
+def marginal(posterior):
+    return gp.marginalise(posterior, 16)
+
+
+AT = np.random.default_rng(3).normal(size=(7, 2))
+
+
+def saved_posteriors(data):
+    x, y = data
+    tensors = [torch.from_numpy(part) for part in data]
+    kernel = RationalQuadratic() * Columns(Periodic(1.0, 2.0), (1,)) + Linear(0.5) + White(0.1)
+    fitted = gp.fit(x, y, kernel, gp.means.Linear(), n_starts=1)
+    slopes = gp.GaussianProcess(SquaredExponential(1.3), noise=0.1)
+    return {
+        "composite": fitted,
+        "marginal": gp.marginalise(gp.fit(x, y, n_starts=1), 4),
+        "torch": gp.fit(*tensors, n_starts=1),
+        "gradients": slopes.condition([gp.Values(x), gp.Gradients(x[:4])], [y, np.ones((4, 2))]),
+        "extended": fitted.extend(AT[:2], np.zeros(2)),
+        "noise for each": gp.GaussianProcess(Matern52()).condition(x, y, np.linspace(0.1, 0.2, 30)),
+    }
+
+
+def test_every_posterior_is_saved_and_loaded_with_equal_digits(data, tmp_path):
+    for name, each in saved_posteriors(data).items():
+        each.save(tmp_path / f"{name}.npz")
+        loaded = gp.load(tmp_path / f"{name}.npz")
+        at = torch.from_numpy(AT) if name == "torch" else AT
+        for again in (loaded, pickle.loads(pickle.dumps(each))):
+            assert type(again) is type(each)
+            for ours, theirs in zip(again.mean_and_variance(at), each.mean_and_variance(at), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(loaded.sample(AT, 2, 0), each.sample(AT, 2, 0))
+    fitted = gp.load(tmp_path / "composite.npz").hyperparameters
+    assert str(fitted) == str(saved_posteriors(data)["composite"].hyperparameters)
+
+
+def test_files_hold_no_code(posterior, tmp_path):
+    class Own(SquaredExponential):
+        """A kernel of the user's own."""
+
+    with pytest.raises(TypeError, match=r"Own cannot be saved.*pickle"):
+        gp.GaussianProcess(Own()).condition(posterior.x[:2], posterior.y[:2]).save(tmp_path / "own.npz")
+    (tmp_path / "text.npz").write_text("text")
+    with pytest.raises(ValueError, match="no saved posterior"):
+        gp.load(tmp_path / "text.npz")
+    header = {"gp": 1, "objects": [["os:system", {}]], "posterior": {"object": 0}}
+    write_arrays(tmp_path / "code.npz", header, {})
+    with pytest.raises(ValueError, match="no part of a posterior"):
+        gp.load(tmp_path / "code.npz")
+
+
+@pytest.mark.parametrize("kind", ["posterior", "marginal"])
+def test_predictions_with_their_sd(kind, request):
+    each = request.getfixturevalue(kind)
+    mean, variance = each.mean_and_variance(AT)
+    np.testing.assert_array_equal(each.predict(AT), mean)
+    np.testing.assert_allclose(each.predict(AT, return_std=True)[1], np.sqrt(variance))
+    noisy = each.predict(AT, return_std=True, include_noise=True)[1]
+    np.testing.assert_allclose(noisy**2 - variance, each.noise)
+    axes = each.plot(column=1)
+    assert len(axes.lines) == 2
+    np.testing.assert_array_equal(axes.lines[1].get_xdata(), each.x[:, 1])
+
+
+@pytest.mark.parametrize("noise", [0.05, np.linspace(0.05, 0.3, 12)])
+def test_leave_one_out_is_a_refit_without_the_row(noise, data):
+    x, y = data[0][:12], data[1][:12]
+    process = gp.GaussianProcess(Matern52(1.2), gp.means.Constant(0.4))
+    mean, sd = process.condition(x, y, noise).leave_one_out()
+    for i in range(12):
+        others = np.arange(12) != i
+        own = noise if np.ndim(noise) == 0 else noise[i]
+        refit = process.condition(x[others], y[others], noise if np.ndim(noise) == 0 else noise[others])
+        np.testing.assert_allclose(mean[i], refit.mean(x[i : i + 1])[0], rtol=1e-9)
+        np.testing.assert_allclose(sd[i] ** 2, refit.variance(x[i : i + 1])[0] + own, rtol=1e-9)
+
+
+def test_leave_one_out_of_a_mixture_weighs_by_the_others(marginal):
+    """For row 4: each posterior of the set without it, with the weights that the others give."""
+    mean, sd = marginal.leave_one_out()
+    others = np.arange(30) != 4
+    logs, moments = [], []
+    for weight, each in zip(marginal.weights, marginal.posteriors, strict=True):
+        process = gp.GaussianProcess(each.kernel, each.mean_function, each.noise)
+        without = process.condition(marginal.x[others], marginal.y[others])
+        m, v = (part[0] for part in without.mean_and_variance(marginal.x[4:5]))
+        moments.append((m, v + each.noise))
+        logs.append(np.log(weight) - stats.norm(m, np.sqrt(v + each.noise)).logpdf(marginal.y[4]))
+    weights = np.exp(np.array(logs) - max(logs))
+    m, v = np.array(moments).T
+    middle = weights @ m / weights.sum()
+    np.testing.assert_allclose(mean[4], middle)
+    np.testing.assert_allclose(sd[4] ** 2, weights @ (v + (m - middle) ** 2) / weights.sum())
+
+
+def test_kernels_without_a_lengthscale_are_compared_with_one_for_each_column(data, posterior):
+    assert RBF is SquaredExponential
+    x, y = data
+    for kernel in (Matern52(), RationalQuadratic(), SquaredExponential() + White(0.1)):
+        names = gp.fit(x, y, kernel, n_starts=1).hyperparameters.names
+        assert sum("lengthscale[" in name for name in names) == 2
+    both = gp.compare({"rbf": posterior, "matern": gp.fit(x, y, Matern52())})  # warnings are errors
+    assert both.notes == ()
+    assert list(both.n_parameters) == [4, 4]
+    assert both.log_evidence[0] >= both.log_evidence[1]
+    shared = gp.fit(x, y, Matern52(1.0))
+    with pytest.warns(UserWarning, match="b: one lengthscale for all 2 columns, a: one for each"):
+        found = gp.compare({"a": posterior, "b": shared})
+    assert found.names == ("a", "b")
+    assert found.notes[0] in str(found)
+    with pytest.raises(ValueError, match="different observations"):
+        gp.compare({"a": posterior, "b": gp.fit(x, 2 * y, n_starts=1)})
+    with pytest.raises(ValueError, match="two or more"):
+        gp.compare({"a": posterior})
+
+
+def test_single_precision_stays_single(data):
+    x, y = (part.astype(np.float32) for part in data)
+    for each in (gp.fit(x, y, n_starts=1), gp.GaussianProcess(RBF(), noise=0.1).condition(x, y)):
+        mean, sd = each.predict(AT.astype(np.float32), return_std=True)
+        assert (mean.dtype, sd.dtype) == (np.float32, np.float32)
+
+
+def test_too_many_rows_for_the_memory_are_named(monkeypatch):
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2_000_000}.get)
+    require_memory(18_000)
+    x = np.zeros((50_000, 1))
+    for call in (lambda: gp.fit(x, x[:, 0]), lambda: gp.GaussianProcess(RBF()).condition(x, x[:, 0])):
+        with pytest.raises(MemoryError, match="50000 observations: 3 covariance matrices of 20 GB"):
+            call()
+
+
+def test_a_marginalised_posterior_is_extended_by_bayes(marginal):
+    """Its weights after two observations are the old ones times the densities of these."""
+    y = np.array([0.3, -0.4])
+    extended = marginal.extend(AT[:2], y)
+    weights = [
+        w * stats.multivariate_normal(p.mean(AT[:2]), p.covariance(AT[:2]) + p.noise * np.eye(2)).pdf(y)
+        for w, p in zip(marginal.weights, marginal.posteriors, strict=True)
+    ]
+    np.testing.assert_allclose(extended.weights, weights / np.sum(weights), rtol=1e-6)
+    measure = gp.measures.Gaussian(np.zeros(2), np.eye(2))
+    parts = [p.integral(measure) for p in marginal.posteriors]
+    mean = sum(w * each.mean for w, each in zip(marginal.weights, parts, strict=True))
+    second = sum(w * (e.variance + e.mean**2) for w, e in zip(marginal.weights, parts, strict=True))
+    found = marginal.integral(measure)
+    np.testing.assert_allclose([found.mean, found.variance], [mean, second - mean**2])
+
+
+@pytest.mark.parametrize("name", ["IntegralVarianceReduction", "UncertaintySampling"])
+def test_an_acquisition_of_a_marginalised_posterior_is_the_mean(name, marginal):
+    measure = gp.measures.Gaussian(np.zeros(2), np.eye(2))
+    criterion = getattr(acquisition, name)()
+    bound = acquisition.bind(criterion, marginal, measure)
+    values = [acquisition.bind(criterion, each, measure).value(AT) for each in marginal.posteriors]
+    np.testing.assert_allclose(bound.value(AT), marginal.weights @ np.array(values), rtol=1e-10)
+    _, gradient = bound.score_and_gradient(AT)
+    for d, step in enumerate(1e-5 * np.eye(2)):
+        numeric = (bound.score(AT + step) - bound.score(AT - step)) / 2e-5
+        np.testing.assert_allclose(gradient[:, d], numeric, rtol=1e-5, atol=1e-6)
+    batch = acquisition.sequential_batch(bound, 2, seed=0)
+    assert batch.x.shape == (2, 2)
+
+
+def test_a_marginalised_posterior_is_a_botorch_model(marginal):
+    pytest.importorskip("botorch")
+    model, at = gp.as_botorch_model(marginal), torch.from_numpy(AT)
+    found = model.posterior(at)
+    np.testing.assert_allclose(found.mean[:, 0], marginal.mean(AT), atol=1e-10)
+    np.testing.assert_allclose(found.distribution.covariance_matrix, marginal.covariance(AT), atol=1e-8)
+    y = torch.tensor([[0.3], [-0.4]], dtype=torch.float64)
+    after = model.condition_on_observations(at[:2], y).posterior(at)
+    extended = marginal.extend(AT[:2], y[:, 0].numpy(), float(marginal.noise))
+    np.testing.assert_allclose(after.mean[:, 0], extended.mean(AT), atol=1e-7)
+    np.testing.assert_allclose(after.variance[:, 0], extended.variance(AT), atol=1e-7)
+
+
+def test_priors_of_a_user_are_used(data):
+    flat = gp.fit(*data, priors=Priors(lengthscale=Plateau(1e-2, 1e3)), n_starts=1)
+    assert flat.hyperparameters.coordinates.prior.centre is not None  # that of the noise
+    assert np.isinf(flat.hyperparameters.coordinates.prior.scale[:2]).all()
