@@ -195,10 +195,10 @@ class InTurn:
         return state
 
 
-STREAMED = [
+STREAMED = [  # a first batch of ten rows for each component: no start is made anew from two batches
     (GaussianMixture(2, total_samples=120, random_state=0), X),
     (BayesianGaussianMixture(3, covariance_type="spherical", total_samples=120, random_state=0), X),
-    (DirichletProcessMixture(4, total_samples=120, random_state=0), X),
+    (DirichletProcessMixture(3, total_samples=120, random_state=0), X),
     (LatentDirichletAllocation(3, total_samples=80, random_state=0), COUNTS),
 ]
 
@@ -247,6 +247,35 @@ def test_a_stream_ends_near_the_batch_fit():
     hole[::3, 0] = np.nan
     assert np.isfinite(stream.partial_fit(hole).partial_fit(x[:50]).score(hole))
     assert stream.score(x) == pytest.approx(whole.score(x), abs=0.01)
+
+
+@pytest.mark.parametrize("seed", [21, 22, 23])
+def test_a_stream_of_pairs_begins_at_the_first_of_them_together(seed):
+    """Two clusters eight standard deviations apart: as one component their score is .9 nats lower."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(400, 2)) + 8.0 * rng.integers(0, 2, (400, 1))
+    stream = GaussianMixture(2, random_state=0)
+    for pair in x.reshape(200, 2, 2):
+        stream.partial_fit(pair)
+    assert stream.n_samples_seen_ == 400
+    assert stream.score(x) == pytest.approx(GaussianMixture(2, random_state=0).fit(x).score(x), abs=0.1)
+
+
+def test_a_stream_of_sorted_batches_is_told():
+    rng = np.random.default_rng(24)
+    labels = np.repeat([0, 1, 2], 150)
+    x = rng.normal(size=(450, 2)) + 7.0 * np.column_stack([labels == 1, labels == 2])
+    shuffled, ordered = (BayesianGaussianMixture(3, random_state=0) for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for batch in np.split(rng.permutation(x), 15):
+            shuffled.partial_fit(batch)
+    for batch in np.split(x, 15)[:-1]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ordered.partial_fit(batch)
+    with pytest.warns(UserWarning, match="less than a tenth of an equal share of the rows"):
+        ordered.partial_fit(np.split(x, 15)[-1])
 
 
 def test_a_stream_of_sequences_learns_the_chain():

@@ -28,6 +28,7 @@ from bqvi.models.merging import merged
 from bqvi.models.predictive import log_predictive
 from bqvi.models.weighted import Weighted
 from bqvi.sklearn.shared import (
+    FIRST_ROWS,
     SHAPES,
     RandomState,
     StreamState,
@@ -37,6 +38,7 @@ from bqvi.sklearn.shared import (
     natural_step,
     require_enough,
     require_settings,
+    warn_empty,
     warn_unsettled,
 )
 
@@ -101,8 +103,9 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Take a natural-gradient step on the rows X (S, D), a sample of ``total_samples`` rows.
 
-        The first batch must have at least K rows: the start, and the prior where it depends on data, are
-        computed from it.
+        The first batch must have at least K rows. The start, and the prior where it depends on data, are
+        computed from the first batches together, until these have ten rows for each component; they should be
+        a sample of all rows, as a start at a part of the data leaves components empty, with a warning.
 
         Parameters
         ----------
@@ -110,16 +113,23 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         y : ignored
         sample_weight : nonnegative weights (S,); a row counts as that number of copies; default 1
         """
-        first = not hasattr(self, "_seen")
-        data = self._weighted(X, sample_weight, reset=first)
-        if first:
+        before: StreamState | None = getattr(self, "_seen", None)
+        first = [] if before is None else before.first
+        data = self._weighted(X, sample_weight, reset=before is None)
+        if first or before is None:
+            first = [*first, data]
+            data = np.concatenate([x for x, _ in first]), np.concatenate([w for _, w in first])
             model = Weighted(self._model(len(data[0])), "sample_weight")
             rng = generator_of(self.random_state)
-            self._seen = first_seen(model, data, self._family, self.init_params, rng)
+            begun = first_seen(model, data, self._family, self.init_params, rng)
+            enough = len(data[0]) >= FIRST_ROWS * self.n_components
+            self._seen = replace(begun, first=[] if enough else first)
         # This batch may be the first with missing values.
         seen = replace(self._seen, model=self._seen.model.for_data(data[0]))
         rows, weights = Weighted(seen.model, "sample_weight").check(data)
-        self._keep(natural_step(seen, rows, weights, self.total_samples))
+        stepped = natural_step(seen, rows, weights, self.total_samples)
+        self._keep(replace(stepped, steps=len(first) or stepped.steps))
+        warn_empty(stepped.model.expected_weights(stepped.q), stepped.rows)
         return self
 
     def _merges(self, found: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,8 +21,8 @@ from gp.linear_maps import cholesky
 from gp.user_warnings import warn_user
 
 __all__ = [
-    "SHAPES", "STREAM", "RandomState", "StreamState", "first_seen", "gaussian_draws", "generator_of",
-    "natural_step", "require_enough", "require_settings", "warn_unsettled",
+    "FIRST_ROWS", "SHAPES", "STREAM", "RandomState", "StreamState", "first_seen", "gaussian_draws",
+    "generator_of", "natural_step", "require_enough", "require_settings", "warn_empty", "warn_unsettled",
 ]  # fmt: skip
 
 SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
@@ -108,6 +108,8 @@ class StreamState:
     steps: int = 0
     rows: float = 0.0
     """The number of rows so far, counted by their weights."""
+    first: list[Any] = field(default_factory=list)
+    """The first batches, while the start is made anew from all of them."""
 
 
 def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> StreamState:
@@ -124,6 +126,26 @@ def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Gene
     return StreamState(model.model if isinstance(model, Weighted) else model, q)
 
 
+FIRST_ROWS = 10
+"""The number of rows for each component of which a stream makes its start."""
+
+
+def warn_empty(weights: np.ndarray, rows: float) -> None:
+    """Warn where after many rows of a stream components have next to none of them.
+
+    Parameters
+    ----------
+    weights : the expected weights (K,). rows : the number of rows so far.
+    """
+    empty = np.flatnonzero(weights * len(weights) < 1.0 / FIRST_ROWS)
+    if len(empty) and rows >= FIRST_ROWS**2 * len(weights):
+        warn_user(
+            f"components {', '.join(map(str, empty))} have less than a tenth of an equal share of the rows: "
+            "there are more than are needed, or batches come sorted; shuffle the rows, or begin with a batch "
+            "that is a sample of all of them"
+        )
+
+
 def natural_step(seen: StreamState, rows: Any, weights: np.ndarray, total: float | None) -> StreamState:
     """The state after a natural-gradient step on ``rows`` with ``weights`` (S,), a sample of ``total`` rows.
 
@@ -134,4 +156,4 @@ def natural_step(seen: StreamState, rows: Any, weights: np.ndarray, total: float
     target = update_target(seen.model, seen.model.local_step(seen.q, rows, scaled))
     size = STREAM(seen.steps)
     moved = add(scale(seen.q.natural, 1.0 - size), scale(target, size))
-    return StreamState(seen.model, seen.q.from_natural(moved), seen.steps + 1, count)
+    return replace(seen, q=seen.q.from_natural(moved), steps=seen.steps + 1, rows=count)
