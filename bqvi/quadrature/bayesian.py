@@ -33,12 +33,10 @@ from bqvi.calls.evaluations import joined_rows, matched
 from bqvi.calls.selection import selected
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import (
-    EarlierEstimate,
     Judgement,
     combined,
     explained_by,
     judge,
-    passes,
     predicts,
 )
 from bqvi.quadrature.ensemble import Ensemble
@@ -266,9 +264,7 @@ def _estimate(
     assert state.ensemble is not None  # set by the caller
     weights, inside = problem.model.weights(state.ensemble.best), _inside(problem, state)
     tested = test_of(state.values[:, 0], state.predicted) if _is_tested(problem) else None
-    judgement = judge(
-        state.ensemble, inside.sobol, list(state.past), values / units.unit, units.shift, weights, tested
-    )
+    judgement = judge(state.ensemble, inside.sobol, values / units.unit, weights, tested)
     if not problem.integrand.function.logarithmic:
         missed = np.where(underflowed(state.values), np.inf, judgement.missed)
         judgement = replace(judgement, missed=missed)
@@ -296,13 +292,6 @@ def with_estimate(
         found = ensembles.condition(problem.standard.measure, data, state.fits)
     state = replace(state, ensemble=found)
     moments = found.integral(problem.model.moments)
-    past = EarlierEstimate(
-        units.centre + units.unit * moments[0],
-        units.unit**2 * np.diag(moments[1]),
-        units.shift,
-        passes(found, _inside(problem, state).sobol),
-    )
-    state = replace(state, past=(*state.past, past))
     mean, covariance, _ = _estimate(problem, state, moments, values, units)
     seconds = state.seconds + time.perf_counter() - began
     shift = units.shift + problem.log_volume

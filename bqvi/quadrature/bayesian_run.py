@@ -15,7 +15,6 @@ from bqvi.calls.gradient_check import require_consistent
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import number
 from bqvi.quadrature.charts import AffineChart
-from bqvi.quadrature.credibility import EarlierEstimate
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_failures
 from bqvi.quadrature.integrand_process import IntegrandProcess
@@ -38,7 +37,7 @@ __all__ = ["DOOR", "RECORDS", "BayesianRun", "scaled"]
 
 
 DOOR = "integrate"
-RECORDS = named(IntegrationState, Fits, EarlierEstimate, EstimateRow, Failures)
+RECORDS = named(IntegrationState, Fits, EstimateRow, Failures)
 """What a saved run is made of."""
 
 

@@ -8,23 +8,20 @@ Four checks are made with the evaluations of the run.
    peaks (:mod:`peaks`) is judged at all nodes.
 2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
    and noise) by ``least_gain`` nats.
-3. *Were its standard deviations right?* If they were, the estimate after more nodes would differ from an
-   earlier one that passed the first two checks by increments of variance sd_(t-1)^2 - sd_t^2 (a martingale),
-   and the squared errors of leave-one-out predictions at the Sobol nodes would have the sum of their
-   variances as expectation. With z_t^2 the squares of T increments over their variances, and r the ratio of
-   the two sums, which counts as m nodes, the final variance is multiplied by
+3. *Were its standard deviations right?* If they were, the squared errors of leave-one-out predictions at the
+   Sobol nodes would have the sum of their variances as expectation. With r the ratio of the two sums, which
+   counts as m nodes, the final variance is multiplied by
 
-       kappa^2 = max(1, (4 + sum_t z_t^2 + m r) / (2 + T + m)),
+       kappa^2 = max(1, (4 + m r) / (2 + m)),
 
-   which is shrunk towards 2 by a prior that counts as two increments. Where the errors are smaller than their
-   variances (r < 1), m is at most ``most_of_small_errors``: there are always more nodes than increments, and
-   a node has less information on the integral. At a jump only the predictions of the two nodes beside it are
-   wrong, which has little effect on a ratio of sums. Without node i the integral changes by w_i e_i, its
-   weight times its error. The excess of the sum of these squares over its expectation sum w_i^2 s_i^2 and a
-   standard deviation of it, sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its
-   expectation). While there are fewer than ``well_known`` nodes for each of the D + 1 hyperparameters, the
-   predicted variances s_i^2 are as uncertain as the hyperparameters, and the share min(1, 3 (D + 1) / n)^2 of
-   the jackknife is added as well.
+   which is shrunk towards 2 by a prior that counts as two nodes. Where the errors are smaller than their
+   variances (r < 1), m is at most ``most_of_small_errors``. At a jump only the predictions of the two nodes
+   beside it are wrong, which has little effect on a ratio of sums. Without node i the integral changes by
+   w_i e_i, its weight times its error. The excess of the sum of these squares over its expectation
+   sum w_i^2 s_i^2 and a standard deviation of it, sqrt(2 sum w_i^4 s_i^4), is added to the variance (a
+   jackknife, less its expectation). While there are fewer than ``well_known`` nodes for each of the D + 1
+   hyperparameters, the predicted variances s_i^2 are as uncertain as the hyperparameters, and the share
+   min(1, 3 (D + 1) / n)^2 of the jackknife is added as well.
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like exp(|u|^2 / 4)
    (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages even less. The
    result is then the surrogate's, is not credible, and its standard deviation contains the possible integral
@@ -42,11 +39,7 @@ two estimates are combined by their precisions,
 
     w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
 
-as if their errors were fully correlated, which has no effect where a << b. As long as the share
-``sequence_share`` of all nodes is from the sequence, as in many dimensions, leave-one-out errors are
-distributed like errors at points drawn from the measure. Their average plus the surrogate's integral (a
-control variate) does not have the bias of a surrogate with distant nodes, and its variance does not contain
-the explained part. It is combined with the plain average, and both with the surrogate.
+as if their errors were fully correlated, which has no effect where a << b.
 
 A surrogate with narrow peaks is sure of the function away from them. The mean square of the integral of a
 further peak that no node has shown (:mod:`peaks`) is added to the variance of the result.
@@ -70,7 +63,6 @@ lie on a peak.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -80,13 +72,11 @@ from bqvi.quadrature.monte_carlo import SampleMean, average, of_constants
 from bqvi.quadrature.peaks import PeakFamily, unseen
 from bqvi.quadrature.refutation import Tested
 from bqvi.quadrature.settings import CREDIBILITY, PEAKS
-from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, beyond, missed_peak, slows
 from gp.evidence import Evidence
 from gp.linalg import Factor
 
 __all__ = [
-    "EarlierEstimate",
     "Judgement",
     "combined",
     "drawn",
@@ -95,7 +85,6 @@ __all__ = [
     "kappa",
     "left_out",
     "may_grow",
-    "passes",
     "predicts",
     "share_explained",
     "unexpected_change",
@@ -104,21 +93,7 @@ __all__ = [
 
 def predicts(dimension: int) -> float:
     """Return the share explained from which a surrogate chooses the nodes."""
-    return max(CREDIBILITY.chooses, 1 - 1 / dimension)
-
-
-@dataclass(frozen=True, eq=False)
-class EarlierEstimate:
-    """An earlier estimate: mean (o,) and variances (o,), in units of e^shift.
-
-    ``passed`` says whether the surrogate had passed the first two checks: otherwise its estimate was not
-    returned, and its standard deviation is not counted.
-    """
-
-    mean: np.ndarray
-    variance: np.ndarray
-    shift: float
-    passed: bool = True
+    return max(CREDIBILITY.explained, 1 - 1 / dimension)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +111,6 @@ class Judgement:
     zero : (o,), whether all values of an output are zero.
     missed : (o,), the integral of a peak that the nodes missed.
     unseen : (o,), the mean square of the integral of a further narrow peak.
-    remainder : the average of leave-one-out errors, where these are like errors at points drawn.
     unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
     tested : the result of evaluations that could have refuted the surrogate (:mod:`refutation`), which takes
         the place of the first check; None where there is no such test.
@@ -152,7 +126,6 @@ class Judgement:
     zero: np.ndarray
     missed: np.ndarray
     unseen: np.ndarray
-    remainder: SampleMean | None = None
     unexplored: bool = False
     tested: Tested | None = None
 
@@ -187,7 +160,7 @@ class Judgement:
         tail = ""
         if self.inflation > CREDIBILITY.inflated:
             tail = (
-                "; earlier estimates and nodes left out were further off than their standard deviations, so "
+                "; nodes left out were further off than their standard deviations, so "
                 f"its standard deviation is multiplied by {self.inflation:.1f}"
             )
         if self.zero.all():
@@ -223,9 +196,7 @@ class Judgement:
 def judge(
     ensemble: Ensemble,
     sobol: np.ndarray,
-    past: list[EarlierEstimate],
     values: np.ndarray,
-    shift: float,
     weights: np.ndarray,
     tested: Tested | None = None,
 ) -> Judgement:
@@ -234,8 +205,7 @@ def judge(
     Parameters
     ----------
     ensemble : surrogates fitted to n nodes. sobol : (n,), which of the nodes are from the Sobol sequence.
-    past : estimates in order of time, the present one last.
-    values : (n, o), values of f at the nodes in units of the process. shift : that of the present units.
+    values : (n, o), values of f at the nodes in units of the process.
     weights : (m,), derivatives of the integral in the m observations. tested : the result of tests, if any.
     """
     best = ensemble.best
@@ -253,7 +223,7 @@ def judge(
     found = Judgement(
         explained=explained,
         gain=_gain(ensemble),
-        inflation=kappa(past, left_out(errors, sds)),
+        inflation=kappa(*left_out(errors, sds)),
         grows=grows,
         beyond=beyond(best.data.u, values) if grows else nothing,
         constant=np.ptp(best.data.values, axis=0) == 0,
@@ -261,7 +231,6 @@ def judge(
         zero=np.abs(values).max(axis=0) == 0,
         missed=nothing,
         unseen=unseen(best),
-        remainder=_remainder(best.data, all_errors, sobol),
         tested=tested,
     )
     if tested is not None:
@@ -275,16 +244,6 @@ def _jackknife(changes: np.ndarray, sds: np.ndarray, unknown: float) -> np.ndarr
     return unexpected_change(changes, sds) + unknown * np.sum(changes**2, axis=0)
 
 
-def _remainder(data: StandardData, errors: np.ndarray, sobol: np.ndarray) -> SampleMean | None:
-    """The average of leave-one-out errors (n, o), where nearly all nodes are from the Sobol sequence."""
-    of_values = data.slopes is None and data.centred
-    return (
-        drawn(errors, sobol)
-        if of_values and np.mean(sobol) >= CREDIBILITY.sequence_share and np.sum(sobol) > 1
-        else None
-    )
-
-
 def unexpected_change(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
     """Return the excess of sums of squares of changes (m, o) over their expectation, (o,)."""
     squares = sds**2
@@ -295,13 +254,6 @@ def unexpected_change(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
 def may_grow(ensemble: Ensemble, count: int) -> bool:
     """Whether the evidence of ``count`` nodes is for growth in the tails."""
     return ensemble.growth > CREDIBILITY.growth_nats * count
-
-
-def passes(ensemble: Ensemble, sobol: np.ndarray) -> bool:
-    """Whether the surrogate passes the first two checks."""
-    return (
-        explained_by(ensemble, sobol) >= CREDIBILITY.explained and _gain(ensemble) >= CREDIBILITY.least_gain
-    )
 
 
 def explained_by(ensemble: Ensemble, sobol: np.ndarray) -> float:
@@ -350,33 +302,16 @@ def _gain(ensemble: Ensemble) -> float:
     return float(best.process.evidence.value - noise.value)
 
 
-def kappa(past: list[EarlierEstimate], outside: tuple[float, float] = (1.0, 0.0)) -> float:
-    """Return the factor on the standard deviation that errors of earlier estimates require, at least 1.
+def kappa(ratio: float, nodes: float) -> float:
+    """Return the factor on the standard deviation that leave-one-out errors require, at least 1.
 
     Parameters
     ----------
-    past : the earlier estimates, in order.
-    outside : r and the count of :func:`left_out`.
+    ratio, nodes : r and the count of :func:`left_out`.
     """
-    ratio, nodes = outside
     nodes = nodes if ratio > 1 else min(nodes, CREDIBILITY.most_of_small_errors)
-    total, count = (
-        CREDIBILITY.prior_count * CREDIBILITY.prior_square + nodes * ratio,
-        CREDIBILITY.prior_count + nodes,
-    )
-    for before, after in pairwise(past):
-        if not before.passed:
-            continue
-        scale = np.exp(before.shift - after.shift)
-        variance = before.variance * scale**2
-        fall = np.maximum(variance - after.variance, 0.25 * variance)
-        known = fall > 0
-        if not np.any(known):
-            continue
-        step = (after.mean - before.mean * scale)[known]
-        total += float(np.mean(step**2 / fall[known]))
-        count += 1
-    return float(np.sqrt(max(1.0, total / count)))
+    total = CREDIBILITY.prior_count * CREDIBILITY.prior_square + nodes * ratio
+    return float(np.sqrt(max(1.0, total / (CREDIBILITY.prior_count + nodes))))
 
 
 def combined(
@@ -399,9 +334,6 @@ def combined(
     plain, own = drawn(values, sobol), SampleMean(mean, covariance)
     varies = ~judgement.constant
     if judgement.credible:
-        if judgement.remainder is not None:
-            corrected = SampleMean(mean + judgement.remainder.mean, judgement.remainder.covariance)
-            plain = _joined(corrected, plain, varies)
         both = _joined(own, plain, varies)
         return both.mean, both.covariance + np.diag(judgement.unseen)
     w = _share(own, plain, varies) * judgement.weight

@@ -12,9 +12,7 @@ far below the largest value, the region has not been explored, and the surrogate
 
 A mode so narrow that ln f rises to it in a part of the region that no node has reached is not found by this.
 What such modes are expected to add (:mod:`bqvi.unseen`; the nodes of the sequence are the points that lead to
-known modes) is in the standard deviation. Where it is more than that of the surrogate's integral, nodes
-that make this smaller are of less use, and one in ``DESIGN.wider`` is spread over a region wider than that
-of the measure.
+known modes) is in the standard deviation.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from scipy.spatial.distance import cdist
 
 from acquisition.conditioned import ConditionedPool
 from bqvi.quadrature.charts import identity
-from bqvi.quadrature.credibility import may_grow
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.nodes import conditioned, whitened_cross
 from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
@@ -35,7 +32,7 @@ from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
 from bqvi.unseen import expected_rise
 from gp.low_discrepancy import normal_sobol, shifted_sobol
-from gp.measures import Empirical, Measure, Uniform
+from gp.measures import Empirical, Measure
 
 __all__ = ["Rises", "nodes_of_logarithms", "unexplored", "unseen_modes"]
 
@@ -221,7 +218,7 @@ class _Bounds:
 def nodes_of_logarithms(
     problem: IntegrationProblem, state: IntegrationState, count: int, seed: int
 ) -> np.ndarray:
-    """Return nodes (k, D), k <= ``count``, at which ln f may be large, and those that explore the region.
+    """Return nodes (k, D), k <= ``count``, at which ln f may be large.
 
     They are in standard coordinates. There are none where f is not given by its logarithm.
 
@@ -233,11 +230,7 @@ def nodes_of_logarithms(
     measure, rises = problem.standard.measure, _rises(problem, state)
     if rises is None:
         return np.zeros((0, measure.dimension))
-    high = rises.nodes(max(count // DESIGN.explore, 1), state.pending_u, seed)
-    if isinstance(measure, Uniform) or not _sure(problem, state):
-        return high
-    spread = normal_sobol(measure.dimension, (count - len(high)) // DESIGN.wider, seed)
-    return np.concatenate([high, DESIGN.stretch * spread])
+    return rises.nodes(max(count // DESIGN.explore, 1), state.pending_u, seed)
 
 
 def unexplored(problem: IntegrationProblem, state: IntegrationState, seed: int) -> bool:
@@ -266,14 +259,3 @@ def _rises(problem: IntegrationProblem, state: IntegrationState) -> Rises | None
     if not problem.integrand.function.logarithmic or isinstance(problem.measure, Empirical):
         return None
     return Rises.of(problem.standard.measure, state.u, state.values[:, 0])
-
-
-def _sure(problem: IntegrationProblem, state: IntegrationState) -> bool:
-    """Whether modes without a node are more of the error than the surrogate's standard deviation is.
-
-    A surrogate of growth in the tails is not: nodes farther out would only show more of it.
-    """
-    assert state.ensemble is not None  # set by the caller
-    last = state.past[-1]
-    own = float(np.sqrt(last.variance[0]) / max(abs(last.mean[0]), 1e-300))
-    return unseen_modes(problem, state) > own and not may_grow(state.ensemble, len(state))

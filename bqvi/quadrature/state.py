@@ -18,7 +18,6 @@ import numpy as np
 from acquisition.pointwise import Criterion
 from bqvi.calls import Caller
 from bqvi.calls.faults import NONE_FAILED, Failures
-from bqvi.quadrature.credibility import EarlierEstimate
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import EstimateRow
@@ -131,7 +130,7 @@ class IntegrationState:
     predicted, pending_predicted : (n, 2) and (m, 2), predictions of nodes that test the answer
         (:mod:`refutation`), NaN at others.
     fits : hyperparameters. fitted_at : the number of nodes from which they were found.
-    past : estimates after each step. rows : the trace.
+    rows : the trace.
     seconds : time spent. ensemble : the surrogates given these data; not saved, but made again.
     """
 
@@ -149,7 +148,6 @@ class IntegrationState:
     failures: Failures = NONE_FAILED
     fits: Fits | None = None
     fitted_at: int = 0
-    past: tuple[EarlierEstimate, ...] = ()
     rows: tuple[EstimateRow, ...] = ()
     seconds: float = 0.0
     ensemble: Ensemble | None = field(default=None, repr=False, metadata=DERIVED)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from acquisition.conditioned import variance_reduction
 from bqvi.quadrature.charts import cube, identity, rotated
-from bqvi.quadrature.credibility import EarlierEstimate, kappa
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED
 from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
 from bqvi.quadrature.surrogate import StandardData, surrogate
@@ -325,21 +324,6 @@ def test_wsabi_moments_against_posterior_samples(matched):
 
 
 # --- the rest --------------------------------------------------------------------------------------
-
-
-def test_kappa_is_one_for_increments_of_the_stated_size():
-    def past(steps):
-        mean, found = 0.0, [EarlierEstimate(np.zeros(1), np.ones(1), 0.0)]
-        variance = 1.0
-        for z in steps:
-            mean, new = mean + z * np.sqrt(variance / 2), variance / 2
-            variance = new
-            found.append(EarlierEstimate(np.array([mean]), np.array([variance]), 0.0))
-        return found
-
-    assert kappa(past([])) == pytest.approx(np.sqrt(2))
-    assert kappa(past([0.5] * 8)) == 1.0
-    assert kappa(past([4.0] * 8)) == pytest.approx(np.sqrt((4 + 8 * 16) / 10))
 
 
 @pytest.mark.parametrize("integrand", integrands(), ids=lambda integrand: integrand.name)

@@ -1,7 +1,5 @@
 """Features between the nodes: jumps, pulses, constants, heavy tails; and nodes that check the surrogate."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -10,11 +8,8 @@ import bqvi
 import gp
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.credibility import (
-    EarlierEstimate,
-    combined,
     drawn,
     judge,
-    kappa,
     share_explained,
     unexpected_change,
 )
@@ -26,7 +21,7 @@ from bqvi.quadrature.nodes import by_variance, pool
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import StandardData, surrogate
 from bqvi.quadrature.warped import Warped
-from experiments.problems.integrands import bump, half_space, standard
+from experiments.problems.integrands import half_space, standard
 from gp.low_discrepancy import scrambled_sobol, shifted_sobol
 from gp.measures import Empirical
 
@@ -163,54 +158,6 @@ def test_an_average_over_nodes_that_missed_what_others_saw():
     assert found.covariance[0, 0] == pytest.approx((5 / 9) ** 2)
 
 
-def test_what_is_left_unpredicted_takes_the_bias_out():
-    """A bump in D = 6, nodes drawn: the integral of the surrogate is biased, with the remainder it is not."""
-    measure, runs, n = standard(6), 120, 40
-    integrand = bump("bump", "wide", measure, 0.2 * np.ones(6), 2.0 * np.eye(6))
-    psi = np.append(np.full(6, np.log(3.0)), np.log(1e-6))
-    alone, corrected = [], []
-    for seed in range(runs):
-        u = measure.sample(n, np.random.default_rng(seed))
-        member = surrogate(
-            "test", identity(measure), SMOOTH, StandardData(u, integrand.function(u)[:, None]), psi
-        )
-        mean = float(Direct().moments(member)[0][0])
-        found = combined(
-            np.array([mean]), np.full((1, 1), 1e6), judged(member), member.data.values, np.ones(n, dtype=bool)
-        )  # a surrogate of no precision leaves what it is combined with
-        alone.append(mean)
-        corrected.append(float(found[0][0]))
-    z = [(np.mean(v) - integrand.truth) / (np.std(v, ddof=1) / np.sqrt(runs)) for v in (alone, corrected)]
-    assert abs(z[0]) > 6
-    assert abs(z[1]) < 4  # once in 16,000
-    assert np.std(corrected) < 0.8 * integrand.function(measure.sample(10**5, 0)).std() / np.sqrt(n)
-
-
-def judged(member):
-    sobol_nodes = np.ones(len(member.data), dtype=bool)
-    weights, values = Direct().weights(member), member.data.values
-    found = judge(Ensemble((member,), np.zeros(1)), sobol_nodes, [], values, 0.0, weights)
-    return replace(found, explained=0.9, gain=9.0)
-
-
-@pytest.mark.parametrize(("chosen", "corrected"), [(0, True), (4, True), (5, False), (20, False)])
-def test_nodes_that_were_chosen_are_not_averaged(chosen, corrected):
-    measure = standard(2)
-    u = measure.sample(40, np.random.default_rng(0))
-    member = surrogate(
-        "test",
-        identity(measure),
-        SMOOTH,
-        StandardData(u, np.sin(u[:, :1])),
-        np.array([0.5, 0.5, np.log(1e-8)]),
-    )
-    of_sequence = np.arange(40) >= chosen
-    found = judge(
-        Ensemble((member,), np.zeros(1)), of_sequence, [], member.data.values, 0.0, Direct().weights(member)
-    )
-    assert (found.remainder is not None) == corrected
-
-
 def test_few_nodes_for_each_hyperparameter_widen():
     """The whole jackknife at 9 nodes in D = 2, and (9 / n)^2 of it later, beside its excess."""
     measure = standard(2)
@@ -224,7 +171,7 @@ def test_few_nodes_for_each_hyperparameter_widen():
             without = surrogate("test", member.chart, SMOOTH, rest, member.psi)
             changes.append([whole - float(Direct().moments(without)[0][0])])
         weights, (_, sds) = Direct().weights(member), member.process.leave_one_out()
-        found = judge(Ensemble((member,), np.zeros(1)), np.ones(n, dtype=bool), [], data.values, 0.0, weights)
+        found = judge(Ensemble((member,), np.zeros(1)), np.ones(n, dtype=bool), data.values, weights)
         beyond = unexpected_change(np.array(changes), weights[:, None] * sds)[0]
         assert found.excess[0] == pytest.approx(beyond + share * np.sum(np.square(changes)), rel=1e-5)
 
@@ -235,14 +182,6 @@ def test_of_a_constant_no_share_is_explained():
     assert share_explained(np.zeros((5, 1)), values) == 1.0
     others = np.array([[v - np.delete(values, i).mean()] for i, v in enumerate(values[:, 0])])
     assert share_explained(others, values) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_estimates_that_were_not_returned_do_not_enter_kappa():
-    means, variances = [0.0, 9.0, 9.1], [0.1, 0.2, 0.1]
-    past = [EarlierEstimate(np.array([m]), np.array([v]), 0.0) for m, v in zip(means, variances, strict=True)]
-    silent = [EarlierEstimate(past[0].mean, past[0].variance, 0.0, passed=False), *past[1:]]
-    assert kappa(past) > 5
-    assert kappa(silent) == pytest.approx(kappa(past[1:]))
 
 
 def test_rough_functions_on_turned_axes():
