@@ -33,7 +33,8 @@ from gp.laplace import root
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 from gp.observations import Functional, Observations
-from gp.posterior import Posterior
+from gp.paths import Path
+from gp.posterior import GradientMoments, Posterior
 from gp.predictions import PosteriorMethods
 from gp.screening import curvature, log_evidence, log_posterior
 from gp.search import Expansion, search
@@ -101,15 +102,36 @@ class MarginalPosterior(PosteriorMethods):
         mean = self._average([mean for mean, _ in moments])
         return mean, self._average([v + (m - mean) ** 2 for m, v in moments])
 
-    def covariance(self, x: Array | Functional) -> Array:
-        """Return the covariance of f at points x (m, D), (m, m)."""
-        means = [posterior.mean(x) for posterior in self.posteriors]
-        mean = self._average(means)
+    def covariance(self, x: Array | Functional, x2: Array | Functional | None = None) -> Array:
+        """Return the covariance of f at x (m, D) and at x2 (m2, D), by default x: (m, m2)."""
+        other = x if x2 is None else x2
+        mean, mean2 = self.mean(x), self.mean(other)
         parts = [
-            posterior.covariance(x) + (m - mean)[:, None] * (m - mean)[None, :]
-            for posterior, m in zip(self.posteriors, means, strict=True)
+            each.covariance(x, x2) + (each.mean(x) - mean)[:, None] * (each.mean(other) - mean2)[None, :]
+            for each in self.posteriors
         ]
         return self._average(parts)
+
+    def gradient(self, x: Array) -> GradientMoments:
+        """Return mean (m, D) and covariance (m, D, D) of df/dx at points x (m, D)."""
+        moments = [posterior.gradient(x) for posterior in self.posteriors]
+        mean = self._average([each.mean for each in moments])
+        apart = [each.mean - mean for each in moments]
+        spread = [a[:, :, None] * a[:, None, :] for a in apart]
+        return GradientMoments(
+            mean, self._average([m.covariance + s for m, s in zip(moments, spread, strict=True)])
+        )
+
+    def sample_path(self, seed: int | np.random.Generator, n_features: int = 1024) -> Path:
+        """Return one function drawn from the mixture by its seed, to be evaluated anywhere later.
+
+        Parameters
+        ----------
+        seed : of the draw. n_features : as of ``Posterior.sample_path``.
+        """
+        rng = np.random.default_rng(seed)
+        drawn = self.posteriors[int(rng.choice(len(self.posteriors), p=self.weights))]
+        return drawn.sample_path(rng, n_features)
 
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
         """Return n joint draws of f at points x (m, D), by weight from the set: (n, m); by the seed."""

@@ -179,6 +179,24 @@ def test_a_marginalised_posterior_is_extended_by_bayes(marginal):
     np.testing.assert_allclose([found.mean, found.variance], [mean, second - mean**2])
 
 
+def test_a_marginalised_posterior_has_the_moments_of_its_draws(marginal):
+    """10,000 draws: their mean within 5 sd / 100, their covariance within 5 times its standard error."""
+    draws = marginal.sample(AT[:4], 10_000, 1)
+    covariance = marginal.covariance(AT[:4])
+    sd = np.sqrt(covariance.diagonal())
+    assert np.all(np.abs(draws.mean(axis=0) - marginal.mean(AT[:4])) < 0.05 * sd)
+    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.12 * np.outer(sd, sd).max())
+    np.testing.assert_allclose(
+        marginal.covariance(AT[:4], AT[2:]), marginal.covariance(AT)[:4, 2:], atol=1e-12
+    )
+    paths = np.array([marginal.sample_path(seed, 256)(AT[:4]) for seed in range(200)])
+    assert np.all(np.abs(paths.mean(axis=0) - marginal.mean(AT[:4])) < 5 * sd / np.sqrt(200))
+    slopes, step = marginal.gradient(AT), 1e-5 * np.eye(2)
+    numeric = [(marginal.mean(AT + s) - marginal.mean(AT - s)) / 2e-5 for s in step]
+    np.testing.assert_allclose(slopes.mean, np.array(numeric).T, atol=1e-6)
+    assert np.linalg.eigvalsh(slopes.covariance).min() > 0
+
+
 @pytest.mark.parametrize("name", ["IntegralVarianceReduction", "UncertaintySampling"])
 def test_an_acquisition_of_a_marginalised_posterior_is_the_mean(name, marginal):
     measure = gp.measures.Gaussian(np.zeros(2), np.eye(2))
