@@ -156,10 +156,11 @@ def _numbers(row: np.ndarray) -> str:
     return str(float(row[0])) if len(row) == 1 else str(row.tolist())
 
 
-def numbers_in(returned: object) -> np.ndarray | None:
+def numbers_in(returned: object, indicators: bool = False) -> np.ndarray | None:
     """The array of real numbers that a function ``returned``, in its own dtype; None for anything else.
 
-    Masked entries are NaN: NumPy's own conversion makes 0 of a masked number.
+    With ``indicators`` booleans, of whether a point is in a set, are 0 and 1. Masked entries are NaN: NumPy's
+    own conversion makes 0 of a masked number.
     """
     if isinstance(returned, np.ma.MaskedArray):
         returned = np.ma.filled(returned.astype(float), np.nan)
@@ -167,11 +168,14 @@ def numbers_in(returned: object) -> np.ndarray | None:
         array = to_numpy(returned)
     except (TypeError, ValueError):
         return None
+    if indicators and array.dtype.kind == "b":
+        return array.astype(float)
     return array if array.dtype.kind in "fiu" else None
 
 
 def _real(function: Function, returned: object, points: np.ndarray) -> np.ndarray:
-    array = numbers_in(returned)
+    indicators = function.range.outputs and not function.range.logarithmic
+    array = numbers_in(returned, indicators)
     if array is None:
         kind = "torch tensor" if is_torch(returned) else type(returned).__name__
         what = f"returned {returned!r:.200} (a {kind})"

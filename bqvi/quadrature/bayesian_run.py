@@ -16,7 +16,7 @@ from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import number
 from bqvi.quadrature.charts import AffineChart
 from bqvi.quadrature.ensemble import Fits
-from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_failures
+from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_doubt, with_failures
 from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import (
     effective_sample_size,
@@ -128,7 +128,9 @@ class BayesianRun:
         bayesian.require_nodes(state)
         whole = state if state.estimated else bayesian.with_estimate(self.problem, state)
         found = _integral_of(self.problem, whole, self.checkpoint(state), reason)
-        return with_failures(found, state.failures)
+        found = with_failures(found, state.failures)
+        logarithmic = self.problem.integrand.function.range.logarithmic
+        return found if logarithmic else with_doubt(found, state.values)
 
     def with_evaluations(self, state: IntegrationState, evaluations: Evaluations) -> IntegrationState:
         """The state with nodes that were evaluated before their step was cut short."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bqvi.quadrature.integrand_process import IntegrandProcess
 
-__all__ = ["EstimateRow", "Integral", "log_moments", "with_failures"]
+__all__ = ["EstimateRow", "Integral", "log_moments", "with_doubt", "with_failures"]
 
 
 _SHOWN = 4
@@ -185,6 +185,23 @@ def with_failures(found: Integral, failures: Failures) -> Integral:
     of_the_code = f"The result is not credible: {count} raised an error of the code or of the system."
     others = [f"With zeros there: {reason}" for reason in found.reasons]
     return replace(found, credible=False, reasons=(of_the_code, *others))
+
+
+_DEEP = 50.0
+"""The range of values, all negative, that look like a log density's: 22 decades of the density."""
+
+
+def with_doubt(found: Integral, values: np.ndarray) -> Integral:
+    """The result with a warning where the values (n, o) of f look like those of a log density."""
+    low, high = float(values.min()), float(values.max())
+    if values.shape[1] > 1 or not low + _DEEP < high < 0.0:
+        return found
+    message = (
+        f"All values are negative, from {low:.4g} to {high:.4g}, as those of a log density are: if f is one, "
+        "the integral of its exponential is wanted, with log=True."
+    )
+    warn_user(message)
+    return replace(found, warnings=(*found.warnings, message))
 
 
 def log_moments(mean: float, sd: float, shift: float = 0.0) -> tuple[float, float]:

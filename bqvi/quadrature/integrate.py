@@ -98,20 +98,21 @@ def integrate(
     """Integrate f against a probability measure, or over a box, from ``budget`` evaluations.
 
     ``integrate(f, Uniform(lower, upper))`` is the mean of f over the box, (1 / V) int f(x) dx, V its volume.
-    ``integrate(f, "lebesgue", lower=lower, upper=upper)`` is the integral over the box, int f(x) dx.
+    ``integrate(f, lower=lower, upper=upper)`` is the integral over the box, int f(x) dx.
 
     Parameters
     ----------
     f : a function of points (n, D) that returns values (n,), or (n, o) for o outputs that share nodes and
-        weights. Points are arrays of the measure's kind (NumPy or torch). Or a `TargetModel` of
-        `bqvi.adapters`: the integral is then its evidence, returned as a logarithm (``log_mean``), and
-        ``measure`` only proposes points.
+        weights; booleans are 0 and 1. Points are arrays of the measure's kind (NumPy or torch). Or a
+        `TargetModel` of `bqvi.adapters`: the integral is then its evidence, returned as a logarithm
+        (``log_mean``), and ``measure`` only proposes points.
     measure : a measure of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite; or 'lebesgue',
-        for the integral over a box. With 'lebesgue', ``mean``, ``sd``, ``tolerance`` and the trace refer to
-        int f(x) dx, and ``values`` and the surrogate to f. The default for a `TargetModel` is the Gaussian
-        whose mean plus and minus two standard deviations are the sides of its plausible box. Where that box
-        is only a guess, 'bq' and 'wsabi' begin with a search for one, as `fit` does; the evaluations of the
-        search that lie within the box found are nodes.
+        for the integral over a box, the default where ``lower`` and ``upper`` are given. With 'lebesgue',
+        ``mean``, ``sd``, ``tolerance`` and the trace refer to int f(x) dx, and ``values`` and the surrogate
+        to f. The default for a `TargetModel` is the Gaussian whose mean plus and minus two standard
+        deviations are the sides of its plausible box. Where that box is only a guess, 'bq' and 'wsabi' begin
+        with a search for one, as `fit` does; the evaluations of the search that lie within the box found are
+        nodes.
     budget : n, the number of evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (a scrambled Sobol sequence), 'bq' (Bayesian
         quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f).
@@ -199,6 +200,8 @@ def integrate(
         log_density = None if isinstance(measure, str) else _lebesgue
         called = f.function()
         f, log, vectorised = called.value, True, called.vectorised
+    if measure is None and not (lower is None and upper is None):
+        measure = "lebesgue"
     if isinstance(measure, str) and log_density is not None:
         raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
     budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds, seed=seed)

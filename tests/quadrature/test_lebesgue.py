@@ -83,3 +83,29 @@ def test_a_run_is_resumed_over_the_same_box(tmp_path):
 def test_what_is_refused(given, match):
     with pytest.raises((ValueError, TypeError), match=match):
         bqvi.integrate(f, **({"measure": "lebesgue"} | given))
+
+
+def test_bounds_alone_are_a_box():
+    """int_1^3 x^3 dx = 20."""
+    found = bqvi.integrate(lambda x: x[:, 0] ** 3, lower=1.0, upper=3.0, budget=15, seed=4)
+    assert found.mean == pytest.approx(20.0, abs=1e-3)
+
+
+def test_booleans_are_the_indicator_of_a_set():
+    """The area of an ellipse in its box, by quasi-random points: 4,096 leave an error of about .01."""
+    inside = lambda x: (x**2 / [4.0, 1.0]).sum(1) < 1.0  # noqa: E731
+    found = bqvi.integrate(inside, lower=[-2, -1], upper=[2, 1], method="qmc", budget=4096, seed=4)
+    assert found.mean == pytest.approx(2.0 * np.pi, abs=0.06)
+
+
+def test_the_values_of_a_log_density_are_doubted_unless_they_are_integrated_as_one():
+    log_density = lambda x: -70.0 - 30.0 * (x[:, 0] - 0.2) ** 2  # noqa: E731
+    box = {"lower": -2.0, "upper": 2.0, "budget": 20, "seed": 4}
+    with pytest.warns(UserWarning, match=r"All values are negative, .* with log=True"):
+        found = bqvi.integrate(log_density, **box)
+    assert len(found.warnings) == 1
+    right = -70.0 + 0.5 * np.log(np.pi / 30.0)
+    found = bqvi.integrate(log_density, log=True, **box)
+    assert found.log_mean == pytest.approx(right, abs=1e-3)
+    assert not found.warnings
+    assert not bqvi.integrate(lambda x: -1.0 - x[:, 0] ** 2, **box).warnings
