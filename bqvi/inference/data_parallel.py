@@ -53,7 +53,7 @@ def require_same_end(model: Model, method: Any, max_seconds: float | None) -> No
     if max_seconds is None or not (shared or isinstance(method, AllReduced)) or _place()[1] == 1:
         return
     if shared:
-        _require_all(False)
+        _summed((_report(True, 0),))
     raise ValueError(
         f"max_seconds is {max_seconds}, with {_place()[1]} processes, which would end at different steps and "
         "wait for one another; use steps or tolerance"
@@ -105,9 +105,9 @@ class DataParallel:
             checked = self.model.check(own)
             whole = data if checked is own else self.model.check(data)
         except BaseException:
-            _require_all(False)
+            _summed((_report(True, 0),))
             raise
-        _require_all(True)
+        _require_all(*_summed((_report(False, n_rows(whole)),)))
         return whole
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Any:
@@ -187,10 +187,13 @@ class AllReduced:
             found = self.estimator(model, q, part, rng)
         except Exception:
             # the other processes wait for this one's part of the sum, and end with an error of their own
-            _summed((*(np.full(np.shape(u), np.nan) for u in q.unconstrained), np.full(2, np.nan)))
+            nothing = (np.full(np.shape(u), np.nan) for u in q.unconstrained)
+            _summed((*nothing, np.full(2, np.nan), _report(True, 0)))
             raise
         bounds = np.array([np.nan if x is None else x for x in (found.bound, found.elbo)])
-        *values, means = (total / world for total in _summed((*found.values, bounds)))
+        *sums, reports = _summed((*found.values, bounds, _report(False, weights.sum())))
+        _require_all(reports)
+        *values, means = (total / world for total in sums)
         return replace(
             found,
             values=tuple(values),
@@ -198,6 +201,7 @@ class AllReduced:
             bound=None if found.bound is None else float(means[0]),
             elbo=None if found.elbo is None else float(means[1]),
             local=None,
+            standard_error=None,
         )
 
 
@@ -236,11 +240,26 @@ def _message(parts: list[np.ndarray]) -> list[np.ndarray]:
     return [piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)]
 
 
-def _require_all(well: bool) -> None:
-    """Raise ValueError where another process stops before the first step, with an error of its own."""
-    wrong = float(_summed((np.array([0.0 if well else 1.0]),))[0][0])
-    if well and wrong:
+def _report(failed: bool, rows: float) -> np.ndarray:
+    """What this process adds to the sum (2, W): whether it failed, and its number of rows, in its column."""
+    rank, world = _place()
+    report = np.zeros((2, world))
+    report[:, rank] = failed, rows
+    return report
+
+
+def _require_all(reports: np.ndarray) -> None:
+    """Raise ValueError where other processes have failed, or have other numbers of rows.
+
+    Parameters
+    ----------
+    reports : the sum (2, W) of the reports of all processes.
+    """
+    failed, rows = np.flatnonzero(reports[0]), reports[1]
+    if len(failed):
         raise ValueError(
-            f"data are wrong in the rows of {wrong:.0f} other processes, or their choices are: see their "
-            "errors"
+            f"process {', '.join(map(str, failed))} of {len(rows)} has failed: see its own error"
         )
+    if not np.allclose(rows, rows[0], rtol=1e-9):
+        listed = ", ".join(f"{count:.0f} in process {rank}" for rank, count in enumerate(rows))
+        raise ValueError(f"the processes have different data: {listed}; each must be given all rows")

@@ -77,9 +77,10 @@ def test_two_processes_have_the_numbers_of_one(tmp_path):
         together = fits(tmp_path, parallel=True)
         wrong = np.array(data(tmp_path))
         wrong[-1] = np.nan
-        with pytest.raises(ValueError, match="rows of 1 other"):
+        with pytest.raises(ValueError, match="process 1 of 2 has failed"):
             DataParallel(GaussianMixture(3, "full")).check(wrong)
         failed(tmp_path, mine=False)
+        unequal(tmp_path, 301)
         timed(tmp_path, mine=True)
     finally:
         if distributed.is_initialized():
@@ -101,7 +102,7 @@ class Failing(LogisticRegression):
 
 def failed(folder: Path, mine: bool) -> None:
     """A draw without a value in one process ends the run in both, and neither waits for the other."""
-    message = "the log joint of the Failing is nan" if mine else "is not finite in Gaussian"
+    message = "the log joint of the Failing is nan" if mine else "process 1 of 2 has failed"
     method = AllReduced(bqvi.gradients.Pathwise(samples=2))
     with pytest.raises(bqvi.RunError, match=message):
         bqvi.fit(Failing(2), labelled(data(folder)), method=method, minibatch=31, steps=5, seed=1)
@@ -116,8 +117,22 @@ def second(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"NaN|nan"):
         DataParallel(GaussianMixture(3, "full")).check(wrong)
     failed(folder, mine=True)
+    unequal(folder, 290)
     timed(folder, mine=False)
     distributed.destroy_process_group()
+
+
+def unequal(folder: Path, count: int) -> None:
+    """Processes with different numbers of rows say so, both of them and before a step is made."""
+    x, message = np.asarray(data(folder))[:count], "301 in process 0, 290 in process 1"
+    with pytest.raises(ValueError, match=message):
+        bqvi.fit(DataParallel(GaussianMixture(3, "full")), x, steps=3)
+    method = AllReduced(bqvi.gradients.Pathwise(samples=2))
+    start = Gaussian(np.zeros(2), np.eye(2))
+    with pytest.raises(bqvi.RunError, match=message):
+        bqvi.fit(
+            LogisticRegression(2), labelled(x), method=method, minibatch=31, start_from=start, steps=5, seed=1
+        )
 
 
 def timed(folder: Path, mine: bool) -> None:
@@ -125,7 +140,9 @@ def timed(folder: Path, mine: bool) -> None:
     x, model = data(folder), DataParallel(GaussianMixture(3, "full"))
     with pytest.raises(ValueError, match=r"max_seconds is 5.*2 processes"):
         bqvi.fit(model, x, max_seconds=5.0)
-    with pytest.raises(ValueError, match=r"max_seconds is 5.*2 processes" if mine else "choices are"):
+    with pytest.raises(
+        ValueError, match=r"max_seconds is 5.*2 processes" if mine else "process 0 of 2 has failed"
+    ):
         bqvi.fit(model, x, steps=3, max_seconds=5.0 if mine else None)
     method = AllReduced(bqvi.gradients.Pathwise(samples=2))
     with pytest.raises(ValueError, match=r"max_seconds is 5.*2 processes"):
