@@ -128,10 +128,10 @@ def fit(
     tolerance : nats; None: the run goes on to its other limits. Of 'bq', by default .05: the run ends, as
         ``converged``, once q stands still, the ELBO's standard deviation is below the tolerance, and some ten
         evaluations that could have refuted this have not (`convergence`). With draws or mini-batches of data,
-        and a model that is not conjugate, it ends once a natural step would gain less by two standard errors,
-        which is tested after 100, 200, 400, ... steps (`remaining_gain`). Of other methods the change of the
-        ELBO between two records, and two standard errors of it, that end the run; by default 1e-6 for exact
-        full-batch methods, else None
+        and a model that is not conjugate, it ends once a natural step would gain less than half of it, by two
+        standard errors, which is tested after 100, 200, 400, ... steps (`remaining_gain`). Of other methods
+        the change of the ELBO between two records, and two standard errors of it, that end the run; by
+        default 1e-6 for exact full-batch methods, else None
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
         reserved, and the last step is shortened to those that remain, or left out

@@ -1,20 +1,22 @@
 """What a further step would gain: the test of convergence of methods that sample draws or data.
 
-At its optimum the gradient of the ELBO is zero. With the natural gradient g at q and the Fisher matrix F, a
-natural step gains about
+At its optimum the gradient of the ELBO is zero. A natural step of 1 leads from natural parameters eta of q
+to the optimum q' if the log joint is quadratic, and gains
 
-    gain = g^T F g / 2,
+    gain = KL(q || q') ~ g^T F g / 2,      eta' = eta + g,
 
-exactly where the log joint is quadratic and q has its covariance: half the squared Newton decrement. The gain
+with the natural gradient g at q and the Fisher matrix F: half the squared Newton decrement. The gain
 does not depend on the steps that were taken, so that neither small steps nor a slow drift are taken for
 convergence. It is estimated at q itself, from groups of fresh gradients g_1, .., g_G as the mean of
-g_i^T F g_j / 2 over pairs i /= j, which noise does not bias; its standard error is the jackknife's. Gradients
+g_i^T F g_j / 2 over pairs i /= j, which noise does not bias, times the ratio of KL(q || q') to g^T F g / 2 at
+the mean gradient; its standard error is the jackknife's. Gradients
 are those by sticking-the-landing, whose noise vanishes where q is the posterior; a method with exact
 expectations takes one exact gradient of all the data.
 
 The importance-weighted bound of L draws has another optimum than the ELBO, and its estimators are tested for
 that one, by doubly reparameterised gradients. Near the posterior the bound is ln Z less the variance of the
-weights over 2 L, which is the divergence over L: its curvature is F / L, and the gain L g^T F g / 2.
+weights over 2 L, which is the divergence over L: its curvature is F / L, a step to its optimum L g, and the
+gain KL(q || q') / L.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.arrays import inner
+from bqvi.arrays import add, inner
 from bqvi.calls import Account, EvaluationError
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.evaluations import differentiable
@@ -38,6 +40,7 @@ from bqvi.models.amortised import is_amortised
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 from bqvi.models.log_joint import is_moving
+from gp.triangular import symmetric_eigen
 
 __all__ = ["evaluations_for", "gain_is_tested", "has_no_gain", "is_test_due", "tested"]
 
@@ -79,10 +82,12 @@ def tested(
     problem : the problem of the loop. state : the state. tolerance : nats; None for the default of warnings.
     account : the account of the evaluations. room : the most evaluations.
     """
-    within, sds = (GAIN.tolerance, GAIN.warns) if tolerance is None else (tolerance, GAIN.claims)
+    within, sds = GAIN.tolerance, GAIN.warns
+    if tolerance is not None:
+        within, sds = GAIN.of_tolerance * tolerance, GAIN.claims
     before = 0 if account.budget is None else account.budget.spent
     try:
-        gradients = _gradients(problem, state, account, room)
+        gradients = _gradients(problem, state, account, room, tolerance is not None)
         gain, sd = _gain(state.q, gradients, _bound_draws(problem))
         reasons = _reasons(gain, sd, within, sds)
     except (EvaluationError, ArithmeticError, np.linalg.LinAlgError) as error:
@@ -108,7 +113,9 @@ def _reasons(gain: float, sd: float, within: float, sds: float) -> tuple[str, ..
     )
 
 
-def _gradients(problem: LoopProblem, state: LoopState, account: Account, room: float) -> list[Any]:
+def _gradients(
+    problem: LoopProblem, state: LoopState, account: Account, room: float, claims: bool
+) -> list[Any]:
     """Natural gradients at q: means of groups of fresh ones, or one that is exact."""
     if problem.estimator.samples == 0:
         n = n_rows(problem.data)
@@ -118,9 +125,10 @@ def _gradients(problem: LoopProblem, state: LoopState, account: Account, room: f
         with account.spending(n):
             return [gradient_at(whole, state.fork())[0].values]
     own = state.fork()
-    problem = replace(problem, estimator=_estimator(problem))
+    problem = replace(problem, estimator=_estimator(problem, own.q.dimension))
     one = _cost(problem, own)
-    count = int(min(max(evaluations_for(problem, state.step_evaluations), GAIN.groups * one), room) // one)
+    least = GAIN.groups * one * (own.q.dimension if claims and n_rows(problem.data) else 1)
+    count = int(min(max(evaluations_for(problem, state.step_evaluations), least), room) // one)
     each, found = count // GAIN.groups, list[Any]()
     for _ in range(GAIN.groups if each else 0):
         total = None
@@ -136,15 +144,20 @@ def _gradients(problem: LoopProblem, state: LoopState, account: Account, room: f
     return found
 
 
-def _estimator(problem: LoopProblem) -> Any:
+def _estimator(problem: LoopProblem, dimension: int) -> Any:
     """The estimator of the ELBO's gradient with the least noise where q is the posterior."""
     if not differentiable(problem.model):
         return problem.estimator
+    from bqvi.gradients.designs import AntitheticOrthogonal
     from bqvi.gradients.importance_weighted import DReG
     from bqvi.gradients.pathwise import Pathwise
 
     draws = _bound_draws(problem)
-    return DReG(draws) if draws > 1 else Pathwise(samples=1, entropy="sticking-the-landing")
+    if draws > 1:
+        return DReG(draws)
+    if n_rows(problem.data):  # whose noise is that of mini-batches
+        return Pathwise(samples=1, entropy="sticking-the-landing")
+    return Pathwise(2 * dimension, "sticking-the-landing", AntitheticOrthogonal())
 
 
 def _bound_draws(problem: LoopProblem) -> int:
@@ -160,15 +173,28 @@ def _cost(problem: LoopProblem, state: LoopState) -> int:
 
 def _gain(q: Any, gradients: list[Any], draws: int) -> tuple[float, float]:
     """The gain of a bound of ``draws``, nats, and its standard error; NaN and infinity without gradients."""
-    n, half = len(gradients), 0.5 * draws
-    if n < 2:
-        exact = [half * float(inner(g, q.fisher_product(g))) for g in gradients]
-        return (exact[0], 0.0) if exact else (math.nan, math.inf)
+    n = len(gradients)
+    if not n:
+        return math.nan, math.inf
+    mean = tuple(sum(parts) / n for parts in zip(*gradients, strict=True))
+    step = tuple(draws * part for part in mean)
+    norm = 0.5 * draws * float(inner(mean, q.fisher_product(mean)))
+    divergence = norm
+    if _precise(eta := add(q.natural, step)):
+        divergence = float(q.kl(q.from_natural(eta))) / draws
+    if n == 1:
+        return divergence, 0.0
     products = [q.fisher_product(g) for g in gradients]
-    gram = half * np.array([[float(inner(a, b)) for b in products] for a in gradients])
-    off = gram - np.diag(np.diag(gram))
+    gram = 0.5 * draws * np.array([[float(inner(a, b)) for b in products] for a in gradients])
+    off = divergence / max(norm, 1e-300) * (gram - np.diag(np.diag(gram)))
     total, each = off.sum(), off.sum(1)
     left_out = (total - 2.0 * each) / ((n - 1) * (n - 2))
     return float(total / (n * (n - 1))), float(
         np.sqrt((n - 1) / n * np.square(left_out - left_out.mean()).sum())
     )
+
+
+def _precise(natural: Any) -> bool:
+    """Whether natural parameters of a Gaussian have a precision that is positive definite."""
+    second = -2.0 * natural[1]
+    return bool((second if second.ndim == 1 else symmetric_eigen(second)[0]).min() > 0.0)
