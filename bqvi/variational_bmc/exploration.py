@@ -13,6 +13,7 @@ would otherwise have converged therefore explores first:
    are left out. Where the known modes fill the box no point is left.
 2. `Modes.unexplained` and, with gradients, `Modes.alignment` determine which points are explained by the
    known modes. This presumes that the log joint rises towards the modes.
+   Inside of a known mode a value far above what all others predict is the flank of another one.
 3. From each unexplained point, the least explained first, the log joint itself is maximised
    (`bqvi.calls.climb`), until the climb enters a known mode or its gain is small. Its first step is as long
    as a quadratic mode of the same height suggests, so that it does not leap over the mode.
@@ -21,9 +22,9 @@ continues. Where no mode is found, exploration ends once few further modes are e
 points and climbs are evaluated.
 
 The points are counted by the mode to which they lead, as :mod:`bqvi.unseen` has it. A point that is explained
-leads to the nearest known mode. A point whose climb enters a known mode leads to that mode. A point from
-which a climb hardly rises leads nowhere. Points from which no climb was begun are counted in the proportions
-of those from which one was. A mode that is reached by a single climb counts in f as often as there are points
+leads to the nearest known mode, one whose climb enters a known mode to that mode, and one whose climb ends
+elsewhere, but too low for a mode, nowhere. Points without a climb are counted in the proportions of those
+with one. A mode that is reached by a single climb counts in f as often as there are points
 for each climb. g is zero unless exploration ends because a climb has found a mode; that mode is then one of
 the f. `expected_rise` is part of the standard deviation of the log evidence.
 """
@@ -50,8 +51,7 @@ class Explored:
     Attributes
     ----------
     complete : whether all points were evaluated that should be, and no mode was found.
-    unseen : the nats that unseen modes are expected to add to the log evidence. If it is not complete, these
-        are at least as many as before exploration.
+    unseen : the nats that unseen modes are expected to add to the log evidence, after this exploration.
     limited : whether the largest number of points ended it.
     """
 
@@ -65,7 +65,12 @@ UNEXPLORED = Explored(False, expected_rise(0))
 
 
 def explore(
-    run: Evaluating, modes: Modes, sequence: np.ndarray, most: int, noise_sd: float = 0.0
+    run: Evaluating,
+    modes: Modes,
+    sequence: np.ndarray,
+    most: int,
+    noise_sd: float = 0.0,
+    surprising: tuple[int, ...] = (),
 ) -> Explored:
     """Explore the plausible box, until a mode is found or few further modes are expected.
 
@@ -78,6 +83,8 @@ def explore(
         `ConvergenceSettings.unseen` nats or more.
     most : the largest number of them that this exploration evaluates.
     noise_sd : the standard deviation of the values' noise, nats.
+    surprising : the rows of evaluations inside of the modes, far above what all others predict, from which
+        there are climbs first.
     """
     climbs: dict[int, ClimbResult] = {}
     outside = ~modes.contain(sequence)
@@ -88,7 +95,7 @@ def explore(
         made = rows[rows >= 0]
         unexplained = _unexplained(run, modes, made, noise_sd)
         explained = [row for row in map(int, made) if row not in unexplained]
-        starts = [row for row in unexplained if row not in climbs]
+        starts = [row for row in dict.fromkeys((*surprising, *unexplained)) if row not in climbs]
         unseen = _unseen(run, modes, explained, list(climbs.values()), len(starts))
         places = _places(run.made, modes, sequence, rows, outside)
         complete, wanted = len(made) >= count or not len(places), 4
@@ -98,17 +105,16 @@ def explore(
             wanted = 0
         further = places[: min(wanted, limit - len(made))]
         # a climb for the direction of a gradient alone waits until the points have been evaluated
-        due = [row for row in starts if unexplained[row] > 0.0 or not len(further)]
+        due = [row for row in starts if unexplained.get(row, 1.0) > 0.0 or not len(further)]
         if due and len(climbs) < EXPLORATION.climbs(len(modes), len(made)):
-            found, climbed = _climbed(run, modes, due[0], noise_sd)
+            found, climbed = _climbed(run, modes, due[0], noise_sd, due[0] in surprising)
             if not found and climbed.ended != "room":
                 climbs[due[0]] = climbed
                 continue
             others = len(starts) - int(found)
             unseen = _unseen(run, modes, explained, list(climbs.values()), others, int(found))
-            return Explored(False, max(unseen, UNEXPLORED.unseen))
+            return Explored(False, unseen)
         if not len(further) or not run.evaluate(sequence[further]):
-            unseen = unseen if complete else max(unseen, UNEXPLORED.unseen)
             return Explored(complete, unseen, len(made) >= limit)
 
 
@@ -147,7 +153,7 @@ def _unseen(
     found : the number of climbs that ended in a further mode, zero or one.
     """
     ends = [one.rows[-1] for one in climbs if one.ended == "within"]
-    without_mode = sum(_without_mode(run.made, one) for one in climbs)
+    without_mode = len(climbs) - len(ends)
     each = others / max(len(ends) + without_mode + found, 1)
     by_explained, by_climbs = (_counts_by_mode(run, modes, rows) for rows in (explained, ends))
     count = len(explained) + len(ends) * (1.0 + each) + found
@@ -162,18 +168,6 @@ def _counts_by_mode(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarra
     if not rows:
         return np.zeros(len(modes), int)
     return np.bincount(modes.squares(run.made.points[rows]).argmin(1), minlength=len(modes))
-
-
-def _without_mode(made: Evaluations, climbed: ClimbResult) -> bool:
-    """Whether a climb ended outside of the modes and led nowhere.
-
-    From values alone a climb ends after D + 2 points that gain little. With gradients a climb ends after one
-    such point, which may be due to a step that was too long; a climb that has risen far is therefore not
-    counted.
-    """
-    start, best = made.values[climbed.rows[0]], made.values[list(climbed.rows)].max()
-    far = made.gradients is not None and best - start > EXPLORATION.risen * (made.values.max() - start)
-    return climbed.ended != "within" and not far
 
 
 def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> dict[int, float]:
@@ -195,15 +189,20 @@ def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: floa
     return {int(rows[i]): float(excess[i]) for i in order}
 
 
-def _climbed(run: Evaluating, modes: Modes, row: int, noise_sd: float) -> tuple[bool, ClimbResult]:
-    """Whether a climb from a row ends at a further mode, and the climb."""
+def _climbed(
+    run: Evaluating, modes: Modes, row: int, noise_sd: float, surprising: bool
+) -> tuple[bool, ClimbResult]:
+    """Whether a climb from a row ends at a further mode, and the climb.
+
+    From a ``surprising`` value the mode may be one inside of a known one.
+    """
     points, values = run.made.points, run.made.values
     dimension, gain = points.shape[1], max(EXPLORATION.gain, 2.0 * noise_sd)
     # with gradients a step ends it, not a point, as the first one may be too long
     ends = Ends.by(False, dimension, gain, 0)
     if run.made.gradients is not None:
         ends = Ends(EXPLORATION.most_with_gradients, gain)
-    within = lambda x: bool(modes.contain(x[None])[0])  # noqa: E731
+    within = None if surprising else lambda x: bool(modes.contain(x[None])[0])
     climbed = climb(run, points[row], ends, within, _first_step(run.made, row))
     best = run.made.values[list(climbed.rows)].max(initial=-np.inf)
     high = bool(best > values.max() - 0.5 * dimension - EXPLORATION.relevant)

@@ -446,6 +446,23 @@ class Surrogate:
         mean = self._prior_mean(u) + self.residuals @ known
         return mean, np.maximum(variance, self.rounding)
 
+    def left_out(self) -> np.ndarray:
+        """The values less their predictions by all other evaluations, in sds of these, (n,).
+
+        With C the covariance of the observations and r their residuals, those of an evaluation, i, have the
+        errors [C^-1]_ii^-1 [C^-1 r]_i, with covariance [C^-1]_ii^-1.
+        """
+        n, dimension = self.data.points.shape
+        m = 0 if self.data.gradients is None else len(self.data.gradients)
+        z = np.empty(n)
+        for i in range(n):
+            rows = np.r_[i, n + i * dimension + np.arange(dimension if i < m else 0)]
+            columns = self.whitening[:, rows]
+            factor, first = cholesky(columns.T @ columns), np.eye(len(rows))[0]
+            covariances = solve_lower(factor, solve_lower(factor, first), transposed=True)
+            z[i] = covariances @ self.weights[rows] / np.sqrt(covariances[0])
+        return z
+
     @property
     def rounding(self) -> float:
         """A variance of phi below which it counts as zero."""

@@ -297,7 +297,8 @@ class VBMCRun:
         log_evidence = estimate.found.log_evidence + frame.log_volume
         modes = Modes.of(estimate.surrogate, estimate.q, frame, log_evidence)
         sequence = design(self.target.dimension, EXPLORATION.places, self.seed)
-        return explore(source, modes, sequence, most, math.sqrt(observation_noise(fitted, estimate)))
+        noise_sd = math.sqrt(observation_noise(fitted, estimate))
+        return explore(source, modes, sequence, most, noise_sd, _surprising(fitted, estimate, modes))
 
     def seed_at(self, state: State, *more: int) -> int:
         """The seed of the step that fits to the evaluations of ``state``; of another choice by ``more``."""
@@ -348,3 +349,11 @@ class VBMCRun:
             row = state.rows[-1]
             message = f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
         return RunStatus(state.n_evaluations, self.limits.budget, "evaluations", message)
+
+
+def _surprising(state: State, estimate: Estimate, modes: Modes) -> tuple[int, ...]:
+    """The rows of evaluations in modes that lie far above what all others predict, the farthest first."""
+    z, points = estimate.surrogate.left_out(), state.frame.out(estimate.surrogate.data.points)
+    inside = modes.contain(points)
+    chosen = [i for i in np.argsort(-z) if inside[i] and z[i] > EXPLORATION.surprising]
+    return tuple(int(np.square(state.evaluations.points - points[i]).sum(1).argmin()) for i in chosen)

@@ -292,6 +292,18 @@ def test_a_run_does_not_converge_on_one_of_two_rings():
     assert not found.converged
 
 
+@pytest.mark.parametrize("gradient", [False, True])
+def test_the_flank_of_a_spike_inside_of_a_mode_is_climbed_from(gradient):
+    slab, spike = (0.3, [0.0, 0.1], 0.5), (0.7, [0.2, -0.1], 0.02)
+    run = Run([slab, spike], gradient=gradient)
+    run.evaluate(np.array([[0.2, -0.1]]) + 0.02 * np.array([[1.8, -2.0]]))  # 2.7 of its sds from its top
+    known = modes_of(slab)
+    assert known.contain(run.points).all()
+    found = explore(run, known, sequence(2), 64, 0.0, (1,))
+    assert not found.complete
+    assert np.linalg.norm(run.points - np.array(spike[1]), axis=1).min() < 0.02
+
+
 EGGS = [(1 / 9, [2.0 * i, 2.0 * j], 0.01) for i in (-1, 0, 1) for j in (-1, 0, 1)]
 
 

@@ -226,3 +226,24 @@ def test_laplace_of_a_thin_quadratic_is_exact():
     np.testing.assert_allclose(found[1], covariance, atol=0.02)
     found = curvature(made.function.gradient, mode, 1e-3)
     np.testing.assert_allclose(found, precision, rtol=0.05, atol=0.5)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_left_out_evaluations_are_predicted_as_by_the_surrogate_without_them(gradients):
+    whole = surrogate(gradients)
+    data, z = whole.data, whole.left_out()
+    n, dimension = data.points.shape
+    for i in (0, 7, n - 1):
+        others = np.delete(np.arange(n), i)
+        slopes = n + np.arange(n * dimension).reshape(n, dimension)
+        less = replace(
+            data,
+            points=data.points[others],
+            values=data.values[others],
+            gradients=data.gradients[others] if gradients else None,
+            noise=data.noise[np.r_[others, slopes[others].ravel()] if gradients else others],
+            log_slopes=data.log_slopes[others],
+        )
+        mean, variance = Surrogate.of(less, whole.psi).moments(data.points[i : i + 1])
+        expected = (data.values[i] - mean[0]) / np.sqrt(variance[0] + data.noise[i])
+        assert z[i] == pytest.approx(expected, rel=5e-3, abs=5e-3)  # variances are floored at rounding

@@ -94,9 +94,7 @@ class ConvergenceSettings:
     uniform: float = 0.9
     """The effective share above which Pareto k is not tested."""
     unseen: float = 0.1
-    """The largest number of nats that unseen modes may be expected to add. It was at most .03 in runs on
-    clusters, three Gaussians and Himmelblau that had found all modes, and .75 or more on eggboxes of 18
-    modes."""
+    """The largest number of nats that unseen modes may be expected to add."""
     again: float = 1.1
     """The growth of the evaluations after which a thorough estimate without convergence is made again."""
 
