@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import Account
+from bqvi.calls.gradient_check import gradient_warnings
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
@@ -161,6 +162,8 @@ def _reasons(state: LoopState, found: ElboEstimate | None, tolerance: float) -> 
     sds = np.sqrt(memory.noise_variances[:, 0]) if memory.noise_variances.size else 0.0
     if flat.outside(state.q, memory.points, memory.values - 2.0 * sds) is not None:
         reasons.append("an evaluation outside of q shows mass that q lacks, as of another mode")
+    if memory.gradients.size and not memory.noise_variances.any():
+        reasons += gradient_warnings(memory.points, memory.values, memory.gradients)
     return reasons
 
 
