@@ -144,9 +144,12 @@ def test_a_funnel_and_a_centred_hierarchy_take_few_evaluations():
 
 
 def test_a_gentle_change_of_scale_in_nearly_all_coordinates_is_a_map():
-    """Closed form. Without the map errors were .2 to .3 after 200 evaluations, not converged."""
+    """Closed form. Without the map errors were .2 to .3 after 200 evaluations, not converged.
+
+    Exploration, which has to end before convergence, takes about fifty of them.
+    """
     schools = hard_posteriors.schools(False)
-    found = bqvi.vbmc(schools.log_joint, **schools.bounds(), gradient=schools.gradient, budget=150, seed=1)
+    found = bqvi.vbmc(schools.log_joint, **schools.bounds(), gradient=schools.gradient, budget=200, seed=1)
     assert found.frame.scaling is not None
     assert found.converged
     assert abs(found.log_evidence - schools.log_evidence) < 0.05
