@@ -144,7 +144,8 @@ def as_arviz(tree: xarray.DataTree) -> Any:
         return tree
     import arviz
 
-    return arviz.InferenceData.from_datatree(tree)
+    inference_data: Any = arviz.InferenceData  # whose methods have no types
+    return inference_data.from_datatree(tree)
 
 
 def _dims(model: TargetModel | None, name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
