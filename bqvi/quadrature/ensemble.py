@@ -260,11 +260,16 @@ def _weighed(members: list[CandidateProcess]) -> Ensemble:
 
 
 def _score(member: CandidateProcess) -> float:
+    """The penalised evidence; -inf where new nodes left a covariance matrix that cannot be factorised."""
+    try:
+        evidence = member.log_posterior
+    except np.linalg.LinAlgError:
+        return -np.inf
     if member.name == PEAKED:
-        return member.log_posterior - penalty(member)
+        return evidence - penalty(member)
     turned = member.name in (TURNED, TURNED_ROUGH)
     angles = member.dimension * (member.dimension - 1) / 2 if turned else 0.0
-    return member.log_posterior - 0.5 * angles * float(np.log(len(member.data)))
+    return evidence - 0.5 * angles * float(np.log(len(member.data)))
 
 
 def _turned(

@@ -366,6 +366,17 @@ def test_a_point_far_out_does_not_decide_which_points_are_near():
         require_consistent(function, 0, rows(x, values, -gradients))
 
 
+def test_right_gradients_beside_a_cliff_are_no_contradiction():
+    """Right values and gradients of a Gaussian, -1e6 where a simulation fails; most are beside the edge."""
+    y = np.linspace(-3.0, 3.0, 20)
+    near = np.column_stack([np.tile([-0.01, 0.01], 20), np.repeat(y, 2)])
+    x = np.concatenate([near, np.column_stack([np.full(12, -3.0), np.linspace(-3.0, 3.0, 12)])])
+    fails = x[:, 0] > 0.0
+    values = np.where(fails, -1e6, -0.5 * (x**2).sum(1))
+    gradients = np.where(fails[:, None], 0.0, -x)
+    require_consistent(Function(lambda x: 0.0, lambda x: x), 0, rows(x, values, gradients))
+
+
 def rows(points, values, gradients):
     n = len(points)
     return Evaluations(points, values, gradients, None, np.zeros(n, bool), ("",) * n)
