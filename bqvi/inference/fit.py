@@ -91,7 +91,7 @@ def fit(
     checkpoint: str | Path | None = None,
     seed: Seed = 0,
     resume: Fit | Ended | str | Path | None = None,
-    verify: int = 0,
+    verify: int | None = None,
 ) -> Run[Any, Fit]:
     """Fit a variational posterior q(theta) by ascending the ELBO.
 
@@ -186,8 +186,9 @@ def fit(
         there, with the same model, data and choices; the result is that of an uninterrupted run. Evaluations
         of a step that was cut short are used when it is made again; those of a model with data by 'score',
         'pathwise', 'iwae' and 'dreg' are not kept, count, and are made again
-    verify : with ``resume`` of a run of a `LogJoint` whose estimator keeps evaluations: the number of these
-        that are repeated before the first step, within the budget; a difference is an error. 0: whether the
+    verify : with ``resume`` or ``evaluations``, for a `LogJoint` whose estimator keeps evaluations: the
+        number of these that are repeated before the first step, within the budget, from the highest value
+        down; a difference is an error. None: one of ``evaluations`` where the budget has room. 0: whether the
         function is the same is not checked
 
     Returns
@@ -268,7 +269,14 @@ def fit(
         require_asked(problem, records.monitor)
         busy = Workers(runs[0].caller, workers)
     before = None if resume is None else _before(resume, first[0], starts, settings)
-    return Run(engine, None if before is None else engine.resumed(before), watch, busy, verify)
+    return Run(
+        engine,
+        None if before is None else engine.resumed(before),
+        watch,
+        busy,
+        verify,
+        evaluations is not None and resume is None,
+    )
 
 
 def _before(resume: object, first: LoopState, starts: int, settings: Mapping[str, Any]) -> Checkpoint:

@@ -93,7 +93,7 @@ def integrate(
     checkpoint: str | Path | None = None,
     seed: Seed = 0,
     resume: Integral | Ended | str | Path | None = None,
-    verify: int = 0,
+    verify: int | None = None,
 ) -> Run[Any, Integral]:
     """Integrate f against a probability measure, or over a box, from ``budget`` evaluations.
 
@@ -159,9 +159,10 @@ def integrate(
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same f, measure and choices. For 'bq' and 'wsabi' the budget may be larger.
         ``evaluations`` is then not used.
-    verify : with ``resume``, for 'bq' and 'wsabi': the number of its evaluations that are repeated before the
-        first step, within the budget; a difference of more than the noise is an error. 0: whether f is the
-        same function is not checked.
+    verify : with ``resume`` or ``evaluations``, for 'bq' and 'wsabi': the number of these that are repeated
+        before the first step, within the budget, from the highest value down; a difference of more than the
+        noise is an error. None: one of ``evaluations`` where the budget has room and their noise is known.
+        0: whether f is the same function is not checked.
 
     Returns
     -------
@@ -236,7 +237,7 @@ def integrate(
     state = None if known is None else with_known(problem, known)
     if resume is not None:
         state = engine.resumed(_last(resume, engine.identity))
-    return Run(engine, state, watch, busy, verify)
+    return Run(engine, state, watch, busy, verify, known is not None and resume is None)
 
 
 def _integrated_against(

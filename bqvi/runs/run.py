@@ -123,13 +123,15 @@ class Run(Generic[_S, _R]):
     watch : callback, progress line and checkpoint.
     workers : the evaluations that these keep under way are used as they return; without workers a step
         chooses and evaluates a batch.
-    verify : the number of evaluations of ``state`` that are repeated before the first step, and compared.
+    verify : the number of earlier evaluations that are repeated before the first step, and compared; None
+        for one of those that the user gave.
+    given : whether the user gave evaluations with which the run begins.
 
     Raises
     ------
     ValueError, TypeError
-        When it is made: ``verify`` for a run that is not resumed, keeps no evaluations or has no budget for
-        any; or a checkpoint over the file of another run.
+        When it is made: ``verify`` for a run that has no earlier evaluations, or no budget for any; or a
+        checkpoint over the file of another run.
     RunError, RunInterrupted, RunExit, RunStopped
         From a step: the function or the run failed, Ctrl-C, SystemExit, another BaseException. Each has the
         state with every evaluation that returned.
@@ -141,12 +143,15 @@ class Run(Generic[_S, _R]):
         state: _S | None,
         watch: Watch,
         workers: Workers | None = None,
-        verify: int = 0,
+        verify: int | None = None,
+        given: bool = False,
     ) -> None:
         if watch.checkpoint is not None:
             made = 0 if state is None else engine.checkpoint(state).n_all_evaluations
             require_unused(watch.checkpoint, made)
-        self._verify = require_verifiable(verify, engine, state)
+        state = engine.init() if state is None and given else state
+        self._asserted = verify is not None
+        self._verify, self._given = require_verifiable(verify, engine, state, given), given
         self._engine, self._workers = engine, workers
         self._asked: list[np.ndarray] = []
         """Pending points under evaluation."""
@@ -250,11 +255,11 @@ class Run(Generic[_S, _R]):
                 self._watch.callback(reached)
 
     def _compare(self) -> None:
-        """Before the first step of a resumed run, check that its function is that of the earlier run."""
+        """Before the first step, check that the function is that of earlier evaluations."""
         count, self._verify = self._verify, 0
         if count:
             engine: Any = self._engine
-            compare(engine, self.state, count)
+            compare(engine, self.state, count, self._given)
             self._held = (self._collected(), True)
             engine.ledger.take()
             self._held = (self.state, False)
@@ -321,7 +326,8 @@ class Run(Generic[_S, _R]):
             raise RuntimeError("ask was called on a run with workers, which evaluates by itself")
         engine = self._asking()
         with self._exits():
-            self._compare()
+            if self._asserted:  # otherwise nothing is evaluated here
+                self._compare()
             while self._alone():
                 self._step()
             points = self._next(count)

@@ -1,4 +1,7 @@
-"""A check that the function of a resumed run is that of the earlier run, by repeating a few evaluations."""
+"""A check that earlier evaluations are of this function, by repeating a few of them.
+
+They are those of a run that is resumed, or the ones with which the user begins a run.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +27,27 @@ class VerifySettings:
     4e-5, of 100,000 by 2.5e-6 (medians)."""
     sds: float = 7.0
     """The largest difference of noisy values, in sds: one false alarm in 10^11 normal values."""
+    rounded: float = 1e-3
+    """The largest difference from exact values that a user gives besides, in nats of a log density, otherwise
+    relative to their range. Where a posterior's sds are a thousandth of its mean, a theta in single precision
+    changes log densities by 1e-4."""
 
 
 _VERIFY = VerifySettings()
 
 
 class OtherFunctionError(ValueError):
-    """The user's function returns other values than in the run that is resumed."""
+    """The user's function returns other values than in the run that is resumed, or than the user gave."""
 
 
-def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
+def require_verifiable(verify: Any, engine: Any, state: Any, given: bool) -> int:
     """Return ``verify``, if evaluations can be repeated.
 
     Parameters
     ----------
-    verify : the argument of the doors. engine : that of the run. state : the state from which it is resumed,
-        or None.
+    verify : the argument of the doors; None for one evaluation, where this is possible, of those that the
+        user gave. engine : that of the run. state : the state with earlier evaluations, or None.
+    given : whether the user gave these.
 
     Raises
     ------
@@ -47,11 +55,14 @@ def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
         ``verify`` is no integer of at least 0, the run is not resumed, it keeps no evaluations to compare, or
         its budget has no room for any.
     """
+    possible = state is not None and hasattr(engine, "again") and engine.kept(state) is not None
+    if verify is None:
+        return int(given and possible and engine.budget_of(state).room(1))
     count = require_integer("verify", verify, 0)
-    if count and (state is None or not hasattr(engine, "again") or engine.kept(state) is None):
+    if count and not possible:
         raise ValueError(
-            f"verify is {count}; it is for a run that is resumed, of one start and by a method that keeps "
-            "evaluations whose noise, if any, is known, and has a budget for more ('bq', 'wsabi', vbmc)"
+            f"verify is {count}; it is for a run with earlier evaluations, of one start and by a method that "
+            "keeps evaluations whose noise, if any, is known, and has a budget for more ('bq', 'wsabi', vbmc)"
         )
     if count and not engine.budget_of(state).room(count):
         made = engine.checkpoint(state).n_evaluations
@@ -62,10 +73,10 @@ def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
     return count
 
 
-def compare(engine: VerifiableEngine[Any, Any], state: object, count: int) -> None:
-    """Repeat ``count`` of the kept evaluations, or as many as the budget allows.
+def compare(engine: VerifiableEngine[Any, Any], state: object, count: int, given: bool = False) -> None:
+    """Repeat ``count`` of the kept evaluations, or as many as the budget allows, from the highest value down.
 
-    They are counted in the engine's ledger.
+    They are counted in the engine's ledger. ``given`` is whether the user gave them as an argument.
 
     Raises
     ------
@@ -77,29 +88,38 @@ def compare(engine: VerifiableEngine[Any, Any], state: object, count: int) -> No
     room = engine.budget_of(state).room(min(count, len(kept)))
     if not room:
         return
-    chosen = kept[np.unique(np.linspace(0, len(kept) - 1, room).round().astype(int))]
+    whose, advice = (
+        ("of evaluations", "give those of this function, or noise_sd; verify=0 compares none")
+        if given
+        else ("of the run to resume", "resume with the function that the run was begun with, or start anew")
+    )
+    order = np.argsort(-kept.values.reshape(len(kept), -1)[:, 0], kind="stable")
+    chosen = kept[order[np.unique(np.linspace(0, len(kept) - 1, room).round().astype(int))]]
     found = engine.again(state, chosen.points)
     engine.ledger.count(found.n_evaluations)
     before, now = (np.asarray(part.values).reshape(len(part), -1) for part in (chosen[: len(found)], found))
     if now.shape[1] != before.shape[1] and not found.failed.all():
         raise OtherFunctionError(
-            f"the function is not that of the run to resume: it returned {now.shape[1]} numbers for a point, "
-            f"and {before.shape[1]} in that run"
+            f"the function is not that {whose}: it returned {now.shape[1]} numbers for a point, and "
+            f"{before.shape[1]} in that {'argument' if given else 'run'}"
         )
     every = np.abs(np.asarray(kept.values)[np.isfinite(kept.values)])
-    allowed = _VERIFY.same * (np.abs(before) + float(np.ptp(every) if every.size else 0.0))
-    if chosen.noise_variance is not None:
-        allowed = allowed + _VERIFY.sds * np.sqrt(
-            2.0 * np.nan_to_num(chosen.noise_variance[: len(found), None])
+    extent, function = float(np.ptp(every) if every.size else 0.0), engine.caller.function
+    allowed = _VERIFY.same * (np.abs(before) + extent)
+    if given:
+        allowed = allowed + _VERIFY.rounded * (
+            1.0 if function.logarithmic or function.range.density else extent
         )
+    noise = [part.noise_variance for part in (chosen[: len(found)], found) if part.noise_variance is not None]
+    if noise:
+        allowed = allowed + _VERIFY.sds * np.sqrt(2.0 * np.nan_to_num(noise).max(0)[:, None])
     with np.errstate(invalid="ignore"):  # -inf less -inf is NaN; these are equal values
         differ = ~((before == now) | (np.abs(now - before) <= allowed)).all(axis=1)
     if differ.any():
         i = int(np.argmax(differ))
-        place = engine.caller.function.place(engine.caller.to_user(found.points[i : i + 1])[0])
+        place = function.place(engine.caller.to_user(found.points[i : i + 1])[0])
         gave = (f"{part[i, int(np.argmax(before[i] != now[i]))]:.9g}" for part in (before, now))
         raise OtherFunctionError(
-            f"the function is not that of the run to resume: {int(differ.sum())} of {len(found)} evaluations "
-            f"made again differ, at {place} from {' to '.join(gave)}; resume with "
-            "the function that the run was begun with, or start anew"
+            f"the function is not that {whose}: {int(differ.sum())} of {len(found)} evaluations "
+            f"made again differ, at {place} from {' to '.join(gave)}; {advice}"
         )

@@ -67,7 +67,7 @@ def vbmc(
     seed: Seed = 0,
     checkpoint: str | Path | None = None,
     resume: VBMCResult | Ended | str | Path | None = None,
-    verify: int = 0,
+    verify: int | None = None,
     cheap: Callable[[Array], Array] | TargetModel | None = None,
     cheap_budget: int | None = None,
 ) -> Run[Any, VBMCResult]:
@@ -133,9 +133,10 @@ def vbmc(
         has evaluations has to be given as ``resume`` too.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same bounds; ``start``, ``initial`` and ``evaluations`` are then not used.
-    verify : with ``resume``: the number of its evaluations that are repeated before the first step, within
-        the budget; a difference of more than the noise is an error. 0: whether log_joint is the same function
-        is not checked.
+    verify : with ``resume`` or ``evaluations``: the number of these that are repeated before the first step,
+        within the budget, from the highest value down; a difference of more than the noise is an error. None:
+        one of ``evaluations`` where the budget has room and their noise is known. 0: whether log_joint is the
+        same function is not checked.
     cheap : an approximate log joint of the same parameters that costs little, for example with a coarser
         solver or fewer data. VBMC runs on it first, in this process. The log joint is evaluated first where
         the posterior of ``cheap`` has mass, and the prior mean of its surrogate contains the surrogate of
@@ -191,7 +192,7 @@ def vbmc(
     expensive = VBMCRun(target, coordinates, first, settings, limits, whole_seed(seed))
     engine, state = _begun(expensive, cheap, cheap_budget, errors, start, resume)
     busy = None if workers is None else Workers(target, workers)
-    return Run(engine, state, watch, busy, verify)
+    return Run(engine, state, watch, busy, verify, evaluations is not None and resume is None)
 
 
 def _of_model(

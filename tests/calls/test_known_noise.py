@@ -95,7 +95,7 @@ def test_known_values_without_noise_beside_noisy_ones_are_reported(door, stated)
     def pair(theta):
         return one(theta), 0.2
 
-    arguments = {"evaluations": (THETA, VALUES), "budget": 12, "seed": 0} | BOX
+    arguments = {"evaluations": (THETA, VALUES), "budget": 13, "seed": 0} | BOX  # one of them is compared
     arguments |= {"noise_sd": sd} if stated else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -672,6 +672,7 @@ def test_steps_that_make_q_a_point_are_reported_without_a_warning_of_arithmetic(
             budget=9,
             steps=4,
             evaluations=made,
+            verify=0,  # they are of another function
             family="mean-field",
             geometry=Euclidean(),
             seed=91,

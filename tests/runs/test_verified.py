@@ -1,9 +1,10 @@
-"""Resuming with ``verify``: another function is an error, and repeated evaluations count in the budget."""
+"""Earlier evaluations of another function are an error, and repeated evaluations count in the budget."""
 
 import numpy as np
 import pytest
 
 import bqvi
+from bqvi.models import LogJoint
 from gp.measures import Uniform
 from tests.runs.doors import CASES, MEASURE, Calls
 
@@ -96,7 +97,7 @@ def test_a_run_that_has_ended_is_compared_too(door):
 @pytest.mark.parametrize("name", [*KEEPING, *OTHERS])
 def test_verify_is_for_runs_that_are_resumed_and_keep_evaluations(name):
     case = CASES[name]
-    with pytest.raises(ValueError, match="verify is 3; it is for a run that is resumed"):
+    with pytest.raises(ValueError, match="verify is 3; it is for a run with earlier evaluations"):
         case.run(case.function, verify=3)
     with pytest.raises((TypeError, ValueError), match="verify is"):
         case.run(case.function, verify=-1)
@@ -131,3 +132,68 @@ def test_another_number_of_outputs_is_another_function():
     first = bqvi.integrate(lambda x: x, MEASURE, budget=12, vectorised=False)
     with pytest.raises(bqvi.RunError, match="it returned 3 numbers for a point, and 2 in that run"):
         bqvi.integrate(lambda x: np.ones(3), MEASURE, budget=20, vectorised=False, resume=first, verify=2)
+
+
+THETA = np.random.default_rng(1).uniform(-1.9, 1.9, (12, 2))
+VALUES = np.array([_log_density(row) for row in THETA])
+GIVEN = {
+    "vbmc": bqvi.vbmc.steps,
+    "fit": lambda f, **more: bqvi.fit.steps(
+        LogJoint(f, 2, vectorised=False, gradient=None), method="bq", **more
+    ),
+    "integrate": lambda f, plausible_lower, plausible_upper, **more: bqvi.integrate.steps(
+        f, Uniform(plausible_lower, plausible_upper), vectorised=False, method="wsabi-l", log=True, **more
+    ),
+}
+
+
+def _begun(door, f, evaluations=(THETA, VALUES), **more):
+    return GIVEN[door](f, **BOX, seed=0, **({"budget": 26, "evaluations": evaluations} | more))
+
+
+@pytest.mark.parametrize("door", GIVEN)
+def test_given_evaluations_of_another_function_are_reported_after_one_call(door):
+    other = Calls(lambda theta: _log_density(theta) + 0.2)
+    with pytest.raises(
+        bqvi.RunError, match="not that of evaluations: 1 of 1 evaluations made again"
+    ) as caught:
+        _begun(door, other).finish()
+    np.testing.assert_allclose(other.returned, [THETA[VALUES.argmax()]])
+    assert caught.value.n_evaluations == 13
+
+
+@pytest.mark.parametrize("door", GIVEN)
+@pytest.mark.parametrize("kind", ["the same", "single precision", "verify=0"])
+def test_given_evaluations_of_the_function_are_used(door, kind):
+    """Of rows in single precision the values differ from those of the function by rounding only."""
+    f = Calls(_log_density)
+    points = THETA.astype(np.float32).astype(float) if kind == "single precision" else THETA
+    run = _begun(door, f, (points, VALUES), verify=0 if kind == "verify=0" else None)
+    next(run)
+    at_best = np.isclose(np.reshape(f.returned, (-1, 2)), points[VALUES.argmax()]).all(1)
+    assert at_best.sum() == (kind != "verify=0")
+    assert run.n_evaluations == 12 + f.count <= 26
+
+
+@pytest.mark.parametrize("door", ["vbmc", "fit"])
+def test_given_evaluations_are_compared_by_the_noise_of_the_new_ones(door):
+    rng = np.random.default_rng(0)
+    f = Calls(lambda theta: (_log_density(theta) + 0.3 * rng.standard_normal(), 0.3))
+    next(_begun(door, f, (THETA, VALUES + 0.3 * rng.standard_normal(12))))
+    shifted = Calls(lambda theta: (_log_density(theta) + 9.0, 0.3))
+    with pytest.raises(bqvi.RunError, match="not that of evaluations"):
+        next(_begun(door, shifted))
+    assert shifted.count == 1
+
+
+@pytest.mark.parametrize("door", GIVEN)
+def test_a_run_that_is_asked_for_points_compares_nothing(door):
+    other = Calls(lambda theta: _log_density(theta) + 0.2)
+    assert len(_begun(door, other).ask()) == 1
+    assert other.count == 0
+
+
+def test_without_room_in_the_budget_given_evaluations_are_not_compared():
+    other = Calls(_log_density)
+    found = _begun("vbmc", other, budget=12).finish()
+    assert (other.count, found.n_evaluations) == (0, 12)
