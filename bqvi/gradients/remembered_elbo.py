@@ -19,7 +19,8 @@ latest evaluations as predicted from those before, not less than one. With r_i t
 left out, and w_i weights of the evaluations as draws of q, d = sum_i w_i r_i is the mean of the difference
 under q and s its standard error. An evaluation far below what the others predict, which the process leaves
 out, is in d and s too. Evaluations that failed, or lie below a cliff, are left out, so the ELBO is that over
-the region where the log joint is finite; the share of q that they represent is returned.
+the region where the log joint is finite. If they represent a share of q, the ELBO of q itself is lower by an
+unknown amount, or -inf, and the standard deviation is infinite.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstim
     process, dimension = found.process, len(found.frame.mean)
     value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
     trust = Trust.of(q, memory, found)
-    sd = trust.sd(found.elbo_variance)
+    sd = trust.sd(found.elbo_variance) if trust.failing <= EVIDENCE.failing else np.inf
     return ElboEstimate(value - 0.5 * dimension + float(q.entropy), sd, trust.failing)
 
 

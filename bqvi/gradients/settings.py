@@ -322,6 +322,8 @@ class EvidenceSettings:
     """Blocks of draws, whose spread gives the standard deviation due to the draws. That of independent draws,
     1 / effective draws less 1 / draws, is 2 to 6 times as large, and on posteriors near a Gaussian most of
     the whole. The factor of the sd is .92 +- .02 with half and 1.06 +- .02 with twice."""
+    failing: float = 1e-3
+    """Share of q where evaluations may have failed for the ELBO of q to be known."""
     infeasible: float = 0.02
     """Share of q where evaluations fail, from which on there is a warning; it changes no estimate."""
     share: float = 0.25

@@ -155,10 +155,10 @@ def _reasons(state: LoopState, found: ElboEstimate | None, tolerance: float) -> 
     if found is None:
         return ["the ELBO of q is not known from so few evaluations near it"]
     reasons, memory = [], state.memory
-    if not found.sd < tolerance:
-        reasons.append(f"the ELBO has a standard deviation of {found.sd:.2g}, not below {tolerance:.2g}")
-    if found.failing > SETTLING.failing:
+    if found.failing > EVIDENCE.failing:
         reasons.append(f"evaluations failed in a region with about {found.failing:.1%} of q")
+    elif not found.sd < tolerance:
+        reasons.append(f"the ELBO has a standard deviation of {found.sd:.2g}, not below {tolerance:.2g}")
     sds = np.sqrt(memory.noise_variances[:, 0]) if memory.noise_variances.size else 0.0
     if flat.outside(state.q, memory.points, memory.values - 2.0 * sds) is not None:
         reasons.append("an evaluation outside of q shows mass that q lacks, as of another mode")

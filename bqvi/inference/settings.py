@@ -186,8 +186,6 @@ class SettlingSettings:
     """The share of the tolerance by which q may have moved since the last judgement, in nats."""
     moved: float = 0.2
     """The share of the tolerance by which the ELBO may move at evaluations that test it, if not its sd."""
-    failing: float = 1e-3
-    """The share of q where evaluations may have failed."""
     drawn: int = 6
     """Draws of q among the evaluations that test a claim."""
 

@@ -145,3 +145,18 @@ def test_an_elbo_that_is_not_known_is_said():
     found = bqvi.fit(model, method="bq", budget=10)
     assert np.isnan(found.elbo)
     assert "The ELBO of q is not known from 10 evaluations" in found.warnings[0]
+
+
+def test_the_elbo_of_a_q_that_reaches_where_evaluations_fail_is_not_known():
+    """A Gaussian has mass where the log joint is -inf, or a floor: its ELBO is -inf, or far lower."""
+
+    def half(theta):
+        return np.where(theta[:, 0] < 0.3, -0.5 * np.square(theta).sum(1), -1e6)
+
+    model, box = LogJoint(half, 2, gradient=None), {"lower": [-8.0, -8.0], "upper": [8.0, 8.0]}
+    with pytest.warns(UserWarning, match="evaluations failed in a region"):
+        found = bqvi.fit(model, method="bq", **box, budget=80)
+    assert found.elbo_sd == np.inf
+    assert not found.converged
+    whole = bqvi.fit(LogJoint(lambda t: -0.5 * np.square(t).sum(1), 2, gradient=None), method="bq", budget=80)
+    assert whole.elbo_sd < 0.05
