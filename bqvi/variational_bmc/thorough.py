@@ -23,7 +23,7 @@ from bqvi.variational_bmc.settings import PREDICTIONS, RESULT
 from bqvi.variational_bmc.state import Estimate, Row, State
 from bqvi.variational_bmc.steps import record
 from bqvi.variational_bmc.stopping import judge
-from bqvi.variational_bmc.undeclared_noise import differ, differing
+from bqvi.variational_bmc.undeclared_noise import differ, differing, understated
 from gp.measures import GaussianMixture
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     sd = row.log_evidence_sd if corrected else _sd_of_uncorrected(row)
     held_out = predicted(state, estimate, frame, run.coordinates)
     verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)
+    reasons = (*reasons, *understated(state.evaluations.censored, estimate.surrogate))
     located = row.divergence < PREDICTIONS.unsettled and sd < RESULT.located
     shape, exact = None if corrected else estimate.found.pareto_k, not run.settings_at(state).noise_unknown
     return VBMCResult(

@@ -1,5 +1,6 @@
 """Noise that was not declared: it is found by one further evaluation near the best point, and fitted."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 import bqvi
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc.undeclared_noise import differing, repeated
+from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
+from bqvi.variational_bmc.undeclared_noise import differing, repeated, understated
 from experiments.problems import hard_posteriors, known_posteriors
 
 GAUSSIANS = [(dimension, sd, seed) for dimension in (2, 4) for sd in (0.3, 1.0) for seed in range(2)]
@@ -130,3 +132,35 @@ def test_an_exact_function_that_is_steep_in_its_box_is_not_called_noisy(seed):
 
     found = bqvi.vbmc(log_joint, lower=[0, 0], upper=[1, 1], budget=60, seed=seed)
     assert not reported(found)
+
+
+def _reasons(factor, seed):
+    """Those of 90 values of a curved log density with noise of ``factor`` times the sd that is stated."""
+    rng = np.random.default_rng(seed)
+    stated = np.exp(rng.uniform(np.log(0.05), np.log(0.3)))
+    x = 1.3 * rng.standard_normal((90, 2))
+    values = -0.5 * x[:, 0] ** 2 - 0.5 * (x[:, 1] + 0.3 * x[:, 0] ** 2) ** 2
+    values += stated * factor * rng.standard_normal(90)
+    made = Evaluations(x, values, None, np.full(90, stated**2), np.zeros(90, bool), ("",) * 90)
+    data = noise_shaped(x, values, None, made.noise_variance, 30.0)
+    return understated(made, Surrogate.of(data, fit(data, None)[0]))
+
+
+def test_noise_that_is_stated_too_small_is_a_reason_and_the_right_one_is_not():
+    """One false alarm in a hundred is allowed: three or more in 40 tables have a probability of .8 %."""
+    assert sum(bool(_reasons(1.0, seed)) for seed in range(40)) <= 2
+    assert sum(bool(_reasons(10.0, seed)) for seed in range(40)) >= 36
+
+
+def test_a_run_whose_noise_is_stated_too_small_has_not_converged():
+    rng = np.random.default_rng(5)
+
+    def noisy(theta):
+        return -0.5 * float(theta @ theta) - abs(float(theta[0])) + 1.6 * rng.standard_normal()
+
+    box = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+    with pytest.warns(UserWarning, match="The values vary by more than their noise"):
+        found = bqvi.vbmc(noisy, **box, noise_sd=0.2, budget=80, seed=1)
+    assert not found.converged
+    told = next(reason for reason in found.reasons if "vary by more" in reason)
+    assert 1.0 < float(re.search("deviation of ([0-9.]+) instead of 0.2 ", told)[1]) < 2.4
