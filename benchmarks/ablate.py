@@ -1,0 +1,228 @@
+"""``python -m benchmarks ablate NAME``: what a mechanism of `vbmc` does for the answer, by runs without it.
+
+Each problem and seed is run twice, as the library is and without the mechanism, whose function another takes
+the place of for the run. The problems are random posteriors of `claims_problems`, from values and with
+gradients, and those of `experiments.vbmc.hard`. A mechanism has no effect if
+
+- the geometric mean of |error| without it over |error| with it has an upper end (95 %) below 1.10
+- the share of runs within 3 sd falls by less than two points
+- evaluations grow by less than 5 %
+
+A run in which estimate and evaluations have equal digits was not affected. Runs as the library is are kept in
+the file, so that mechanisms that are asked after each other share them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+from benchmarks import claims
+from benchmarks.claims_problems import KINDS, problem
+from benchmarks.paired import Line
+from benchmarks.setting import commit
+
+Record = dict[str, Any]
+Task = tuple[str, str, int]
+"""Door, kind of problem, seed."""
+LEAST = 1e-4
+"""Errors below this count as this, nats."""
+BARS = {"ratio": 1.10, "within": 0.02, "evaluations": 1.05}
+
+
+def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
+    """Name -> (module or class, attribute, what takes its place), a few each."""
+    from bqvi.variational_bmc import (
+        added_components,
+        correction,
+        feasibility,
+        frame_selection,
+        learning,
+        modes,
+        user_units,
+        vbmc_run,
+    )
+    from bqvi.variational_bmc.settings import COMPONENTS, EXPLORATION, WEIGHTS
+
+    whole, run = frame_selection._alternatives, vbmc_run.VBMCRun
+
+    def _of_frames(*arguments: Any) -> list[Any]:
+        return [other for other in whole(*arguments) if not other.other_threshold]
+
+    def _of_thresholds(*arguments: Any) -> list[Any]:
+        return [other for other in whole(*arguments) if not other.other_frame]
+
+    nobody = np.zeros(0, int)
+    return {
+        "local proposal": [(correction, "local_proposal", lambda *_: None)],
+        "proposal at tails": [(correction, "_at_tails", lambda *_: None)],
+        "population rounds": [(correction, "WEIGHTS", replace(WEIGHTS, rounds=0))],
+        "ascent doubted": [(learning, "COMPONENTS", replace(COMPONENTS, doubted=math.inf))],
+        "annealed": [(learning, "annealed", lambda surrogate, mean, covariance, *_: (mean, covariance))],
+        "restart": [(learning, "_starts_again", lambda *_: False)],
+        "restart at the mode": [(learning, "_at_mode", lambda *_: None)],
+        "hyperparameters in the sd": [(learning, "spread", lambda *_: 0.0)],
+        "components at missed evaluations": [
+            (added_components, "_missed", lambda surrogate, *_: surrogate.data.points[nobody])
+        ],
+        "components by the pool": [(learning, "extended", lambda surrogate, q, *_: q)],
+        "frames and thresholds": [(frame_selection, "_alternatives", lambda *_: [])],
+        "thresholds": [(frame_selection, "_alternatives", _of_frames)],
+        "frames": [(frame_selection, "_alternatives", _of_thresholds)],
+        "isolated evaluations": [
+            (feasibility, "_isolated", lambda good, bad, distances: np.zeros(len(bad), bool))
+        ],
+        "map of scales from gradients": [(learning, "scaling_from_gradients", lambda *_: None)],
+        "map of scales from values": [(learning, "with_map_of_draws", lambda *_: None)],
+        "user's units": [(user_units.UserUnits, "of", lambda *_: None)],
+        "map before convergence": [
+            (run, "_with_scales", lambda self, before, reached, estimate: (reached, estimate))
+        ],
+        "fresh start from values": [(vbmc_run, "surrogate_failed", lambda *_: False)],
+        "climbs from spikes": [(vbmc_run, "_surprising", lambda *_: ())],
+        "late exploration": [
+            (vbmc_run, "EXPLORATION", replace(EXPLORATION, located=-math.inf))
+        ],
+        "climbs along gradients": [(modes.Modes, "alignment", lambda _, at, slopes: np.ones(len(at)))],
+        "shape of the tail": [(correction, "pareto_shape", lambda *_: 0.0)],
+        "test of noise": [(run, "test_of_noise", lambda self, state, _: state.pending[:0])],
+    }  # fmt: skip
+
+
+def tasks(seeds: Sequence[int], hard: Sequence[int]) -> list[Task]:
+    """Kinds of random posteriors for ``seeds``, and hard problems for the seeds ``hard``."""
+    from experiments.vbmc.hard import HARD
+
+    found = [(door, kind, seed) for seed in seeds for kind in KINDS for door in ("vbmc", "vbmc-gradients")]
+    return found + [("hard", name, seed) for seed in hard for name in HARD]
+
+
+def one(task: Task) -> Record:
+    """The record of a run."""
+    door, kind, seed = task
+    if door != "hard":
+        return claims.vbmc(problem(kind, seed), seed, door == "vbmc-gradients")
+    import bqvi
+    from experiments.vbmc.hard import HARD
+    from experiments.vbmc.runs import GRADIENTS
+
+    asked = HARD[kind]
+    posed = asked.problem(seed)
+    found = bqvi.vbmc(
+        posed.log_joint if asked.noise_sd is None else posed.noisy(asked.noise_sd, seed), **posed.bounds(),
+        gradient=posed.gradient if asked.method == GRADIENTS else None, noise_sd=asked.noise_sd,
+        budget=min(asked.budget, 200), seed=seed,
+    )  # fmt: skip
+    return {"estimate": found.log_evidence, "sd": found.log_evidence_sd, "truth": posed.log_evidence,
+            "converged": found.converged, "evaluations": found.n_evaluations}  # fmt: skip
+
+
+def recorded(task: Task, without: str) -> Record:
+    """The record of a run without a mechanism; of the library as it is where ``without`` is empty."""
+    began = time.process_time()
+    with ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for where, name, other in mechanisms()[without] if without else ():
+            stack.enter_context(mock.patch.object(where, name, other))
+        try:
+            record = one(task)
+        except Exception as error:  # a mechanism may be what keeps a run from failing
+            record = {"exception": f"{type(error).__name__}: {error}"[:200]}
+    door, kind, seed = task
+    about = {"without": without, "door": door, "kind": kind, "seed": seed, "commit": commit()}
+    return about | record | {"cpu": time.process_time() - began}
+
+
+def summary(name: str, records: Sequence[Record]) -> Iterator[Line]:
+    """The lines of a mechanism, from records with it and without it."""
+    runs: dict[str, dict[Task, Record]] = {"": {}, name: {}}
+    for r in records:
+        if r["without"] in runs:
+            runs[r["without"]][r["door"], r["kind"], r["seed"]] = r
+    keys = [key for key in runs[name] if key in runs[""]]
+    failed = [sum("exception" in runs[which][key] for key in keys) for which in ("", name)]
+    keys = [key for key in keys if not any("exception" in found[key] for found in runs.values())]
+    if not keys:
+        return
+    pairs = [(runs[""][key], runs[name][key]) for key in keys]
+    logs = np.array([math.log(_size(gone) / _size(kept)) for kept, gone in pairs])
+    means = logs[np.random.default_rng(0).integers(len(logs), size=(4000, len(logs)))].mean(1)
+    low, high = np.exp(np.quantile(means, [0.025, 0.975]))
+    yield Line(
+        f"without {name}: errors",
+        f"{math.exp(logs.mean()):.3f} [{low:.3f}, {high:.3f}] of {len(pairs)} runs",
+        f"upper end < {BARS['ratio']}",
+        bool(high < BARS["ratio"]),
+    )
+    before, after = (float(np.mean([_z(pair[k]) <= 3.0 for pair in pairs])) for k in (0, 1))
+    measured = f"{after:.3f} from {before:.3f}"
+    yield Line(f"without {name}: within 3 sd", measured, "falls by < .02", after > before - BARS["within"])
+    grown = math.exp(np.mean([math.log(gone["evaluations"] / kept["evaluations"]) for kept, gone in pairs]))
+    bar = f"< {BARS['evaluations']}"
+    yield Line(f"without {name}: evaluations", f"{grown:.3f}", bar, grown < BARS["evaluations"])
+    acted = [any(kept[w] != gone[w] for w in ("estimate", "evaluations")) for kept, gone in pairs]
+    where = sorted({key[1] for key, did in zip(keys, acted, strict=True) if did})
+    converged, false, cpu = (
+        [sum(of(pair[k]) for pair in pairs) for k in (0, 1)]
+        for of in (lambda r: r["converged"], _is_false, lambda r: r["cpu"])
+    )
+    yield Line(
+        f"without {name}: other",
+        f"acted in {sum(acted)} ({', '.join(where)}); converged {converged[1]} from {converged[0]}, false "
+        f"{false[1]} from {false[0]}; exceptions {failed[1]} from {failed[0]}; CPU {cpu[1] / cpu[0]:.2f}",
+        "no further false claim or exception",
+        bool(false[1] <= false[0] and failed[1] <= failed[0]),
+    )
+
+
+def _is_false(record: Record) -> bool:
+    return bool(record["converged"]) and claims.wrong(record | {"door": "vbmc"})
+
+
+def _size(record: Record) -> float:
+    error = abs(record["estimate"] - record["truth"])
+    return max(error, LEAST) if math.isfinite(error) else 1e3
+
+
+def _z(record: Record) -> float:
+    slack = 1e-3 * claims.NATS
+    return max(abs(record["estimate"] - record["truth"]) - slack, 0.0) / max(record["sd"], 1e-300)
+
+
+def main(arguments: list[str]) -> int:
+    """Run without each mechanism, append to the file, and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks ablate")
+    parser.add_argument("names", nargs="+", choices=[*mechanisms(), "all"])
+    parser.add_argument("--seeds", default="0:12", help="first:last + 1, of random posteriors")
+    parser.add_argument("--hard", default="0:1", help="first:last + 1, of the hard problems")
+    parser.add_argument("--out", type=Path, required=True, help="file of JSON lines, read and appended to")
+    parser.add_argument("--summary", action="store_true", help="only the table of the file")
+    asked = parser.parse_args(arguments)
+    names = list(mechanisms()) if "all" in asked.names else asked.names
+    torch.set_num_threads(1)
+    wanted = tasks(*(range(*map(int, text.split(":"))) for text in (asked.seeds, asked.hard)))
+    records = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
+    done = {(r["without"], r["door"], r["kind"], r["seed"]) for r in records}
+    for name in () if asked.summary else ("", *names):
+        for task in wanted:
+            if (name, *task) not in done:
+                records.append(recorded(task, name))
+                with asked.out.open("a") as file:
+                    file.write(json.dumps(records[-1]) + "\n")
+    print("| what | measured | bar | held |\n|---|---|---|---|")
+    lines = [line for name in names for line in summary(name, records)]
+    for line in lines:
+        print(line)
+    return 0 if all(line.held for line in lines) else 1
