@@ -4,7 +4,7 @@ from bqvi.calls.account import Account, Budget, BudgetError, Ledger, StepEvaluat
 from bqvi.calls.caller import Caller
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.executors import Executor, RayExecutor
+from bqvi.calls.executors import Executor, RayExecutor, TimeLimited, ended_by
 from bqvi.calls.faults import EvaluationError, require_good
 from bqvi.calls.function import Function, Range
 from bqvi.calls.target_model import TargetModel
@@ -24,7 +24,9 @@ __all__ = [
     "RayExecutor",
     "StepEvaluations",
     "TargetModel",
+    "TimeLimited",
     "Unfinished",
+    "ended_by",
     "make_coordinates",
     "require_good",
 ]

@@ -23,13 +23,13 @@ import numpy as np
 
 from bqvi.calls.call import CallResult, no_values
 from bqvi.calls.faults import EvaluationError, LostError
-from bqvi.checks import require_integer
+from bqvi.checks import require_above, require_integer
 from gp.arrays import shown
 from gp.extras import needing
 
 __all__ = [
-    "CallsUnderWay", "Enter", "Executor", "Maps", "RayExecutor", "Submits", "collect", "future_result",
-    "require_workers", "returned",
+    "CallsUnderWay", "Enter", "Executor", "Maps", "RayExecutor", "Submits", "TimeLimited", "collect",
+    "ended_by", "future_result", "require_workers", "returned",
 ]  # fmt: skip
 
 _LOST = (
@@ -97,6 +97,44 @@ class RayExecutor:
         return self._task.remote(self._stored, *arguments).future()
 
 
+class TimeLimited:
+    """An executor whose calls are given up where none has returned for some time.
+
+    Workers that are lost for good, or a call that never ends, would otherwise be waited for. A call that is
+    given up is a failed evaluation, and its future is cancelled where it allows this.
+
+    Parameters
+    ----------
+    executor : an executor with ``submit``, whose futures have ``done()``; or a client of Dask.
+    call_seconds : the longest time, in seconds, in which none of the calls under way returns: longer than the
+        longest call.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The executor has no ``submit``, or ``call_seconds`` is not positive.
+    """
+
+    def __init__(self, executor: Submits, call_seconds: float) -> None:
+        require_above("call_seconds", call_seconds, 0.0)
+        self.call_seconds = float(call_seconds)
+        self._executor = require_workers(executor, 1)
+        if not callable(getattr(self._executor, "submit", None)):
+            raise TypeError(f"executor is {shown(executor)}; to be limited in time it must have submit")
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The executor's future of ``function(*arguments)``."""
+        return self._executor.submit(function, *arguments)
+
+
+def ended_by(executor: Any, max_seconds: float | None) -> Any:
+    """The executor, whose calls are given up where none has returned for the ``max_seconds`` of a run."""
+    if not isinstance(max_seconds, int | float) or not max_seconds > 0.0:  # another check reports it
+        return executor
+    limited = hasattr(executor, "call_seconds") or not hasattr(executor, "submit")
+    return executor if limited else TimeLimited(executor, max_seconds)
+
+
 def _applied(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
@@ -123,15 +161,16 @@ def require_workers(executor: Any, n_jobs: int) -> Any:
     return executor
 
 
-def returned(futures: Sequence[Any]) -> list[Any]:
-    """The futures that are done, in their order; waits until at least one is."""
+def returned(futures: Sequence[Any], seconds: float | None = None) -> list[Any]:
+    """The futures that are done, in their order; waits until at least one is, or for some ``seconds``."""
     if all(isinstance(future, concurrent.futures.Future) for future in futures):
-        done = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED).done
+        first = concurrent.futures.FIRST_COMPLETED
+        done = concurrent.futures.wait(futures, seconds, first).done
         return [future for future in futures if future in done]
     if not all(callable(getattr(future, "done", None)) for future in futures):
         return list(futures[:1])
-    pause = _SHORTEST
-    while not (found := [future for future in futures if future.done()]):
+    pause, end = _SHORTEST, np.inf if seconds is None else time.monotonic() + seconds
+    while not (found := [future for future in futures if future.done()]) and time.monotonic() < end:
         time.sleep(pause)
         pause = min(2.0 * pause, _LONGEST)
     return found
@@ -257,11 +296,12 @@ class CallsUnderWay:
 
     Parameters
     ----------
-    executor : the executor.
+    executor : the executor; that of `TimeLimited` calls has ``call_seconds``.
     """
 
     def __init__(self, executor: Any) -> None:
         self._executor = executor
+        self._seconds: float | None = getattr(executor, "call_seconds", None)
         self._under_way: dict[int, tuple[Any, Any, np.ndarray]] = {}
 
     def __len__(self) -> int:
@@ -283,10 +323,20 @@ class CallsUnderWay:
         self._under_way[id(future)] = future, key, row
 
     def take(self, enter: Callable[[Any, CallResult], None]) -> None:
-        """Call ``enter`` with the key and the result of calls that have returned; waits until one has."""
-        for future in returned([future for future, _, _ in self._under_way.values()]):
+        """Call ``enter`` with the key and the result of calls that have returned; waits until one has.
+
+        Where none has for the executor's ``call_seconds``, all are entered as calls without a result.
+        """
+        done = returned([future for future, _, _ in self._under_way.values()], self._seconds)
+        for future in done:
             _, key, row = self._under_way.pop(id(future))
             enter(key, _result(future, row))
+        while self._under_way and not done:
+            future, key, row = self._under_way.pop(next(iter(self._under_way)))
+            if callable(getattr(future, "cancel", None)):
+                future.cancel()
+            lost = LostError(f"TimeoutError: none of the calls has returned for {self._seconds:g} s")
+            enter(key, no_values(row[None], lost))
 
     def end(self, enter: Callable[[Any, CallResult], None], wait: bool) -> None:
         """Enter the results that have returned and, with ``wait``, those of the calls under way.
@@ -301,6 +351,7 @@ class CallsUnderWay:
         ]
         for future, key, row in begun:
             done = getattr(future, "done", None)
+            wait = wait and bool(returned([future], self._seconds))
             if wait or (callable(done) and done()):
                 with contextlib.suppress(Exception):  # the first failure is the one that is reported
                     enter(key, _result(future, row))

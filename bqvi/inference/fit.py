@@ -14,7 +14,7 @@ import numpy as np
 
 from acquisition.minibatch import Strategy
 from bqvi.arrays import Seed, generator
-from bqvi.calls import Executor, TargetModel
+from bqvi.calls import Executor, TargetModel, ended_by
 from bqvi.calls.bounds import Bound
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_integer, require_one_of, require_seed
@@ -136,7 +136,7 @@ def fit(
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
         reserved, and the last step is shortened to those that remain, or left out
     max_seconds : the first step that ends later than this is the last. The clock runs from the first step on,
-        through records too
+        through records too. Calls through ``executor.submit`` are given up where none returns for so long
     record : the number of iterations from one record to the next, or the iterations that are recorded; the
         end always is. Default 1 for full-batch conjugate methods (their ELBO comes with the gradient), the
         end alone for estimators with memory, else a hundredth of the steps. Where a record of a
@@ -236,7 +236,7 @@ def fit(
     whole: Any = settled(log_joint, data)
     check_model(whole, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
-    calls = GivenCalls(bounds, periodic, names, executor, n_jobs, evaluations, errors)
+    calls = GivenCalls(bounds, periodic, names, ended_by(executor, max_seconds), n_jobs, evaluations, errors)
     whole = with_noise(whole, choice, method, noise_sd, gradient_noise_sd)
     whole = with_calls(whole, choice, method, calls)
     require_same_end(whole, method, max_seconds)

@@ -14,7 +14,7 @@ import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, whole_seed
-from bqvi.calls import Caller, Executor, Function, Range, TargetModel
+from bqvi.calls import Caller, Executor, Function, Range, TargetModel, ended_by
 from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.faults import ERRORS
 from bqvi.calls.settings import AT_THE_MODE
@@ -139,7 +139,8 @@ def integrate(
     acquisition : a criterion of :mod:`acquisition.pointwise` that chooses nodes; by default the
         reduction of the integral's variance (7.17).
     tolerance : stop when the standard deviation is at most this.
-    max_seconds : stop after a step that ends later than this.
+    max_seconds : stop after a step that ends later than this. Calls through ``executor.submit`` are given up
+        where none returns for so long.
     replicates : the number of blocks of the sequence of 'qmc' whose spread is its standard deviation.
     executor, n_jobs : nodes are evaluated through ``executor.submit``, or else ``executor.map``; or by
         ``n_jobs`` processes of joblib. At an interrupt all results that have returned are kept, but with
@@ -216,7 +217,7 @@ def integrate(
     )  # fmt: skip
     if not callable(noise_sd):  # the process has the noise then, not each value
         function = replace(function, noise_sd=None)
-    integrand = Caller(function, executor=executor, n_jobs=n_jobs)
+    integrand = Caller(function, executor=ended_by(executor, max_seconds), n_jobs=n_jobs)
     busy = None if workers is None else Workers(integrand, workers)
     number, known = whole_seed(seed), evaluation_arrays(evaluations)
     if method in SAMPLING:

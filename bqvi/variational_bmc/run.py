@@ -13,7 +13,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from bqvi.arrays import Seed, whole_seed
-from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, TargetModel, make_coordinates
+from bqvi.calls import (
+    Caller,
+    Coordinates,
+    Evaluations,
+    Executor,
+    Function,
+    TargetModel,
+    ended_by,
+    make_coordinates,
+)
 from bqvi.calls.bounds import Bound
 from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.function import CHEAP_MODEL
@@ -125,7 +134,7 @@ def vbmc(
         budget.
     max_seconds : seconds of the whole run, calls of log_joint and the thorough last estimate included: no
         step is begun that would end later if it took as long as the latest one. The first design is always
-        evaluated.
+        evaluated. Calls through ``executor.submit`` are given up where none returns for so long.
     progress : whether to show evaluations, ELBO and sd.
     callback : a function that is called with each state.
     seed : an integer or a generator; the same seed gives the same result.
@@ -180,7 +189,9 @@ def vbmc(
         function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors)
         bounds = _with_first_box(bounds, start, resume)
     coordinates = _coordinates(bounds, start, periodic, names)
-    target = Caller(replace(function, names=coordinates.names), coordinates, executor, n_jobs)
+    target = Caller(
+        replace(function, names=coordinates.names), coordinates, ended_by(executor, max_seconds), n_jobs
+    )
     watch = Watch(callback, progress, checkpoint)
     limits = _limits("budget", target, budget, tolerance, max_seconds)
     settings = _settings(target, batch, acquisition)

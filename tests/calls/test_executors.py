@@ -11,8 +11,10 @@ from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, Thre
 import numpy as np
 import pytest
 
-from bqvi.calls import Caller, EvaluationError, Function, Ledger, RayExecutor
+import bqvi
+from bqvi.calls import Caller, EvaluationError, Function, Ledger, RayExecutor, TimeLimited
 from bqvi.calls.testing import check_executor
+from bqvi.models import LogJoint
 
 POINTS = np.random.default_rng(0).standard_normal((6, 2))
 
@@ -237,3 +239,86 @@ def test_a_time_limit_of_the_function_is_a_matter_of_the_point():
         found = Caller(Function(limited), executor=executor).evaluate(POINTS)
     np.testing.assert_array_equal(found.failed, POINTS[:, 0] > 0.5)
     assert "raised TimeoutError: 10 s" in found.reasons
+
+
+class Forever:
+    """A future of another package that is never done."""
+
+    cancelled = False
+
+    def done(self):
+        return False
+
+    def cancel(self):
+        self.cancelled = True
+
+    def result(self):
+        raise AssertionError("this would be waited for without end")
+
+
+class Forgetting:
+    """An executor, from whose call ``first`` on every ``each``-th is never done."""
+
+    def __init__(self, first=0, each=1, forever=Forever):
+        self.first, self.each, self.forever, self.futures = first, each, forever, []
+
+    def submit(self, function, *arguments):
+        n = len(self.futures) - self.first
+        lost = n >= 0 and n % self.each == 0
+        self.futures.append(self.forever() if lost else Future())
+        if not lost:
+            self.futures[-1].set_result(function(*arguments))
+        return self.futures[-1]
+
+
+@pytest.mark.parametrize("forever", [Forever, Future])
+def test_calls_that_never_return_are_given_up_and_the_others_kept(forever):
+    losing = Forgetting(first=1, each=2, forever=forever)
+    made = Caller(Function(value), executor=TimeLimited(losing, 0.01)).evaluate(POINTS)
+    np.testing.assert_array_equal(made.failed, [False, True] * 3)
+    np.testing.assert_allclose(made.values[::2], [value(x) for x in POINTS[::2]])
+    assert all("none of the calls has returned for 0.01 s" in reason for reason in made.reasons[1::2])
+    given_up = losing.futures[1::2]
+    assert all(future.cancelled if forever is Forever else future.cancelled() for future in given_up)
+
+
+BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [4.0, 2.0]}
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_run_whose_workers_are_lost_for_good_ends(workers):
+    executor = TimeLimited(Forgetting(first=12), 0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = bqvi.vbmc(value, **BOX, budget=17, executor=executor, workers=workers, seed=0)
+    assert found.stopped == "budget"
+    assert not found.converged
+    np.testing.assert_array_equal(np.sort(found.evaluations.failed), np.arange(17) >= 12)
+    assert any("has no result" in warning for warning in found.warnings)
+
+
+DOORS = {
+    "vbmc": lambda **run: bqvi.vbmc.steps(value, **BOX, **run),
+    "fit": lambda **run: bqvi.fit.steps(LogJoint(value, 2, vectorised=False), method="bq", **BOX, **run),
+    "integrate": lambda **run: bqvi.integrate.steps(
+        value, lower=[0, 0], upper=[1, 1], vectorised=False, budget=20, **run
+    ),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_seconds_of_a_run_limit_its_calls(door):
+    def limit(executor, **run):
+        return getattr(DOORS[door](executor=executor, **run).engine.caller.executor, "call_seconds", None)
+
+    assert limit(Forgetting()) is None
+    assert limit(Mixing(), max_seconds=30.0) is None
+    assert limit(Forgetting(), max_seconds=30.0) == 30.0
+    assert limit(TimeLimited(Forgetting(), 2.0), max_seconds=30.0) == 2.0
+
+
+def test_what_cannot_be_limited_in_time_is_named():
+    with pytest.raises(TypeError, match="must have submit"):
+        TimeLimited(Mixing(), 1.0)
+    with pytest.raises(ValueError, match=r"call_seconds is 0"):
+        TimeLimited(Forgetting(), 0.0)
