@@ -1,6 +1,15 @@
 """The user's function: calls, errors, evaluations that returned, and the budget."""
 
-from bqvi.calls.account import Account, Budget, BudgetError, Ledger, StepEvaluations, Unfinished
+from bqvi.calls.account import (
+    Account,
+    AsksError,
+    Budget,
+    BudgetError,
+    Ledger,
+    StepEvaluations,
+    Told,
+    Unfinished,
+)
 from bqvi.calls.caller import Caller
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.evaluations import Evaluations
@@ -11,6 +20,7 @@ from bqvi.calls.target_model import TargetModel
 
 __all__ = [
     "Account",
+    "AsksError",
     "Budget",
     "BudgetError",
     "Caller",
@@ -25,6 +35,7 @@ __all__ = [
     "StepEvaluations",
     "TargetModel",
     "TimeLimited",
+    "Told",
     "Unfinished",
     "ended_by",
     "make_coordinates",

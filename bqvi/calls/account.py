@@ -37,7 +37,9 @@ from bqvi.calls.evaluations import Evaluations, matched
 from bqvi.checks import require_integer
 from gp.threads import CallThreads
 
-__all__ = ["Account", "Budget", "BudgetError", "Ledger", "StepEvaluations", "Unfinished"]
+__all__ = [
+    "Account", "AsksError", "Budget", "BudgetError", "Ledger", "StepEvaluations", "Told", "Unfinished",
+]  # fmt: skip
 
 
 class BudgetError(RuntimeError):
@@ -191,6 +193,30 @@ class Unfinished:
     def left(self) -> Evaluations:
         """The evaluations that the repeated step did not use, with the number spent and not yet counted."""
         return replace(self._rows[self._unused], n_evaluations=self._rows.n_evaluations - self._counted)
+
+
+class AsksError(Exception):
+    """The points (m, D) that are needed next, and that have no values yet."""
+
+    def __init__(self, points: np.ndarray) -> None:
+        super().__init__(f"{len(points)} points have no values yet")
+        self.points = points
+
+
+class Told(Unfinished):
+    """Values that a run was told, for a step that asks for the others."""
+
+    def completed(self, points: np.ndarray, evaluate: Callable[[np.ndarray], Evaluations]) -> Evaluations:
+        """The evaluations at the points (n, D), failed ones as they are; AsksError for those not told.
+
+        ``evaluate`` is not called.
+        """
+        found, unused = matched(self._rows.points[self._unused], points)
+        if (found < 0).any():
+            raise AsksError(points[found < 0])
+        rows, self._unused = self._rows[self._unused[found]], self._unused[unused]
+        self._counted += len(points)
+        return replace(rows, n_evaluations=len(points))
 
 
 class StepEvaluations:

@@ -17,10 +17,11 @@ from typing import Protocol
 import numpy as np
 import scipy.optimize
 
+from bqvi.calls.account import AsksError
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.settings import CLIMB
 
-__all__ = ["Asking", "AsksError", "ClimbResult", "Ends", "Evaluating", "climb", "rows_of"]
+__all__ = ["Asking", "ClimbResult", "Ends", "Evaluating", "climb", "rows_of"]
 
 
 class Evaluating(Protocol):
@@ -32,14 +33,6 @@ class Evaluating(Protocol):
 
     def evaluate(self, points: np.ndarray) -> bool:
         """Evaluate at further points (m, D); False where the budget does not allow all of them."""
-
-
-class AsksError(Exception):
-    """The points (m, D) that are needed next, and that have no values yet."""
-
-    def __init__(self, points: np.ndarray) -> None:
-        super().__init__(f"{len(points)} points have no values yet")
-        self.points = points
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A fit that returns points to evaluate and takes their values in any order (`bqvi.runs.run.Run`).
 
+    told --beginning--> next points | q       one after the other (`beginning`), before the first step
     told --estimator--> gradient --> q        once the new values suffice for a step, or no point is pending
     q, memory --process | pending, told--> next points
 
@@ -13,13 +14,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from bqvi.calls import Account, Budget, Ledger
+from bqvi.calls import Account, Budget, Evaluations, Ledger, Told
+from bqvi.calls.climb import rows_of
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import is_as_stated
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.state import LoopProblem, LoopState
 
-__all__ = ["account_of", "chosen", "due", "require_asked"]
+__all__ = ["account_of", "asking", "beginning_of", "chosen", "due", "require_asked"]
 
 
 def require_asked(problem: LoopProblem, monitor: Monitor) -> None:
@@ -64,6 +66,19 @@ def account_of(state: LoopState) -> Account:
     ledger = Ledger(state.q.dimension)
     ledger.enter(state.unfinished)
     return Account(ledger, given=state.unfinished)
+
+
+def beginning_of(state: LoopState) -> Account:
+    """The account of the search of the beginning, which asks for points without values by an `AsksError`."""
+    if state.unfinished is None:
+        return Account(unfinished=Told(Evaluations.none(state.q.dimension)))
+    return replace(account_of(state), given=None, unfinished=Told(state.unfinished))
+
+
+def asking(state: LoopState, points: np.ndarray) -> LoopState:
+    """The state with those of the points (m, D) pending that are not yet."""
+    pending = state.pending.reshape(-1, points.shape[1])
+    return replace(state, pending=np.concatenate([pending, points[rows_of(pending, points) < 0]]))
 
 
 def chosen(problem: LoopProblem, state: LoopState, count: int, budget: Budget) -> LoopState:

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from bqvi.arrays import like
-from bqvi.calls import Account, Budget, Caller, Evaluations, Function, Ledger, StepEvaluations, Unfinished
+from bqvi.calls import (
+    Account,
+    AsksError,
+    Budget,
+    Caller,
+    Evaluations,
+    Function,
+    Ledger,
+    StepEvaluations,
+    Unfinished,
+)
 from bqvi.calls.evaluations import matched
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.gradient_check import require_consistent
@@ -21,7 +31,7 @@ from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, differentiable, evaluate
 from bqvi.gradients.gradient import Anchor, Batch
 from bqvi.inference.affordable import affordable
-from bqvi.inference.asked import account_of, chosen, due, require_asked
+from bqvi.inference.asked import account_of, asking, beginning_of, chosen, due, require_asked
 from bqvi.inference.beginning import begins, begun
 from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
 from bqvi.inference.geometry import Geometry
@@ -288,15 +298,29 @@ class FitRun:
         if self._asked_at is not None:
             spent = time.perf_counter() - self._asked_at
             state = replace(state, seconds=state.seconds + spent, whole_seconds=state.whole_seconds + spent)
-        if self._reason(state) is None and due(self.problem, state):
-            account = account_of(state)
-            state = self._stepped(self.problem, replace(state, unfinished=None), self.records, account)
+        try:
+            state = self._with_told(state)
+        except AsksError as asks:
+            state, count = asking(state, asks.points), 0
         self._asked_at = time.perf_counter()
         if self._reason(state) is None:
             return chosen(self.problem, state, count, self.budget_of(state))
         if len(state.pending) or self.finished(state) is not None:
             return state
         return self.step(state)  # this step makes the closing record
+
+    def _with_told(self, state: LoopState) -> LoopState:
+        """The state after the search of the beginning, or after a step if the new values suffice for one."""
+        if self._reason(state) is not None:
+            return state
+        if begins(state):
+            problem = affordable(self.problem, state, self._remaining(state))
+            assert problem is not None  # as there is no reason to end
+            return self._begun(problem, state, beginning_of(state))
+        if not due(self.problem, state):
+            return state
+        account = account_of(state)
+        return self._stepped(self.problem, replace(state, unfinished=None), self.records, account)
 
     def _budget(self, state: LoopState, reserve: int = 0) -> Budget:
         most = self.records.stop.budget

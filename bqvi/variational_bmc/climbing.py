@@ -24,8 +24,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import cKDTree
 
-from bqvi.calls import Evaluations
-from bqvi.calls.climb import Asking, AsksError, Ends, climb
+from bqvi.calls import AsksError, Evaluations
+from bqvi.calls.climb import Asking, Ends, climb
 from bqvi.variational_bmc.settings import CLIMBING, RESULT
 from gp.linalg import complement
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bqvi.calls import require_good
-from bqvi.calls.climb import Asking, AsksError, rows_of
+from bqvi.calls import AsksError, require_good
+from bqvi.calls.climb import Asking, rows_of
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.settings import RESULT
 from bqvi.variational_bmc.state import Estimate, State

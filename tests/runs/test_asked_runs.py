@@ -237,3 +237,34 @@ def test_evidence_and_integral_are_those_known():
         workers=8,
     )
     assert abs(integral.mean - np.exp(-1.0)) < max(3.0 * integral.sd, 1e-5) < 1e-3
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_a_fit_that_is_asked_for_points_begins_with_the_search_of_one_that_evaluates_itself(
+    gradients, tmp_path
+):
+    """The mode is 30 sds of the first q away; the ELBO of a normalised Gaussian log joint is 0."""
+    mean, precision = np.array([30.0, -4.0]), np.array([1.0, 9.0])
+    calls = Calls(
+        lambda x: 0.5 * np.log(precision).sum() - np.log(2 * np.pi) - 0.5 * (x - mean) ** 2 @ precision
+    )
+    model = LogJoint(
+        calls, 2, gradient=(lambda x: precision * (mean - x)) if gradients else None, vectorised=False
+    )
+    first = bqvi.fit(model, method="bq", budget=60, seed=1)
+    itself, asked = np.array(calls.returned), []
+    run = bqvi.fit.steps(model, method="bq", budget=60, seed=1)
+    while len(theta := run.ask()):
+        if len(asked) == 12:  # within the search
+            run.save(tmp_path / "run.npz")
+            run = bqvi.fit.steps(model, method="bq", budget=60, seed=1, resume=tmp_path / "run.npz")
+            np.testing.assert_array_equal(run.ask(), theta)
+        slopes = [precision * (mean - x) for x in theta] if gradients else None
+        run.tell(theta, [calls.function(x) for x in theta], slopes)
+        asked.extend(theta)
+    np.testing.assert_array_equal(
+        asked[:16], itself[:16]
+    )  # then steps begin, whose nodes are chosen together
+    assert abs(run.result().elbo) < 0.05
+    assert abs(first.elbo) < 0.05
+    assert run.n_evaluations <= 60
