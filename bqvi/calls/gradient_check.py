@@ -22,6 +22,7 @@ from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import AUTODIFF, Function
 from bqvi.calls.settings import CHECK
+from gp.linalg import least_squares
 
 __all__ = [
     "N_NEAR", "disagreement", "gradient_warnings", "points_near", "require_consistent", "require_slope",
@@ -136,7 +137,7 @@ def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: floa
 
 
 def gradient_warnings(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
-    """A warning where gradients disagree with values, in a list; an empty list otherwise.
+    """A warning where gradients, or single entries, disagree with values, in a list; otherwise an empty list.
 
     Parameters
     ----------
@@ -144,10 +145,41 @@ def gradient_warnings(points: np.ndarray, values: np.ndarray, gradients: np.ndar
     """
     found = disagreement(points, values, gradients)
     if found < CHECK.disagrees:
-        return []
+        return _of_entries(points, values, gradients)
     return [
         "The gradients disagree with differences of the values between neighbouring evaluations (by "
         f"{found:.0%}): {_advice(points, values, gradients)}."
+    ]
+
+
+def _of_entries(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
+    """A warning of entries of the gradient that are multiples of those of the values, in a list.
+
+    Differences of values are regressed on the D parts of their trapezoids, whose coefficients are 1. The
+    trapezoid is off by the change of the curvature, and pairs are weighted by the inverse change of the
+    slopes. That error is no multiple of an entry, so that other coefficients hardly make the residuals less.
+    """
+    n, d = points.shape
+    if n < CHECK.fewest * d:
+        return []
+    scaled = points / np.maximum(points.std(axis=0), 1e-300)
+    nearest = np.asarray(cKDTree(scaled).query(scaled, k=N_NEAR)[1])[:, 1:]
+    pairs = np.stack([np.repeat(np.arange(n), nearest.shape[1]), nearest.ravel()])
+    first, second = np.unique(np.sort(pairs, axis=0), axis=1)
+    steps = points[second] - points[first]
+    change = np.abs((gradients[second] - gradients[first]) * steps).sum(1)
+    weights = 1.0 / (change + CHECK.rounding * (1.0 + np.abs(values).max()))
+    parts = weights[:, None] * 0.5 * (gradients[first] + gradients[second]) * steps
+    residuals = weights * (values[second] - values[first]) - parts.sum(1)
+    changes = least_squares(parts, residuals[:, None])[0][:, 0]
+    left = np.square(residuals - parts @ changes).sum() / np.maximum(np.square(residuals).sum(), 1e-300)
+    wrong = np.flatnonzero(np.abs(changes) > CHECK.multiple)
+    if left > CHECK.left or not len(wrong):
+        return []
+    multiples = ", ".join(f"{1.0 / (1.0 + changes[i]):.2g} times (entry {i})" for i in wrong)
+    return [
+        f"Entries of the gradient, counted from 0, disagree with the values of {n} evaluations: they are "
+        f"{multiples} the slopes of the values. Compare the gradient with difference quotients."
     ]
 
 

@@ -82,6 +82,12 @@ class GradientCheckSettings:
     disagrees: float = 0.3
     """The median relative disagreement of gradients and differences above which a warning is given. With .15
     49 are reported beside those stopped, with .6 none."""
+    multiple: float = 0.2
+    """The difference of an entry's coefficient from 1 above which it is reported, if also ``left``."""
+    left: float = 0.1
+    """The share of the squared residuals that wrong entries leave. With right gradients it was .23 or more
+    wherever a coefficient was off by .2 (90 runs on Gaussians, bananas, Student's t, logistic regressions,
+    funnels, two modes, D = 2 to 4); with an entry of .7 or 1.3 times it was below .1 in 20 of 30."""
     one_multiple: float = 0.2
     """Ratios whose interquartile range is below this share of their median count as one number, which the
     message then states; ``sign`` affects messages only, too."""

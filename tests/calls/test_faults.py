@@ -1,5 +1,6 @@
 """Errors that stop a run, errors that make an infeasible point, and their messages."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import bqvi
 from bqvi.calls import Caller, EvaluationError, Evaluations, Function
 from bqvi.calls.account import Ledger
 from bqvi.calls.faults import described, is_numerical, is_of_the_code
-from bqvi.calls.gradient_check import disagreement, require_consistent
+from bqvi.calls.gradient_check import disagreement, gradient_warnings, require_consistent
 from bqvi.models import LogJoint
 from gp.measures import Gaussian, Uniform
 
@@ -313,6 +314,28 @@ def test_a_wrong_gradient_disagrees(factor, low, high):
     values = -0.5 * (points**2).sum(1)
     assert low <= disagreement(points, values, -factor * points) <= high
     assert disagreement(points[:5], values[:5], points[:5]) == 0.0
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.35, 0.6])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_an_entry_that_is_a_multiple_is_named(factor, d):
+    """A quadratic with terms of third and fourth order; of 20 right gradients none is reported."""
+    rng = np.random.default_rng(d)
+    for _ in range(20):
+        root = rng.standard_normal((d, d)) / np.sqrt(d)
+        precision, c = root @ root.T + 0.3 * np.eye(d), 0.05 * rng.standard_normal(d)
+        x = rng.standard_normal((40, d))
+        values = -0.5 * np.einsum("nd,de,ne->n", x, precision, x) + x**3 @ c - 0.01 * (x**4).sum(1)
+        gradients = -x @ precision + 3.0 * x**2 * c - 0.04 * x**3
+        gradients[:, -1] *= factor
+        found = gradient_warnings(x, values, gradients)
+        if factor == 1.0:
+            assert not found
+        else:
+            (message,) = found
+            named = re.findall(r"([0-9.]+) times \(entry (\d)\)", message)
+            assert [int(entry) for _, entry in named] == [d - 1]
+            assert abs(float(named[0][0]) - factor) < 0.1
 
 
 def test_the_right_gradient_of_a_funnel_agrees_and_its_negative_does_not():
