@@ -26,7 +26,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtri
 
 from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.calls.evaluations import joined_rows, matched
@@ -81,7 +80,7 @@ def initial_state(problem: IntegrationProblem) -> IntegrationState:
     u = _sequence(problem, problem.initial - central, None)
     from_sobol = np.arange(problem.initial) < len(u)
     u = np.concatenate([u, np.zeros((int(central), u.shape[1]))])
-    nothing, none, untested = u[:0], np.zeros(0, dtype=bool), np.full((len(u), 2), np.nan)
+    nothing, none, untested = u[:0], np.zeros(0, dtype=bool), np.full(len(u), np.nan)
     pending = (_points(problem, u), u, from_sobol[: len(u)])
     return IntegrationState(nothing, np.zeros((0, 1)), None, none, *pending, untested[:0], untested)
 
@@ -117,9 +116,7 @@ def with_next(problem: IntegrationProblem, state: IntegrationState) -> Integrati
     """Return the state with the nodes to be evaluated next."""
     began = time.perf_counter()
     state = prepared(problem, state)
-    count, remaining = _batch(problem, state), problem.budget - state.n_evaluations
-    if remaining < (1.5 if _is_tested(problem) and problem.batch is None else 1.0) * count:
-        count = remaining  # a last step that is too small would hold no test
+    count = min(_batch(problem, state), problem.budget - state.n_evaluations)
     state = _with_pending(problem, state, *_chosen(problem, state, count))
     return replace(state, seconds=state.seconds + time.perf_counter() - began)
 
@@ -145,20 +142,20 @@ def _with_pending(
     state: IntegrationState,
     u: np.ndarray,
     from_sobol: int,
-    predicted: np.ndarray | None = None,
+    log_weights: np.ndarray | None = None,
 ) -> IntegrationState:
     """The state with further pending nodes u (k, D).
 
-    The first ``from_sobol`` of these are from the sequence, and the last (m, 2) are ``predicted``.
+    The first ``from_sobol`` of these are from the sequence, and the last are tests with ``log_weights`` (m,).
     """
-    predicted = np.zeros((0, 2)) if predicted is None else predicted
-    untested = np.full((len(u) - len(predicted), 2), np.nan)
+    tests = np.zeros(0) if log_weights is None else log_weights
+    untested = np.full(len(u) - len(tests), np.nan)
     return replace(
         state,
         pending=np.concatenate([state.pending, _points(problem, u)]),
         pending_u=np.concatenate([state.pending_u, u]),
         pending_sobol=np.append(state.pending_sobol, np.arange(len(u)) < from_sobol),
-        pending_predicted=np.concatenate([state.pending_predicted, untested, predicted]),
+        pending_log_weights=np.concatenate([state.pending_log_weights, untested, tests]),
     )
 
 
@@ -206,11 +203,11 @@ def with_evaluations(
         without_node=state.without_node + spent - len(made),
         failures=failures,
         sobol=np.append(state.sobol, state.pending_sobol[rows]),
-        predicted=np.concatenate([state.predicted, state.pending_predicted[rows]]),
+        log_weights=np.append(state.log_weights, state.pending_log_weights[rows]),
         pending=state.pending[remaining],
         pending_u=state.pending_u[remaining],
         pending_sobol=state.pending_sobol[remaining],
-        pending_predicted=state.pending_predicted[remaining],
+        pending_log_weights=state.pending_log_weights[remaining],
         ensemble=None,
     )
 
@@ -262,16 +259,20 @@ def _estimate(
 ) -> tuple[np.ndarray, np.ndarray, Judgement]:
     """Mean (o,), covariance (o, o) and judgement of an ``integral``; ``values``, ``units`` by `_modelled`."""
     assert state.ensemble is not None  # set by the caller
-    weights, inside = problem.model.weights(state.ensemble.best), _inside(problem, state)
-    tested = test_of(state.values[:, 0], state.predicted) if _is_tested(problem) else None
-    judgement = judge(state.ensemble, inside.sobol, values / units.unit, weights, tested)
+    weights = problem.model.weights(state.ensemble.best)
+    tested = None
+    if _is_tested(problem):
+        whole = max(float(units.centre[0] + units.unit[0] * integral[0][0]), 1e-300)
+        answer, log_integral = _answer(problem, state, units), float(np.log(whole)) + units.shift
+        tested = test_of(answer, state.log_weights, log_integral)
+    judgement = judge(state.ensemble, state.sobol, values / units.unit, weights, tested)
     if not problem.integrand.function.logarithmic:
         missed = np.where(underflowed(state.values), np.inf, judgement.missed)
         judgement = replace(judgement, missed=missed)
     prior_variance = problem.model.variance_of_the_prior(state.ensemble.best)
     judgement = replace(judgement, excess=judgement.excess + prior_variance)
     in_units = (values - units.centre) / units.unit
-    mean, covariance = combined(*integral, judgement, in_units, inside.sobol)
+    mean, covariance = combined(*integral, judgement, in_units, state.sobol)
     covariance = np.outer(units.unit, units.unit) * covariance
     covariance[judgement.zero, judgement.zero] = np.inf
     mean = units.centre + units.unit * mean
@@ -310,7 +311,6 @@ def _modelled(
     problem: IntegrationProblem, state: IntegrationState
 ) -> tuple[StandardData, np.ndarray, IntegrandUnits]:
     """The data to which the surrogates are fitted, the values that they are made from, and their units."""
-    state = _inside(problem, state)
     values, shift = in_units(problem.integrand.function, state.values)
     data, centre, unit = problem.model.data(problem, state, values, shift)
     return data, values, IntegrandUnits(shift, centre, unit)
@@ -330,7 +330,7 @@ def _chosen(
 ) -> tuple[np.ndarray, int, np.ndarray]:
     """Return nodes (k, D) in standard coordinates, the first of them from the Sobol sequence.
 
-    Then the number of these, and predictions (m, 2) of the last nodes, which test the answer.
+    Then the number of these, and the logarithms of weights (m,) of the last nodes, which test the answer.
     """
     found, measure, seed = state.ensemble, problem.standard.measure, _seed(problem, len(state))
     assert found is not None  # set by the caller
@@ -340,15 +340,15 @@ def _chosen(
         among = candidates if isinstance(measure, Empirical) else None
         count = min(count, len(candidates)) if among is not None else count
         u = by_criterion(found.best, problem.criterion, count, seed, among, state.pending_u)
-        return u, 0, np.zeros((0, 2))
-    tests, predicted = _tests(problem, state, count)
+        return u, 0, np.zeros(0)
+    tests, log_weights = _tests(problem, state, count)
     count -= len(tests)
     high = nodes_of_logarithms(problem, state, count, seed)
     peaked = isinstance(found.best.family, PeakFamily)  # nodes of the sequence would miss the peaks
-    poor = explained_by(found, _inside(problem, state).sobol) < predicts(measure.dimension) and not peaked
+    poor = explained_by(found, state.sobol) < predicts(measure.dimension) and not peaked
     if poor:
         u = _sequence(problem, count - len(high), state)
-        return np.concatenate([u, high, tests]), len(u), predicted
+        return np.concatenate([u, high, tests]), len(u), log_weights
     checks = _sequence(problem, _checks(state, count), state)
     high = high[: count - len(checks)]
     edge = outermost(measure, taken, seed)[: count - len(checks) - len(high)]
@@ -359,7 +359,7 @@ def _chosen(
     candidates = np.concatenate([state.pending_u, first, others])
     before = len(taken) if waiting else 0
     chosen = problem.model.choose(found.best, candidates, count - given, waiting + given, before)
-    return np.concatenate([first, candidates[chosen], tests]), len(checks), predicted
+    return np.concatenate([first, candidates[chosen], tests]), len(checks), log_weights
 
 
 def _is_tested(problem: IntegrationProblem) -> bool:
@@ -369,37 +369,23 @@ def _is_tested(problem: IntegrationProblem) -> bool:
 
 
 def _tests(problem: IntegrationProblem, state: IntegrationState, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Those of the next ``count`` nodes that test the answer, (m, D), and predictions (m, 2) of them.
-
-    They are more in the last step, since by these the result is judged.
-    """
+    """Those of the next ``count`` nodes that test the answer, (m, D), and ln of their weights (m,)."""
     n = len(state) + len(state.pending_u)
-    number = int(REFUTATION.share * (n + count)) - int(REFUTATION.share * n)
-    if state.n_evaluations + len(state.pending_u) + count >= problem.budget:
-        number = max(number, (count + 1) // 2)
-    if not (number and _is_tested(problem)):
-        return np.zeros((0, state.u.shape[1])), np.zeros((0, 2))
+    due = int(np.ceil(REFUTATION.share * (n + count))) - _tests_made(state)
+    number = min(due, (count + 1) // 2, REFUTATION.tests)
+    if number < 1 or not _is_tested(problem):
+        return np.zeros((0, state.u.shape[1])), np.zeros(0)
+    return _answer(problem, state, _modelled(problem, state)[2]).tests(number, _seed(problem, n))
+
+
+def _tests_made(state: IntegrationState) -> int:
+    return int(np.sum(~np.isnan(state.log_weights)) + np.sum(~np.isnan(state.pending_log_weights)))
+
+
+def _answer(problem: IntegrationProblem, state: IntegrationState, units: IntegrandUnits) -> Answer:
     assert state.ensemble is not None  # set by the caller
-    _, _, units = _modelled(problem, state)
     level, log_unit = float(units.centre[0] / units.unit[0]), float(np.log(units.unit[0])) + units.shift
-    answer = Answer(state.ensemble.best, problem.standard.measure, level, log_unit)
-    return answer.tests(min(number, REFUTATION.tests), _seed(problem, n))
-
-
-def _inside(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
-    """The state without tests so far out that the measure has no mass there, and f may have any size."""
-    measure, tested = problem.standard.measure, ~np.isnan(state.predicted[:, 0])
-    if isinstance(measure, Uniform) or not tested.any():
-        return state
-    reach = DESIGN.stretch**2 * float(chdtri(measure.dimension, REFUTATION.outside))
-    use = ~tested | (np.sum(state.u**2, axis=1) < reach)
-    return replace(
-        state,
-        u=state.u[use],
-        values=state.values[use],
-        sobol=state.sobol[use],
-        predicted=state.predicted[use],
-    )
+    return Answer(state.ensemble.best, problem.standard.measure, level, log_unit)
 
 
 def _checks(state: IntegrationState, count: int) -> int:
@@ -407,8 +393,7 @@ def _checks(state: IntegrationState, count: int) -> int:
 
     Those that test the answer are checks as well.
     """
-    made = int(state.sobol.sum()) + int(state.pending_sobol.sum())
-    made += int(np.sum(~np.isnan(state.predicted[:, 0])))
+    made = int(state.sobol.sum()) + int(state.pending_sobol.sum()) + _tests_made(state)
     due = int(np.ceil(DESIGN.checks * (len(state) + len(state.pending_u) + count))) - made
     return min(max(due, 0), count)
 
@@ -485,6 +470,6 @@ def with_known(problem: IntegrationProblem, arrays: tuple[Any, ...]) -> Integrat
         pending=np.concatenate([made.points, first.pending]),
         pending_u=np.concatenate([problem.standard.map.to_standard(made.points), first.pending_u]),
         pending_sobol=np.append(np.zeros(len(made), bool), first.pending_sobol),
-        pending_predicted=np.full((len(made) + len(first.pending), 2), np.nan),
+        pending_log_weights=np.full(len(made) + len(first.pending), np.nan),
     )
     return with_evaluations(problem, known, made)

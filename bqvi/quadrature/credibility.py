@@ -70,14 +70,14 @@ from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import SampleMean, average, of_constants
 from bqvi.quadrature.peaks import PeakFamily, unseen
-from bqvi.quadrature.refutation import Tested
-from bqvi.quadrature.settings import CREDIBILITY, PEAKS
+from bqvi.quadrature.settings import CREDIBILITY, PEAKS, REFUTATION
 from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, beyond, missed_peak, slows
 from gp.evidence import Evidence
 from gp.linalg import Factor
 
 __all__ = [
     "Judgement",
+    "Tested",
     "combined",
     "drawn",
     "explained_by",
@@ -96,6 +96,31 @@ def predicts(dimension: int) -> float:
     return max(CREDIBILITY.explained, 1 - 1 / dimension)
 
 
+@dataclass(frozen=True)
+class Tested:
+    """The result of evaluations that could have refuted an answer (:mod:`refutation`).
+
+    Attributes
+    ----------
+    count : their number. error : of the logarithm of the integral. inflation : kappa of their predictions.
+    """
+
+    count: int
+    error: float
+    inflation: float
+
+    @property
+    def survived(self) -> bool:
+        """Whether the answer has been tested, and not been refuted."""
+        right = self.error < REFUTATION.allowed and self.inflation < CREDIBILITY.inflated
+        return self.count > 1 and right
+
+    @property
+    def variance(self) -> float:
+        """The variance of the integral over its square, that of a log-normal variable."""
+        return float(np.expm1(min(self.error**2, 700.0)))
+
+
 @dataclass(frozen=True, eq=False)
 class Judgement:
     """The results of the checks.
@@ -112,8 +137,7 @@ class Judgement:
     missed : (o,), the integral of a peak that the nodes missed.
     unseen : (o,), the mean square of the integral of a further narrow peak.
     unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
-    tested : the result of evaluations that could have refuted the surrogate (:mod:`refutation`), which takes
-        the place of the first check; None where there is no such test.
+    tested : the result of evaluations that could have refuted it; None where there are no such tests.
     """
 
     explained: float
@@ -152,9 +176,9 @@ class Judgement:
         """The results in a sentence."""
         share = f"{max(self.explained, 0.0):.0%} of the variance at the Sobol nodes"
         predicts = f"left out one at a time, {share} is predicted"
-        if self.tested is not None:
-            predicts = f"at {self.tested.count} evaluations that tested it, f differs from it in "
-            predicts += f"{self.tested.differs:.2g} of the mass"
+        if self.tested is not None and self.tested.count:
+            predicts += f", by {self.tested.count} evaluations that tested it the log integral may be off by "
+            predicts += f"{self.tested.error:.2g}, their errors {self.tested.inflation:.1f} times their sds"
         if np.isfinite(self.gain):
             predicts += f", and the evidence over noise is {self.gain:.1f} nats"
         tail = ""
@@ -214,8 +238,6 @@ def judge(
     judged = _judged(ensemble, sobol)
     errors, sds = (part[: len(sobol)][judged] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[judged])
-    if tested is not None and tested.count:
-        explained = 1.0 - tested.differs
     grows = may_grow(ensemble, len(sobol))
     if grows and explained > CREDIBILITY.resolved:
         grows = not slows(best.data.u, values, best.slopes())

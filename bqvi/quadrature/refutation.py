@@ -1,4 +1,4 @@
-"""The test of an answer: evaluations that could refute it, predicted before they are made.
+"""The test of an answer: evaluations that could refute it, each predicted without its value.
 
 The answer to an integral of f > 0, given by its logarithm, is the density a = |m| p, with m the mean of the
 surrogate and p the density of the measure. Where a is wrong the surrogate's variance may be small, and beyond
@@ -8,16 +8,19 @@ draws of a mixture q of two densities, with equal weights:
     a^t / C           the answer tempered, so that its draws reach into its tails
     Student's t       with 2.5 times the scale of the answer (:mod:`bqvi.widened`)
 
-Each is predicted before it is evaluated. By the last of them
+Each is predicted by the surrogate of all other nodes, tests included, with mean m_i and standard deviation
+s_i. With the integral Z of the answer and w_i = p(u_i) / q(u_i), two numbers follow from the n tests:
 
-    d = sum_i w_i |f(u_i) - m(u_i)| / sum_i w_i (f(u_i) + |m(u_i)|),      w_i = p(u_i) / q(u_i),
+    ln(1 + d / Z),   d^2 = sum_i w_i^2 (f(u_i) - m_i)^2 / n^2
+    kappa,           from the ratio of sum_i w_i^2 (f(u_i) - m_i)^2 to sum_i w_i^2 s_i^2
 
-estimates the integral of |f - m| p over that of (f + |m|) p: the share of the mass in which f and its
-surrogate differ. It lies between 0 and 1, and the logarithms of the integrals differ by at most 2 artanh d.
-An answer with a share above ``allowed`` is not credible. The bound is part of the standard deviation.
+d is the standard error of the average of w (f - m), by which a control variate m corrects the integral, and
+part of the standard deviation. kappa is the factor by which the errors exceed their standard deviations, as
+of the nodes of the sequence (:mod:`credibility`). An answer with few tests, or of which either number is
+large, is not credible.
 
-A test so far out that the measure has no mass there is no node of the surrogate of f: under a Gaussian
-measure f is the quotient of two densities, and may have any size there.
+No test lies so far out that the measure has no mass there: under a Gaussian measure f is the quotient of two
+densities, and may have any size there.
 """
 
 from __future__ import annotations
@@ -26,15 +29,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from scipy.special import chdtri
 
 from bqvi.importance import Proposal, normalised, resampled
+from bqvi.quadrature.credibility import Tested, kappa, left_out
 from bqvi.quadrature.nodes import whitened_cross
-from bqvi.quadrature.settings import REFUTATION
+from bqvi.quadrature.settings import DESIGN, REFUTATION
 from bqvi.quadrature.surrogate import CandidateProcess
 from bqvi.widened import Spread
-from gp.measures import Measure
+from gp.measures import Measure, Uniform
 
-__all__ = ["Answer", "Tested", "test_of"]
+__all__ = ["Answer", "test_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +69,13 @@ class Answer:
         logs = np.log(np.maximum(np.abs(values), 1e-300))
         return self.log_unit + (logs if self.member.data.centred else 2.0 * logs - np.log(2.0))
 
+    def _inside(self, u: np.ndarray) -> np.ndarray:
+        """Whether the measure has mass near points (M, D), (M,)."""
+        if isinstance(self.measure, Uniform):
+            return np.isfinite(np.asarray(self.measure.log_density(u)))
+        reach = DESIGN.stretch**2 * float(chdtri(u.shape[1], REFUTATION.outside))
+        return np.asarray(np.sum(u**2, axis=1) < reach)
+
     def draws(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Draws (M, D) of an adapted proposal, and the logarithms (M,) of a over its density."""
         data = self.member.data
@@ -85,63 +97,44 @@ class Answer:
         return u, logs
 
     def tests(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Points (m, D), m <= ``count``, and predictions (m, 2): ln |m| and ln w."""
+        """Points (m, D), m <= ``count``, and ln w (m,) there."""
         u, logs = self.draws(seed)
         weights = normalised(logs)
         a = np.sum(self.logs(u), axis=0)
         tempered = logs + (REFUTATION.temper - 1.0) * np.where(np.isfinite(a), a, 0.0)
+        tempered = np.where(self._inside(u), tempered, -np.inf)
         constant = float(np.logaddexp.reduce(tempered)) - np.log(len(u))
         number = (count + seed % 2) // 2  # half of them, and of a single one half of the time
         near = u[np.unique(resampled(normalised(tempered), max(number, 1), seed))[:number]]
         wide = Spread.of(u, weights)
         far = wide.scattered(REFUTATION.pool, seed)
-        inside = np.isfinite(np.asarray(self.measure.log_density(far)))
+        inside = self._inside(far)
         share = max(float(inside.mean()), 1.0 / REFUTATION.pool)
         points = np.concatenate([near, far[inside][: count - len(near)]])
         log_m, log_p = self.logs(points)
         log_q = np.logaddexp(
             REFUTATION.temper * (log_m + log_p) - constant, wide.log_density(points) - np.log(share)
         )
-        return points, np.stack([log_m, log_p - log_q], axis=1)
+        return points, log_p - log_q + np.log(2.0)
 
 
-@dataclass(frozen=True)
-class Tested:
-    """The result of the last tests.
-
-    Attributes
-    ----------
-    count : their number. differs : d; 1 where there are none.
-    """
-
-    count: int
-    differs: float
-
-    @property
-    def survived(self) -> bool:
-        """Whether they could have refuted the answer, and have not."""
-        return 2 * self.count >= REFUTATION.tests and self.differs < REFUTATION.allowed
-
-    @property
-    def variance(self) -> float:
-        """The variance of the integral over its square, that of a log-normal variable; 0 without tests."""
-        if not self.count:
-            return 0.0
-        bound = 2.0 * float(np.arctanh(min(self.differs, 1.0 - 1e-16)))
-        return float(np.expm1(min(bound**2, 700.0)))
-
-
-def test_of(logs: np.ndarray, predicted: np.ndarray) -> Tested:
-    """Return the result of the last tests.
+def test_of(answer: Answer, log_weights: np.ndarray, log_integral: float) -> Tested:
+    """Return the result of the tests.
 
     Parameters
     ----------
-    logs : ln f (n,) at the nodes. predicted : (n, 2), ln |m| and ln w there; NaN at nodes that are no tests.
+    answer : that of a surrogate of n nodes. log_weights : (n,), ln w; NaN at nodes that are no tests.
+    log_integral : ln Z.
     """
-    tested = np.flatnonzero(~np.isnan(predicted[:, 0]))[-REFUTATION.tests :]
+    tested = np.flatnonzero(~np.isnan(log_weights))
     if not len(tested):
-        return Tested(0, 1.0)
-    f, (m, w) = logs[tested], predicted[tested].T
-    shift = max(float(np.max(np.maximum(f, m) + w)), -1e300)
-    f, m = np.exp(f + w - shift), np.exp(m + w - shift)
-    return Tested(len(tested), float(np.sum(np.abs(f - m)) / max(float(np.sum(f + m)), 1e-300)))
+        return Tested(0, 0.0, 1.0)
+    member, log_w = answer.member, log_weights[tested]
+    errors, sds = (part[tested] for part in member.process.leave_one_out())
+    values = member.data.values[tested] + answer.level
+    # of f = g^2 / 2 the error is that of g times the mean of g and its prediction
+    slopes = 1.0 if member.data.centred else 0.5 * (np.abs(values) + np.abs(values - errors))
+    scale = np.exp(log_w - np.max(log_w))[:, None] * slopes
+    size = max(float(np.linalg.norm(scale * errors)) / len(tested), 1e-300)
+    error = float(np.logaddexp(0.0, np.log(size) + np.max(log_w) + answer.log_unit - log_integral))
+    return Tested(len(tested), error, kappa(*left_out(scale * errors, scale * sds)))

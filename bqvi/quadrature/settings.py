@@ -172,7 +172,8 @@ class CredibilitySettings:
     and wrong was explained to 52 %. For the choice of nodes on eleven integrands with seeds 20 to 23, .5 and
     .9 have errors 1.1 (1.0 to 1.2) and 1.2 (1.1 to 1.4) times as large at n = 20, and the same at n = 60."""
     inflated: float = 1.5
-    """Factor of the standard deviation above which the reason mentions it; it changes no number."""
+    """Factor of the standard deviation above which the reason mentions it. An answer whose tests require as
+    much is not credible."""
     least_gain: float = 2.0
     """The smallest log evidence over that of independent values, in nats. With .5 1.03 +- .03 and 1.02, with
     5 1.00 and 1.00."""
@@ -316,16 +317,16 @@ class RefutationSettings:
     """The test of an answer (:mod:`refutation`)."""
 
     tests: int = 10
-    """The number of evaluations by which an answer is tested."""
-    share: float = 0.2
-    """The share of the nodes that are tests, in steps before the last."""
-    allowed: float = 0.05
-    """The share of the mass that may differ."""
+    """The most evaluations of a step that are tests; they are at most half of it, too."""
+    share: float = 0.25
+    """The share of the nodes that are tests."""
+    allowed: float = 0.2
+    """The error of the log integral by the tests, in nats, up to which an answer may be credible."""
     temper: float = 0.6
     """The power of the answer of which draws are made."""
     outside: float = 0.01
-    """The share of a Gaussian measure outside of a ball. Tests farther out than its radius times
-    ``NodeDesignSettings.stretch`` are no nodes of the surrogate."""
+    """The share of a Gaussian measure outside of a ball. No test lies farther out than its radius times
+    ``NodeDesignSettings.stretch``."""
     centres: int = 8
     """The number of nodes about which the proposal begins."""
     whole: float = 0.3

@@ -127,8 +127,8 @@ class IntegrationState:
     failures : the evaluations without a value, at nodes where the integrand counts as zero.
     pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), these
         nodes in standard coordinates. pending_sobol : (m,), which of them are from the sequence.
-    predicted, pending_predicted : (n, 2) and (m, 2), predictions of nodes that test the answer
-        (:mod:`refutation`), NaN at others.
+    log_weights, pending_log_weights : (n,) and (m,), ln p of nodes that test the answer over the density from
+        which they are drawn (:mod:`refutation`); NaN at others.
     fits : hyperparameters. fitted_at : the number of nodes from which they were found.
     rows : the trace.
     seconds : time spent. ensemble : the surrogates given these data; not saved, but made again.
@@ -141,8 +141,8 @@ class IntegrationState:
     pending: np.ndarray
     pending_u: np.ndarray
     pending_sobol: np.ndarray
-    predicted: np.ndarray
-    pending_predicted: np.ndarray
+    log_weights: np.ndarray
+    pending_log_weights: np.ndarray
     noise_variance: np.ndarray | None = None
     without_node: int = 0
     failures: Failures = NONE_FAILED

@@ -37,12 +37,11 @@ def test_integrate():
 
 @pytest.mark.parametrize("method", ["bq", "wsabi-l"])
 def test_integrate_of_a_logarithm(method):
-    """Beyond the first nodes there is room for the ten evaluations that test the answer."""
     measure = measures.Gaussian(np.zeros(2), 3 * np.eye(2))
     found = bqvi.integrate(
-        lambda x: log_joint(x) - measure.log_density(x), measure, MANY + 12, method, log=True, initial=MANY
+        lambda x: log_joint(x) - measure.log_density(x), measure, MANY + 3, method, log=True, initial=MANY
     )
-    assert found.n_evaluations == MANY + 12
+    assert found.n_evaluations == MANY + 3
     assert found.credible
     assert abs(found.log_mean - LOG_EVIDENCE) < min(3 * found.log_sd, 1e-2)
 

@@ -157,11 +157,8 @@ def test_posteriors_of_a_folder(tmp_path, monkeypatch):
     experiment = replace(quadrature_posteriors.experiment)
     found = table(experiment, Resources(posteriors=tmp_path))
     looked_at(experiment, found)
-    # Laplace's error is O(1/n): a tenth of a nat at n = 60 and five parameters. What is not credible is off
-    # by up to three of its sds.
-    sure = found["credible"].astype(bool)
-    assert found["size"][sure].max() < 0.3
-    assert (found["size"][~sure] < 0.3 + 3.0 * found["log_sd"][~sure]).all()
+    # Laplace's error is O(1/n): a tenth of a nat at n = 60 and five parameters
+    assert found["size"].max() < 0.3
     assert (found["laplace"] == laplace).all()
 
 
