@@ -183,7 +183,7 @@ class PlausibleSearch:
     flat: float = 1e-8
     longest: float = 1e3
     explores: bool = True
-    differences: float = 1.3
+    differences: float = 1.0
     of_budget: float = 0.4
     each: int = 15
 

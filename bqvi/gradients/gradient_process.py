@@ -135,10 +135,12 @@ class GradientProcess:
 
     @cached_property
     def _trend(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """b0 sum_n alpha_n, (D,), b1 alpha^T U, (D, D), and b2 l^2 sum_n alpha_n b_n b_n^T, (D, D, D)."""
+        """b0 sum_n alpha_n, (D,), b1 alpha^T U, (D, D), and b2 l^2 sum_n alpha_n Q_n, (D, D, D)."""
         kernel, weights, scaled = self.kernel, self.given.weights, self.given.places.scaled
         m, d = scaled.shape
-        bend = weights.T @ (scaled[:, :, None] * scaled[:, None, :]).reshape(m, d * d)
+        squares = scaled[:, :, None] * scaled[:, None, :]
+        np.einsum("nii->ni", squares)[:] += self.given.places.halved[:, None]
+        bend = weights.T @ squares.reshape(m, d * d)
         return (
             kernel.constant_variance * weights.sum(0),
             kernel.linear * (weights.T @ self.given.points),

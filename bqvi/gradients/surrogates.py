@@ -109,7 +109,9 @@ class OnGradients:
         directions = Directions.of(u, y, noise)
         in_units = directions.scaled(u)
         inner = in_units @ in_units.T
-        gram = components_gram(in_units, (np.ones_like(inner), u @ u.T, 0.5 * inner * inner))
+        sizes = np.diagonal(inner)
+        bent = 0.5 * inner * inner + 0.25 * np.multiply.outer(sizes, sizes)
+        gram = components_gram(in_units, (np.ones_like(inner), u @ u.T, bent))
         shaped = ObservationNoise.of(u, y, directions, self.jitter)(u, y)
         if noise is None:
             return _fitted(LogPosterior(gram, shaped, y, _prior(u, 4)), start, 4)

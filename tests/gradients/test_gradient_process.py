@@ -490,3 +490,14 @@ def test_standard_deviations_hold_the_jackknife_of_refits(kind, request):
         expected = jackknife[:2] if part == "mean" else jackknife[2:]
         found = extra if part == "mean" else extra[np.tril_indices(2)]
         assert_allclose(found, expected, rtol=1e-6)  # the Gram matrices are conditioned to 1e6
+
+
+def test_the_quadratic_term_is_the_covariance_of_squared_projections():
+    """E[(a . b)^2 (a . b')^2] for a ~ N(0, I) in the plane, by a Gauss-Hermite rule that is exact for it."""
+    x, w = np.polynomial.hermite_e.hermegauss(5)
+    w, a = np.outer(w, w).reshape(-1) / w.sum() ** 2, np.stack(np.meshgrid(x, x), -1).reshape(-1, 2)
+    b = np.random.default_rng(3).standard_normal((4, 2))
+    squares = np.square(b @ a.T)
+    without, kernel = SeparableKernel(1.0, 0.0, 0.0), SeparableKernel(1.0, 0.0, 0.0, 0.8)
+    assert_allclose(kernel.between(b, b) - without.between(b, b), 0.2 * (squares * w) @ squares.T)
+    assert_allclose(kernel.variances(kernel.at(b)), np.diag(kernel.between(b, b)))
