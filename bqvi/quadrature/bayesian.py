@@ -343,7 +343,7 @@ def _chosen(
         return u, 0, np.zeros(0)
     tests, log_weights = _tests(problem, state, count)
     count -= len(tests)
-    high = nodes_of_logarithms(problem, state, count, seed)
+    high = nodes_of_logarithms(problem, state, count, seed)[:count]
     peaked = isinstance(found.best.family, PeakFamily)  # nodes of the sequence would miss the peaks
     poor = explained_by(found, state.sobol) < predicts(measure.dimension) and not peaked
     if poor:
