@@ -117,8 +117,8 @@ class Tested:
 
     @property
     def variance(self) -> float:
-        """The variance of the integral over its square, that of a log-normal variable."""
-        return float(np.expm1(min(self.error**2, 700.0)))
+        """The variance of the integral over its square, with this error of its logarithm."""
+        return float(np.sinh(min(self.error, 350.0)) ** 2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -207,10 +207,10 @@ def with_doubt(found: Integral, values: np.ndarray) -> Integral:
 def log_moments(mean: float, sd: float, shift: float = 0.0) -> tuple[float, float]:
     """Return ln of a positive mean times e^shift and the standard deviation of the ln.
 
-    The standard deviation is that of the log-normal distribution with these moments,
-    sqrt(ln(1 + (sd/mean)^2)), which is near sd/mean where that is small. For a mean that is not positive the
-    two are -inf and inf.
+    The standard deviation is asinh(sd/mean), which is near sd/mean where that is small: one of it above ln
+    mean reaches ln(mean + sd), also where the sd is many times the mean, as of a surrogate that has found no
+    mass. For a mean that is not positive the two are -inf and inf.
     """
     if not mean > 0:
         return -np.inf, np.inf
-    return float(np.log(mean) + shift), float(np.sqrt(np.log1p((sd / mean) ** 2)))
+    return float(np.log(mean) + shift), float(np.arcsinh(sd / mean))
