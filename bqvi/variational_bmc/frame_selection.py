@@ -23,7 +23,7 @@ from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped, w
 from bqvi.variational_bmc.variational import Box
 from gp.expectation import AnovaSums, Quadratic
 
-__all__ = ["Candidate", "evaluated_box", "next_frame", "rescaled", "selected"]
+__all__ = ["Candidate", "evaluated_box", "next_frame", "rescaled", "selected", "short_fit"]
 
 
 def _shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
@@ -143,6 +143,20 @@ def selected(state: State, frame: Frame, psi: np.ndarray | None, step: Inference
             fitted = fit(trial, found.psi, 2 * iterations - FITTING.first_iterations)
             best = max(best, Candidate(other.frame, other.threshold, trial, *fitted))
     return best
+
+
+def short_fit(
+    state: State, frame: Frame, psi: np.ndarray | None, settings: Settings
+) -> tuple[np.ndarray, float]:
+    """Hyperparameters (P,) and log evidence of the evaluations in a frame, by a few iterations.
+
+    Parameters
+    ----------
+    state : the state with the evaluations. frame : a frame. psi : the start, or None for the defaults.
+    settings : the settings of the run.
+    """
+    data = _shaped_data(state, frame, SHAPING.deep * len(frame.shift), settings)
+    return fit(data, psi, FITTING.first_iterations)
 
 
 def _keeps(state: State, data: Data, step: InferenceStep) -> bool:

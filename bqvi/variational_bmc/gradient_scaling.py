@@ -14,7 +14,7 @@ r_i^2, where each residual is divided by the size of the two sides,
     r_i = (left_i - right_i) / (left_i^2 + right_i^2 + lambda)^1/2,
 
 so that distant points have the same influence as others. Matching gradients is score matching (Hyvarinen
-2005); in contrast to a fit to draws (:func:`scaling.proposed`), no draws of the posterior are needed. The
+2005); in contrast to a fit to draws (:func:`scaling.led_by`), no draws of the posterior are needed. The
 points of the climb with which a run with gradients begins suffice: on funnels and the centred eight schools
 its 18 to 40 points determine the map to three digits.
 

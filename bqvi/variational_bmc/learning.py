@@ -7,8 +7,8 @@ from Laplace's approximation of the surrogate and then from the best evaluations
 beyond the draws of q (:mod:`pooled_draws`), the next step begins with a q that has components there. Each
 time the number of evaluations has grown by a factor, and as soon as there are gradients enough, a map for
 scales that depend on a coordinate is fitted: to gradients where there is one after which gradients are
-affine, and otherwise to the draws (:mod:`rescaling`). A map of gradients is kept as long as gradients are
-closer to affine with it than without.
+affine, and from values alone by their evidence (:mod:`rescaling`). A map of gradients is kept as long as
+gradients are closer to affine with it than without.
 """
 
 from __future__ import annotations

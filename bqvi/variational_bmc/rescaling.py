@@ -1,21 +1,24 @@
 """Whether another map of scales that depend on a coordinate is used, or that to the user's units.
 
-A map fitted to gradients is used where gradients are affine after it (:mod:`gradient_scaling`). One fitted to
-draws of the posterior (:mod:`scaling`) and the user's units between bounds (:mod:`user_units`) are used where
-the evidence of the values is higher with them.
+A map fitted to gradients is used where gradients are affine after it (:mod:`gradient_scaling`). From
+values alone, one whose leading coordinate and rate have the largest evidence of the values (:mod:`scaling`)
+and the user's units between bounds (:mod:`user_units`) are used where this evidence is higher with them.
 """
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from bqvi.importance import resampled
-from bqvi.variational_bmc.frame_selection import next_frame, selected
+from bqvi.variational_bmc.frame_selection import next_frame, selected, short_fit
 from bqvi.variational_bmc.gradient_scaling import FittedScaling
 from bqvi.variational_bmc.modes import connected
-from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
+from bqvi.variational_bmc.scaling import Scaling, led_by, unlike
 from bqvi.variational_bmc.settings import FEASIBILITY, SCALINGS
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State
 from bqvi.variational_bmc.user_units import UserUnits
@@ -42,10 +45,7 @@ def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> 
         scaling, x = None, _best(state)
     else:
         x = state.frame.out(found.u[resampled(found.weights, SCALINGS.draws, step.seed)])
-        try:
-            scaling = proposed(x)
-        except np.linalg.LinAlgError:  # the draws nearly coincide
-            return None
+        scaling = _most_likely(state, x, step) if _is_of_values(state) else None
     if wasteful(estimate):
         return _with_map(state, None, x)
     if units is None and unlike(scaling, now, x) == 0.0:
@@ -53,12 +53,51 @@ def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> 
     maps: list[Scaling | UserUnits | None] = [] if now is None else [None]
     maps += [] if units is None else [units]
     if scaling is not None:
-        maps = [scaling, scaling.steeper(SCALINGS.further), *maps]
+        maps = [scaling, *maps]
     current = _evidence(_with_map(state, now, x), step)
     others = [_with_map(state, by, x) for by in maps]
     evidences = [_evidence(other, step) for other in others]
     best = int(np.argmax(evidences))
     return others[best] if evidences[best] > current + SCALINGS.gain * len(x[0]) else None
+
+
+def _is_of_values(state: State) -> bool:
+    """Whether the evidence of the values is that of all that was evaluated.
+
+    It is not where there are gradients, or a cheap model, or where evaluations failed.
+    """
+    made = state.evaluations
+    return made.gradients is None and state.cheap is None and not made.censored.failed.any()
+
+
+def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> Scaling | None:
+    """The map with the largest evidence, by one short fit each: first the leading coordinate, then the rate.
+
+    None where the present map has a larger one, where there are no coordinates to be led, and where the draws
+    x (m, D) of the posterior nearly coincide.
+    """
+
+    def evidence(by: Scaling | UserUnits | None, psi: np.ndarray) -> float:
+        with suppress(np.linalg.LinAlgError):
+            values = _with_map(state, by, x)
+            return max(short_fit(values, next_frame(values), psi, step.settings)[1], -1e300)
+        return -1e300
+
+    if x.shape[1] < 2:
+        return None
+    with suppress(np.linalg.LinAlgError):
+        values = _with_map(state, None, x)
+        psi, without = short_fit(values, next_frame(values), None, step.settings)
+        pairs = [(k, change) for k in range(x.shape[1]) for change in (SCALINGS.change, -SCALINGS.change)]
+        k, change = max(pairs, key=lambda pair: evidence(led_by(x, *pair), psi))
+        search = minimize_scalar(
+            lambda size: -evidence(led_by(x, k, math.copysign(size, change)), psi),
+            bounds=(0.0, SCALINGS.steepest), method="bounded", options={"maxiter": SCALINGS.search},
+        )  # fmt: skip
+        now = state.frame.scaling
+        present = without if now is None else evidence(now, psi)
+        return led_by(x, k, math.copysign(search.x, change)) if -search.fun > present else None
+    return None
 
 
 def wasteful(estimate: Estimate) -> bool:

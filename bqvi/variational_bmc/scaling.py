@@ -16,23 +16,23 @@ the gradient, divided by the precision at E_j = 1. With the right rho and nu the
 normal in y for all values of y_k and of their mean: a form between the centred and the non-centred one
 (Papaspiliopoulos, Roberts and Skold 2007). The map is triangular, log |det dx / dy| = sum_j log s_j.
 
-The parameters are estimated by maximum likelihood from draws of the current posterior: a regression of x_j on
-the coordinates that are not scaled, with a variance that is log-linear in x_k (`proposed`; rho and nu are
-zero). The map is used where the evidence of the evaluations is higher with it (:mod:`rescaling`).
+From values alone, the leading coordinate and one rate for all others are those of the largest evidence of
+the values (:mod:`rescaling`), with centres by a regression on draws of the current posterior (`led_by`; rho
+and nu are zero): the draws lack tails, by which rates would be too small.
 :mod:`gradient_scaling` fits the map to gradients instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from bqvi.variational_bmc.settings import SCALINGS
 from bqvi.variational_bmc.user_units import UserUnits
-from gp.triangular import cholesky, solve_lower
+from gp.linalg import least_squares
 
-__all__ = ["Scaling", "proposed", "unlike"]
+__all__ = ["Scaling", "led_by", "unlike"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +92,6 @@ class Scaling:
         found[:, :, self.leading] += self._along(at, y)
         return found
 
-    def steeper(self, factor: float) -> Scaling:
-        """The map with rates ``factor`` times as large."""
-        return replace(self, rates=factor * self.rates)
-
     def _at(self, y: np.ndarray) -> _Terms:
         exponents = np.clip(self.rates * (y[:, [self.leading]] - self.origin), -SCALINGS.cut, SCALINGS.cut)
         share = 1.0 / (1.0 + self.precisions * np.exp(2.0 * exponents))
@@ -140,74 +136,24 @@ def unlike(one: Scaling | UserUnits | None, other: Scaling | UserUnits | None, x
     return float((logs[0] - logs[1]).std(0).max())
 
 
-def proposed(x: np.ndarray) -> Scaling | None:
-    """The map after which the scales of draws x (m, D) are constant; None where they nearly are in x."""
-    dimension = x.shape[1]
-    sd = x.std(0)
-    if dimension < 2 or not (np.isfinite(sd).all() and sd.min() > 0.0):
-        return None
-    z = ((x - x.mean(0)) / sd).T
-    gains = np.zeros((dimension, dimension))
-    for k in range(dimension):
-        rest = np.arange(dimension) != k
-        gains[k, rest] = _fitted(z[rest], z[k])[0]
-    most = gains.max(1, keepdims=True)
-    scaled = (gains > SCALINGS.least_gain) & (gains > SCALINGS.beside * most)
-    k = int((gains * scaled).sum(1).argmax())
-    if (gains * scaled)[k].sum() < SCALINGS.together:
-        return None
-    rates, centres, slopes = np.zeros(dimension), np.zeros(dimension), np.zeros((dimension, dimension))
-    kept, moved = np.flatnonzero(~scaled[k]), np.flatnonzero(scaled[k])
-    _, b, about = _fitted(z[moved], z[k], z[kept].T)
-    rates[moved] = np.clip(b, -SCALINGS.steepest, SCALINGS.steepest) / sd[k]
-    slopes[np.ix_(moved, kept)] = sd[moved, None] * about[:, 1:] / sd[kept]
-    centres[moved] = x[:, moved].mean(0) + sd[moved] * about[:, 0] - slopes[moved] @ x.mean(0)
-    nothing = np.zeros(dimension)
-    return Scaling(k, float(x[:, k].mean()), rates, centres, slopes, nothing, nothing)
+def led_by(x: np.ndarray, leading: int, change: float) -> Scaling:
+    """The map by which one coordinate leads the scales of all others, about their regression on it.
 
+    Where the scales are s_j E with E = exp(b x_k), the most likely regression weighs draws by E^-2: a centre
+    that is a little wrong is far away in units of the smallest scales.
 
-def _fitted(
-    targets: np.ndarray, leading: np.ndarray, others: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Fit targets (p, m) ~ N(w^T (1, others), exp(2 (a + b leading))), each target separately.
-
-    Returns the gain over b = 0 in nats for each draw (p,), b (p,) and w (p, 1 + others). Newton's method in
-    (a, b), in which the negative log likelihood is convex, alternates with weighted least squares for w.
-    Raises LinAlgError where a curvature is not positive.
+    Parameters
+    ----------
+    x : draws (m, D) of the posterior. leading : the leading coordinate k.
+    change : the change of the logarithms of the scales over a standard deviation of that coordinate.
     """
-    count, draws = targets.shape
-    ones = np.ones((draws, 1))
-    design = ones if others is None else np.hstack([ones, others])
-    ridge = SCALINGS.ridge * draws
-    powers = np.column_stack([np.ones(draws), leading, np.square(leading)])
-    total = powers.sum(0)
-    a, b = np.zeros((2, count))
-    precision = np.ones((count, draws))
-    for step in range(SCALINGS.rounds):
-        weighted = (precision / precision.mean(1, keepdims=True))[:, :, None] * design
-        grams = weighted.transpose(0, 2, 1) @ design + ridge * np.eye(design.shape[1])
-        right = np.einsum("pmr,pm->pr", weighted, targets)
-        w = np.stack([_solved(*system) for system in zip(grams, right, strict=True)])
-        squares = np.square(targets - w @ design.T) + SCALINGS.least_square
-        if not step:
-            a = 0.5 * np.log(squares.mean(1))
-            constant = a + 0.5
-            precision = precision * np.exp(-2.0 * a)[:, None]
-        for _ in range(SCALINGS.newton):
-            sums = (squares * precision) @ powers
-            slope_a, slope_b = total[0] - sums[:, 0], total[1] - sums[:, 1]
-            aa, ab, bb = 2.0 * sums[:, 0] + ridge, 2.0 * sums[:, 1], 2.0 * sums[:, 2] + ridge
-            determinant = aa * bb - np.square(ab)
-            if not (determinant > 0.0).all():
-                raise np.linalg.LinAlgError("a curvature is not positive")
-            moves = np.stack([bb * slope_a - ab * slope_b, aa * slope_b - ab * slope_a]) / determinant
-            a, b = np.stack([a, b]) - moves / np.maximum(1.0, np.abs(moves).max(0) / SCALINGS.longest)
-            precision = np.exp(-2.0 * (a[:, None] + b[:, None] * leading))
-    value = a + b * leading.mean() + 0.5 * (squares * precision).mean(1)
-    return constant - value, b, w
-
-
-def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The solution (p,) of matrix x = right, with a positive definite matrix (p, p)."""
-    factor = cholesky(matrix)
-    return solve_lower(factor, solve_lower(factor, right), transposed=True)
+    dimension, others = x.shape[1], np.arange(x.shape[1]) != leading
+    origin, sd = float(x[:, leading].mean()), float(x[:, leading].std())
+    z = (x[:, leading] - origin) / sd
+    root = np.exp(np.clip(-change * z, -SCALINGS.cut, SCALINGS.cut))[:, None]
+    design = np.column_stack([np.ones(len(z)), z])
+    middle, slope = least_squares(root * design, root * x)[0]
+    slopes, nothing = np.zeros((dimension, dimension)), np.zeros(dimension)
+    slopes[:, leading] = np.where(others, slope / sd, 0.0)
+    centres = np.where(others, middle - slopes[:, leading] * origin, 0.0)
+    return Scaling(leading, origin, np.where(others, change / sd, 0.0), centres, slopes, nothing, nothing)

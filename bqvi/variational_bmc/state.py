@@ -186,6 +186,7 @@ class State:
         (:mod:`fresh_start`), or 0.
     given : the number of evaluations made before the run and given to it.
     scaled_at : the number of evaluations when another map of scales was last tried.
+    fits_at : the number of evaluations at the first fit of a step whose exploration was cut short, or 0.
     rows : the records. seconds : the duration so far.
     before : the fields before the last record, from which the thorough estimate of the end starts.
     exploration : the result of exploration.
@@ -212,6 +213,7 @@ class State:
     values_from: int = 0
     given: int = 0
     scaled_at: int = 0
+    fits_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
     before: Known | None = None
@@ -258,6 +260,14 @@ class State:
     def known(self) -> Known:
         """The fields that are determined by the evaluations."""
         return Known(**{name: getattr(self, name) for name in _KNOWN})
+
+    @property
+    def begun(self) -> State:
+        """The state with the evaluations of the first fit of the step only."""
+        if not 0 < self.fits_at < len(self):
+            return self
+        first = np.arange(self.fits_at)
+        return replace(self, evaluations=self.evaluations[first], predicted=self.predicted[first])
 
     def before_last_record(self) -> State:
         """The state before its last record."""

@@ -71,24 +71,34 @@ class Limits:
 
 
 class _Exploring:
-    """A run of VBMC as a source of evaluations for exploration (`bqvi.calls.climb.Evaluating`)."""
+    """A run of VBMC as a source of evaluations for exploration (`bqvi.calls.climb.Evaluating`).
 
-    def __init__(self, run: VBMCRun, state: State, reached: State) -> None:
-        self._run, self._state, self.reached = run, state, reached
+    An exploration that was cut short is made again from its beginning: its evaluations are shown in the order
+    in which they are asked for, and are not made again.
+    """
+
+    def __init__(self, run: VBMCRun, state: State, reached: State, shown: int) -> None:
+        self._run, self._state, self.reached, self._shown = run, state, reached, shown
+        self.cut = False
+        """Whether the budget allowed a part of the points only."""
 
     @property
     def made(self) -> Evaluations:
-        """All evaluations so far, those below a cliff as failed ones."""
-        return self.reached.evaluations.censored
+        """The evaluations so far, those below a cliff as failed ones."""
+        return self.reached.evaluations[np.arange(self._shown)].censored
 
     def evaluate(self, points: np.ndarray) -> bool:
-        """Evaluate at further points (m, D) if budget and time allow all of them; return whether they do."""
-        budget = self._run.budget_of(self.reached)
-        if budget.room(len(points)) < len(points) or self._run.clock.over:
-            return False
-        self._run.call(points, budget)
-        self.reached = evaluated(self._state, self._run.ledger.entries())
-        return True
+        """Evaluate at points (m, D) as budget and time allow; return whether they allow all of them."""
+        needed = points[len(self.reached) - self._shown :]
+        if len(needed):
+            budget = self._run.budget_of(self.reached)
+            room = 0 if self._run.clock.over else budget.room(len(needed))
+            if room:
+                self._run.call(needed[:room], budget)
+                self.reached = evaluated(self._state, self._run.ledger.entries())
+            self.cut = room < len(needed)
+        self._shown = min(self._shown + len(points), len(self.reached))
+        return not self.cut
 
 
 class VBMCRun:
@@ -145,13 +155,16 @@ class VBMCRun:
         require_good(before.evaluations, RESULT.needed)
         if before.n_evaluations >= self.limits.budget:
             return replace(before, seconds=self.clock.ends())
-        fitted, estimate = self.learn(before)
-        row = record(before, fitted, estimate)
-        most = self.explores(before, row, estimate)
+        begun = before.begun
+        fitted, estimate = self.learn(begun)
+        row = record(begun, fitted, estimate)
+        most = self.explores(begun, row, estimate)
         if most:
-            exploring = _Exploring(self, state, before)
+            exploring = _Exploring(self, state, before, len(begun))
             found = self.explored(exploring, fitted, estimate, most)
-            before = replace(exploring.reached, exploration=found)
+            fits_at = len(begun) if exploring.cut else 0
+            before = replace(exploring.reached, exploration=found, fits_at=fits_at)
+        if before is not begun:
             fitted, estimate = self.learn(before)
             row = record(before, fitted, estimate)
         reached = replace(fitted, rows=(*before.rows, row), before=before.known)
@@ -161,7 +174,7 @@ class VBMCRun:
         else:
             reached, estimate = self._with_scales(before, reached, estimate)
             if self.finished(reached) is None:
-                reached = self._with_next_points(reached, estimate)
+                reached = self._with_next_points(replace(reached, fits_at=0), estimate)
         return replace(reached, seconds=self.clock.ends())
 
     def learn(self, state: State, final: bool = False) -> tuple[State, Estimate]:
@@ -334,7 +347,9 @@ class VBMCRun:
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
         """The state with evaluations of a step that was cut short."""
-        return evaluated(state, evaluations)
+        fits_at = state.fits_at or len(state) + len(state.pending)
+        found = evaluated(state, evaluations)
+        return replace(found, fits_at=fits_at) if state.rows and len(found) > fits_at else found
 
     def checkpoint(self, state: State) -> Checkpoint:
         """The state together with the arguments of its run."""

@@ -1,4 +1,4 @@
-"""Scales that depend on a coordinate: the map against differences, its parameters against known funnels."""
+"""Scales that depend on a coordinate: the map against differences, its centres against a theorem."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 
 import bqvi
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
+from bqvi.variational_bmc.scaling import Scaling, led_by, unlike
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems import hard_posteriors
 from experiments.problems.known_posteriors import gskl
@@ -40,21 +40,26 @@ def test_the_map_its_jacobian_and_gradients(map_):
     np.testing.assert_allclose(map_.pulled(y, np.cos(map_.out(y))), slopes, atol=1e-8)
 
 
-def test_a_funnels_rates_are_found_from_its_draws():
-    """The sd of a rate is 1 / (sd_v sqrt(2 m)) = .0037; the bound is five of them."""
-    found = proposed(hard_posteriors.funnel(4).sample(4000, 1))
-    assert found.leading == 0
-    np.testing.assert_allclose(found.rates, [0.0, 0.5, 0.5, 0.5], atol=0.019)
-    y = found.into(hard_posteriors.funnel(4).sample(4000, 2))
-    assert proposed(y) is None
-    assert proposed(hard_posteriors.gaussian(6).sample(500, 0)) is None
+def test_a_funnel_is_standard_normal_behind_the_map_of_its_leading_coordinate():
+    """The covariance of v and log y^2, whose variance is pi^2 / 2, has an sd of sd_v pi / sqrt(2 m)."""
+    x = hard_posteriors.funnel(4).sample(4000, 1)
+    v, sd = x[:, 0], x[:, 0].std()
+    y = led_by(x, 0, 0.5 * sd).into(x)
+    logs = np.log(np.square(y[:, 1:] - np.median(y[:, 1:], axis=0)))
+    apart = (v - v.mean()) @ (logs - logs.mean(0)) / len(v)
+    assert np.abs(apart).max() < 4.0 * sd * np.pi / np.sqrt(2.0 * len(v))
 
 
-def test_the_effects_of_a_centred_hierarchy_lie_about_their_mean():
-    found = proposed(hard_posteriors.schools(True).sample(2000, 0))
-    assert found.leading == 1
-    assert (found.rates[2:] > 0.5).all()
-    np.testing.assert_allclose(found.slopes[2:, 0], 1.0, atol=0.1)  # the slopes of mu
+def test_centres_are_the_weighted_regression_on_the_leading_coordinate():
+    """By the Gauss-Markov theorem their covariance is the inverse of the weighted design's Gram matrix."""
+    rng = np.random.default_rng(0)
+    v = 2.0 * rng.standard_normal(400)
+    x = np.column_stack([v, 3.0 + 0.5 * v + np.exp(v) * rng.standard_normal(400)])
+    found = led_by(x, 0, v.std())
+    np.testing.assert_allclose(found.rates, [0.0, 1.0])
+    weighted = np.exp(-v)[:, None] * np.column_stack([np.ones(400), v])
+    sds = np.sqrt(np.diag(np.linalg.inv(weighted.T @ weighted)))
+    assert (np.abs([found.centres[1] - 3.0, found.slopes[1, 0] - 0.5]) < 4.0 * sds).all()
 
 
 def test_maps_are_apart_by_the_scales_they_give():

@@ -71,32 +71,19 @@ class FrameSettings:
 
 @dataclass(frozen=True)
 class ScalingSettings:
-    """Scales that depend on a coordinate (`scaling`, `rescaling`, `learning`).
+    """Scales that depend on a coordinate (`scaling`, `rescaling`, `learning`)."""
 
-    They were chosen on the funnel (D = 5) from values, in boxes 300 to 302 of `experiments.vbmc.hard`, and on
-    exact draws of funnel, centred schools and five other posteriors. After 185 to 246 evaluations the errors
-    of ln Z were 0, 0 and -.006 with sds of .02 (with constant scales -.72, with a stated sd of .04, in the
-    first box); in four boxes not chosen on, 1000 to 1003, 0, -.002, -.018 and -.004.
-    """
-
-    least_gain: float = 0.03
-    """The least gain, in nats for each draw, of a variance that depends on another coordinate."""
-    together: float = 0.3
-    """The least total gain of all coordinates with one leading coordinate: for less, the evidences of other
-    maps are not computed (the centred schools have .5, clusters in the plane less)."""
-    beside: float = 0.25
-    """The least gain of one coordinate, as a share of the largest gain with the same leading coordinate."""
-    steepest: float = 2.0
-    """The largest change of the logarithm of a scale over a standard deviation of the leading coordinate."""
-    rounds: int = 6
-    """The number of rounds of weighted least squares."""
+    change: float = 0.35
+    """The change of the logarithms of the scales over a standard deviation of the leading coordinate, at
+    which leading coordinates are compared."""
+    steepest: float = 3.0
+    """The largest change of these logarithms."""
+    search: int = 10
+    """The number of steps of the search for the rate."""
     draws: int = 512
-    """The number of draws of the posterior to which the map is fitted."""
+    """The number of draws of the posterior of which the moments and centres of maps are computed."""
     effective: float = 0.05
     """The least effective share of these draws."""
-    further: float = 1.4
-    """A factor of the rates that is tried, too: rates from draws of a posterior that lacks its tails are too
-    small."""
     gain: float = 2.0
     """The gain of evidence, in nats for each dimension, from which another map is used."""
     often: float = 1.4
@@ -108,21 +95,8 @@ class ScalingSettings:
     """The share of the variances of the draws that is added to them."""
     unlike: float = 0.1
     """The change of the logarithm of a scale, as sd over draws, from which a further map is tried at once."""
-    newton: int = 4
-    """The number of Newton steps of a scale's logarithm in each round. With half and with twice this,
-    ``longest`` and ``cut`` and with hundredths and 100 times ``ridge`` and 1000 times ``least_square``, the
-    same coordinates, or none, are scaled by the same leading one for all of 100 samples of 512 exact draws
-    (funnels 5, 8 and turned, both forms of the schools, Rosenbrock 2 and 4, lumpy 4, logistic 5, three
-    Gaussians 4; seeds 1100 to 1109). Rates differ by 4e-4 or less by the median."""
-    longest: float = 0.5
-    """The largest length of such a step."""
-    ridge: float = 1e-6
-    """The number that is added, for each draw, to the diagonals of both regressions."""
-    least_square: float = 1e-12
-    """The number that is added to squared residuals of standardised coordinates. Without it the logarithm of
-    a coordinate that is a linear function of others would be infinite."""
     cut: float = 30.0
-    """The largest logarithm of a scale. The largest on these samples was 12."""
+    """The largest logarithm of a scale."""
 
 
 @dataclass(frozen=True)
