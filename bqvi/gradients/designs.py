@@ -151,12 +151,7 @@ class Optimised:
 
 @dataclass(frozen=True)
 class _FromPool:
-    """Nodes chosen greedily among drawn candidates, without those at which evaluations are likely to fail.
-
-    In a separable process they are pairs u, -u, unless evaluations fail, as those at -u may too. The terms of
-    y that are even in u, which the third derivatives of the log joint determine, are most of what a linear y
-    lacks; they have no part in y(u) - y(-u), nor the odd ones in y(u) + y(-u).
-    """
+    """Nodes chosen greedily among drawn candidates, without those at which evaluations are likely to fail."""
 
     candidates: int = DESIGN.candidates
     spread: float = DESIGN.spread
@@ -172,15 +167,13 @@ class _FromPool:
         if process is None:
             frames: np.ndarray = normal_frames(n, dimension, rng)
             return frames + DESIGN.blur * rng.standard_normal((n, dimension))
-        pairs = process.feasibility is None and isinstance(process.process, GradientProcess)
-        spread = 1.0 + self.spread / np.sqrt(dimension) if pairs else self.spread
+        separable = isinstance(process.process, GradientProcess)
+        spread = 1.0 + self.spread / np.sqrt(dimension) if separable else self.spread
         pool: np.ndarray = spread * rng.standard_normal((max(self.candidates, n), dimension))
         if process.feasibility is not None:
             probability = process.feasibility(pool)
             pool = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
-        count = (n + 1) // 2 if pairs else n
-        chosen: np.ndarray = pool[most_informative(self._known(pool, process), count, process.noise)]
-        return np.concatenate([chosen, -chosen])[:n] if pairs else chosen
+        return pool[most_informative(self._known(pool, process), n, process.noise)]
 
     def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
         """The candidates (C, D) with their covariances with the functionals of interest."""
@@ -198,8 +191,8 @@ class MomentVarianceReduction(_FromPool):
     Parameters
     ----------
     candidates : the number of candidates that are drawn
-    spread : their standard deviation, in units of q's; of pairs by how much larger |u| is than that of draws
-        of q, whose standard deviation is .7 for every D
+    spread : their standard deviation, in units of q's; of a separable process by how much larger |u| is than
+        that of draws of q, whose standard deviation is .7 for every D
     """
 
 

@@ -233,10 +233,8 @@ class DesignSettings:
     """The default number of candidates for the nodes of a design that uses the process. The six
     targets (36 runs): with 32 gaps are 1.3 (1.1 to 1.7) times as large, with 128 1.2 (1.0 to 1.5)."""
     spread: float = 1.5
-    """Standard deviation of the candidates, in units of q's; of pairs 1 + 1.5 / sqrt(D), which is the same
-    for D = 9. The six targets at 150 evaluations (24 runs, seeds 1500 to 1503): with 1 + 1 / sqrt(D) gaps are
-    1.3 times as large, with 1 2.0 times. On a logistic regression in D = 50 at 300 they are three times as
-    large with 1.5, as candidates are then where q has no mass, and .8 times with 1."""
+    """Standard deviation of the candidates, in units of q's; of a separable process 1 + 1.5 / sqrt(D),
+    which is the same for D = 9: with 1.5 candidates in high dimension are where q has no mass."""
 
     def first_nodes(self, dimension: int) -> int:
         """The number of nodes of the first step for each component of q."""

@@ -185,7 +185,9 @@ class FitRun:
     def _begun(self, problem: LoopProblem, state: LoopState, account: Account) -> LoopState:
         """The first step where q is near the posterior; else the state with another q, before this step."""
         room = self._remaining(state)
-        share = math.inf if room is None else int(BEGINNING.of_budget * room)
+        sloped = differentiable(problem.model)
+        of_budget = BEGINNING.of_budget if sloped else BEGINNING.of_budget_of_values
+        share = math.inf if room is None else int(of_budget * room)
         before = state.rng.bit_generator.state
         kept = state.memory is not None or not n_rows(problem.data)
         try:

