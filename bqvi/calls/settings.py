@@ -86,8 +86,8 @@ class GradientCheckSettings:
     """The difference of an entry's coefficient from 1 above which it is reported, if also ``left``."""
     left: float = 0.1
     """The share of the squared residuals that wrong entries leave. With right gradients it was .23 or more
-    wherever a coefficient was off by .2 (90 runs on Gaussians, bananas, Student's t, logistic regressions,
-    funnels, two modes, D = 2 to 4); with an entry of .7 or 1.3 times it was below .1 in 20 of 30."""
+    wherever a coefficient was off by .2 (about 80 runs of seven kinds, D = 2 to 4); with an entry of .7 or
+    1.3 times it was below .1 in about 17 of 26."""
     one_multiple: float = 0.2
     """Ratios whose interquartile range is below this share of their median count as one number, which the
     message then states; ``sign`` affects messages only, too."""
