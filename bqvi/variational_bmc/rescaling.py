@@ -42,12 +42,13 @@ def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> 
     if poor or len(connected(estimate.surrogate, estimate.q)) > 1:
         if units is None:
             return None
-        scaling, x = None, _best(state)
+        told, x = False, _best(state)
     else:
-        x = state.frame.out(found.u[resampled(found.weights, SCALINGS.draws, step.seed)])
-        scaling = _most_likely(state, x, step) if _is_of_values(state) else None
+        draws = found.u[resampled(found.weights, SCALINGS.draws, step.seed)]
+        told, x = _is_of_values(state), state.frame.out(draws)
     if wasteful(estimate):
         return _with_map(state, None, x)
+    scaling = _most_likely(state, x, step) if told else None
     if units is None and unlike(scaling, now, x) == 0.0:
         return None
     maps: list[Scaling | UserUnits | None] = [] if now is None else [None]
