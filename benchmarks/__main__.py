@@ -7,6 +7,8 @@
 ``python -m benchmarks claims``, ``starts``: whether "converged" is true, and where runs may begin.
 
 ``python -m benchmarks ablate NAME``: runs of `vbmc` beside runs without a mechanism.
+
+``python -m benchmarks golden``: short runs of all doors, compared with those of an earlier commit.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ NAMES = (
 
 def main(names: list[str]) -> int:
     """Print a table; return 1 if a bound is not met, or a figure of acceptance has become worse."""
-    if names[:1] in (["ablate"], ["claims"], ["starts"]):
+    if names[:1] in (["ablate"], ["claims"], ["golden"], ["starts"]):
         return int(importlib.import_module(f"benchmarks.{names[0]}").main(names[1:]))
     if names[:1] == ["acceptance"]:
         return int(importlib.import_module("benchmarks.acceptance.command").main(names[1:]))
