@@ -6,17 +6,10 @@
     Uniform                   the draw                                equal
     Reshuffled                the permutation                         equal
     Balanced                  the split, or each draw  features       equal      recommended default
-    Stratified                the draw                 features       sizes of strata
     HorvitzThompson           the draw                 a bound        1 / pi
-    GradientNorms             the draw, given the past gradients      1 / pi
-    DPP                       the draw                 features       1 / pi
-    QuadratureWeighted        the draw, if debiased    features       quadrature
+    QuadratureWeighted        biased                   features       quadrature
     Herding, SequentialBQ,    biased                   features       equal or quadrature
     MaxVariance, UpperConfidence
-    Grab                      biased; exact over an    gradients      equal
-                              epoch at a fixed q
-    GradientBalanced          the split, given the     gradients      equal
-                              gradients kept
     Saga, Svrg                the draw, given the past gradients      corrected sum
     GPControlVariate          the draw, on Uniform     gradients,     corrected sum
                               or Balanced with         features
@@ -28,7 +21,6 @@ where the same partition serves many epochs.
 
 from acquisition.minibatch.balanced import Balanced
 from acquisition.minibatch.confidence import UpperConfidence
-from acquisition.minibatch.dpp import DPP
 from acquisition.minibatch.features import (
     Features,
     affine_in_labels,
@@ -38,26 +30,19 @@ from acquisition.minibatch.features import (
     with_labels,
 )
 from acquisition.minibatch.gp_control_variate import GPControlVariate
-from acquisition.minibatch.grab import Grab
-from acquisition.minibatch.gradient_balanced import GradientBalanced
-from acquisition.minibatch.horvitz_thompson import GradientNorms, HorvitzThompson
+from acquisition.minibatch.horvitz_thompson import HorvitzThompson
 from acquisition.minibatch.pools import Herding, MaxVariance, SequentialBQ
 from acquisition.minibatch.quadrature_weighted import QuadratureWeighted
 from acquisition.minibatch.reshuffled import Reshuffled
 from acquisition.minibatch.saga import Saga
 from acquisition.minibatch.strategy import Learning, Selection, Strategy
-from acquisition.minibatch.stratified import Stratified
 from acquisition.minibatch.svrg import Svrg
 from acquisition.minibatch.uniform import Uniform
 
 __all__ = [
-    "DPP",
     "Balanced",
     "Features",
     "GPControlVariate",
-    "Grab",
-    "GradientBalanced",
-    "GradientNorms",
     "Herding",
     "HorvitzThompson",
     "Learning",
@@ -68,7 +53,6 @@ __all__ = [
     "Selection",
     "SequentialBQ",
     "Strategy",
-    "Stratified",
     "Svrg",
     "Uniform",
     "UpperConfidence",

@@ -16,8 +16,7 @@ do not cancel within an epoch. With a suitable probability a left-over row repla
 every row has the inclusion probability S / N.
 
 Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 20 microseconds
-a datum; per epoch O(B). Memory N integers and the N x M features, of which a run needs only the integers
-unless it asks for new partitions (``renew``).
+a datum; per epoch O(B). Memory N integers and the N x M features, of which a run needs only the integers.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from acquisition.minibatch.features import Features
 from acquisition.minibatch.partition import by_assignment
 from acquisition.minibatch.strategy import Selection, equally
 
-__all__ = ["Balanced", "BalancedState", "with_others", "with_rest"]
+__all__ = ["Balanced", "BalancedState"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class BalancedState:
     """(B,) batches in the order of this epoch."""
     position: int = 0
     """Batches of the epoch already used; 0 throughout with replacement."""
-    epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,35 +53,29 @@ class Balanced(Featured):
     ----------
     size : S, between 1 and N
     features : features of the data
-    renew : the number of epochs after which a new partition is made; None: never
     replacement : whether a batch can be drawn again before all others have been
     """
 
     size: int
     features: Features
-    renew: int | None = None
     replacement: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.renew is not None and (isinstance(self.renew, bool) or self.renew < 1):
-            raise ValueError(f"renew is {self.renew!r}; it must be None or a number of epochs, at least 1")
-        if self.replacement and self.renew is not None:
-            raise ValueError(
-                f"renew is {self.renew} with replacement=True, which has no epochs; leave it None"
-            )
 
     def start(self, n: int, rng: np.random.Generator) -> BalancedState:
         """State before the first draw: the partition is made here."""
         self.require_fit(n)
-        return BalancedState(self._partition(rng), rng.permutation(n // self.size))
+        batches = by_assignment(self.features.phi, self.size, rng)
+        rest = np.ones(n, bool)
+        rest[batches] = False
+        rows = np.concatenate([batches.ravel(), np.flatnonzero(rest)])
+        return BalancedState(rows, rng.permutation(n // self.size))
 
     def draw(self, state: BalancedState, rng: np.random.Generator) -> tuple[Selection, BalancedState]:
         """The next mini-batch."""
         if self.replacement:
             return equally(self._any_batch(state.rows, rng), len(state.rows)), state
         if state.position == len(state.order):
-            state = self._next_epoch(state, rng)
+            rows = _with_others(state.rows, len(state.order) * self.size, rng)
+            state = BalancedState(rows, rng.permutation(len(state.order)))
         first = int(state.order[state.position]) * self.size
         selection = equally(state.rows[first : first + self.size], len(state.rows))
         return selection, replace(state, position=state.position + 1)
@@ -100,27 +92,8 @@ class Balanced(Featured):
             batch[slots] = rng.choice(rest, changed, replace=False)
         return batch
 
-    def _next_epoch(self, state: BalancedState, rng: np.random.Generator) -> BalancedState:
-        epoch = state.epoch + 1
-        if self.renew is not None and epoch % self.renew == 0:
-            rows = self._partition(rng)
-        else:
-            rows = with_others(state.rows, len(state.order) * self.size, rng)
-        return BalancedState(rows, rng.permutation(len(state.order)), 0, epoch)
 
-    def _partition(self, rng: np.random.Generator) -> np.ndarray:
-        batches = by_assignment(self.features.phi, self.size, rng)
-        return with_rest(batches, len(self.features))
-
-
-def with_rest(batches: np.ndarray, n: int) -> np.ndarray:
-    """The rows of ``batches`` (B, S), and those of the ``n`` in none of them: (N,)."""
-    rest = np.ones(n, bool)
-    rest[batches] = False
-    return np.concatenate([batches.ravel(), np.flatnonzero(rest)])
-
-
-def with_others(rows: np.ndarray, used: int, rng: np.random.Generator) -> np.ndarray:
+def _with_others(rows: np.ndarray, used: int, rng: np.random.Generator) -> np.ndarray:
     """``rows`` after those beyond the first ``used`` have been exchanged with random ones."""
     n_rest = len(rows) - used
     if n_rest == 0:

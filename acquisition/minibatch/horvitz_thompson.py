@@ -15,21 +15,19 @@ learnt norms O(N) every ``refresh`` steps. Memory 2 N numbers, 4 N with learnt n
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from acquisition.minibatch.strategy import (
     Probable,
     Selection,
-    Summing,
     Unlearning,
-    require_between,
     require_rows,
     require_size,
 )
 
-__all__ = ["GradientNorms", "HorvitzThompson", "NormsState", "Probabilities", "inclusion"]
+__all__ = ["HorvitzThompson", "Probabilities", "inclusion"]
 
 
 @dataclass(frozen=True)
@@ -109,76 +107,3 @@ class HorvitzThompson(Probable, Unlearning):
     def draw(self, state: Probabilities, rng: np.random.Generator) -> tuple[Selection, Probabilities]:
         """The next mini-batch."""
         return state.draw(self.size, rng), state
-
-
-@dataclass(frozen=True)
-class NormsState:
-    """The norms seen, and the present probabilities."""
-
-    norms: np.ndarray
-    """(N,) running averages; NaN for a datum not yet seen."""
-    current: Probabilities
-    indices: np.ndarray = field(metadata={"grows": True})
-    """Data seen since the probabilities were last made."""
-    seen: np.ndarray = field(metadata={"grows": True})
-    """Norms of their gradients."""
-    steps: int = 0
-
-
-@dataclass(frozen=True)
-class GradientNorms(Summing):
-    """Probabilities proportional to a running average of gradient norms.
-
-    Parameters
-    ----------
-    size : S, between 1 and N
-    uniform : share of the mean norm in every datum's probability, in (0, 1]
-    memory : share of the old average that a new norm leaves, in [0, 1); of several norms of a datum between
-        two updates of the probabilities the latest counts
-    refresh : steps between two updates of the probabilities
-    """
-
-    size: int
-    uniform: float = 0.3
-    memory: float = 0.5
-    refresh: int = 100
-
-    def __post_init__(self) -> None:
-        require_between("uniform", self.uniform, np.finfo(float).tiny, 1.0)
-        require_between("memory", self.memory, 0.0, 1.0 - 1e-9)
-        require_between("refresh", self.refresh, 1, np.inf)
-
-    def start(self, n: int, rng: np.random.Generator) -> NormsState:
-        """State before the first draw: uniform probabilities."""
-        require_size(self.size, n)
-        current = Probabilities.of(np.ones(n), self.size, rng)
-        return NormsState(np.full(n, np.nan), current, np.zeros(0, int), np.zeros(0))
-
-    def draw(self, state: NormsState, rng: np.random.Generator) -> tuple[Selection, NormsState]:
-        """The next mini-batch."""
-        if state.steps >= self.refresh:
-            state = self._refreshed(state, rng)
-        return state.current.draw(self.size, rng), replace(state, steps=state.steps + 1)
-
-    def observe(self, state: NormsState, selection: Selection, gradients: np.ndarray) -> NormsState:
-        """Update the running averages by the norms."""
-        norms = np.linalg.norm(gradients, axis=1)
-        return replace(
-            state,
-            indices=np.concatenate([state.indices, selection.indices]),
-            seen=np.concatenate([state.seen, norms]),
-        )
-
-    def _refreshed(self, state: NormsState, rng: np.random.Generator) -> NormsState:
-        norms = state.norms.copy()
-        old = norms[state.indices]
-        mixed = self.memory * old + (1.0 - self.memory) * state.seen
-        norms[state.indices] = np.where(np.isnan(old), state.seen, mixed)
-        known = ~np.isnan(norms)
-        mean = norms[known].mean() if known.any() else 0.0
-        if not mean > 0.0:
-            bound = np.ones(len(norms))
-        else:
-            bound = self.uniform * mean + (1.0 - self.uniform) * np.where(known, norms, mean)
-        current = Probabilities.of(bound, self.size, rng)
-        return NormsState(norms, current, np.zeros(0, int), np.zeros(0))

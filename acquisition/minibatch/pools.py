@@ -108,7 +108,7 @@ class SequentialBQ(Greedy):
         pool = self._pool(state.n, rng)
         signal = self.features.kernel_mean(pool)
         chosen = pool[greedy_rows(self.features, pool, self.size, self.noise, signal)]
-        weights = quadrature_weights(self.features, chosen, "plain", self.noise)
+        weights = quadrature_weights(self.features, chosen, self.noise)
         return Selection(chosen, weights), state
 
 
@@ -158,7 +158,7 @@ def weighted(features: Features, chosen: np.ndarray, weights: str, noise: float)
     """
     if weights == "equal":
         return equally(chosen, len(features))
-    return Selection(chosen, quadrature_weights(features, chosen, "plain", noise))
+    return Selection(chosen, quadrature_weights(features, chosen, noise))
 
 
 def greedy_rows(

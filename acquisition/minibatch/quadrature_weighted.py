@@ -1,9 +1,8 @@
 """A random mini-batch with the weights of Bayesian quadrature over the data's empirical measure.
 
-Rows are drawn uniformly without replacement and weighted by `quadrature_weights`. The plain and the shrunk
-rule are *biased*: their error at one step is small but does not average out over steps, so that the error of
-a run does not fall below a floor. Use them early in a run or for single estimates. The debiased rule is
-unbiased over the draw. Weights can be negative.
+Rows are drawn uniformly without replacement and weighted by `quadrature_weights`. The estimate is *biased*:
+its error at one step is small but does not average out over steps, so that the error of a run does not fall
+below a floor. Use it early in a run or for single estimates. Weights can be negative.
 
 Cost O(M S^2 + S^3) a step, O(N M^2) once for the features. Memory N x M.
 """
@@ -16,7 +15,7 @@ import numpy as np
 
 from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
-from acquisition.minibatch.quadrature_weights import RULES, quadrature_weights
+from acquisition.minibatch.quadrature_weights import quadrature_weights
 from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import (
     Selection,
@@ -35,20 +34,16 @@ class QuadratureWeighted(Featured):
     ----------
     size : S, between 1 and N
     features : of the data
-    weights : 'plain', 'shrunk' or 'debiased'
     noise : s^2 >= 0, variance that the kernel does not explain, in units of k(x, x)
     """
 
     size: int
     features: Features
-    weights: str = "shrunk"
     noise: float = LEARNING.noise
     signed = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weights not in RULES:
-            raise ValueError(f"weights is {self.weights!r}; it must be one of {', '.join(map(repr, RULES))}")
         require_between("noise", self.noise, 0.0, np.inf)
 
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
@@ -59,4 +54,4 @@ class QuadratureWeighted(Featured):
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
         """The next mini-batch."""
         indices = rng.choice(state.n, self.size, replace=False, shuffle=False)
-        return Selection(indices, quadrature_weights(self.features, indices, self.weights, self.noise)), state
+        return Selection(indices, quadrature_weights(self.features, indices, self.noise)), state

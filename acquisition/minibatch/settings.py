@@ -14,11 +14,9 @@ __all__ = [
     "FEATURES",
     "LEARNING",
     "PARTITION",
-    "STRATA",
     "FeatureSettings",
     "LearningSettings",
     "PartitionSettings",
-    "StrataSettings",
 ]
 
 
@@ -28,13 +26,13 @@ class FeatureSettings:
 
     rank: int = 100
     """M, where the rank of the kernel allows it. With half and with twice as many the factors are 1.32 +- .08
-    and .86 +- .02 for a control variate, 1.05 +- .05 and .97 +- .04 for balanced mini-batches, 1.06 +- .06
-    and .99 +- .05 for a DPP; time and memory grow with M^2 and M."""
+    and .86 +- .02 for a control variate, 1.05 +- .05 and .97 +- .04 for balanced mini-batches; time
+    and memory grow with M^2 and M."""
     multiple: float = 0.5
     """The lengthscale over the median distance. Of the lengthscales that do not change while q moves it was
     the most robust on the problems of `experiments.minibatch`. With half and with twice (seeds 1100 to 1103)
     the factors are 1.12 +- .06 and 1.08 +- .06 for balanced mini-batches, 1.15 +- .09 and 1.03 +- .07 for a
-    control variate, 1.30 +- .16 and 1.17 +- .07 for a DPP, 1.7 +- .4 and .7 +- .1 for strata by k-means."""
+    control variate."""
     single: int = 10_000_000
     """Entries of Phi above which it is held in single precision. With all features in single precision the
     factors are 1.000 to 1.001."""
@@ -72,14 +70,6 @@ class PartitionSettings:
 
 
 @dataclass(frozen=True)
-class StrataSettings:
-    """Strata by k-means (`stratified`)."""
-
-    sweeps: int = 20
-    """The most Lloyd iterations. With 5 the factor is .96 +- .04, with 10 .96 +- .04, with 40 .98 +- .02."""
-
-
-@dataclass(frozen=True)
 class LearningSettings:
     """Processes over the data, fitted to gradients (`gp_control_variate`, `confidence`).
 
@@ -106,4 +96,4 @@ class LearningSettings:
 
 
 FEATURES, PARTITION = FeatureSettings(), PartitionSettings()
-STRATA, LEARNING = StrataSettings(), LearningSettings()
+LEARNING = LearningSettings()

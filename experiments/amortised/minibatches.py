@@ -9,7 +9,6 @@ counted as a sixth of an evaluation for each datum. A strategy begins with the p
     uniform              independent mini-batches
     balanced, pixels     a partition into batches that resemble the data, made once
     balanced, encoder    the same by the encoder's means, made again every ten epochs
-    stratified, encoder  one datum of each of S strata of the encoder's means, strata made again as often
 
 At the end of each run the possible gain is measured: the variance of the gradient over mini-batches and draws
 of z, and the part of it that is due to draws of z with the mini-batch held fixed.
@@ -25,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 import bqvi
-from acquisition.minibatch import Balanced, Features, Reshuffled, Selection, Strategy, Stratified, Uniform
+from acquisition.minibatch import Balanced, Features, Reshuffled, Selection, Strategy, Uniform
 from acquisition.minibatch.strategy import Unlearning
 from bqvi.gradients import Batch, Pathwise
 from bqvi.models import VariationalAutoencoder
@@ -38,11 +37,7 @@ from experiments.problems import images
 __all__ = ["Renewed", "RenewedState", "experiment"]
 
 _REFERENCE = "reshuffled"
-_BY_FEATURES: dict[str, Callable[[int, Features], Strategy]] = {
-    "balanced": Balanced,
-    "stratified": Stratified,
-}
-_STRATEGIES = (_REFERENCE, "uniform", "balanced, pixels", "balanced, encoder", "stratified, encoder")
+_STRATEGIES = (_REFERENCE, "uniform", "balanced, pixels", "balanced, encoder")
 _QUICK = (_REFERENCE, "balanced, encoder")
 _LATENT, _HIDDEN, _SIZE, _RATE = 5, 64, 50, 2e-3
 _EPOCHS, _QUICK_EPOCHS = 40, 2
@@ -121,11 +116,10 @@ def _strategy_named(name: str, features: _Encoded, epochs: int) -> Strategy:
         return Reshuffled(_SIZE)
     if name == "uniform":
         return Uniform(_SIZE)
-    kind, rows = name.split(", ")
-    if rows == "pixels":
-        return _BY_FEATURES[kind](_SIZE, features())
+    if name == "balanced, pixels":
+        return Balanced(_SIZE, features())
     n = len(features.x)
-    return Renewed(_SIZE, lambda: _BY_FEATURES[kind](_SIZE, features()), epochs * (n // _SIZE), n)
+    return Renewed(_SIZE, lambda: Balanced(_SIZE, features()), epochs * (n // _SIZE), n)
 
 
 def _run(case: Case, seed: int) -> pd.DataFrame:
@@ -275,7 +269,7 @@ def _mean(values: pd.Series, digits: int) -> str:
 def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check whether balanced mini-batches save evaluations."""
     costs = _costs(results)
-    names = [name for name in costs["case"].unique() if name.startswith(("balanced", "stratified"))]
+    names = [name for name in costs["case"].unique() if name.startswith("balanced")]
     checks: list[Check] = [
         evidence.less(costs, name, _REFERENCE, "evaluations_to", name, shown="evaluations") for name in names
     ]
@@ -292,7 +286,7 @@ def _claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="amortised-minibatches",
     title="Mini-batches of an autoencoder",
-    summary="""Do mini-batches of digits that are balanced or stratified train an autoencoder in fewer
+    summary="""Do mini-batches of digits that are balanced train an autoencoder in fewer
         evaluations than random reshuffling? Features are the pixels, or the encoder's means, computed
         again every ten epochs. A table has the share of the gradient's variance that the choice of data
         makes.""",

@@ -139,19 +139,12 @@ PLAIN: dict[str, Callable[[int], Strategy]] = {
     "with replacement": lambda s: minibatch.Uniform(s, replacement=True),
     "without replacement": minibatch.Uniform,
     "reshuffled": minibatch.Reshuffled,
-    "probabilities by gradient norm": minibatch.GradientNorms,
-    "GraB": minibatch.Grab,
-    "balanced gradients": minibatch.GradientBalanced,
     "SAGA": lambda s: minibatch.Saga(minibatch.Uniform(s)),
     "SVRG": lambda s: minibatch.Svrg(minibatch.Reshuffled(s)),
 }
 FEATURED: dict[str, Callable[[int, Features], Strategy]] = {
-    "k-means strata": minibatch.Stratified,
     "balanced": minibatch.Balanced,
-    "DPP": minibatch.DPP,
-    "BQ weights": lambda s, f: minibatch.QuadratureWeighted(s, f, "plain"),
-    "shrunk BQ weights": lambda s, f: minibatch.QuadratureWeighted(s, f, "shrunk"),
-    "debiased BQ weights": lambda s, f: minibatch.QuadratureWeighted(s, f, "debiased"),
+    "BQ weights": minibatch.QuadratureWeighted,
     "herding": minibatch.Herding,
     "sequential BQ": minibatch.SequentialBQ,
     "greatest variance": minibatch.MaxVariance,
@@ -164,8 +157,7 @@ FEATURED: dict[str, Callable[[int, Features], Strategy]] = {
     "GP control variate, partition": lambda s, f: minibatch.GPControlVariate(minibatch.Balanced(s, f), f),
 }
 UNBIASED = frozenset({
-    "with replacement", "without replacement", "reshuffled", "probabilities by norm of row",
-    "probabilities by gradient norm", "balanced gradients", "SAGA", "SVRG", "k-means strata", "balanced",
-    "DPP", "debiased BQ weights", "GP control variate", "GP control variate, balanced",
+    "with replacement", "without replacement", "reshuffled", "probabilities by norm of row", "SAGA", "SVRG",
+    "balanced", "GP control variate", "GP control variate, balanced",
 })  # fmt: skip
 """At each step, given the past; the others say in their docstrings in what sense they are not."""

@@ -55,7 +55,7 @@ __all__ = [
 ]  # fmt: skip
 
 NAMES = (
-    "reshuffled", "balanced", "balanced gradients", "SAGA", "SVRG", "GP control variate",
+    "reshuffled", "balanced", "SAGA", "SVRG", "GP control variate",
     "GP control variate, balanced", "sequential BQ",
 )  # fmt: skip
 REFERENCE = "all data"

@@ -102,19 +102,11 @@ def test_quadrature_weights_are_the_gaussian_process_mean():
     assert quadrature_weights(features, chosen) @ y / 60 == pytest.approx(mean, rel=1e-4)
 
 
-@pytest.mark.parametrize("rule", ["plain", "shrunk", "debiased"])
 @pytest.mark.parametrize("noise", [0.0, 0.2])
 @pytest.mark.parametrize("rank", [5, 60])
-def test_weights_of_all_rows_are_one_each(rule, noise, rank):
+def test_weights_of_all_rows_are_one_each(noise, rank):
     features = Features.of(X, rank=rank)
-    np.testing.assert_allclose(quadrature_weights(features, np.arange(60), rule, noise), 1.0, atol=1e-6)
-
-
-def test_shrunk_weights_lie_between_equal_and_quadrature():
-    features, chosen = Features.of(X, rank=60), np.arange(9)
-    equal, plain = np.full(9, 60 / 9), quadrature_weights(features, chosen)
-    np.testing.assert_allclose(quadrature_weights(features, chosen, "shrunk", 1e9), equal, rtol=1e-6)
-    np.testing.assert_allclose(quadrature_weights(features, chosen, "shrunk", 0.0), plain, rtol=1e-5)
+    np.testing.assert_allclose(quadrature_weights(features, np.arange(60), noise), 1.0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("n", "size"), [(60, 5), (60, 7), (60, 60), (60, 1), (59, 30)])
@@ -225,8 +217,6 @@ def test_an_affine_kernel_needs_labels_of_the_same_rows():
     "made",
     [
         lambda features: minibatch.Balanced(5, features),
-        lambda features: minibatch.Stratified(5, features),
-        lambda features: minibatch.DPP(5, features),
         lambda features: minibatch.QuadratureWeighted(5, features),
         lambda features: minibatch.Herding(5, features),
         lambda features: minibatch.SequentialBQ(5, features),

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from torch import nn
 
 import bqvi
-from acquisition.minibatch import Balanced, Features, GradientBalanced, Reshuffled, Saga, Svrg, Uniform
+from acquisition.minibatch import Balanced, Features, Reshuffled, Saga, Svrg, Uniform
 from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
 from bqvi.gradients.amortised import Local, elbo_draws
@@ -277,7 +277,6 @@ STRATEGIES = [
     Balanced(8, Features.of(images())),
     Saga(Uniform(8)),
     Svrg(Uniform(8)),
-    GradientBalanced(8),
 ]
 
 
