@@ -1,4 +1,4 @@
-"""Draws with importance weights, and their quantiles."""
+"""Draws with importance weights, their quantiles, and a mixture of Gaussians fitted to them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.importance import effective_size, normalised
+from gp.measures import GaussianMixture
+from gp.measures.mixture_density import MixtureDensity
 
 __all__ = ["WeightedDraws", "weighted_quantiles"]
+
+_ROUNDS = 20
+"""Rounds of expectation maximisation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +38,30 @@ class WeightedDraws:
     def effective_sample_size(self) -> float:
         """1 / sum of the squared weights."""
         return float(effective_size(self.weights))
+
+    def mixture(self, groups: np.ndarray) -> GaussianMixture:
+        """The mixture fitted by expectation maximisation (Dempster, Laird and Rubin 1977).
+
+        Parameters
+        ----------
+        groups : (n,), integers from 0, the component of each draw at first. A component of fewer than
+            2 (D + 1) effective draws is left out, unless it is the only one.
+        """
+        x, weights = self.points, self.weights
+        shares = np.eye(int(groups.max()) + 1)[groups]
+        for _ in range(_ROUNDS):
+            parts = shares * weights[:, None]
+            size = parts.sum(0) ** 2 / np.maximum(np.square(parts).sum(0), 1e-300)
+            parts = parts[:, (size >= 2 * (x.shape[1] + 1)) | (size == size.max())]
+            mass = parts.sum(0)
+            means = (parts.T @ x) / mass[:, None]
+            centred = x - means[:, None]
+            covariances = (centred * (parts / mass).T[:, :, None]).mT @ centred
+            np.einsum("kii->ki", covariances)[:] *= 1.0 + 1e-9  # rounding: correlations of one
+            q = GaussianMixture(mass / mass.sum(), means, 0.5 * (covariances + covariances.mT))
+            logs = MixtureDensity.of(q.weights, q.means, q.factors).log_parts(x)
+            shares = np.exp(logs - np.logaddexp.reduce(logs, axis=0)).T
+        return q
 
 
 def weighted_quantiles(theta: np.ndarray, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:

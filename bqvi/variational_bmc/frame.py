@@ -97,20 +97,11 @@ class Frame:
         return gradients @ self.scale
 
     def measure(self, q: DiagonalMixture) -> GaussianMixture:
-        """The mixture of x for a mixture ``q`` of u; an approximation where scales depend on a coordinate.
-
-        Each component is then divided along the leading coordinate, and the map is linearised in each part.
-        """
+        """The mixture of x for a mixture ``q`` of u; after a map an approximation, with parts a component."""
         covariances = np.einsum("ij,kj,lj->kil", self.scale, q.scales**2, self.scale)
-        weights, means = q.weights / q.weights.sum(), self.straight(q.means)
-        if self.scaling is not None:
-            k = self.scaling.leading
-            weights, means, covariances = _cut(weights, means, covariances, k)
-            turn = self.scaling.jacobian(means)
-            means, covariances = self.scaling.out(means), turn @ covariances @ turn.mT
-            np.einsum("kii->ki", covariances)[:] *= 1.0 + FRAMES.ridge
-        covariances = 0.5 * (covariances + covariances.mT)
-        return GaussianMixture(weights, means, covariances)
+        parts = q.weights / q.weights.sum(), self.straight(q.means), covariances
+        weights, means, covariances = parts if self.scaling is None else self.scaling.image(*parts)
+        return GaussianMixture(weights, means, 0.5 * (covariances + covariances.mT))
 
     def moved(self, q: DiagonalMixture, to: Frame) -> DiagonalMixture:
         """The mixture ``q`` in the frame ``to``, without the correlations that arise there.
@@ -124,23 +115,6 @@ class Frame:
             return DiagonalMixture(q.weights, means, 1.0 / np.sqrt(q.scales**-2.0 @ turn**2))
         turn = to.affine.solve(self.scale)
         return DiagonalMixture(q.weights, means, np.sqrt(q.scales**2 @ (turn**2).T))
-
-
-def _cut(
-    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gaussians (K,), (K, D), (K, D, D), each divided along k into parts with the same total moments."""
-    nodes, shares = np.polynomial.hermite_e.hermegauss(FRAMES.pieces)
-    share = FRAMES.between
-    along = covariances[:, :, k] / np.sqrt(covariances[:, [k], k])
-    places = means[:, None] + np.sqrt(share) * nodes[:, None] * along[:, None]
-    within = covariances - share * along[:, :, None] * along[:, None, :]
-    dimension = means.shape[1]
-    return (
-        (weights[:, None] * (shares / shares.sum())).ravel(),
-        places.reshape(-1, dimension),
-        np.repeat(within, FRAMES.pieces, axis=0),
-    )
 
 
 def fitting(mean: np.ndarray, covariance: np.ndarray, last: Frame, within: np.ndarray | None = None) -> Frame:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bqvi.calls import require_good
 from bqvi.calls.evaluations import unstated_noise
 from bqvi.posterior import Posterior, WeightedDraws
@@ -24,6 +26,8 @@ from bqvi.variational_bmc.state import Estimate, Row, State
 from bqvi.variational_bmc.steps import record
 from bqvi.variational_bmc.stopping import judge
 from bqvi.variational_bmc.undeclared_noise import differ, differing, understated
+from bqvi.variational_bmc.user_units import UserUnits
+from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.measures import GaussianMixture
 
 if TYPE_CHECKING:
@@ -79,10 +83,28 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
 
 
 def _posterior(run: VBMCRun, estimate: Estimate, frame: Frame, corrected: bool) -> Posterior:
-    """The posterior by the weighted draws where it is ``corrected``, by q otherwise."""
-    found = estimate.found
+    """The posterior by the weighted draws where it is ``corrected``, by q otherwise.
+
+    In the user's units q is cut off by bounds and no mixture of Gaussians in the coordinates: where there are
+    weighted draws, a mixture is fitted to these.
+    """
+    found, q = estimate.found, frame.measure(estimate.q)
     draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
-    return Posterior(frame.measure(estimate.q), run.coordinates, draws, run.target.function.model)
+    if draws is not None and isinstance(frame.scaling, UserUnits):
+        q = draws.mixture(_slabs(estimate.q, found.u, draws.weights))
+    return Posterior(q, run.coordinates, draws, run.target.function.model)
+
+
+def _slabs(q: DiagonalMixture, u: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Groups (n,) of draws u (n, D) with ``weights``: each component's, in slabs of its longest axis."""
+    component = q.log_parts(u).argmax(0)
+    groups = np.zeros(len(u), int)
+    for k in range(q.count):
+        rows = np.flatnonzero(component == k)
+        rows = rows[np.argsort(u[rows, q.scales[k].argmax()])]
+        before = np.cumsum(weights[rows]) - 0.5 * weights[rows]
+        groups[rows] = groups.max() + 1 + (RESULT.slabs * before).astype(int)
+    return np.unique(groups, return_inverse=True)[1]
 
 
 def _sd_of_uncorrected(row: Row) -> float:

@@ -19,11 +19,15 @@ from scipy.special import ndtr, ndtri
 
 from bqvi.calls.coordinates import Coordinates
 from gp.arrays import LOG_2PI
+from gp.linear_maps import cholesky
+from gp.low_discrepancy import normal_sobol
 
 __all__ = ["UserUnits"]
 
 _EDGE = 0.01
 """The share of an interval beside either bound that stands for what lies beyond it."""
+_DRAWS = 1024
+"""The draws of a component, whose moments its image has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +66,6 @@ class UserUnits:
             (coordinates.lower[of] - middle) / width, (coordinates.upper[of] - middle) / width,
         )  # fmt: skip
 
-    @property
-    def leading(self) -> int:
-        """A coordinate along which a Gaussian of y is divided where the map is linearised."""
-        return int(self.straight[0])
-
     def out(self, y: np.ndarray) -> np.ndarray:
         """The points x (m, D) of y (m, D); of those beyond a bound, of points beside it."""
         x = y.copy()
@@ -102,11 +101,29 @@ class UserUnits:
         found[:, self.straight] = (gradients[:, self.straight] + t * self.half) * np.exp(self._log_scales(t))
         return found
 
-    def jacobian(self, y: np.ndarray) -> np.ndarray:
-        """The Jacobian matrices dx / dy at y (m, D), (m, D, D), of points beside a bound at a distance."""
-        scales, farthest = np.ones(y.shape), -ndtri(_EDGE)
-        scales[:, self.straight] = np.exp(self._log_scales(np.clip(self._charts(y), -farthest, farthest)))
-        return np.asarray(scales[:, :, None] * np.eye(y.shape[1]))
+    def image(
+        self, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The mixture of x for one of y (K,), (K, D), (K, D, D), by moments of draws between the bounds.
+
+        A component without such draws has the weight zero. Where all are without, draws stand for points
+        beside the bounds.
+        """
+        dimension = means.shape[1]
+        y = means[:, None] + normal_sobol(dimension, _DRAWS, 0) @ cholesky("covariances", covariances).mT
+        inside = self.inside(y.reshape(-1, dimension)).reshape(y.shape[:2]).astype(float)
+        inside[inside.sum(1) <= 2 * dimension] = 0.0
+        mass = weights * inside.mean(1)
+        if not mass.any():
+            inside[:], mass = 1.0, weights
+        empty = inside.sum(1) == 0.0
+        x = self.out(y.reshape(-1, dimension)).reshape(y.shape)
+        shares = np.where(empty[:, None], 1.0, inside)
+        shares /= shares.sum(1, keepdims=True)
+        middle = (shares[:, None] @ x)[:, 0]
+        found = (shares[:, :, None] * (x - middle[:, None])).mT @ (x - middle[:, None])
+        found[empty] = np.eye(dimension)
+        return mass / mass.sum(), middle, found
 
     def _charts(self, y: np.ndarray) -> np.ndarray:
         """The charts' coordinates t (m, p) at y (m, D)."""

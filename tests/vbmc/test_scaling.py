@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import bqvi
 from bqvi.variational_bmc.frame import Frame
@@ -11,6 +12,7 @@ from bqvi.variational_bmc.scaling import Scaling, led_by, unlike
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems import hard_posteriors
 from experiments.problems.known_posteriors import gskl
+from gp.measures import GaussianMixture
 
 SCALING = Scaling(
     1,
@@ -88,3 +90,17 @@ def test_a_funnel_is_straightened(tmp_path):
     found.save(tmp_path / "run")
     again = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=57, resume=tmp_path / "run")
     assert again.frame.scaling.leading == found.frame.scaling.leading
+
+
+def test_the_image_of_a_gaussian_is_smooth_along_the_leading_coordinate_which_the_map_leaves():
+    """There it is normal again; elsewhere its density is nearly the density before over the Jacobian."""
+    mean, covariance = np.array([[0.2, -0.3, 0.1, 0.5]]), 0.5 * np.eye(4)[None]
+    covariance[0, 1, 2] = covariance[0, 2, 1] = 0.2
+    image = GaussianMixture(*SCALING.image(np.ones(1), mean, covariance))
+    grid = np.linspace(-2.0, 1.4, 50)
+    along = image.marginal([1]).log_density(grid[:, None])
+    np.testing.assert_allclose(along, norm.logpdf(grid, -0.3, np.sqrt(0.5)), atol=0.01)
+    before = GaussianMixture(np.ones(1), mean, covariance)
+    y = before.sample(4000, 0)
+    exact = before.log_density(y) - SCALING.log_jacobian(y)
+    assert abs(np.mean(exact - image.log_density(SCALING.out(y)))) < 0.01

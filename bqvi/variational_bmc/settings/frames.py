@@ -27,27 +27,12 @@ class FrameSettings:
     divergence: float = 2.0
     """The divergence of a Gaussian without the correlations, in nats, beyond which a run with gradients
     begins in rotated axes."""
-    ridge: float = 1e-12
-    """The share of its variance that is added to each variance of a component, where scales depend on a
-    coordinate: with a map from ten points of three Gaussians (D = 4, layout 2033 of `experiments.vbmc.hard`)
-    correlations had eigenvalues of -2e-16 to 1e-16, and the run ended in an error."""
     thin: float = 50.0
     """The condition number of the correlations beyond which axes are rotated."""
     plausible: float = 0.25
     """The variance of a coordinate in the plausible box, which is two standard deviations to either side."""
     least_correlation: float = 1e-12
     """The least eigenvalue of the correlations. In the same runs the least of 111 matrices was 7e-4."""
-    pieces: int = 20
-    """The number of parts of a component along a coordinate on which scales depend. Relative to the density
-    of q after the map, that of the parts has a divergence of .71 nats with 7 parts and a share ``between`` of
-    .8 (the values before), .34 with 14 and .9, .22 with 20 and .95, and .14 with 30 and .95, by the mean of
-    24 mixtures of one and four components after maps fitted to exact draws (funnels 5 and 8, centred schools;
-    seeds 1100 to 1103). In nine runs with gradients on these, seeds 1110 to 1112, the divergence of the
-    posterior's density from the exact one was .67 with 7 and .8, .23 with 20 and .95; in two of funnel 5 from
-    values .42 and .40."""
-    between: float = 0.95
-    """The share of the component's variance in that coordinate that is between the parts. With 20 parts the
-    mean divergence at ``pieces`` is .26 with .9; with 7 parts .81 with .6, .76 with .9 and 1.05 with .95."""
     elite: tuple[int, int] = (2, 2)
     """The number of evaluated points, 2 D + 2, that locate the posterior without better information. The
     factor of one step, at seven states of clusters, cigar 4, three Gaussians 4 and funnel 5 where these
@@ -97,6 +82,8 @@ class ScalingSettings:
     """The change of the logarithm of a scale, as sd over draws, from which a further map is tried at once."""
     cut: float = 30.0
     """The largest logarithm of a scale."""
+    parts: int = 31
+    """The number of parts of a component along the leading coordinate, in which the map is linearised."""
 
 
 @dataclass(frozen=True)

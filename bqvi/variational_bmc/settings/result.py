@@ -21,6 +21,9 @@ class ResultSettings:
     """The Pareto k above which the posterior is not corrected, as the weights have no mean."""
     even: float = 0.5
     """The effective share above which it is corrected for any k: then no draw of 8192 has more than 1.1 %."""
+    slabs: int = 30
+    """The number of slabs with which the fit of a mixture to draws begins, after a map. On a straight ridge
+    between bounds 10, 20 and 40 left 2.6, .44 and .05 nats of its ELBO after 10 rounds."""
     located: float = 1.0
     """The sd of the log evidence, in nats, below which the posterior may suggest plausible intervals."""
 
