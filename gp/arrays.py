@@ -17,8 +17,9 @@ from array_api_compat import array_namespace, is_torch_array
 from array_api_compat import numpy as compatible_numpy
 
 __all__ = [
-    "LOG_2PI", "Array", "Namespace", "SpecialFunctions", "as_like", "at_least", "at_most", "describe",
-    "differences", "is_torch", "namespace", "positive", "require_positive", "shown", "special", "to_numpy",
+    "IN_CACHE", "LOG_2PI", "Array", "Namespace", "SpecialFunctions", "as_like", "at_least", "at_most",
+    "describe", "differences", "is_torch", "namespace", "positive", "require_positive", "shown", "special",
+    "to_numpy",
 ]  # fmt: skip
 
 Array: TypeAlias = Any
@@ -32,6 +33,9 @@ SpecialFunctions: TypeAlias = Any
 and ``erfcx`` (exp(x^2) erfc(x)), as ``scipy.special`` and ``torch.special`` are."""
 
 LOG_2PI = log(2.0 * pi)
+
+IN_CACHE = 2**15
+"""The number of entries of an array that are computed at once, as larger arrays do not stay in the cache."""
 
 _numpy_namespace: Namespace = np if hasattr(np, "unstack") else compatible_numpy
 """NumPy follows the standard itself from 2.1 on; a wrapper around it takes up to 20 microseconds a call."""

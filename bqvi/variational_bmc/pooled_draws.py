@@ -96,13 +96,14 @@ class PointMoments:
         """Those of the draws at an index, or at a mask."""
         return cls(draws.u[index], draws.whitened[:, index], draws.mean[index], draws.variance[index])
 
-    def joined(self, other: PointMoments) -> PointMoments:
-        """The points of both, in order."""
+    def joined(self, *others: PointMoments) -> PointMoments:
+        """These points and others, in order."""
+        parts = (self, *others)
         return PointMoments(
-            np.concatenate([self.u, other.u]),
-            np.concatenate([self.whitened, other.whitened], axis=1),
-            np.concatenate([self.mean, other.mean]),
-            np.concatenate([self.variance, other.variance]),
+            np.concatenate([part.u for part in parts]),
+            np.concatenate([part.whitened for part in parts], axis=1),
+            np.concatenate([part.mean for part in parts]),
+            np.concatenate([part.variance for part in parts]),
         )
 
 
@@ -121,10 +122,10 @@ def pool_of(
     top, count = surrogate.data.top, len(found.u)
     plain = q.joined(q.widened(WEIGHTS.widening), WEIGHTS.wide)
     wide = q.widened(POOLED.wider)
-    draws = PointMoments(found.u, found.whitened, found.mean, found.variance)
-    draws = draws.joined(_known(surrogate, proposal_of(wide, 0.0).draws(POOLED.draws, seed)))
-    local = _local(q, plain, draws, top, seed)
-    draws = draws.joined(_known(surrogate, proposal_of(local, 0.0).draws(POOLED.draws, seed + 1)))
+    first = PointMoments(found.u, found.whitened, found.mean, found.variance)
+    further = _known(surrogate, proposal_of(wide, 0.0).draws(POOLED.draws, seed))
+    local = _local(q, plain, (first, further), top, seed)
+    draws = first.joined(further, _known(surrogate, proposal_of(local, 0.0).draws(POOLED.draws, seed + 1)))
     total = count + 2 * POOLED.draws
     shares = np.array([count, POOLED.draws, POOLED.draws]) / total
     logs = np.stack([one.log_density(draws.u) for one in (plain, wide, local)])
@@ -148,17 +149,20 @@ def _known(surrogate: Surrogate, u: np.ndarray) -> PointMoments:
 
 
 def _local(
-    q: DiagonalMixture, plain: DiagonalMixture, draws: PointMoments, top: float, seed: int
+    q: DiagonalMixture, plain: DiagonalMixture, draws: tuple[PointMoments, ...], top: float, seed: int
 ) -> DiagonalMixture:
     """Gaussians with the scales of q's components, at some of the draws where f or its variance is large.
 
     The draws are chosen by the integrand of the interquantile range (:mod:`next_points`).
     """
-    parts = q.widened(POOLED.wider).log_parts(draws.u)
-    log_g = np.logaddexp(plain.log_density(draws.u), logsumexp(parts, axis=0))
-    spread = np.minimum(np.sqrt(draws.variance), NODES.most)
-    mean = bounded(draws.mean, draws.variance, top)
+    u, mean, variance = (
+        np.concatenate([getattr(part, name) for part in draws]) for name in ("u", "mean", "variance")
+    )
+    parts = q.widened(POOLED.wider).log_parts(u)
+    log_g = np.logaddexp(plain.log_density(u), logsumexp(parts, axis=0))
+    spread = np.minimum(np.sqrt(variance), NODES.most)
+    mean = bounded(mean, variance, top)
     log_share = POOLED.temper * (mean - top) - log_g + np.log(np.sinh(spread))
     chosen = np.unique(resampled(np.exp(log_share - log_share.max()), POOLED.places, seed))
     weights = np.full(len(chosen), 1.0 / len(chosen))
-    return DiagonalMixture(weights, draws.u[chosen], q.scales[parts[:, chosen].argmax(0)])
+    return DiagonalMixture(weights, u[chosen], q.scales[parts[:, chosen].argmax(0)])

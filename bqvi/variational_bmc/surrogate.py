@@ -124,10 +124,32 @@ class Data:
     @cached_property
     def gram(self) -> Gram:
         """The covariance of all observations as a function of the kernel."""
-        blocks: list[Values | Gradients] = [Values(self.points)]
+        return self._gram_of(self.points)
+
+    def _gram_of(self, points: np.ndarray) -> Gram:
+        """That of values at ``points`` (k, D), with the gradients at those of them that have one."""
+        blocks: list[Values | Gradients] = [Values(points)]
         if self.gradients is not None:
-            blocks.append(Gradients(self.points[: len(self.gradients)]))
+            blocks.append(Gradients(points[: len(self.gradients)]))
         return gram_of(self.kernel(self.prior.lower), Observations(tuple(blocks)))
+
+    def covariance(self, kernel: Sum) -> np.ndarray:
+        """The covariance (N, N) of all observations, for one kernel.
+
+        Rows of values without a gradient are computed without what a pull-back needs.
+        """
+        n, m = len(self.points), 0 if self.gradients is None else len(self.gradients)
+        if m in (0, n):
+            return np.array(self.gram(kernel)[0])
+        first, rest = (
+            self._gram_of(self.points[:m])(kernel)[0],
+            crossed(kernel, self.points[m:], self.points, m),
+        )
+        found = np.empty((rest.shape[1],) * 2)
+        found[:, m:n], found[m:n] = rest.T, rest
+        of_first = np.r_[:m, n : len(found)]
+        found[np.ix_(of_first, of_first)] = first
+        return found
 
     @cached_property
     def thinned(self) -> Data:
@@ -342,8 +364,7 @@ def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSums:
 
 def _factor(data: Data, kernel: Sum, noise: np.ndarray) -> np.ndarray:
     """C of the covariance of all observations with their ``noise`` (N,); LinAlgError if there is none."""
-    matrix, _ = data.gram(kernel)
-    matrix = np.array(matrix)
+    matrix = data.covariance(kernel)
     np.einsum("ii->i", matrix)[:] += noise
     return cholesky(matrix, overwrite=True)
 
@@ -390,7 +411,7 @@ class Surrogate:
         kernel, noise = data.kernel(psi), _noises(data, psi)
         for more in FITTING.jitters:
             if more:
-                noise = noise + more * np.einsum("ii->i", data.gram(kernel)[0])
+                noise = noise + more * data.covariance(kernel).diagonal()
             try:
                 whitening = np.ascontiguousarray(triangular_inverse(_factor(data, kernel, noise)))
                 return cls(data, psi, kernel, whitening, whitening @ data.residuals)

@@ -134,14 +134,19 @@ class AnovaSum:
             values = weighted.sum(1) - height * self.values.sum()
             of_means = np.einsum("dkn,kn->kd", along, weighted)
             return values, of_means, np.einsum("dkn,kn->kd", r * bowed, weighted)
-        tilt = self._tilt(self.slopes)
-        weighted = p * (self.values - np.sum(tilt * along, axis=0))
+        m = len(self.slopes)
+        tilt, own_p, own_a, own_r = self.slopes.T[:, None], p[:, :m], a[:, :, :m], r[:, :, :m]
+        near, curved = along[:, :, :m], bowed[:, :, :m]
+        weighted = p * self.values
+        weighted[:, :m] -= own_p * np.sum(tilt * near, axis=0)
         values = weighted.sum(1) - height * self.values.sum()
-        steep, rest = tilt * p, (1.0 - r) * along
-        turned = rest * a - r * spread  # d along / dm
-        moved = rest * bowed - along * spread  # d along / dv
-        of_means = (along * weighted - steep * turned).sum(2).T
-        return values, of_means, (r * bowed * weighted - steep * moved).sum(2).T
+        steep, rest = tilt * own_p, (1.0 - own_r) * near
+        turned = rest * own_a - own_r * spread  # d along / dm
+        moved = rest * curved - near * spread  # d along / dv
+        of_means, of_variances = (along * weighted).sum(2), (r * bowed * weighted).sum(2)
+        of_means -= (steep * turned).sum(2)
+        of_variances -= (steep * moved).sum(2)
+        return values, of_means.T, of_variances.T
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,7 +115,8 @@ class _FixedSlopes:
 
     Attributes
     ----------
-    points : (n, D). slopes : m. gap : x_d - y_d, (D, n, n). squares : of the gaps.
+    points : (n, D). slopes : m. gap : x_d - y_d with y among the first m, (D, n, m). squares : of all gaps,
+        (D, n, n).
     """
 
     points: np.ndarray
@@ -126,22 +127,25 @@ class _FixedSlopes:
     @classmethod
     def of(cls, points: np.ndarray, slopes: int) -> _FixedSlopes:
         gap = differences(points, points)
-        return cls(points, slopes, gap, gap**2)
+        return cls(points, slopes, gap[:, :, :slopes].copy(), np.square(gap, out=gap))
 
     def __call__(self, kernel: Anova) -> tuple[np.ndarray, Pullback]:
-        precision, height, m = (kernel.lengthscale**-2.0)[:, None, None], kernel.height, self.slopes
-        h = self.squares * precision
-        varying = np.exp(-0.5 * h)
-        varying *= kernel.interaction
-        ratio = 1.0 + varying
-        p = np.prod(ratio, axis=0)
-        u = np.divide(varying, ratio, out=varying)
-        g = np.multiply(u, self.gap, out=ratio)
-        g *= precision
-        curved = u[:, :m, :m] * precision * (1.0 - h[:, :m, :m])
+        precision, height, m = kernel.lengthscale**-2.0, kernel.height, self.slopes
+        p, u, h = np.ones(self.squares.shape[1:]), np.empty_like(self.squares), np.empty_like(self.squares)
+        for d, squares in enumerate(self.squares):  # one (n, n) plane at a time, which stays in the cache
+            np.multiply(squares, precision[d], out=h[d])
+            varying = np.exp(np.multiply(h[d], -0.5, out=u[d]), out=u[d])
+            varying *= kernel.interaction
+            ratio = varying + 1.0
+            p *= ratio
+            varying /= ratio
+        sloped = precision[:, None, None]
+        g = u[:, :, :m] * self.gap
+        g *= sloped
+        curved = u[:, :m, :m] * sloped * (1.0 - h[:, :m, :m])
         values = height * (p - 1.0)
         p *= height
-        matrix = self._matrix(values, p, g[:, :, :m], curved)
+        matrix = self._matrix(values, p, g, curved)
         pullback = _Pullback(self, kernel, matrix, p, u, h, g, curved)
         return matrix, Changes(pullback, pullback.times)
 
@@ -167,7 +171,8 @@ class _Pullback:
     Attributes
     ----------
     at : the points. kernel : the kernel at its parameters. matrix : K, (N, N). p : h p, (n, n).
-    u, h, g : as in the module's docstring, (D, n, n). curved : c, (D, m, m).
+    u, h : as in the module's docstring, (D, n, n). g : with y among the first m points, (D, n, m).
+    curved : c, (D, m, m).
     """
 
     at: _FixedSlopes
@@ -184,7 +189,7 @@ class _Pullback:
         n, dimension = self.at.points.shape
         m = self.at.slopes
         precision = (self.kernel.lengthscale**-2.0)[:, None, None]
-        u, h, g, curved = self.u, self.h, self.g[:, :, :m], self.curved
+        u, h, g, curved = self.u, self.h, self.g, self.curved
         own_u, own_g, own_h, own_p = u[:, :m, :m], g[:, :m], h[:, :m, :m], self.p[:m, :m]
         cross = np.moveaxis(weights[:n, n:].reshape(n, m, dimension), -1, 0)
         both = weights[n:, n:].reshape(m, dimension, m, dimension)
@@ -228,28 +233,32 @@ class _Pullback:
         precision = (self.kernel.lengthscale**-2.0)[:, None, None]
         a, b = vector[:n], vector[n:].reshape(m, dimension).T[:, None]  # (n,), (D, 1, m)
         u, h, g, curved = self.u, self.h, self.g, self.curved
-        rest = 1.0 - u
-        along = g[:, :, :m] * b
+        rest = 1.0 - u[:, :m]
+        of_slope = rest * h[:, :m] - 2.0
+        along = g * b
         pz = np.tile(a, (n, 1))
         pz[:, :m] += along.sum(0)
         pz *= self.p
-        factor = np.concatenate([u * h, u.sum(0)[None] - self.kernel.norm_slope])
-        of_slope = rest * h - 2.0
-        of_slope_all, rest_all = of_slope[:, :m], rest[:, :m]
+        factor = np.empty((dimension + 1, n, n))
+        np.multiply(u, h, out=factor[:dimension])
+        np.subtract(u.sum(0), self.kernel.norm_slope, out=factor[dimension])
         moved = factor * pz
-        moved[:dimension, :, :m] += self.p[:, :m] * along * of_slope[:, :, :m]
-        moved[dimension, :, :m] += self.p[:, :m] * (along * rest[:, :, :m]).sum(0)
+        along *= self.p[:, :m]
+        moved[:dimension, :, :m] += along * of_slope.swapaxes(1, 2)
+        moved[dimension, :, :m] += (along * rest.swapaxes(1, 2)).sum(0)
         found = np.empty((dimension + 1, len(vector)))
         found[:, :n] = moved.sum(2)
         found[dimension, :n] += self.kernel.norm_slope * self.kernel.height * a.sum()  # from the term -h a
         # rows of derivatives: first the change of p and s with all g_d, then that of g_d and c_d themselves
-        of_g, pb, pz = g[:, :m], self.p[:m, :m] * b, pz[:m]
-        g, u, h, rest, of_slope = (array[:, :m, :m] for array in (g, u, h, rest, of_slope))
+        of_g, pb, pz = -g.swapaxes(1, 2), self.p[:m, :m] * b, pz[:m]
+        through_g, through_rest = (pz * of_g * of_slope).sum(2), (pz * of_g * rest).sum(2)
+        g, u, h = g[:, :m], u[:, :m, :m], h[:, :m, :m]
+        rest, of_slope = rest[:, :, :m], of_slope[:, :, :m]
         slopes = _summed(factor[:, :m, :m], (curved + g**2) * pb) - _summed(moved[:, :m], of_g)
         change = curved * rest * h + u * precision * (4.0 * h - 2.0)
-        of_length = ((change + 2.0 * g**2 * of_slope) * pb).sum(2) - (pz * of_g * of_slope_all).sum(2)
+        of_length = ((change + 2.0 * g**2 * of_slope) * pb).sum(2) - through_g
         slopes[np.arange(dimension), np.arange(dimension)] += of_length
-        slopes[dimension] += ((curved + 2.0 * g**2) * rest * pb).sum(2) - (pz * of_g * rest_all).sum(2)
+        slopes[dimension] += ((curved + 2.0 * g**2) * rest * pb).sum(2) - through_rest
         found[:, n:] = slopes.swapaxes(1, 2).reshape(dimension + 1, -1)
         return found
 

@@ -23,7 +23,7 @@ from typing import Self
 
 import numpy as np
 
-from gp.arrays import Array, as_like, describe, is_torch, namespace, require_positive, to_numpy
+from gp.arrays import IN_CACHE, Array, as_like, describe, is_torch, namespace, require_positive, to_numpy
 from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
 from gp.kernels.stationary import diagonal_matrix
 
@@ -86,15 +86,17 @@ class Anova(Algebra):
             return as_like(self.height, x) * ((1 + self.factors(x, y)).prod(dim=0) - 1)
         self._check_dimension(x)
         p = np.ones((len(x), len(y)))
-        # one (n, m) plane at a time, which stays in the cache
-        for d, lengthscale in enumerate(self.lengthscale):
-            factor = (x[:, d, None] - y[:, d]) / lengthscale
-            np.multiply(factor, factor, out=factor)
-            factor *= -0.5
-            np.exp(factor, out=factor)
-            factor *= self.interaction
-            factor += 1.0
-            p *= factor
+        size = max(IN_CACHE // max(len(y), 1), 1)
+        for rows in (slice(at, at + size) for at in range(0, len(x), size)):
+            block = p[rows]
+            for d, lengthscale in enumerate(self.lengthscale):
+                factor = (x[rows, d, None] - y[:, d]) / lengthscale
+                factor *= factor
+                factor *= -0.5
+                np.exp(factor, out=factor)
+                factor *= self.interaction
+                factor += 1.0
+                block *= factor
         p -= 1.0
         p *= self.height
         return p

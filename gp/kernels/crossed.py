@@ -11,7 +11,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from gp.arrays import differences
+from gp.arrays import IN_CACHE, differences
 from gp.kernels.anova import Anova
 from gp.kernels.base import Kernel, differentiable
 from gp.kernels.composite import Sum
@@ -19,9 +19,6 @@ from gp.kernels.multiple import Multiple
 from gp.kernels.polynomial import Constant, QuadraticTrend
 
 __all__ = ["crossed"]
-
-_IN_CACHE = 2**15
-"""The number of entries of an array (D, m, n) that are computed at once."""
 
 
 def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: int = 0) -> np.ndarray:
@@ -37,7 +34,7 @@ def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: int = 0) -> np
     if slopes < n:
         found[:, slopes:n] = kernel(x, y[slopes:])
     steep = found[:, n:].reshape(m, slopes, dimension)  # a view
-    block = max(_IN_CACHE // max(slopes * dimension, 1), 1)
+    block = max(IN_CACHE // max(slopes * dimension, 1), 1)
     for rows in (slice(at, at + block) for at in range(0, m, block)):
         found[rows, :slopes], slope = _value_slopes(kernel, x[rows], y[:slopes])
         for d in range(dimension):  # a loop over pairs each, where `moveaxis` has one over coordinates

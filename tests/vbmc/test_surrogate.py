@@ -20,7 +20,7 @@ from bqvi.variational_bmc.surrogate import (
     with_terms_of,
 )
 from gp.laplace import curvature
-from gp.observations import Gradients, Observations, Values
+from gp.observations import Gradients, Observations, Values, covariance
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.standard_normal((9, 3))
@@ -62,6 +62,16 @@ def test_pullbacks_are_finite_differences(with_slopes):
     first, trend, second = pulled[:5], pulled[5:7], pulled[8:]
     found = [*(first + second), trend.sum(), second[-1]] if with_slopes else [*first, trend.sum()]
     np.testing.assert_allclose(found, numeric, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [60, 1000])
+def test_the_covariance_of_observations_is_that_of_functionals(rows):
+    """Some or all points have a gradient; against the covariance of any functionals."""
+    data = surrogate(True).data.with_best_gradients(rows)
+    kernel = data.kernel(data.prior.lower)
+    observed = Observations((Values(data.points), Gradients(data.points[: len(data.gradients)])))
+    expected = covariance(kernel, observed, observed)
+    np.testing.assert_allclose(data.covariance(kernel), expected, rtol=1e-11, atol=1e-11)
 
 
 def test_hyperparameters_of_a_rough_kernel_begin_at_those_without_and_back():
