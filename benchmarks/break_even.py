@@ -29,7 +29,7 @@ if __name__ == "__main__":
 import bqvi
 import gp
 from benchmarks.acceptance.meter import Meter, Watched
-from bqvi.gradients import MixtureQuadrature, Pathwise, Score
+from bqvi.gradients import Pathwise, Score
 from bqvi.models import GaussianMixture, LogJoint
 from bqvi.models.gaussian_mixture import simulate
 from experiments.gradients import mixture_q, references
@@ -161,30 +161,34 @@ def _values() -> Iterator[MethodPair]:
         yield MethodPair(label, 0.1, "nats below the best Gaussian", (bq, score))
 
 
-def _mixture(name: str, method: str, budget: int, seed: int) -> Cost:
+def _components(name: str, budget: int, seed: int) -> Cost:
+    posed = mixture_q.problem(name)
+    function = Watched(lambda theta: posed.target.log_density(theta[None])[0])
+    with Meter() as meter:
+        found = bqvi.vbmc(function, **posed.box(), gradient="autodiff", budget=budget, seed=seed)
+    return Cost(
+        abs(found.log_evidence - mixture_q.best(name)), function.points, meter.seconds - function.seconds
+    )
+
+
+def _drawn(name: str, budget: int, seed: int) -> Cost:
     posed = mixture_q.problem(name)
     function = Watched(posed.target.log_density)
-    quadrature = method == mixture_q.QUADRATURE
-    steps = 50 * budget if quadrature else budget // posed.components
-    rate = mixture_q.RATE if quadrature else mixture_q.stored()[f"{method}, {name}"]
+    steps = budget // posed.components
     with Meter() as meter:
         found = bqvi.fit(
-            LogJoint(function, posed.target.dimension),
-            method=MixtureQuadrature() if quadrature else mixture_q.DRAWS[method](),
-            schedule=bqvi.Adam(rate) if quadrature else bqvi.Adam(rate, decay=4.0 / steps),
-            budget=budget if quadrature else None, steps=steps, record=10**6,
-            start_from=posed.start(seed), seed=seed,
+            LogJoint(function, posed.target.dimension), method=mixture_q.DRAWS["STL"](),
+            schedule=bqvi.Adam(mixture_q.stored()[f"STL, {name}"], decay=4.0 / steps), steps=steps,
+            record=10**6, start_from=posed.start(seed), seed=seed,
         )  # fmt: skip
     return Cost(mixture_q.best(name) - posed.elbo(found.q), function.points, meter.seconds - function.seconds)
 
 
 def _mixtures() -> Iterator[MethodPair]:
     for name, label in (("two modes", "two modes, D = 2"), ("three modes", "three modes, D = 4")):
-        ours = BudgetedMethod(
-            "`MixtureQuadrature()`", partial(_mixture, name, mixture_q.QUADRATURE), (40, 80, 120, 160)
-        )
-        drawn = BudgetedMethod("sticking-the-landing", partial(_mixture, name, "STL"), (300, 1000, 3000))
-        yield MethodPair(label, 0.1, "nats below ln Z", (ours, drawn))
+        ours = BudgetedMethod("`bqvi.vbmc` with gradients", partial(_components, name), (20, 40, 80, 160))
+        drawn = BudgetedMethod("sticking-the-landing", partial(_drawn, name), (300, 1000, 3000))
+        yield MethodPair(label, 0.1, "nats from ln Z", (ours, drawn))
 
 
 # --- evidences and integrals -------------------------------------------------------------------------------

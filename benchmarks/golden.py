@@ -29,10 +29,8 @@ import torch
 import bqvi
 import gp
 from benchmarks.setting import commit
-from bqvi.gradients import MixtureQuadrature
 from bqvi.models import GaussianMixture, LogJoint
 from bqvi.models.gaussian_mixture import simulate
-from experiments.gradients import mixture_q
 from experiments.problems import gradient_targets as targets
 from experiments.problems import hard_posteriors as hard
 from experiments.problems import known_posteriors as easy
@@ -129,23 +127,17 @@ def _of_arrays(log_density: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda theta: log_density(torch.from_numpy(theta)).numpy()
 
 
-def _mixture_q() -> Row:
-    posed = mixture_q.problem("two modes")
-    function = Points(posed.target.log_density)
-    run = bqvi.fit(
-        LogJoint(function, posed.target.dimension), method=MixtureQuadrature(), start_from=posed.start(1),
-        schedule=bqvi.Adam(mixture_q.RATE), steps=400, budget=40, record=10**6, seed=1,
-    )  # fmt: skip
-    answer = _digest(run.q.means, run.q.covariances, run.q.weights)
-    return _row(run, function.digest, run.elbo, run.elbo_sd, run.converged, answer)
-
-
-def _pathwise() -> Row:
+def _pathwise(two: bool = False) -> Row:
+    """``two``: with q a mixture of two Gaussians."""
     posed = targets.banana()
     function = Points(posed.log_density)
     model = LogJoint(function, posed.dimension)
-    run = bqvi.fit(model, method="pathwise", start_from=posed.start(), steps=100, seed=1)
-    answer = _digest(run.q.mean, run.q.covariance)
+    start: Any = posed.start()
+    if two:
+        means = posed.mean + np.outer([-1.0, 1.0], posed.scale)
+        start = bqvi.families.GaussianMixture(np.full(2, 0.5), means, np.stack([np.diag(posed.scale**2)] * 2))
+    run = bqvi.fit(model, method="pathwise", start_from=start, steps=100, seed=1)
+    answer = _digest(*run.q.unconstrained)
     return _row(run, function.digest, run.elbo, run.elbo_sd, run.converged, answer)
 
 
@@ -208,7 +200,7 @@ def runs() -> dict[str, Callable[[], Row]]:
         "bq: a box, values": partial(
             _bq, targets.banana, 60, True, False, plausible_lower=[-3, -2], plausible_upper=[3, 6]
         ),
-        "fit: mixture q": _mixture_q,
+        "fit: mixture q": partial(_pathwise, two=True),
         "fit: pathwise": _pathwise,
         "fit: cavi": _clusters,
         "fit: sngd": partial(_clusters, method="sngd", minibatch="balanced", steps=60),

@@ -34,7 +34,7 @@ import sys, bqvi, gp, acquisition
 def loaded(names): print(sorted(set(names) & set(sys.modules)))
 gp.GaussianProcess(gp.kernels.Matern52())
 loaded(HEAVY)
-bqvi.gradients.designs.Sobol(), bqvi.gradients.surrogates.OnFunction(), bqvi.gradients.mixture_gradient
+bqvi.gradients.designs.Sobol(), bqvi.gradients.surrogates.OnFunction()
 bqvi.models.SoftmaxMixture, bqvi.posterior
 loaded(["matplotlib", "sklearn"])
 import numpy

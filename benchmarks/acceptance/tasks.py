@@ -6,7 +6,6 @@ from the seed: the start, the noise, simulated data.
     integrate    |estimate - integral|; n = 60. With a logarithm, of the logarithm
     bq, pathwise ELBO of the best Gaussian less that of q, nats, on quasi-random points; "within" is of the
                  ELBO that the fit reports against q's on those points
-    mixture q    the same for q a mixture of Gaussians, which can be the posterior
     cavi         mean log density of new data under the truth less that under q's means; "within" is the
                  share of the true centres' coordinates within 2 sd of q's; a unit of work is 1000 data
     minibatch    ELBO of coordinate ascent from the same start less that of stochastic natural gradients;
@@ -33,10 +32,10 @@ from scipy.special import logsumexp
 import bqvi
 import gp
 from benchmarks.acceptance.meter import Meter, Watched
-from bqvi.gradients import MixtureQuadrature, Pathwise
+from bqvi.gradients import Pathwise
 from bqvi.models import GaussianMixture, LogJoint
 from bqvi.models.gaussian_mixture import simulate
-from experiments.gradients import mixture_q, references
+from experiments.gradients import references
 from experiments.problems import known_posteriors as posteriors
 from experiments.problems.integrands import Integrand, integrands
 from experiments.problems.unseen_integrands import first, second
@@ -128,8 +127,6 @@ def _fits() -> Iterator[Task]:
     yield Task("bq", "logistic, values alone, n = 100", partial(_bq, "logistic", gradient=False), False, 1e-6)
     for name, quick in (("logistic", True), ("wine", False)):
         yield Task("pathwise", f"{name}, 200 steps of 4", partial(_pathwise, name), quick, 1e-6)
-    for name, budget, quick in (("two modes", 60, True), ("three modes", 100, False)):
-        yield Task("mixture q", f"{name}, n = {budget}", partial(_mixture_q, name, budget), quick, 1e-4)
 
 
 def _bq(name: str, seed: int, gradient: bool = True) -> Figures:
@@ -162,20 +159,6 @@ def _fitted(
 
 def _of_arrays(log_density: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda theta: log_density(torch.from_numpy(theta)).numpy()
-
-
-def _mixture_q(name: str, budget: int, seed: int) -> Figures:
-    posed = mixture_q.problem(name)
-    function = Watched(posed.target.log_density)
-    model = LogJoint(function, posed.target.dimension)
-    with Meter() as meter:
-        found = bqvi.fit(
-            model, method=MixtureQuadrature(), start_from=posed.start(seed), seed=seed, steps=50 * budget,
-            schedule=bqvi.Adam(mixture_q.RATE), budget=budget, record=10**6,
-        )  # fmt: skip
-    points = function.points
-    exact, overhead = posed.elbo(found.q), meter.overhead(function.seconds, budget)
-    return _of_fit(found, meter, 0.0, exact, points, overhead)
 
 
 def _of_fit(found: Any, meter: Meter, best: float, exact: float, points: int, overhead: float) -> Figures:

@@ -165,7 +165,7 @@ class GaussianMixture:
         """
         raise TypeError(
             "a GaussianMixture has no reparameterised draws: which component a draw is of does not move with "
-            "the weights. Use Pathwise, which draws within every component; Score; or MixtureQuadrature"
+            "the weights. Use Pathwise, which draws within every component, or Score"
         )
 
     def strata(self, noise: np.ndarray) -> Array:

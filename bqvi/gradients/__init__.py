@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
     from bqvi.gradients.importance_quadrature import ImportanceQuadrature
     from bqvi.gradients.importance_weighted import IWAE, DReG
-    from bqvi.gradients.mixture_quadrature import MixtureQuadrature
     from bqvi.gradients.pathwise import Pathwise
     from bqvi.gradients.score import Score
 
@@ -32,7 +31,6 @@ __all__ = [
     "Gradient",
     "ImportanceQuadrature",
     "Memoised",
-    "MixtureQuadrature",
     "Moves",
     "Pathwise",
     "RefinedConjugate",
@@ -45,13 +43,12 @@ _ON_TORCH = {
     "DReG": "importance_weighted",
     "ImportanceQuadrature": "importance_quadrature",
     "IWAE": "importance_weighted",
-    "MixtureQuadrature": "mixture_quadrature",
     "Pathwise": "pathwise",
     "Score": "score",
 }
 
 
-_MODULES = ("designs", "mixture_gradient", "surrogates")
+_MODULES = ("designs", "surrogates")
 """Modules with names for settings of the estimators."""
 
 

@@ -9,7 +9,7 @@ is a bound of its own (Burda et al. 2016). With normalised weights v_l = w_l / s
            reparameterised once more (Tucker et al. 2018); the mean is the same, and the ratio of
            signal to noise does not fall as L grows
 
-For q a mixture of Gaussians use `pathwise.Pathwise` or `mixture_quadrature.MixtureQuadrature`.
+For q a mixture of Gaussians use `pathwise.Pathwise`.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ import numpy as np
 from gp.search import Search
 
 __all__ = [
-    "CACHE", "DESIGN", "EVIDENCE", "FEASIBILITY", "IMPORTANCE", "MEMOISED", "MIXTURE", "NOISE", "PROCESS",
+    "CACHE", "DESIGN", "EVIDENCE", "FEASIBILITY", "MEMOISED", "MIXTURE", "NOISE", "PROCESS",
     "SEARCH", "STOCHASTIC", "CacheSettings", "DesignSettings", "EvidenceSettings", "FaultSettings",
-    "ImportanceSettings", "MemoisedSettings", "MixtureSettings", "NoiseSettings", "ProcessSettings",
+    "MemoisedSettings", "MixtureSettings", "NoiseSettings", "ProcessSettings",
     "SearchSettings", "StochasticSettings",
 ]  # fmt: skip
 
@@ -199,26 +199,8 @@ class ProcessSettings:
 
 
 @dataclass(frozen=True)
-class ImportanceSettings:
-    """Error bars of the importance-weighted bound (`importance_quadrature`), where ``errors`` asks for them.
-
-    The estimate does not depend on these constants. "Half and twice" are factors of the standard errors, the
-    geometric mean over entries of the gradient and over 32 estimates: the banana, the logistic regression,
-    the wine data and the schools not centred, midway to the best Gaussian as in `bqvi run bq-importance`,
-    seeds 1700 to 1707, groups of 5 draws and 20 evaluations. With each of the values 99 % of the errors are
-    within 1.96 standard errors.
-    """
-
-    draws: int = 32
-    """Draws of the log joint; a standard deviation from so many has a relative error of an eighth. Half and
-    twice: .99 (.98 to 1.00), .99 (.99 to 1.00)."""
-    features: int = 256
-    """Random Fourier features of each draw. Half and twice: .99 (.98 to 1.00), 1.00 (.99 to 1.01)."""
-
-
-@dataclass(frozen=True)
 class DesignSettings:
-    """Designs (`designs`), and the first one of a run (`bayesian_quadrature`, `mixture_quadrature`)."""
+    """Designs (`designs`), and the first one of a run (`bayesian_quadrature`)."""
 
     first: tuple[int, int] = (2, 10)
     """Nodes of the first step: this number times D, but no more than the second; for each component of q.
@@ -244,31 +226,12 @@ class DesignSettings:
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """Constants for q a mixture (`mixture_quadrature`, `mixture_evidence`, `stratified`).
+    """Constants for q a mixture (`stratified`)."""
 
-    Figures of "the four" are factors of gaps of `MixtureQuadrature` on the targets of
-    `bqvi run bq-mixture-q` at 80 evaluations, 40 runs (seeds 1700 to 1709), and one standard error to either
-    side; gaps below 1e-5 count as 1e-5.
-    """
-
-    growth: float = 1.15
-    """Hyperparameters are fitted again when the memory has grown by this factor. The four: with 1.075 gaps
-    are .9 (.8 to 1.0) times as large, with 1.3 1.0 (.9 to 1.2)."""
-    spread: float = 1.5
-    """Standard deviation of candidates, in units of their component. The four: with half gaps are .9 (.6 to
-    1.3) times as large, .70 (.65 to .75) on the schools and 1.8 (.8 to 4.1) on three modes; with twice 1.5
-    (1.0 to 2.1), 3.1 (2.3 to 4.0) on the schools."""
     entropy_pairs: int = 128
     """Antithetic pairs of each component for an entropy that has no closed form (`stratified`). Gaps of
-    `Pathwise(1, "analytic")` on the targets of the four at 1500 evaluations, 24 runs (seeds 1700 to 1705),
-    are 1.1 (1.0 to 1.2) times as large with half and .9 (.8 to 1.0) with twice. It does not act in the runs
-    of the four, as `MixtureQuadrature` has a number of pairs of its own."""
-    short: float = 0.25
-    """Lengthscale, over sqrt(D), from which a search starts. It is shorter than the likely ones, so that a
-    climb ends at the maximum of an oscillating function. On two mixtures with 8 to 25 nodes a dimension .2
-    and .35 found the highest maximum of eight starts; .5 ended 80 to 250 nats below it in one fit of four, 2
-    in nearly all. The four: with half gaps are .9 (.8 to 1.0) times as large, with twice 2.1 (1.5 to 3.0);
-    with twice four of the nine runs on two modes whose gaps are below 1e-6 have .003 to .06."""
+    `Pathwise(1, "analytic")` on the targets of `bqvi run bq-mixture-q` at 1500 evaluations, 24 runs (seeds
+    1700 to 1705), are 1.1 (1.0 to 1.2) times as large with half and .9 (.8 to 1.0) with twice."""
 
 
 @dataclass(frozen=True)
@@ -406,4 +369,4 @@ FEASIBILITY = FaultSettings()
 DESIGN = DesignSettings()
 MIXTURE = MixtureSettings()
 EVIDENCE = EvidenceSettings()
-PROCESS, IMPORTANCE = ProcessSettings(), ImportanceSettings()
+PROCESS = ProcessSettings()

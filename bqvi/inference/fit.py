@@ -118,7 +118,7 @@ def fit(
     samples : L, draws of theta in each step, for the sampling methods; new evaluations in each step, for 'bq'
     family : of a Gaussian q: 'full', 'mean-field', or 'point' for MAP (EM, for a conjugate model)
     start_from : 'k-means++', 'random', or a distribution to start at: for q a mixture of Gaussians over R^D a
-        `families.GaussianMixture`, with 'pathwise', 'score' or a `MixtureQuadrature`. By default one start of
+        `families.GaussianMixture`, with 'pathwise' or 'score'. By default one start of
         'score', 'pathwise', 'iwae' or 'dreg' on a `LogJointModel` begins with a search (`beginning`): a climb
         to a mode and the curvature there, by at most half of the budget, and makes natural steps if no
         schedule is given. With 'bq' a search begins at a Gaussian q that is far from the posterior, by its

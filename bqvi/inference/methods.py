@@ -109,13 +109,8 @@ def gives_surrogate(estimator: object) -> bool:
 
 
 def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
-    """The default choices for an estimator: those of 'bq', or of 'pathwise'.
-
-    The step size is constant for an estimator with ``noisy = False``, which has no noise to be averaged.
-    """
+    """The default choices for an estimator: those of 'bq', or of 'pathwise'."""
     if isinstance(estimator, Memoised):
         return METHODS["memoised"]
-    if not getattr(estimator, "noisy", True):
-        return replace(METHODS["pathwise"], schedule=_STEADY)
     in_region = geometry is None or isinstance(geometry, TrustRegion)
     return METHODS["bq" if in_region and gives_surrogate(estimator) else "pathwise"]

@@ -108,8 +108,9 @@ class Monitor:
             return self._sampled(q, self.samples, account or Account(), seed)
         if is_of_one_function(self.model, q, memory):
             return self.remembered(q, memory)
-        values = np.empty(0) if values is None else values
-        return self._of_steps(values) if memory is None else self._of_surrogate(values, q, memory)
+        found = self._of_steps(np.empty(0) if values is None else values)
+        # estimates from the same evaluations have errors that do not average out
+        return found if memory is None else found._replace(elbo_sd=math.inf)
 
     def _of_steps(self, values: np.ndarray) -> Value:
         """The mean of estimates (t,) by the latest steps."""
@@ -117,21 +118,6 @@ class Monitor:
             return Value(math.nan, math.inf, 0)
         error = math.inf if len(values) < 2 else float(values.std(ddof=1) / np.sqrt(len(values)))
         return Value(float(values.mean()) + self.base, error, 0)
-
-    def _of_surrogate(self, values: np.ndarray, q: Any, memory: object) -> Value:
-        """The mean of estimates (t,) from the same evaluations, whose errors do not average out.
-
-        The standard error contains that of one estimate, the difference between the halves, as q moves, and
-        the surrogate's standard deviation.
-        """
-        from bqvi.gradients.mixture_quadrature import MixtureMemory, value_deviation
-
-        found = self._of_steps(values)
-        if len(values) < 4:
-            return found._replace(elbo_sd=math.inf)
-        drift = values[: len(values) // 2].mean() - values[len(values) // 2 :].mean()
-        own = value_deviation(q, memory) if isinstance(memory, MixtureMemory) else np.inf
-        return found._replace(elbo_sd=float(np.linalg.norm([values.std(ddof=1), drift, own])))
 
     def remembered(self, q: Any, memory: Memory) -> Value:
         """The ELBO from kept evaluations; NaN with an infinite error where too few are near q."""

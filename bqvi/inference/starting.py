@@ -116,7 +116,7 @@ def _check_mixture(problem: LoopProblem, family: str) -> None:
     if not getattr(problem.estimator, "mixtures", False):
         raise ValueError(
             f"start_from is a GaussianMixture, which a {type(problem.estimator).__name__} does not take; use "
-            "method 'pathwise' or 'score', or MixtureQuadrature()"
+            "method 'pathwise' or 'score'; bqvi.vbmc has a mixture of its own"
         )
     if family == "point":
         raise ValueError("family is 'point', which a GaussianMixture has not; start from one Gaussian")

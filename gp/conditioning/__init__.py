@@ -11,7 +11,6 @@ from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, DirectionalProcess
 from gp.conditioning.function_kernel import FunctionKernel, Shown
 from gp.conditioning.function_process import FunctionProcess
-from gp.conditioning.functionals import Functionals
 from gp.conditioning.student_process import StudentProcess
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "DirectionalProcess",
     "FunctionKernel",
     "FunctionProcess",
-    "Functionals",
     "Shown",
     "StudentProcess",
 ]

@@ -8,7 +8,6 @@ observations (`functionals`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, Self
@@ -74,14 +73,6 @@ class FunctionProcess:
         b = weights[:, int(shown.values) :] if shown.gradients else None
         return kernel_sum(self.kernel, self.given.points, alpha, b, constant)
 
-    def without_each_node(self) -> Iterator[KernelSum]:
-        """The posterior mean without each node in turn, hyperparameters kept; up to a constant."""
-        given = self.given
-        residuals, shape = given.left_out(), given.targets.shape
-        rows = given.projected(_block_diagonal(residuals))
-        for i in range(len(residuals)):
-            yield self.function(given.weights - rows[:, i].reshape(shape))
-
 
 class TrendedKernel(Protocol):
     """A squared exponential of a height beside a linear and a quadratic trend."""
@@ -120,11 +111,3 @@ def kernel_sum(
         curvature = curvature + points.T @ slopes + slopes.T @ points
     trend = Quadratic(constant, kernel.linear * linear, kernel.quadratic * curvature)
     return KernelSum(points, kernel.lengthscale, kernel.height, trend, values=values, slopes=slopes)
-
-
-def _block_diagonal(rows: np.ndarray) -> np.ndarray:
-    """(m, B) as (m B, m), each row in a column of its own."""
-    m, numbers = rows.shape
-    found = np.zeros((m, numbers, m))
-    found[np.arange(m), :, np.arange(m)] = rows
-    return found.reshape(m * numbers, m)

@@ -13,7 +13,6 @@ from bqvi.gradients import (
     BayesianQuadrature,
     DReG,
     ImportanceQuadrature,
-    MixtureQuadrature,
     Pathwise,
     Score,
 )
@@ -25,7 +24,6 @@ METHODS = {
     "bq": {"method": "bq"},
     "bq without memory": {"method": BayesianQuadrature(3, memory=0)},
     "importance quadrature": {"method": ImportanceQuadrature(quadrature=BayesianQuadrature(4, memory=0))},
-    "mixture quadrature": {"method": MixtureQuadrature(3), "start_from": TWO},
     "pathwise": {"method": "pathwise", "samples": 3},
     "score": {"method": "score", "samples": 4},
     "iwae": {"method": IWAE(3)},

@@ -8,8 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bqvi
-from bqvi.families import GaussianMixture
-from bqvi.gradients import BayesianQuadrature, MixtureQuadrature, surrogates
+from bqvi.gradients import BayesianQuadrature, surrogates
 from bqvi.inference import fit_run
 from bqvi.models import LogJoint
 
@@ -21,10 +20,6 @@ def banana(theta):
 ROUNDS = {
     "bq": ({"method": "bq"}, None),
     "five nodes": ({"method": BayesianQuadrature(5)}, None),
-    "mixture": (
-        {"method": MixtureQuadrature(radius=0.01)},
-        GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None]),
-    ),
 }
 
 
@@ -43,8 +38,8 @@ class Stops:
 
 
 def known_to(state):
-    """Points and values of the memory (for q a mixture too), then those of the step that was cut short."""
-    memory = getattr(state.memory, "known", state.memory)
+    """Points and values of the memory, then those of the step that was cut short."""
+    memory = state.memory
     if state.unfinished is None:
         return memory.points, memory.values
     left = state.unfinished
@@ -55,8 +50,6 @@ def known_to(state):
     ("name", "at", "error"),
     [
         *itertools.product(["bq", "five nodes"], [2, 12, 17], [KeyboardInterrupt, SystemExit]),
-        ("mixture", 2, SystemExit),
-        ("mixture", 7, KeyboardInterrupt),
     ],
 )
 def test_an_interrupt_between_two_points_loses_neither_round(tmp_path, name, at, error):
