@@ -48,7 +48,6 @@ from bqvi.quadrature.rises import nodes_of_logarithms, unexplored, unseen_modes
 from bqvi.quadrature.settings import DESIGN, PRECISE, REFUTATION, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import StandardData
-from bqvi.quadrature.tails import underflowed
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
@@ -266,9 +265,6 @@ def _estimate(
         answer, log_integral = _answer(problem, state, units), float(np.log(whole)) + units.shift
         tested = test_of(answer, state.log_weights, log_integral)
     judgement = judge(state.ensemble, state.sobol, values / units.unit, weights, tested)
-    if not problem.integrand.function.logarithmic:
-        missed = np.where(underflowed(state.values), np.inf, judgement.missed)
-        judgement = replace(judgement, missed=missed)
     prior_variance = problem.model.variance_of_the_prior(state.ensemble.best)
     judgement = replace(judgement, excess=judgement.excess + prior_variance)
     in_units = (values - units.centre) / units.unit

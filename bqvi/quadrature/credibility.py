@@ -46,9 +46,7 @@ further peak that no node has shown (:mod:`peaks`) is added to the variance of t
 
 A surrogate that fails a check is not credible. The result is then a mixture with weight w max(0, share
 explained) / explained for the surrogate (0 without evidence). Its variance contains the difference between
-the two estimates, and the square of the integral of a peak that the nodes missed (:func:`tails.missed_peak`).
-A surrogate that predicts the foot of such a peak is not credible either, where the top is ``rises`` nats
-above the largest value.
+the two estimates.
 
 An output with equal values throughout is taken for a constant c. By the rule of succession the next of n + 2
 nodes would be the first at which f differs from c; with a difference of |c| the standard deviation is
@@ -62,7 +60,7 @@ lie on a peak.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -70,8 +68,8 @@ from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import SampleMean, average, of_constants
 from bqvi.quadrature.peaks import PeakFamily, unseen
-from bqvi.quadrature.settings import CREDIBILITY, PEAKS, REFUTATION
-from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, beyond, missed_peak, slows
+from bqvi.quadrature.settings import CREDIBILITY, REFUTATION
+from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, beyond, slows
 from gp.evidence import Evidence
 from gp.linalg import Factor
 
@@ -134,7 +132,6 @@ class Judgement:
     constant : (o,), whether all values of an output are the same.
     excess : (o,), the variance that is added by the jackknife.
     zero : (o,), whether all values of an output are zero.
-    missed : (o,), the integral of a peak that the nodes missed.
     unseen : (o,), the mean square of the integral of a further narrow peak.
     unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
     tested : the result of evaluations that could have refuted it; None where there are no such tests.
@@ -148,7 +145,6 @@ class Judgement:
     constant: np.ndarray
     excess: np.ndarray
     zero: np.ndarray
-    missed: np.ndarray
     unseen: np.ndarray
     unexplored: bool = False
     tested: Tested | None = None
@@ -161,7 +157,7 @@ class Judgement:
     @property
     def credible(self) -> bool:
         """Whether the surrogate's estimate is returned unchanged."""
-        stands = not self.grows and not self.unexplored and not np.any(self.missed > 0)
+        stands = not self.grows and not self.unexplored
         return self.predicts and stands and (self.tested is None or self.tested.survived)
 
     @property
@@ -205,15 +201,9 @@ class Judgement:
                 "The surrogate is not credible: by the logarithms at the nodes, f may be as large as at the "
                 f"largest of them at a place where no node lies; a larger budget explores it{tail}."
             )
-        peak = ""
-        if np.any(self.missed > 0):
-            peak = (
-                "; the largest values are the foot of a peak between the nodes, which the standard deviation "
-                "contains"
-            )
         return (
             f"The surrogate is not credible: {predicts}. The estimate is a mixture of it (weight at "
-            f"most {self.weight:.2f}) and of the average over the Sobol nodes{tail}{peak}."
+            f"most {self.weight:.2f}) and of the average over the Sobol nodes{tail}."
         )
 
 
@@ -242,7 +232,7 @@ def judge(
     if grows and explained > CREDIBILITY.resolved:
         grows = not slows(best.data.u, values, best.slopes())
     nothing = np.zeros(best.data.outputs)
-    found = Judgement(
+    return Judgement(
         explained=explained,
         gain=_gain(ensemble),
         inflation=kappa(*left_out(errors, sds)),
@@ -251,14 +241,9 @@ def judge(
         constant=np.ptp(best.data.values, axis=0) == 0,
         excess=_jackknife(weights[:, None] * all_errors, weights[:, None] * all_sds, unknown),
         zero=np.abs(values).max(axis=0) == 0,
-        missed=nothing,
         unseen=unseen(best),
         tested=tested,
     )
-    if tested is not None:
-        return found
-    missed = missed_peak(best.data.u, values, PEAKS.rises if found.predicts else 0.0)
-    return replace(found, missed=missed)
 
 
 def _jackknife(changes: np.ndarray, sds: np.ndarray, unknown: float) -> np.ndarray:
@@ -361,7 +346,7 @@ def combined(
     w = _share(own, plain, varies) * judgement.weight
     gap = mean - plain.mean
     mixed = w * covariance + (1 - w) * plain.covariance + w * (1 - w) * np.outer(gap, gap)
-    mixed = mixed + np.diag(judgement.missed**2 + judgement.unseen)
+    mixed = mixed + np.diag(judgement.unseen)
     return w * mean + (1 - w) * plain.mean, mixed
 
 

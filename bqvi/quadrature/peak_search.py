@@ -18,7 +18,7 @@ import numpy as np
 from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, smooth_part
 from bqvi.quadrature.settings import PEAK_KERNEL, SEARCH, Effort
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, surrogate
-from bqvi.quadrature.tails import peak_through
+from gp.linalg import least_squares
 from gp.linear_maps import log_diagonal_sum
 from gp.measures import Measure
 from gp.triangular import cholesky, solve_lower
@@ -218,7 +218,7 @@ def _through(v: np.ndarray, sizes: np.ndarray) -> list[_Shape]:
     for chosen in (order[:few], order[np.sort(np.argsort(away)[:few])]):
         if len(chosen) < dimension + 3:
             continue
-        slope, curvatures, _ = peak_through(v[chosen] - v[top], np.log(sizes[chosen]))
+        slope, curvatures, _ = _peak_through(v[chosen] - v[top], np.log(sizes[chosen]))
         try:
             factor = cholesky(curvatures)
         except np.linalg.LinAlgError:
@@ -227,3 +227,42 @@ def _through(v: np.ndarray, sizes: np.ndarray) -> list[_Shape]:
         length = float(np.linalg.norm(step))
         found.append(_Shape(v[top] + step * min(1.0, longest / max(length, 1e-300)), factor.T))
     return found
+
+
+def _peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return b (D,), C (D, D) of a + b.d - d.C d / 2 fitted to logarithms (k,) at d (k, D), and the residual.
+
+    C is a number times the identity, unless a positive definite C has a much smaller residual. The residual
+    is the sum of squares over the degrees of freedom; infinite where there are none.
+    """
+    dimension = away.shape[1]
+    few = 2 * (dimension + 2)
+    squares = np.sum(away**2, axis=1)
+    round_columns = np.column_stack([np.ones(len(away)), away, -0.5 * squares])
+    found, residual = _least_squares(round_columns[:few], logs[:few])
+    slope, curvatures = found[1:-1], found[-1] * np.eye(dimension)
+    rows, columns = np.triu_indices(dimension)
+    any_columns = np.column_stack([round_columns[:, :-1], -0.5 * away[:, rows] * away[:, columns]])
+    if dimension > 1 and len(away) > any_columns.shape[1] + 1:
+        found, of_any = _least_squares(any_columns, logs)
+        full = np.zeros((dimension, dimension))
+        full[rows, columns] = 0.5 * found[dimension + 1 :]
+        full = full + full.T
+        if of_any < PEAK_KERNEL.rounder * residual and _root(full) is not None:
+            return found[1 : dimension + 1], full, of_any
+    return slope, curvatures, residual
+
+
+def _root(matrix: np.ndarray) -> np.ndarray | None:
+    """The Cholesky factor of a matrix, None where it is not positive definite."""
+    try:
+        return cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _least_squares(columns: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return coefficients by least squares, and the sum of squares over the degrees of freedom."""
+    found = least_squares(columns, logs[:, None])[0][:, 0]
+    free = len(logs) - columns.shape[1]
+    return found, float(np.sum((logs - columns @ found) ** 2)) / free if free > 0 else np.inf

@@ -25,7 +25,7 @@ from bqvi.quadrature.monte_carlo import (
     with_zeros,
 )
 from bqvi.quadrature.state import identity
-from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, missed_peak, underflowed, verdict
+from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, verdict
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus, Trace
 from gp.arrays import as_like, is_torch
@@ -159,10 +159,7 @@ class SamplingRun:
         values, shift = in_units(function, raw)
         weights = None if function.log_weight is None else log_weights(function, x)
         shape, credible, why = verdict(values, weights)
-        missed = 0.0 if credible else self._missed(x, values)
-        if not function.logarithmic:
-            missed = np.where(underflowed(raw), np.inf, missed)
-        numbers = self._numbers(values, shift + self.log_volume, missed)
+        numbers = self._numbers(values, shift + self.log_volume)
         if not values.any():
             credible, why = False, NOTHING_SEEN
         elif not np.ptp(values, axis=0).any():
@@ -185,14 +182,9 @@ class SamplingRun:
         )
         return with_failures(found, state.failures)
 
-    def _numbers(self, values: np.ndarray, shift: float, missed: np.ndarray | float) -> dict[str, Any]:
-        """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift.
-
-        The integral of a peak that the nodes ``missed`` (:mod:`tails`) is in the standard deviation.
-        """
+    def _numbers(self, values: np.ndarray, shift: float) -> dict[str, Any]:
+        """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift."""
         estimate = self._estimate(values)
-        with np.errstate(over="ignore"):  # a peak may exceed the range of numbers
-            estimate.covariance[np.diag_indices_from(estimate.covariance)] += np.square(missed)
         # values that are all zero have no information on the size of f elsewhere
         zero = ~np.any(values, axis=0)
         estimate.covariance[zero, zero] = np.inf
@@ -202,14 +194,6 @@ class SamplingRun:
         if self.caller.function.logarithmic:
             logs = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
         return {**numbers, "log_mean": logs[0], "log_sd": logs[1]}
-
-    def _missed(self, x: np.ndarray, values: np.ndarray) -> np.ndarray | float:
-        """The integral (o,) of a peak between the nodes x (n, D)."""
-        try:
-            u = self.measure.standardise().map.to_standard(x)
-        except ValueError:  # raised for points that span fewer than D dimensions
-            return 0.0
-        return missed_peak(u, values)
 
     def _estimate(self, values: np.ndarray) -> SampleMean:
         found = over_blocks(values, self.replicates) if self.method == "qmc" else average(values)

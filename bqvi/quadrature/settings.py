@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 __all__ = [
-    "CREDIBILITY", "DESIGN", "PEAKS", "PEAK_KERNEL", "PRECISE", "PRODUCTS", "REFUTATION", "RISES",
+    "CREDIBILITY", "DESIGN", "PEAK_KERNEL", "PRECISE", "PRODUCTS", "REFUTATION", "RISES",
     "ROUGHLY", "SEARCH", "TAILS", "CandidateSettings", "CredibilitySettings", "Effort",
-    "NodeDesignSettings", "PeakKernelSettings", "PeakSettings", "ProductSettings", "RefutationSettings",
+    "NodeDesignSettings", "PeakKernelSettings", "ProductSettings", "RefutationSettings",
     "RiseSettings", "TailSettings",
 ]  # fmt: skip
 
@@ -217,27 +217,6 @@ class TailSettings:
 
 
 @dataclass(frozen=True)
-class PeakSettings:
-    """Peaks between the nodes (:mod:`tails`); chosen on Gaussian ones in D = 1 to 5."""
-
-    missed_share: float = 3.0
-    """The largest share of the measure, times n, of a peak that n nodes can miss."""
-    most_rise: float = 3.0
-    """The largest difference of logarithms between top and largest value, over the usual difference."""
-    rises: float = 2.0
-    """Nats above the largest value from which the top of a peak makes a surrogate that predicts the nodes not
-    credible. None of 33 unseen integrands (two seeds, n = 20 to 80) became not credible by it."""
-    steep: float = 20.0
-    """Nats by which the few values that are not zero differ where the others count as underflowed."""
-    single: float = 1e-20
-    """The size below which a single value that is not zero indicates that the others have underflowed."""
-    exact: float = 1e-3
-    """Root mean square residual of the logarithms, in nats, below which the fitted height is used."""
-    rounder: float = 0.1
-    """Ratio of residual squares below which a peak of several widths is preferred to one of a single one."""
-
-
-@dataclass(frozen=True)
 class PeakKernelSettings:
     """The kernel of functions with narrow peaks, and the search of the peaks (:mod:`peaks`).
 
@@ -247,6 +226,8 @@ class PeakKernelSettings:
     those with this one, in 40 runs on such functions with other seeds (50 nodes), x/ one standard error.
     """
 
+    rounder: float = 0.1
+    """Ratio of residual squares below which a peak of several widths is preferred to one of a single one."""
     width: float = 2.0
     """w, the squared width of the factor that vanishes away from a peak, in squared widths of the peak. With
     1.4 the factor is .67 x/ 1.30, with 3 .83 x/ 1.38."""
@@ -355,7 +336,6 @@ RISES = RiseSettings()
 SEARCH = CandidateSettings()
 CREDIBILITY = CredibilitySettings()
 TAILS = TailSettings()
-PEAKS = PeakSettings()
 PEAK_KERNEL = PeakKernelSettings()
 PRECISE = Effort(climbs=2, iterations=40, precision=1e-5, settled=1e-5, screens=True)
 """Effort of the last fit."""

@@ -1,4 +1,4 @@
-"""Heavy tails of an integrand, and peaks between its nodes.
+"""Heavy tails of an integrand.
 
 *Shape.* Beyond a high threshold t, |f| under the measure is distributed nearly as a generalised Pareto
 variable, P(|f| - t > y) = (1 + k y / sigma)^(-1/k). Moments of order 1/k and above are infinite, so with k >
@@ -13,38 +13,6 @@ its integral there is g a, with g = f / a as large as at the outermost nodes:
 Where the evidence is for growth at all, that with beta = .9, near the fastest there is an integral for,
 is added to the standard deviation.
 
-*A peak between the nodes.* Where f falls by many orders of magnitude from node to node, its largest values
-are the foot of a peak between the nodes. A Gaussian peak is fitted by least squares to the largest values of
-|f - median|,
-
-    ln |f - median| = a + b.u - u.C u / 2,      top at u* = C^-1 b,      integral about |I + C|^(-1/2) h,
-
-with h its height. It has one width, C = c I, through 2 (D + 2) values, or any C, through D (D - 1) / 2 + D +
-2 more, where this reduces the sum of squares to less than ``rounder``. The integral is the standard deviation
-for a missed peak if n nodes can miss such a peak: its share of the measure |I + C|^(-1/2) is below 3 / n, and
-u* is no farther from the largest value than nodes are from one another (the largest distance from a node to
-its nearest neighbour, in coordinates in which the peak has one width).
-
-Where the residuals of the logarithms are below ``exact``, the fitted height is used. Otherwise it is bounded.
-The squared distance to the k-th nearest of evenly spread nodes grows as k^(2/D), so with s the mean step
-between the logarithms of the largest six values, ln h is usually 5 s / (6^(2/D) - 1) above the largest, at
-least s; at most ``most_rise`` times this is used. Integrals of exp(-r / .02) are then within two standard
-deviations in 99 of 100 runs in D = 2 at n = 60; with a Pareto tail instead they were in 85.
-
-The sampling methods add this standard deviation where the estimate is not credible. For peaks of sd .02 in a
-square estimates from 60 draws are then within two standard deviations in 20 (quasi-Monte Carlo) and 19 of 20
-seeds, and in 8 and 7 without it.
-
-Where fewer values than a Gaussian has parameters are not zero, and differ by ``steep`` nats, the others have
-underflowed and the height is not determined. The standard deviation is then infinite, as where all values are
-zero.
-
-The following shares of estimates are within two standard deviations at n = 60, in 20 runs for each problem
-with seeds on which the rule was not chosen, each with its own place of the peak: under a Gaussian measure,
-for peaks of sd .005 and .02 in D = 1, .02 in D = 2 and .03 in D = 3, which may lie far from all nodes, 95 to
-100 of 100; in a square, for peaks of .01 x .1, .02 x .06 and .02, 95 to 100. The standard deviation was
-infinite in 0 to 25 of 100.
-
 *Exponent.* Polynomials and exp(a.u) grow too, more slowly farther out. Locally the exponent is
 
     beta(r) = E[f u.grad f] / E[f^2 |u|^2] over nodes at radius r:   constant for exp(beta |u|^2 / 2),
@@ -54,23 +22,17 @@ infinite in 0 to 25 of 100.
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from scipy.special import chdtrc
 
 from bqvi.pareto import PARETO, pareto_shape
-from bqvi.quadrature.settings import PEAKS, TAILS
-from gp.linalg import least_squares
-from gp.triangular import cholesky, solve_lower
+from bqvi.quadrature.settings import TAILS
 
 __all__ = [
     "ALL_THE_SAME",
     "NOTHING_SEEN",
     "beyond",
     "largest_share",
-    "missed_peak",
-    "peak_through",
     "slows",
-    "underflowed",
     "verdict",
 ]
 
@@ -135,90 +97,6 @@ def beyond(u: np.ndarray, values: np.ndarray) -> np.ndarray:
     size = np.sqrt(np.mean(g**2, axis=0))
     dimension, slower = u.shape[1], 1 - TAILS.fastest
     return size * slower ** (-dimension / 2) * float(chdtrc(dimension, slower * squares.max()))
-
-
-def underflowed(values: np.ndarray) -> np.ndarray:
-    """Whether just one value of f (n, o) is not zero, and tiny, (o,): the others have then underflowed."""
-    tiny: np.ndarray = np.abs(values).max(axis=0) < PEAKS.single
-    return tiny & (np.count_nonzero(values, axis=0) == 1)
-
-
-def missed_peak(u: np.ndarray, values: np.ndarray, least_rise: float = 0.0) -> np.ndarray:
-    """Return the integral (o,) of the peak whose foot the largest values are; 0 where they are none.
-
-    Parameters
-    ----------
-    u : nodes (n, D) in standard coordinates. values : (n, o).
-    least_rise : the smallest increase of ln |f| from the largest value to the top of a peak that counts.
-    """
-    sizes = np.abs(values - np.median(values, axis=0))
-    return np.array([_missed_peak(u, column, least_rise) for column in sizes.T])
-
-
-def _missed_peak(u: np.ndarray, sizes: np.ndarray, least_rise: float) -> float:
-    n, dimension = u.shape
-    order = np.argsort(-sizes)[: 3 * (dimension + 2) + dimension * (dimension - 1) // 2]
-    order = order[sizes[order] > 0.0]
-    logs = np.log(sizes[order])
-    if len(order) < dimension + 2:
-        return np.inf if len(order) > 1 and logs[0] - logs[-1] > PEAKS.steep else 0.0
-    slope, curvatures, residual = peak_through(u[order] - u[order[0]], logs)
-    whitening = _root(curvatures)
-    if whitening is None:
-        return 0.0
-    share = 1.0 / float(np.prod(np.diag(cholesky(np.eye(dimension) + curvatures))))
-    if share > PEAKS.missed_share / n:
-        return 0.0
-    to_top = solve_lower(whitening, slope)
-    apart = cdist(u @ whitening, u @ whitening)
-    np.fill_diagonal(apart, np.inf)
-    away = min(float(np.linalg.norm(to_top)), float(apart.min(axis=1).max()))
-    rise = away**2 / 2
-    if residual > PEAKS.exact**2:
-        last = min(PARETO.least_tail, len(logs) - 1)
-        steps = float(logs[0] - logs[last]) / last
-        usual = max(1.0, PARETO.least_tail / ((PARETO.least_tail + 1) ** (2 / dimension) - 1))
-        rise = min(rise, PEAKS.most_rise * usual * steps)
-    return share * float(np.exp(min(logs[0] + rise, 700.0))) if rise >= least_rise else 0.0
-
-
-def peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return b (D,), C (D, D) of a + b.d - d.C d / 2 fitted to logarithms (k,) at d (k, D), and the residual.
-
-    C is a number times the identity, unless a positive definite C has a much smaller residual. The residual
-    is the sum of squares over the degrees of freedom; infinite where there are none.
-    """
-    dimension = away.shape[1]
-    few = 2 * (dimension + 2)
-    squares = np.sum(away**2, axis=1)
-    round_columns = np.column_stack([np.ones(len(away)), away, -0.5 * squares])
-    found, residual = _through(round_columns[:few], logs[:few])
-    slope, curvatures = found[1:-1], found[-1] * np.eye(dimension)
-    rows, columns = np.triu_indices(dimension)
-    any_columns = np.column_stack([round_columns[:, :-1], -0.5 * away[:, rows] * away[:, columns]])
-    if dimension > 1 and len(away) > any_columns.shape[1] + 1:
-        found, of_any = _through(any_columns, logs)
-        full = np.zeros((dimension, dimension))
-        full[rows, columns] = 0.5 * found[dimension + 1 :]
-        full = full + full.T
-        if of_any < PEAKS.rounder * residual and _root(full) is not None:
-            return found[1 : dimension + 1], full, of_any
-    return slope, curvatures, residual
-
-
-def _root(matrix: np.ndarray) -> np.ndarray | None:
-    """The Cholesky factor of a matrix, None where it is not positive definite."""
-    try:
-        return cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return None
-
-
-def _through(columns: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return coefficients by least squares, and the sum of squares over the degrees of freedom."""
-    found = least_squares(columns, logs[:, None])[0][:, 0]
-    free = len(logs) - columns.shape[1]
-    return found, float(np.sum((logs - columns @ found) ** 2)) / free if free > 0 else np.inf
 
 
 def slows(u: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> bool:
