@@ -24,11 +24,10 @@ Four checks are made with the evaluations of the run.
    min(1, 3 (D + 1) / n)^2 of the jackknife is added as well.
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like exp(|u|^2 / 4)
    (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages even less. The
-   result is then the surrogate's, is not credible, and its standard deviation contains the possible integral
-   beyond the nodes (:mod:`tails`). The evidence for true growth is proportional to the number of nodes, that
-   for a polynomial seen at few nodes is not. Two conditions are therefore required: ``growth_nats`` for each
-   node over every other candidate, and, once the share ``resolved`` is explained, an exponent that does not
-   decrease towards the outermost nodes.
+   result is then the surrogate's, and is not credible. The evidence for true growth is proportional to the
+   number of nodes, that for a polynomial seen at few nodes is not. Two conditions are therefore required:
+   ``growth_nats`` for each node over every other candidate, and, once the share ``resolved`` is explained, an
+   exponent that does not decrease towards the outermost nodes (:mod:`tails`).
 
 The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a randomised
 quasi-Monte Carlo one. Its variance is taken to be that of simple Monte Carlo, which it seldom exceeds, plus
@@ -69,7 +68,7 @@ from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import SampleMean, average, of_constants
 from bqvi.quadrature.peaks import PeakFamily, unseen
 from bqvi.quadrature.settings import CREDIBILITY, REFUTATION
-from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, beyond, slows
+from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, slows
 from gp.evidence import Evidence
 from gp.linalg import Factor
 
@@ -127,8 +126,6 @@ class Judgement:
     ----------
     explained : share of the variance that is predicted. gain : log evidence over that of noise.
     inflation : kappa. grows : whether the evidence is for growth in the tails.
-    beyond : (o,), the possible integral beyond the nodes if it is, in the units of the process; otherwise
-        zero.
     constant : (o,), whether all values of an output are the same.
     excess : (o,), the variance that is added by the jackknife.
     zero : (o,), whether all values of an output are zero.
@@ -141,7 +138,6 @@ class Judgement:
     gain: float
     inflation: float
     grows: bool
-    beyond: np.ndarray
     constant: np.ndarray
     excess: np.ndarray
     zero: np.ndarray
@@ -193,8 +189,8 @@ class Judgement:
             return (
                 "The surrogate is not credible: the integrand grows in the tails of the measure, like "
                 "exp(|u|^2 / 4) or faster in units of its standard deviations: no node lies far enough out. "
-                "The standard deviation contains what may be there. Propose nodes from a wider measure, with "
-                f"the quotient of the densities in the integrand{tail}."
+                "What may be there is not in the standard deviation. Propose nodes from a wider measure, "
+                f"with the quotient of the densities in the integrand{tail}."
             )
         if self.unexplored and self.predicts:
             return (
@@ -231,13 +227,11 @@ def judge(
     grows = may_grow(ensemble, len(sobol))
     if grows and explained > CREDIBILITY.resolved:
         grows = not slows(best.data.u, values, best.slopes())
-    nothing = np.zeros(best.data.outputs)
     return Judgement(
         explained=explained,
         gain=_gain(ensemble),
         inflation=kappa(*left_out(errors, sds)),
         grows=grows,
-        beyond=beyond(best.data.u, values) if grows else nothing,
         constant=np.ptp(best.data.values, axis=0) == 0,
         excess=_jackknife(weights[:, None] * all_errors, weights[:, None] * all_sds, unknown),
         zero=np.abs(values).max(axis=0) == 0,
@@ -333,7 +327,7 @@ def combined(
     """
     # for a constant function the values less their mean are 0, and the unit is their size
     unseen = of_constants(np.where(values == 0, 1.0, values)) * judgement.constant
-    further = judgement.beyond**2 + unseen**2 + judgement.excess
+    further = unseen**2 + judgement.excess
     covariance = judgement.inflation**2 * covariance + np.diag(further)
     alone = judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:

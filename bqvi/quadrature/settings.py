@@ -203,10 +203,6 @@ class CredibilitySettings:
 class TailSettings:
     """Heavy tails, and growth (:mod:`tails`)."""
 
-    fastest: float = 0.9
-    """Exponent of growth beyond the nodes; the integral is finite for exponents below 1. On the 32 results of
-    ``growth_nats`` sds are .6 times as large with .8 and 1.5 times with .95, and 31 errors are within two sds
-    with each."""
     most_of_one: float = 0.5
     """The largest share of a sum that may be due to one point."""
     outermost: int = 4

@@ -5,14 +5,6 @@ variable, P(|f| - t > y) = (1 + k y / sigma)^(-1/k). Moments of order 1/k and ab
 1/2 an average of draws has no variance, and in practice its value and its standard deviation are unreliable
 from k of about 0.7 on (Vehtari et al. 2024); `bqvi.pareto` estimates k.
 
-*Mass beyond the nodes.* If f grows like a(u) = exp(beta |u|^2 / 2) beyond the radius R of the farthest node,
-its integral there is g a, with g = f / a as large as at the outermost nodes:
-
-    g (1 - beta)^(-D/2) P(chi^2_D > (1 - beta) R^2).
-
-Where the evidence is for growth at all, that with beta = .9, near the fastest there is an integral for,
-is added to the standard deviation.
-
 *Exponent.* Polynomials and exp(a.u) grow too, more slowly farther out. Locally the exponent is
 
     beta(r) = E[f u.grad f] / E[f^2 |u|^2] over nodes at radius r:   constant for exp(beta |u|^2 / 2),
@@ -22,7 +14,6 @@ is added to the standard deviation.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import chdtrc
 
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.quadrature.settings import TAILS
@@ -30,7 +21,6 @@ from bqvi.quadrature.settings import TAILS
 __all__ = [
     "ALL_THE_SAME",
     "NOTHING_SEEN",
-    "beyond",
     "largest_share",
     "slows",
     "verdict",
@@ -84,27 +74,12 @@ def verdict(values: np.ndarray, log_weights: np.ndarray | None = None) -> tuple[
     return shape, True, ""
 
 
-def beyond(u: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the integral (o,) beyond the farthest node of a function with nearly the fastest finite growth.
-
-    Parameters
-    ----------
-    u : nodes (n, D) in standard coordinates of a Gaussian. values : (n, o).
-    """
-    squares = np.sum(u**2, axis=1)
-    outermost = np.argsort(squares)[-max(len(u) // TAILS.outermost, 1) :]
-    g = values[outermost] * np.exp(-TAILS.fastest * squares[outermost] / 2)[:, None]
-    size = np.sqrt(np.mean(g**2, axis=0))
-    dimension, slower = u.shape[1], 1 - TAILS.fastest
-    return size * slower ** (-dimension / 2) * float(chdtrc(dimension, slower * squares.max()))
-
-
 def slows(u: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> bool:
     """Whether f grows more slowly among the outermost quarter of nodes than among the quarter before.
 
     Parameters
     ----------
-    u : (n, D), as in :func:`beyond`. values : f, (n, o). slopes : df/du, (n, D, o).
+    u : nodes (n, D) in standard coordinates of a Gaussian. values : f, (n, o). slopes : df/du, (n, D, o).
     """
     squares = np.sum(u**2, axis=1)
     radial = np.einsum("nd,ndo,no->n", u, slopes, values)

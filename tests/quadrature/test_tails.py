@@ -11,7 +11,7 @@ from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.families import SPARSE
 from bqvi.quadrature.settings import ROUGHLY
 from bqvi.quadrature.surrogate import StandardData
-from bqvi.quadrature.tails import beyond, largest_share, slows
+from bqvi.quadrature.tails import largest_share, slows
 from experiments.problems.integrands import integrands
 from experiments.problems.unseen_integrands import first, second
 from gp.low_discrepancy import scrambled_sobol
@@ -88,28 +88,6 @@ def test_no_tail_has_no_shape():
     assert pareto_shape(np.ones(4)) == -np.inf
     assert largest_share(np.array([0.0, 0.0])) == 0.0
     assert largest_share(np.array([1.0, -3.0])) == 0.75
-
-
-def test_mass_beyond_the_nodes_in_one_dimension():
-    """f = exp(.45 u^2) is the assumed growth itself: its integral beyond R is known."""
-    u = np.linspace(-3, 3, 13)[:, None]
-    inside = np.linspace(-3, 3, 200_001)
-    whole = (1 - 0.9) ** -0.5
-    part = np.mean(np.exp(-0.05 * inside**2)) * 6 / np.sqrt(2 * np.pi)
-    found = beyond(u, np.exp(0.45 * u**2))
-    assert float(found[0]) == pytest.approx(whole - part, rel=1e-5)  # 200,000 steps inside
-
-
-def test_mass_beyond_the_nodes_has_the_root_mean_square_of_the_outermost():
-    """In the plane P(|u| > R) is exp(-R^2 / 2), that of the assumed growth 1 / .1 exp(-.1 R^2 / 2)."""
-    radii = np.array([0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0])
-    angles = np.arange(8.0)
-    u = np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
-    sizes = np.arange(1.0, 9.0)
-    values = np.stack([sizes * np.exp(0.45 * radii**2), np.exp(0.45 * radii**2)], axis=1)
-    one = np.exp(-0.05 * 4.0**2) / 0.1
-    # the outermost quarter are two nodes
-    np.testing.assert_allclose(beyond(u, values), [np.sqrt((7.0**2 + 8.0**2) / 2.0) * one, one], rtol=1e-12)
 
 
 GROWTHS = {
