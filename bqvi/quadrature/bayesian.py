@@ -2,7 +2,7 @@
 
     nodes     = Sobol points mapped to the measure, at first and while the surrogate does not predict;
                 then those that reduce the variance of the integral most, and as checks one of the
-                sequence for each three of these; some explore for narrow peaks (:mod:`peaks`)
+                sequence for each three of these
     values    = integrand(nodes)
     ensemble  = surrogates fitted to all values              (:mod:`ensemble`)
     integral  = that of the ensemble, judged                 (:mod:`credibility`)
@@ -42,7 +42,7 @@ from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_zeros
 from bqvi.quadrature.nodes import by_criterion, outermost, pool
-from bqvi.quadrature.peaks import PeakFamily, exploring
+from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.refutation import Answer, test_of
 from bqvi.quadrature.rises import nodes_of_logarithms, unexplored, unseen_modes
 from bqvi.quadrature.settings import DESIGN, PRECISE, REFUTATION, ROUGHLY
@@ -348,8 +348,7 @@ def _chosen(
     checks = _sequence(problem, _checks(state, count), state)
     high = high[: count - len(checks)]
     edge = outermost(measure, taken, seed)[: count - len(checks) - len(high)]
-    explored = exploring(found.best, (count - len(checks) - len(high) - len(edge)) // DESIGN.explore)
-    first = np.concatenate([checks, high, edge, explored])
+    first = np.concatenate([checks, high, edge])
     given, waiting = len(first), len(state.pending_u)
     others = pool(measure, found.best, seed, np.concatenate([taken, first]))
     candidates = np.concatenate([state.pending_u, first, others])

@@ -40,9 +40,6 @@ two estimates are combined by their precisions,
 
 as if their errors were fully correlated, which has no effect where a << b.
 
-A surrogate with narrow peaks is sure of the function away from them. The mean square of the integral of a
-further peak that no node has shown (:mod:`peaks`) is added to the variance of the result.
-
 A surrogate that fails a check is not credible. The result is then a mixture with weight w max(0, share
 explained) / explained for the surrogate (0 without evidence). Its variance contains the difference between
 the two estimates.
@@ -66,7 +63,7 @@ import numpy as np
 from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import SampleMean, average, of_constants
-from bqvi.quadrature.peaks import PeakFamily, unseen
+from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.settings import CREDIBILITY, REFUTATION
 from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, slows
 from gp.evidence import Evidence
@@ -129,7 +126,6 @@ class Judgement:
     constant : (o,), whether all values of an output are the same.
     excess : (o,), the variance that is added by the jackknife.
     zero : (o,), whether all values of an output are zero.
-    unseen : (o,), the mean square of the integral of a further narrow peak.
     unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
     tested : the result of evaluations that could have refuted it; None where there are no such tests.
     """
@@ -141,7 +137,6 @@ class Judgement:
     constant: np.ndarray
     excess: np.ndarray
     zero: np.ndarray
-    unseen: np.ndarray
     unexplored: bool = False
     tested: Tested | None = None
 
@@ -235,7 +230,6 @@ def judge(
         constant=np.ptp(best.data.values, axis=0) == 0,
         excess=_jackknife(weights[:, None] * all_errors, weights[:, None] * all_sds, unknown),
         zero=np.abs(values).max(axis=0) == 0,
-        unseen=unseen(best),
         tested=tested,
     )
 
@@ -331,16 +325,15 @@ def combined(
     covariance = judgement.inflation**2 * covariance + np.diag(further)
     alone = judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:
-        return mean, covariance + np.diag(judgement.unseen)
+        return mean, covariance
     plain, own = drawn(values, sobol), SampleMean(mean, covariance)
     varies = ~judgement.constant
     if judgement.credible:
         both = _joined(own, plain, varies)
-        return both.mean, both.covariance + np.diag(judgement.unseen)
+        return both.mean, both.covariance
     w = _share(own, plain, varies) * judgement.weight
     gap = mean - plain.mean
     mixed = w * covariance + (1 - w) * plain.covariance + w * (1 - w) * np.outer(gap, gap)
-    mixed = mixed + np.diag(judgement.unseen)
     return w * mean + (1 - w) * plain.mean, mixed
 
 

@@ -262,12 +262,6 @@ class PeakKernelSettings:
     nats: float = 0.5
     """Nats for each node by which the evidence for peaks has to exceed that of all other candidates. With
     half the factor is 1.04 x/ 1.16, with twice 1.14 x/ 1.15."""
-    noticed: float = 3.0
-    """Standard deviations of a leave-one-out prediction from which a further peak is noticed at a node.
-    With 1 the factor is 1.13 x/ 1.22, with 10 1.09 x/ 1.18."""
-    further: float = 0.5
-    """The probability, a priori, that there is a further peak of the form of a known one. It acts on the
-    standard deviation; the factor is 1.00 with half and with twice."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Functions with narrow peaks: the kernel, the search of the peaks, peaks that no node has shown."""
+"""Functions with narrow peaks: the kernel, the search of the peaks, their integrals."""
 
 from math import exp, pi, sqrt
 
@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 import bqvi
 from bqvi.quadrature.charts import probit
-from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, drawn, exploring, unseen
+from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, drawn
 from bqvi.quadrature.settings import PEAK_KERNEL
 from bqvi.quadrature.surrogate import StandardData, surrogate
 from gp.low_discrepancy import scrambled_sobol
@@ -104,44 +104,6 @@ def test_points_about_peaks_have_their_moments():
         # 20,000 draws: five standard errors of a mean and of a variance
         np.testing.assert_allclose(part.mean(axis=0), centre, atol=5 * sqrt(covariance.max() / 20_000))
         np.testing.assert_allclose(np.cov(part.T), covariance, atol=5 * covariance.max() * sqrt(2 / 20_000))
-
-
-# --- peaks that no node has shown -------------------------------------------------------------------
-
-
-def peaked_member(nodes):
-    u = np.array(nodes)[:, None]
-    family = PeakFamily(np.array([[1.0]]), np.array([[[20.0]]]))
-    return member_with(family, u, bump(u, 1.0, 0.05)[:, None], np.log([2.0, 1.5, 1e-6, 1e-10]))
-
-
-def test_the_integral_of_peaks_that_nodes_would_not_have_shown():
-    """By draws of the centre, each compared with all nodes."""
-    member = peaked_member([-2.0, -1.0, 0.0, 0.5, 0.9, 0.95, 1.0, 1.05, 1.1, 2.0])
-    values, sds = member.data.values[:, 0], member.process.leave_one_out()[1][:, 0]
-    height = np.ptp(values)
-    rng, squares = np.random.default_rng(3), []
-    for centre in rng.standard_normal(20_000):
-        at_nodes = height * np.exp(-0.5 * ((member.data.u[:, 0] - centre) / 0.05) ** 2)
-        density = exp(-0.5 * centre**2) / sqrt(2 * pi)
-        seen = np.any(at_nodes > PEAK_KERNEL.noticed * sds)
-        squares.append(0.0 if seen else (height * 0.05 * sqrt(2 * pi) * density) ** 2)
-    expected = PEAK_KERNEL.further * np.mean(squares)
-    # 512 and 20,000 points of a function with jumps: a few per cent
-    assert unseen(member)[0] == pytest.approx(expected, rel=0.1)
-
-
-def test_exploring_nodes_show_such_peaks():
-    nodes = [-2.0, 0.5, 0.9, 0.95, 1.0, 1.05, 1.1, 2.0]
-    before = peaked_member(nodes)
-    found = exploring(before, 3)
-    assert found.shape == (3, 1)
-    after = [unseen(peaked_member([*nodes, *found[:k, 0]]))[0] for k in range(4)]
-    assert np.all(np.diff(after) < 0)
-    others = [unseen(peaked_member([*nodes, x]))[0] for x in np.linspace(-2.5, 2.5, 41) if x not in nodes]
-    # the best of a grid is hardly better: standard deviations of predictions change a little with a node
-    assert after[1] <= 1.2 * min(others)
-    assert len(exploring(peaked_member(list(np.linspace(-6.0, 6.0, 97))), 3)) == 0
 
 
 # --- integrals --------------------------------------------------------------------------------------
