@@ -19,9 +19,7 @@ Four checks are made with the evaluations of the run.
    beside it are wrong, which has little effect on a ratio of sums. Without node i the integral changes by
    w_i e_i, its weight times its error. The excess of the sum of these squares over its expectation
    sum w_i^2 s_i^2 and a standard deviation of it, sqrt(2 sum w_i^4 s_i^4), is added to the variance (a
-   jackknife, less its expectation). While there are fewer than ``well_known`` nodes for each of the D + 1
-   hyperparameters, the predicted variances s_i^2 are as uncertain as the hyperparameters, and the share
-   min(1, 3 (D + 1) / n)^2 of the jackknife is added as well.
+   jackknife, less its expectation).
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like exp(|u|^2 / 4)
    (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages even less. The
    result is then the surrogate's, and is not credible. The evidence for true growth is proportional to the
@@ -215,7 +213,6 @@ def judge(
     """
     best = ensemble.best
     all_errors, all_sds = best.process.leave_one_out()
-    unknown = min(1.0, CREDIBILITY.well_known * len(best.psi) / len(sobol)) ** 2
     judged = _judged(ensemble, sobol)
     errors, sds = (part[: len(sobol)][judged] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[judged])
@@ -228,15 +225,10 @@ def judge(
         inflation=kappa(*left_out(errors, sds)),
         grows=grows,
         constant=np.ptp(best.data.values, axis=0) == 0,
-        excess=_jackknife(weights[:, None] * all_errors, weights[:, None] * all_sds, unknown),
+        excess=unexpected_change(weights[:, None] * all_errors, weights[:, None] * all_sds),
         zero=np.abs(values).max(axis=0) == 0,
         tested=tested,
     )
-
-
-def _jackknife(changes: np.ndarray, sds: np.ndarray, unknown: float) -> np.ndarray:
-    """The variance (o,) added for changes (m, o) of the integral without a node; a share is always added."""
-    return unexpected_change(changes, sds) + unknown * np.sum(changes**2, axis=0)
 
 
 def unexpected_change(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:

@@ -187,9 +187,6 @@ class CredibilitySettings:
     most_of_small_errors: float = 10.0
     """The most nodes as which nodes count whose errors are smaller than their standard deviations. With half
     1.00 and 1.01, with twice 1.00 and 1.00."""
-    well_known: float = 3.0
-    """Nodes for each hyperparameter below which a share of the jackknife is added. With half 1.03 +- .03 and
-    .89, with twice .97 +- .03 and 1.22, and 32 are within two standard deviations."""
     heaviest: float = 0.8
     """The largest shape of a Pareto tail, as a few values do not determine heavier ones. With .6 1.00 and
     .99, with .9 1.00 and 1.02."""
