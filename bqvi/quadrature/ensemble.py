@@ -3,8 +3,7 @@
 Candidates are charts x families (:mod:`charts`, :mod:`families`): smooth functions on the standard axes, on
 axes rotated to the directions along which the integrand varies, and on the cube; rough functions on the cube
 and, where the rotated axes have the most evidence, on these; functions that grow in the tails; in many
-dimensions, sums of functions of few coordinates; broken functions where rough ones have more evidence than
-smooth ones; and functions with narrow peaks (:mod:`peaks`). The candidate is treated as a hyperparameter:
+dimensions, sums of functions of few coordinates; and functions with narrow peaks (:mod:`peaks`). The candidate is treated as a hyperparameter:
 each is fitted, and the integral is a mixture over candidates and, within each, over hyperparameters drawn
 from a Laplace approximation with importance weights. Its variance is the sum of the variance given the
 hyperparameters and that due to the hyperparameters:
@@ -25,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, rotated
-from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED, Family
+from bqvi.quadrature.families import ROUGH, SMOOTH, SPARSE, TILTED, Family
 from bqvi.quadrature.peak_search import penalty, with_peaks
 from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
@@ -164,13 +163,9 @@ def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[
         found[TILTED_AXES] = (plain, TILTED)
     if isinstance(measure, Gaussian) and not smooth_only:
         box = cube(measure.dimension)
-        found["cube"], found["cube, rough"], found["cube, broken"] = (
-            (box, SMOOTH),
-            (box, ROUGH),
-            (box, BROKEN),
-        )
+        found["cube"], found["cube, rough"] = (box, SMOOTH), (box, ROUGH)
     if isinstance(measure, Uniform) and not smooth_only:
-        found["axes, rough"], found["axes, broken"] = (plain, ROUGH), (plain, BROKEN)
+        found["axes, rough"] = (plain, ROUGH)
     return found
 
 
@@ -193,7 +188,7 @@ def fit(
     turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
     for name in [*known, *([TURNED] if turns else [])]:
         seen = name in earlier.hyperparameters
-        if name in earlier.left_out_next or (not seen and _not_before_rough(known, name, members)):
+        if name in earlier.left_out_next:
             continue
         if name == TURNED:
             plain = next((m for m in members if m.name == PLAIN), None)
@@ -207,19 +202,6 @@ def fit(
         members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))
     members += _turned_rough(measure, members, data, earlier, effort)
     return _weighed(members + _with_peaks(measure, members, data, earlier, effort))
-
-
-def _not_before_rough(
-    known: Mapping[str, tuple[MeasureChart, Family]], name: str, members: list[CandidateProcess]
-) -> bool:
-    """Whether a broken candidate is left out, as rough functions do not have the most evidence yet."""
-    if name not in known or known[name][1] is not BROKEN:
-        return False
-    scores = dict.fromkeys((True, False), -np.inf)
-    for member in members:
-        if member.name != TILTED_AXES:
-            scores[member.family.smooth] = max(scores[member.family.smooth], _score(member))
-    return scores[False] <= scores[True]
 
 
 def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:

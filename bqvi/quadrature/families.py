@@ -3,9 +3,6 @@
 smooth    exp(-|a|^2 / 2)                    squared exponential: functions with all derivatives
 rough     prod_d (1 + b_d) exp(-b_d)         Matern 3/2 by coordinate, b = sqrt(3) |a|: one derivative,
                                              so that functions may have kinks
-broken    prod_d exp(-|a_d|)                 Matern 1/2 by coordinate: no derivative, so that a jump is
-                                             one large increment among others; between nodes of one
-                                             dimension nearly linear
 tilted    the smooth one times               functions whose variance under N(0, I) is only just infinite
           exp((|v|^2 + |v'|^2) / 4)          (:class:`gp.kernels.Tilted`)
 sparse    prod_d (1 + w exp(-a_d^2 / 2))     sums of functions of few coordinates: each of the
@@ -34,7 +31,6 @@ from gp.kernels import (
     ByColumn,
     Constant,
     Kernel,
-    Matern12,
     Matern32,
     SquaredExponential,
     Sum,
@@ -43,7 +39,7 @@ from gp.kernels import (
 from gp.kernels.base import Pullback
 from gp.observations import Functional
 
-__all__ = ["BROKEN", "ROUGH", "SMOOTH", "SPARSE", "TILTED", "Family", "Gram", "KernelFamily"]
+__all__ = ["ROUGH", "SMOOTH", "SPARSE", "TILTED", "Family", "Gram", "KernelFamily"]
 
 
 Gram: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
@@ -116,10 +112,6 @@ def _rough(lengthscales: np.ndarray) -> ByColumn:
     return ByColumn(Matern32(lengthscales, 1.0))
 
 
-def _broken(lengthscales: np.ndarray) -> ByColumn:
-    return ByColumn(Matern12(lengthscales, 1.0))
-
-
 def _sparse(lengthscales: np.ndarray) -> Sum:
     dimension = len(lengthscales)
     w = 2 * SEARCH.pairs / dimension  # functions of two coordinates have `pairs` times the variance
@@ -134,5 +126,4 @@ def _tilted(lengthscales: np.ndarray) -> Tilted:
 SMOOTH = Family(_squared_exponential, smooth=True)
 TILTED = Family(_tilted, smooth=False)
 ROUGH = Family(_rough, smooth=False)
-BROKEN = Family(_broken, smooth=False)
 SPARSE = Family(_sparse, smooth=False, first=1)
