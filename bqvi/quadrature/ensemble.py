@@ -1,10 +1,10 @@
 """Several surrogates of one integrand, weighed by evidence.
 
 Candidates are charts x families (:mod:`charts`, :mod:`families`): smooth functions on the standard axes, on
-axes rotated to the directions along which the integrand varies, and on the cube; rough functions on the cube
-and, where the rotated axes have the most evidence, on these; functions that grow in the tails; in many
-dimensions, sums of functions of few coordinates; and functions with narrow peaks (:mod:`peaks`). The candidate is treated as a hyperparameter:
-each is fitted, and the integral is a mixture over candidates and, within each, over hyperparameters drawn
+axes rotated to the directions along which the integrand varies, and on the cube; rough functions on the cube;
+functions that grow in the tails; in many dimensions, sums of functions of few coordinates; and functions with
+narrow peaks (:mod:`peaks`). The candidate is treated as a hyperparameter: each is fitted, and the integral is
+a mixture over candidates and, within each, over hyperparameters drawn
 from a Laplace approximation with importance weights. Its variance is the sum of the variance given the
 hyperparameters and that due to the hyperparameters:
 
@@ -44,7 +44,6 @@ __all__ = [
     "PLAIN",
     "TILTED_AXES",
     "TURNED",
-    "TURNED_ROUGH",
     "Ensemble",
     "Fits",
     "Moments",
@@ -58,7 +57,6 @@ Moments: TypeAlias = Callable[[CandidateProcess], tuple[np.ndarray, np.ndarray]]
 
 
 PLAIN, TURNED, TILTED_AXES = "axes", "turned", "axes, tilted"
-TURNED_ROUGH = "turned, rough"
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +198,6 @@ def fit(
             starts.append(short_start(measure.dimension))
         first = surrogate(name, *known[name], data, starts[0])
         members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))
-    members += _turned_rough(measure, members, data, earlier, effort)
     return _weighed(members + _with_peaks(measure, members, data, earlier, effort))
 
 
@@ -219,11 +216,10 @@ def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
         for name, psi in earlier.hyperparameters.items()
         if name in known and name not in earlier.left_out_next
     ]
-    for name, family in ((TURNED, SMOOTH), (TURNED_ROUGH, ROUGH)):
-        if name in earlier.hyperparameters and name not in earlier.left_out_next:
-            assert earlier.rotation is not None  # candidates on rotated axes come with a rotation
-            chart = rotated(measure, earlier.rotation)
-            members.append(surrogate(name, chart, family, data, earlier.hyperparameters[name]))
+    if TURNED in earlier.hyperparameters and TURNED not in earlier.left_out_next:
+        assert earlier.rotation is not None  # the candidate on rotated axes comes with a rotation
+        chart = rotated(measure, earlier.rotation)
+        members.append(surrogate(TURNED, chart, SMOOTH, data, earlier.hyperparameters[TURNED]))
     if earlier.peaks is not None and PEAKED not in earlier.left_out_next:
         psi = earlier.hyperparameters[PEAKED]
         members.append(surrogate(PEAKED, chart_of_peaks(measure), PeakFamily(*earlier.peaks), data, psi))
@@ -249,7 +245,7 @@ def _score(member: CandidateProcess) -> float:
         return -np.inf
     if member.name == PEAKED:
         return evidence - penalty(member)
-    turned = member.name in (TURNED, TURNED_ROUGH)
+    turned = member.name == TURNED
     angles = member.dimension * (member.dimension - 1) / 2 if turned else 0.0
     return evidence - 0.5 * angles * float(np.log(len(member.data)))
 
@@ -268,30 +264,6 @@ def _turned(
     source = starts[0] if plain is None else plain
     starts += _along_slopes(measure, source)
     return fitted(starts, effort if earlier.rotation is None else effort.again)
-
-
-def _turned_rough(
-    measure: Measure, members: list[CandidateProcess], data: StandardData, earlier: Fits, effort: Effort
-) -> list[CandidateProcess]:
-    """The rough surrogate on the rotated axes, where the smooth one on them has the most evidence.
-
-    It is also included where the earlier fit had it and left out the smooth one.
-    """
-    if not isinstance(measure, Gaussian) or data.smooth_only or TURNED_ROUGH in earlier.left_out_next:
-        return []
-    starts = [earlier.hyperparameters[TURNED_ROUGH]] if TURNED_ROUGH in earlier.hyperparameters else []
-    smooth = next((member for member in members if member.name == TURNED), None)
-    if smooth is None:
-        rotation = earlier.rotation
-    elif _weighed(members).best is smooth or starts:
-        assert isinstance(smooth.chart, AffineChart)  # rotated axes have an affine chart
-        rotation = smooth.chart.rotation
-        starts.append(smooth.psi)
-    if not starts:
-        return []
-    assert rotation is not None  # there is a start, which has a rotation
-    first = surrogate(TURNED_ROUGH, rotated(measure, rotation), ROUGH, data, starts[0])
-    return [fitted([first.at(start) for start in starts], effort.again)]
 
 
 def _with_peaks(

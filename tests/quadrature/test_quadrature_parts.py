@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acquisition.conditioned import variance_reduction
 from bqvi.quadrature.charts import cube, identity, rotated
-from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED
+from bqvi.quadrature.families import ROUGH, SMOOTH, SPARSE, TILTED
 from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
 from bqvi.quadrature.surrogate import StandardData, surrogate
 from bqvi.quadrature.warped import Warped, products
@@ -90,16 +90,12 @@ def test_the_process_is_the_limit_of_a_vague_prior_on_the_mean():
     assert z.jitter == 0
 
 
-@pytest.mark.parametrize(
-    "case", ["smooth", "rough", "broken", "two outputs", "known noise", "gradients", "zero mean"]
-)
+@pytest.mark.parametrize("case", ["smooth", "rough", "two outputs", "known noise", "gradients", "zero mean"])
 def test_gradient_of_the_evidence(case):
     options, family = {}, SMOOTH
     rng = np.random.default_rng(3)
     if case == "rough":
         family = ROUGH
-    if case == "broken":
-        family = BROKEN
     if case == "two outputs":
         options = {"outputs": 2}
     if case == "known noise":
@@ -120,7 +116,7 @@ def test_gradient_of_the_evidence(case):
         assert gradient[i] == pytest.approx((ahead - behind) / (2 * step), rel=1e-5, abs=1e-5)
 
 
-@pytest.mark.parametrize("family", [SMOOTH, ROUGH, BROKEN, TILTED, SPARSE])
+@pytest.mark.parametrize("family", [SMOOTH, ROUGH, TILTED, SPARSE])
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_gram_and_its_pullback_are_those_of_the_kernel(family, dimension):
     rng = np.random.default_rng(0)
@@ -217,7 +213,7 @@ def test_greedy_takes_the_best_candidate_each_time():
         u = np.vstack([u, candidates[chosen[k]]])
 
 
-@pytest.mark.parametrize("family", [SMOOTH, ROUGH, BROKEN])
+@pytest.mark.parametrize("family", [SMOOTH, ROUGH])
 @pytest.mark.parametrize("name", ["identity", "rotated", "cube"])
 def test_integral_in_a_chart_is_that_of_its_mean(family, name):
     """Against a rule on the measure of u, points carried into the chart."""
