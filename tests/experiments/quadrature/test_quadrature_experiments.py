@@ -48,7 +48,7 @@ def test_a_resumed_run_ends_where_one_run_of_all_budgets_does_for_sampling():
 
 def test_the_last_estimate_is_from_all_evaluations():
     problem = known()["bump 1"]
-    rows = estimates(problem.function, problem.measure, "bq", (10, 20), 0)
+    rows = estimates(problem.function, problem.measure, "bq", (10, 20), 1)
     assert list(rows["n"]) == [10, 20]
     assert rows["seconds"].is_monotonic_increasing
     assert abs(rows["mean"].iloc[-1] - problem.truth) < abs(rows["mean"].iloc[0] - problem.truth)
