@@ -1,4 +1,4 @@
-"""Time to choose a node: one step at n = 400, and a run of searches up to n = 80."""
+"""Time to choose a node: one step at n = 400."""
 
 from __future__ import annotations
 
@@ -21,12 +21,6 @@ CRITERIA: dict[str, aq.pointwise.Criterion] = {
 
 
 def run() -> Iterator[Line]:
-    """Steps at n = 400 in D = 10, and the search's share of a run in D = 5."""
-    yield from steps()
-    yield from runs()
-
-
-def steps() -> Iterator[Line]:
     """Bind and search, n = 400, D = 10."""
     posterior, measure = _posterior(400, 10), _measure(10)
 
@@ -39,23 +33,6 @@ def steps() -> Iterator[Line]:
         milliseconds = 1e3 * times.median(name)
         what = f"one acquisition step, {name}, n = 400, D = 10"
         yield Line(what, f"{milliseconds:.1f} ms", "under 50 ms", milliseconds < 50)
-
-
-def runs() -> Iterator[Line]:
-    """Searches from n = 10 to 80 in D = 5, one node after the other and planned together."""
-    start, measure, nodes = _posterior(10, 5), _measure(5), 70
-    bound = aq.bind(aq.IntegralVarianceReduction(), start, measure)
-    times = paired(
-        {
-            "one by one": lambda: aq.sequential_batch(bound, nodes, seed=0),
-            "planned together": lambda: aq.plan(bound, nodes, seed=0),
-        },
-        rounds=5,
-    )
-    for name in times.seconds:
-        each = 1e3 * times.median(name) / nodes
-        what = f"choosing nodes 11 to 80 {name}, D = 5"
-        yield Line(what, f"{each:.2f} ms a node", "under 2.5 ms", each < 2.5)
 
 
 def _measure(dimension: int) -> Gaussian:

@@ -57,22 +57,14 @@ def pareto_shape(values: Any) -> float:
 
 
 def _exceedances(ordered: np.ndarray, size: int) -> np.ndarray:
-    """The excesses over the threshold of those of the ``size`` largest values that differ from it.
-
-    Parameters
-    ----------
-    ordered : values (n,) >= 0 in increasing order, the largest of which is one. size : less than n.
-    """
+    """The excesses over the threshold of those of the ``size`` largest values that differ from it."""
     threshold = ordered[-size - 1]
     above: np.ndarray = ordered[-size:] - threshold
     return above[above > max(1e-12 * threshold, PARETO.least)]
 
 
 def _shape_of_few(above: np.ndarray, ordered: np.ndarray) -> float:
-    """The shape where fewer than five values exceed the threshold, which determines no other number.
-
-    The others are equal or zero: the average depends on these few alone where they hold most of the sum.
-    """
+    """The shape where fewer than five values exceed the threshold, which determines no other number."""
     return math.inf if above.sum() > 0.5 * (ordered / ordered[-1]).sum() else -math.inf
 
 

@@ -151,12 +151,7 @@ class Posterior(PosteriorMethods):
         return max(self.jitter, _ROUNDING * float(namespace(self.y).finfo(self.y.dtype).eps)) * self.variances
 
     def _lift(self, whitened: Array) -> Array:
-        """Return (n, m) whose inner products are added to posterior covariances, for whitened ones (n, m).
-
-        The entries of K have rounding errors E, and with weights W = K^-1 k_*^T the posterior covariance has
-        the error W^T E W, which may exceed it where points nearly coincide. An error of each observation, of
-        the variance of rounding, has the larger effect W^T D W. A jitter has it already.
-        """
+        """Return (n, m) whose inner products are added to posterior covariances, for whitened ones (n, m)."""
         if self.jitter > 0 or not self.is_singular:
             return whitened[:0]
         return namespace(whitened).sqrt(self.rounding)[:, None] * self.factor.solve(whitened, transposed=True)

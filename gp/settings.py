@@ -1,14 +1,6 @@
 """Constants of `gp.fit` that decide results, with the study on which they were chosen.
 
-Figures such as "2 of 35" are from 35 fits: seven simulated data sets of 1 to 8 columns and 25 to 250 rows (a
-wave, a product, Friedman's function, a period with a trend, two waves, one active column of eight, two
-scales), seeds 0 to 4. They count the fits whose log evidence ends more than .1 nats below the highest that
-any setting of the study reached. With the present settings it is 2 of 35, both of the period with a trend.
-
-Figures such as "1 of 24" are from 24 later fits in the same way: data sets of these kinds and one of 25 rows,
-seeds 1500 to 1502; with the present settings it is 0 of 24. Constants without figures, but for ``degrees``,
-which was not compared, are tolerances and limits of what is reported, which change no fit. Limits of searches
-are in `gp.search.Search`, the widths of priors in `gp.priors`.
+The studies behind them are rows of `experiments/studies/gp.settings.json`.
 """
 
 from __future__ import annotations
@@ -24,38 +16,30 @@ class FitSettings:
     """The search of hyperparameters (`gp.screening`, `gp.hyperparameters`, `gp.marginal`)."""
 
     screening_rows: int = 300
-    """Observations in the subset on which starting points are compared. With 100: 2 of 35 in .6 of the
-    time."""
+    """Observations in the subset on which starting points are compared."""
     tempered: float = 100.0
-    """Nats below the first value from which on an objective is tempered. With 20 and with 1000: 2 of 35."""
+    """Nats below the first value from which on an objective is tempered."""
     period_scale: float = 0.01
-    """The scale of a period in a search, relative to other parameters. With ten periods in the data its
-    standard deviation is a hundredth of that of a lengthscale. With .1: 2 of 35; with 1: 1."""
+    """The scale of a period in a search, relative to other parameters."""
     grid_lengthscales: tuple[float, ...] = (-0.7, 0.5, 1.7)
     """Log lengthscales of starting points on a grid, in units of the data times the root of D. With the
     middle one alone: 3 of 35."""
     grid_noises: tuple[float, ...] = (log(1e-4), log(0.1))
-    """Log noise variances of starting points on a grid, over the variance of the targets. With ln .01
-    alone: 2 of 35."""
+    """Log noise variances of starting points on a grid, over the variance of the targets."""
     smaller_noises: tuple[float, ...] = (log(1e-2), log(1e-4))
-    """Logarithms of factors by which the present noise variance is multiplied in further starting points.
-    Without them: 2 of 35."""
+    """Logarithms of factors by which the present noise variance is multiplied in further starting points."""
     random_lengthscales: tuple[float, float] = (-2.0, 1.0)
-    """The range of random starting points, in logarithms of units of the data; other parameters are N(0, 1).
-    From -1 to 0: 3 of 35."""
+    """The range of random starting points, in logarithms of units of the data; other parameters are N(0,
+    1)."""
     random_noises: tuple[float, float] = (log(1e-4), log(0.3))
-    """The range of random starting points for noise variances, in logarithms. From ln .001 to ln .1: 0 of 24;
-    from ln 1e-6 to 0: 2."""
+    """The range of random starting points for noise variances, in logarithms."""
     few_starts: int = 3
     """The default number of starting points for up to ``many`` observations; three more for each dimension
-    above 5. With 1 here and 1 in ``many_starts``: 7 of 35 in .5 of the time; with 2 and 3: 3 in .6; with
-    twice as many: 2 in 1.8."""
+    above 5."""
     many_starts: int = 6
-    """The default number of starting points for more than ``many`` observations. With 3: 0 of 24 in .8 of the
-    time; with 12: 0 in 1.4."""
+    """The default number of starting points for more than ``many`` observations."""
     many: int = 200
-    """The number of observations above which ``many_starts`` applies. With 100 and 400: 0 of 24 in 1.1 and .8
-    of the time."""
+    """The number of observations above which ``many_starts`` applies."""
     most_starts: int = 12
     """The largest default number of starting points."""
     cycles: int = 150
@@ -65,17 +49,13 @@ class FitSettings:
     value_tolerance: float = 1e-10
     """The relative change of the log posterior at which the last climb ends."""
     first_noise: float = 0.01
-    """Noise variance at which its search starts, over the kernel's largest variance. With .001 and .1: 1 of
-    24 each."""
+    """Noise variance at which its search starts, over the kernel's largest variance."""
     steps: tuple[float, ...] = (1e-3, 1e-2, 3e-2, 0.1)
-    """Steps of the differences that give curvatures, tried in this order. With .001 alone, .01 alone, and .03
-    and .1: 0 of 24."""
+    """Steps of the differences that give curvatures, tried in this order."""
     smooth: float = 0.01
-    """Differences of gradients are used whose error is below this fraction of the curvature. With .003 and
-    .03: 0 of 24."""
+    """Differences of gradients are used whose error is below this fraction of the curvature."""
     rough: float = 0.05
-    """An error above this fraction of the curvature is not due to rounding alone. With .02 and .15: 0 of
-    24."""
+    """An error above this fraction of the curvature is not due to rounding alone."""
     undetermined: float = 0.7
     """Posterior over prior standard deviation above which a parameter is reported as undetermined."""
     open_ended: float = 2.0

@@ -234,11 +234,7 @@ def _drawn(measure: Measure, seed: int) -> Any:
 
 
 def _shifted(dimension: int, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Independent random shifts of a Sobol set, (count, D) each.
-
-    Shifts modulo one rather than digital scramblings: the errors of the latter are zero for most
-    scramblings of a polynomial and large for a few, which their spread does not show.
-    """
+    """Independent random shifts of a Sobol set, (count, D) each."""
     points = sobol(dimension, count)
     for _ in range(_REPLICATIONS):
         yield (points + rng.random(dimension)) % 1

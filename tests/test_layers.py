@@ -196,9 +196,8 @@ OF_THEIR_OWN = ("bqvi/models/", "bqvi/families/")
 OTHER_MATRICES = {
     "acquisition/designs.py": {"np.linalg.qr"},
     "acquisition/minibatch/features.py": {"scipy.linalg.eigh"},
-    "acquisition/recombination.py": {"eigh", "np.linalg.lstsq", "svd"},
 }
-"""Rotations that are drawn, principal axes of a table of gradients, and linear constraints on weights."""
+"""Rotations that are drawn, and principal axes of a table of gradients."""
 
 
 def modules_above_gp() -> list[Path]:

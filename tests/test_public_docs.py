@@ -17,7 +17,6 @@ import re
 import pytest
 from source_index import Function, Module, modules
 
-import acquisition
 import bqvi
 import bqvi.adapters
 import bqvi.sklearn
@@ -183,7 +182,6 @@ DOORS = (
     gp.fit,
     gp.GaussianProcess,
     gp.expectation.expectation,
-    acquisition.sequential_batch,
     *(
         getattr(bqvi.sklearn, name)
         for name in bqvi.sklearn.__all__

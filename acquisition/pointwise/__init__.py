@@ -3,12 +3,10 @@
 from acquisition.pointwise.acquisition import Acquisition, bind
 from acquisition.pointwise.confidence import UpperConfidenceBound
 from acquisition.pointwise.criterion import Criterion, Informative, Moments, Partials
-from acquisition.pointwise.quantile_range import InterquantileRange
-from acquisition.pointwise.uncertainty import ProspectiveSampling, UncertaintySampling
+from acquisition.pointwise.uncertainty import UncertaintySampling
 from acquisition.pointwise.variance_reduction import (
     IntegralVarianceReduction,
     MutualInformation,
-    SquaredCorrelation,
 )
 from acquisition.pointwise.warped import LinearisedWarpedUncertainty, MatchedWarpedUncertainty
 
@@ -17,14 +15,11 @@ __all__ = [
     "Criterion",
     "Informative",
     "IntegralVarianceReduction",
-    "InterquantileRange",
     "LinearisedWarpedUncertainty",
     "MatchedWarpedUncertainty",
     "Moments",
     "MutualInformation",
     "Partials",
-    "ProspectiveSampling",
-    "SquaredCorrelation",
     "UncertaintySampling",
     "UpperConfidenceBound",
     "bind",

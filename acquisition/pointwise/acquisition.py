@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acquisition.pointwise.criterion import Criterion, Informative
 from acquisition.pointwise.predictor import Predictor
 from acquisition.pointwise.targets import posterior_targets
 from gp.arrays import Array, as_like, namespace
-from gp.checks import as_points
 from gp.embeddings.registry import in_kind_of
-from gp.extras import needing
 from gp.integrals import Integrals
 from gp.marginal import MarginalPosterior
 from gp.measures import Measure
 from gp.posterior import Posterior
 
-if TYPE_CHECKING:
-    from botorch.acquisition.acquisition import AcquisitionFunction
-
-__all__ = ["Acquisition", "MarginalAcquisition", "bind", "checked_points"]
+__all__ = ["Acquisition", "MarginalAcquisition", "bind"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +84,6 @@ class Acquisition:
             predictor = replace(predictor, targets=targets, combination=combination)
         return Acquisition(self.criterion, predictor)
 
-    def botorch(self) -> AcquisitionFunction:
-        """Return this acquisition as a BoTorch acquisition function, for ``botorch.optim.optimize_acqf``."""
-        with needing("botorch"):
-            from acquisition.pointwise.botorch import PointwiseAcquisitionFunction
-
-        return PointwiseAcquisitionFunction(self)
-
 
 @dataclass(frozen=True, eq=False)
 class MarginalAcquisition:
@@ -118,13 +106,6 @@ class MarginalAcquisition:
     def measure(self) -> Measure:
         """The measure that f is integrated against."""
         return self.parts[0].measure
-
-    @property
-    def predictor(self) -> Predictor:
-        """Raise TypeError: moments are those of one posterior."""
-        raise TypeError(
-            "pools and joint designs take the acquisition of one posterior: bind one of the `posteriors`"
-        )
 
     def value(self, x: Array) -> Array:
         """Return the criterion itself at points x (m, D), (m,)."""
@@ -159,13 +140,6 @@ class MarginalAcquisition:
         parts = tuple(part.given(x, y) for part in self.parts)
         posterior = MarginalPosterior(tuple(part.posterior for part in parts), self.posterior.weights)
         return MarginalAcquisition(posterior, parts)
-
-    def botorch(self) -> AcquisitionFunction:
-        """Return this acquisition as a BoTorch acquisition function, for ``botorch.optim.optimize_acqf``."""
-        with needing("botorch"):
-            from acquisition.pointwise.botorch import PointwiseAcquisitionFunction
-
-        return PointwiseAcquisitionFunction(self)
 
 
 def bind(
@@ -226,13 +200,3 @@ def _next_noise(posterior: Posterior, noise: float | None) -> float:
             "noise = None, but the posterior has a noise for each observation: give that of the next one"
         )
     return float(posterior.noise)
-
-
-def checked_points(acquisition: Acquisition, x: Any) -> Array:
-    """Return points (m, D) of the posterior's space; raise ValueError where they are not."""
-    x = as_points("x", x)
-    if x.shape[1] != acquisition.measure.dimension:
-        raise ValueError(
-            f"x has {x.shape[1]} columns, the measure has dimension {acquisition.measure.dimension}"
-        )
-    return x

@@ -8,7 +8,7 @@ An acquisition function consists of three independent parts:
   variance v, its covariances s with the targets (integrals, as a rule), and log p(x).
 - A *criterion* is a formula in these, and its partial derivatives. It depends on no kernel, no measure
   and no array library, so one formula serves NumPy and torch, points of a domain and of a pool.
-- A *search* (:mod:`acquisition.search`, :mod:`acquisition.pool`) maximises the score.
+- A *search* (:mod:`acquisition.search`) maximises the score.
 
 The gradient in x is the chain rule: the criterion's partials, pulled back through the predictor.
 

@@ -16,69 +16,20 @@ The score is minus the logarithm of what is left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from acquisition.pointwise.criterion import Moments, Partials, Targets
-from gp.arrays import Array, as_like, namespace
-from gp.observations import Functional
+from gp.arrays import Array, namespace
 
-__all__ = ["InterquantileRange", "log_remaining_range"]
+__all__ = ["log_remaining_range"]
 
 _HIGHEST = 50.0
 """Upper limit of u sd in sinh."""
 
 
-@dataclass(frozen=True, eq=False)
-class InterquantileRange:
-    """1 / sum_s exp(log_weights_s) sinh(u sd(t_s; x)).
-
-    Attributes
-    ----------
-    targets : values of f at t (S, D), ``gp.Values(t)``.
-    variances : (S,), posterior variances of f at t.
-    log_weights : (S,), log w_s.
-    quantile : u; by default that of .75.
-    """
-
-    targets: Functional
-    variances: Array
-    log_weights: Array
-    quantile: float = 0.6744897501960817
-
-    logarithmic = True
-    relative = False
-
-    def combination(self, targets: Targets) -> Array:
-        """Return the identity: the signals are covariances of f(x) with each f(t_s)."""
-        xp = namespace(targets.like)
-        return xp.eye(len(targets), dtype=targets.like.dtype)
-
-    def score(self, at: Moments) -> Array:
-        """Return minus the log of what is left, (m,)."""
-        return -self._log_left(at)[0]
-
-    def partials(self, at: Moments) -> Partials:
-        """Return the derivatives in the variance and the signals."""
-        xp = namespace(at.variance)
-        log_left, terms, sd = self._log_left(at)
-        share = xp.exp(terms - log_left[:, None])
-        argument = self.quantile * sd
-        # d log sinh(u sd) / d sd^2 = u coth(u sd) / (2 sd)
-        slope = share * self.quantile / (2.0 * sd * xp.tanh(argument))
-        ratio = at.signals / at.predictive_variance[:, None]
-        return Partials(variance=-xp.sum(slope * ratio**2, axis=1), signals=2.0 * slope * ratio)
-
-    def _log_left(self, at: Moments) -> tuple[Array, Array, Array]:
-        variances, log_weights = as_like(self.variances, at.variance), as_like(self.log_weights, at.variance)
-        return log_remaining_range(variances, log_weights, at.signals, at.predictive_variance, self.quantile)
-
-
 def log_remaining_range(
     variances: Array, log_weights: Array, signals: Array, predictive_variance: Array, quantile: float
-) -> tuple[Array, Array, Array]:
-    """Return the logarithm of the range left by an observation at each of m points, with its parts.
+) -> Array:
+    """Return the logarithm of the range left by an observation at each of m points, (m,).
 
     Parameters
     ----------
@@ -86,11 +37,6 @@ def log_remaining_range(
     signals : covariances of f at the points with f at the targets, (m, S).
     predictive_variance : the variances of observations at the points, (m,).
     quantile : the normal quantile u.
-
-    Returns
-    -------
-    The logarithm of the sum over the targets, (m,); those of its terms, (m, S); the sd of f at each target
-    given each observation, (m, S).
     """
     xp = namespace(signals)
     remaining = variances[None, :] - signals**2 / predictive_variance[:, None]
@@ -98,4 +44,4 @@ def log_remaining_range(
     argument = xp.clip(quantile * sd, None, _HIGHEST)
     terms = log_weights[None, :] + argument + xp.log1p(-xp.exp(-2.0 * argument)) - np.log(2.0)
     top = xp.max(terms, axis=1)
-    return top + xp.log(xp.sum(xp.exp(terms - top[:, None]), axis=1)), terms, sd
+    return top + xp.log(xp.sum(xp.exp(terms - top[:, None]), axis=1))

@@ -15,7 +15,7 @@ import numpy as np
 from acquisition.pointwise.criterion import Moments, Partials
 from gp.arrays import Array, namespace
 
-__all__ = ["ProspectiveSampling", "UncertaintySampling"]
+__all__ = ["UncertaintySampling"]
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,3 @@ class UncertaintySampling:
             return Partials(variance=1 / at.variance)
         ones = namespace(at.variance).ones_like(at.variance)
         return Partials(variance=1 / at.variance, log_density=self.density_power * ones)
-
-
-@dataclass(frozen=True)
-class ProspectiveSampling:
-    """v(x) p(x) exp(m(x)), for f the logarithm of an unnormalised density."""
-
-    logarithmic = True
-
-    def score(self, at: Moments) -> Array:
-        """Return log v + log p + m."""
-        return namespace(at.variance).log(at.variance) + at.log_density + at.mean
-
-    def partials(self, at: Moments) -> Partials:
-        """Return 1 / v, 1 and 1."""
-        ones = namespace(at.variance).ones_like(at.variance)
-        return Partials(mean=ones, variance=1 / at.variance, log_density=ones)

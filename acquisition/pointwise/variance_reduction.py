@@ -32,7 +32,7 @@ from gp.linalg import cholesky
 from gp.linear_maps import lower_inverse
 from gp.observations import Functional
 
-__all__ = ["IntegralVarianceReduction", "MutualInformation", "SquaredCorrelation"]
+__all__ = ["IntegralVarianceReduction", "MutualInformation"]
 
 _MOST_CORRELATED = 1e-12
 """The smallest 1 - correlation; smaller ones are rounding."""
@@ -86,25 +86,6 @@ class IntegralVarianceReduction(_LogReduction):
             f"weights has shape {host.shape}, smallest entry {host.min():.3g}, and there are {count} "
             f"targets: give ({count},) that are not negative, or combinations ({count}, r)"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class SquaredCorrelation(_LogReduction):
-    """c^T S^-1 c / (v + noise): the share of a target's variance that f(x) explains.
-
-    Attributes
-    ----------
-    targets : J functionals; by default the integral against the measure that is bound. For
-        several, the square of their multiple correlation with f(x).
-    """
-
-    targets: Functional | None = None
-
-    relative = True
-
-    def combination(self, targets: Targets) -> Array:
-        """Return R with R R^T = S^-1, (J, J)."""
-        return _root_of_precision(targets)
 
 
 @dataclass(frozen=True, eq=False)

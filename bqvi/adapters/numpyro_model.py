@@ -286,12 +286,7 @@ def _batched(function: Callable[..., Any]) -> Any:
 
 
 def _padded(theta: np.ndarray) -> np.ndarray:
-    """The parameters theta (n, P), with the first row repeated until the number of rows is a power of two.
-
-    At logits of exactly 0 JAX's gradient of Bernoulli and Binomial log densities is that to one side of a
-    kink that they do not have, 1 in the place of 1/2. An entry of 0 is therefore moved by about 1e-200, each
-    by another number, so that sums and differences of entries are not 0 either.
-    """
+    """The parameters theta (n, P), with the first row repeated until the number of rows is a power of two."""
     theta = np.where(theta == 0.0, 1e-200 * np.sqrt(2.0 + np.arange(theta.shape[1])), theta)
     more = (1 << (len(theta) - 1).bit_length()) - len(theta)
     return np.concatenate([theta, np.repeat(theta[:1], more, axis=0)]) if more else theta

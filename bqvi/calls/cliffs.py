@@ -88,13 +88,7 @@ def _slopes(points: np.ndarray, radius: np.ndarray, sds: np.ndarray, high: int) 
 
 
 def _steepest(slopes: np.ndarray, own: np.ndarray, levels: np.ndarray) -> tuple[int, float]:
-    """The level across which the largest slope is the most times that on either side of it, and this ratio.
-
-    Parameters
-    ----------
-    slopes : J (n, n), in decreasing order of the values. own : the slopes of R at the points, (n,).
-    levels : which values (n,) may be the highest one below a cliff.
-    """
+    """The level across which the largest slope is the most times that on either side, and this ratio."""
     to_higher = np.maximum.accumulate(slopes, 0)  # [i, j]: from j to the first i + 1
     above = np.maximum.accumulate(np.triu(slopes).max(0))[:-1]
     below = np.maximum.accumulate(np.triu(slopes).max(1)[::-1])[::-1][1:]

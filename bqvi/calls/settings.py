@@ -1,4 +1,7 @@
-"""Constants of the calls that affect results: what each is, and what it was chosen on."""
+"""Constants of the calls that affect results: what each is, and what it was chosen on.
+
+The studies behind them are rows of `experiments/studies/bqvi.calls.settings.json`.
+"""
 
 from __future__ import annotations
 
@@ -14,92 +17,61 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClimbSettings:
-    """A climb of the log joint (:mod:`climb`).
-
-    Figures are of the boxes that :mod:`plausible_search` finds on 30 posteriors (Gaussians of equal scales,
-    of scales .01 to 10, and correlated, log-gammas and Student t's; D = 2, 4, 6; two layouts each):
-    evaluations, and the mean squared error of the centres, in standard deviations, and of the logarithms of
-    the widths, both over those with the values here.
-    """
+    """A climb of the log joint (:mod:`climb`)."""
 
     worst: float = 1e10
-    """The objective of the optimiser at a point where the log joint failed, in nats. With 1e5, 1e8 and 1e12,
-    where the log joint fails on a third of the mass, evaluations are 1.00 to 1.02 +- .01 times those here and
-    errors .96 +- .04 to 1.00 (15 posteriors with gradients and from values, seed 1100)."""
+    """The objective of the optimiser at a point where the log joint failed, in nats."""
     first_radius: float = 0.25
     """The first radius of COBYQA's trust region, an eighth of the width of the plausible box [-1, 1]^D. With
     .125 1.05 and 1.2, with .5 .99 and 1.3."""
     most_of_values: tuple[int, int] = (8, 10)
-    """A climb from values alone visits 8 D + 10 points at most. With half as many .94 and 1.6, with twice as
-    many no box differs."""
+    """A climb from values alone visits 8 D + 10 points at most."""
     patience: int = 1
-    """The number of points that, if they gain little, end a climb with gradients. With 2 1.20 and .5; errors
-    are small with both, .011 and .002 by the median."""
+    """The number of points that, if they gain little, end a climb with gradients."""
     least: int = 2
-    """The number of points before that criterion is applied. With 1 .97 and 1.0, with 4 1.15 and .3."""
+    """The number of points before that criterion is applied."""
     patience_of_values: tuple[int, int] = (1, 2)
-    """D + 2 points that gain little end a climb from values alone; COBYQA's model has 2 D + 1 points. With D
-    points .92 and 2.0, with 2 D + 2 1.13 and 1.2."""
+    """D + 2 points that gain little end a climb from values alone; COBYQA's model has 2 D + 1 points."""
     least_of_values: tuple[int, int] = (2, 2)
-    """2 D + 2 points are visited before that criterion is applied. With D + 2 .69 and 10, with 3 D + 2 1.01
-    and 1.0."""
+    """2 D + 2 points are visited before that criterion is applied."""
 
 
 @dataclass(frozen=True)
 class GradientCheckSettings:
-    """The check that given gradients are those of the values (:mod:`gradient_check`).
-
-    Figures are of fits by 'bq' with 96 evaluations on the six targets of
-    `experiments.problems.gradient_targets`, five seeds each. Of 210 sets of evaluations with seven kinds of
-    wrong gradients (another sign, twice and half the gradient, one entry with another sign or zero, a prior
-    of sd 1 or 3 left out) 100 are stopped and 26 reported by a warning; of 30 with the right gradient none.
-    """
+    """The check that given gradients are those of the values (:mod:`gradient_check`)."""
 
     fewest: int = 6
-    """The least number of pairs whose median is taken; with fewer, one pair could determine it. With 3 and 12
-    the same are stopped and reported."""
+    """The least number of pairs whose median is taken; with fewer, one pair could determine it."""
     consistent: float = 0.9
-    """The share of pairs whose difference lies between the slopes that a correct gradient is assumed to have.
-    It was .98 to 1 for the correct gradients of funnels, both forms of eight schools, a Rosenbrock function
-    and a logistic regression, and .1 to .7 with a wrong sign. With .8 79 are stopped and 32 reported, with
-    .95 116 and 18."""
+    """The share of pairs whose difference lies between the slopes that a correct gradient is assumed to
+    have."""
     chance: float = 1e-5
     """The probability that a run with a correct gradient is stopped, if pairs are independent and each is
-    consistent with probability ``consistent``. With 1e-8 84 are stopped and 39 reported, with 1e-2 120 and
-    11."""
+    consistent with probability ``consistent``."""
     large: float = 0.1
     """The least difference, in nats, that counts towards stopping a run, as smaller ones may be errors of a
-    solver. With .05 and .2 the same are stopped and reported."""
+    solver."""
     large_share: float = 0.05
-    """As ``large``, for a function that is no log density, as a share of the range of its values. On the
-    unseen integrands that are no jumps, 24 or 64 Sobol points, seeds 1100 and 1101, 362 of 496 wrong
-    gradients are found and 1 of 104 right ones is rejected; with half 381 and 1, with twice 315 and 1."""
+    """As ``large``, for a function that is no log density, as a share of the range of its values."""
     every: int = 8
-    """The number of evaluations between two checks of the gradients. With 4 and 16 101 are stopped."""
+    """The number of evaluations between two checks of the gradients."""
     last: int = 72
-    """The number of evaluations after which gradients are no longer checked. With 36 94 are stopped, with 144
-    108."""
+    """The number of evaluations after which gradients are no longer checked."""
     disagrees: float = 0.3
-    """The median relative disagreement of gradients and differences above which a warning is given. With .15
-    49 are reported beside those stopped, with .6 none."""
+    """The median relative disagreement of gradients and differences above which a warning is given."""
     multiple: float = 0.2
     """The difference of an entry's coefficient from 1 above which it is reported, if also ``left``."""
     left: float = 0.1
-    """The share of the squared residuals that wrong entries leave. With right gradients it was .23 or more
-    wherever a coefficient was off by .2 (about 80 runs of seven kinds, D = 2 to 4); with an entry of .7 or
-    1.3 times it was below .1 in about 17 of 26."""
+    """The share of the squared residuals that wrong entries leave."""
     one_multiple: float = 0.2
     """Ratios whose interquartile range is below this share of their median count as one number, which the
     message then states; ``sign`` affects messages only, too."""
     rounding: float = 1e-6
-    """Differences below this share of the largest value, or of one, count as rounding. With half and with
-    twice this the same are stopped and reported."""
+    """Differences below this share of the largest value, or of one, count as rounding."""
     sign: float = 0.1
     """A multiple within this distance of -1 is reported as a wrong sign."""
     step: float = 1e-4
-    """The step of a difference quotient, over 1 + |x|, beside a function that leaves torch. With 1e-3 and
-    1e-5 the same of twelve functions are refused (with .item(), .detach(), NumPy and no_grad; right ones that
-    subtract a detached maximum, and in single precision)."""
+    """The step of a difference quotient, over 1 + |x|, beside a function that leaves torch."""
     away: float = 0.1
     """The distance, in the same units, from an evaluation to the point of the comparison."""
     apart: float = 10.0
@@ -195,23 +167,14 @@ class PlausibleSearch:
 
 @dataclass(frozen=True)
 class IntervalSettings:
-    """The defaults of plausible intervals (:mod:`bounds`, :mod:`target_model`).
-
-    Figures are evaluations, and mean errors of the log evidence, of `vbmc` on the bounded banana (seeds 0 to
-    3), where no plausible bounds are given (``inner``; 71 and .001) or those given are the hard bounds
-    (``margin``; 62 and .003).
-    """
+    """The defaults of plausible intervals (:mod:`bounds`, :mod:`target_model`)."""
 
     margin: float = 0.01
-    """The distance by which a plausible bound is moved off the hard bound that it lies on, in widths. With
-    .005 76 and .002, with .02 71 and .001."""
+    """The distance by which a plausible bound is moved off the hard bound that it lies on, in widths."""
     inner: float = 0.1
-    """The share at either end by which the default plausible interval is shorter than a bounded interval.
-    With .05 78 and .001, with .2 73 and .001."""
+    """The share at either end by which the default plausible interval is shorter than a bounded interval."""
     half_width: float = 2.0
-    """The default half width of a plausible box: Stan itself starts within 2 of 0. With 80 evaluations of
-    'bq' on logistic 5, Rosenbrock 4, cigar 4 and lumpy 4 (seeds 0 to 3) median errors of the log evidence are
-    .006, with 1 .005, and with 4 .003."""
+    """The default half width of a plausible box: Stan itself starts within 2 of 0."""
 
 
 @dataclass(frozen=True)
@@ -219,82 +182,55 @@ class DensitySettings:
     """The test whether a log joint returns the density itself (:mod:`returned`)."""
 
     least: int = 4
-    """The least number of values that are tested. With 2 and 8 the same 48 of 50 sets of 12 to 16 densities
-    of `experiments.problems.known_posteriors` are found, and none of the 50 of their logarithms."""
+    """The least number of values that are tested."""
     small: float = 0.01
-    """The share of the largest value below which a value counts as small. Of the same sets 48 are found
-    with .005 and 49 with .02, and none of the logarithms."""
+    """The share of the largest value below which a value counts as small."""
     share: float = 0.25
-    """The share of small values from which the values are taken to be a density's. It is reached by none of
-    210 first designs of VBMC on 21 problems of the studies and by 1 of 20,000 quadratics with random
-    constants, and by the exponentials of 205 of those 210 designs."""
+    """The share of small values from which the values are taken to be a density's."""
 
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """The choice of the evaluations that a run begins with (:mod:`selection`).
-
-    Figures are root mean square errors, over those with the values here, of a process with a fixed kernel on
-    150 rows chosen from 10,000 (three per cent failed) at draws of Rosenbrock 4, logistic 5 and lumpy 4, two
-    seeds each. They do not show the tails, for which rows beyond the draws are needed.
-    """
+    """The choice of the evaluations that a run begins with (:mod:`selection`)."""
 
     rows: int = 500
-    """The largest number of rows. With 250 of 10,000 errors are 1.5 +- .1 times as large, with 1,000 .55 +-
-    .16, but the choice takes 7 s in the place of 1.8 (Rosenbrock 4, logistic 5 and lumpy 4, seed 1100)."""
+    """The largest number of rows."""
     numbers: int = 1500
-    """The largest number of values and derivatives together. With half errors are 1.6 +- .2 times as large,
-    with twice .57 +- .07, and a surrogate takes .03 and 1.5 s in the place of .22 (the same posteriors,
-    values and gradients)."""
+    """The largest number of values and derivatives together."""
     failed: float = 0.1
-    """The largest share of failed rows among those chosen. With .05 .97, with .2 1.06."""
+    """The largest share of failed rows among those chosen."""
     tempering: float = 1.0
-    """The constant c of the tempering, chosen from 1 and 2 on a Student t with D = 5 and 10,000 rows. With
-    .5 .67, with 2 1.4."""
+    """The constant c of the tempering, chosen from 1 and 2 on a Student t with D = 5 and 10,000 rows."""
     shallow: float = 2.0
-    """The largest depth, in units of D nats, of the rows whose moments define the units. With 1 .8, with
-    4 1.1."""
+    """The largest depth, in units of D nats, of the rows whose moments define the units."""
     fewest: int = 10
-    """The least number of rows, for each dimension, whose moments are taken. With 5 and 20 no other row is
-    chosen, as none is with half and twice the ``jitter``."""
+    """The least number of rows, for each dimension, whose moments are taken."""
     lengthscale: float = 1.0
-    """The lengthscale of the kernel, in units of sqrt(D). With .5 .75, with 2 1.4."""
+    """The lengthscale of the kernel, in units of sqrt(D)."""
     jitter: float = 1e-6
     """The variance added to that of each row, and to those of standardised coordinates."""
     held_out: int = 200
-    """The largest number of rows that are held out. A mean squared error of M normal errors has a standard
-    deviation of (2 / M)^1/2: 10 % here, 14 % with half as many and 7 % with twice."""
+    """The largest number of rows that are held out."""
 
 
 @dataclass(frozen=True)
 class CliffSettings:
-    """Values to which a log joint falls at once (:mod:`cliffs`).
-
-    Figures are counts of sets of 12, 25 and 70 values: of 504 of a Gaussian with a floor of -50 to -1e20 in a
-    half space, ball, shell or stripe (D = 1 to 8), those of which other rows than those on the floor are
-    found, and of 600 of Gaussians with sds of .01 to 1 (D = 1 to 20), a curved ridge, a funnel and
-    exponential falls those in which any is; seeds 200 to 219. With the values here they are 4 and 12.
-    """
+    """Values to which a log joint falls at once (:mod:`cliffs`)."""
 
     shallowest: float = 15.0
     """The depth r at which a level may be a cliff, in nats beyond D / 2, the mean depth of a Gaussian's
-    draws. With half 11 and 5, with twice 1 and 11."""
+    draws."""
     steeper: float = 4.0
-    """The least ratio of the largest slope across a cliff to the largest on either side of it. With 2, 3, 6
-    and 8 none, none, 26 and 43 are missed, and 70, 19, 1 and none seen where there is none."""
+    """The least ratio of the largest slope across a cliff to the largest on either side of it."""
     above: int = 4
-    """The least number of values above a cliff. With 3 4 and 12, with 8 5 and 8; of 500 sets with few values
-    near a narrow mode 3 have a cliff, with 3 9, with 8 none."""
+    """The least number of values above a cliff."""
     above_a_floor: int = 2
     """The least number above a cliff below which values are about equal: of 221 sets with one to five values
     above a floor 207 are found, with 3 141, with 1 all."""
     flat: float = 0.01
-    """The share of the depth by which these values differ at most. Nothing changes with a tenth or ten times
-    as much."""
+    """The share of the depth by which these values differ at most."""
     noise_sds: float = 1.0
-    """The standard deviations of its noise by which a difference of values is reduced. With noise of 1, 2 and
-    3 nats 29, 77 and 137 are missed, and 13 to 15 seen where there is none; with 0 66, 186 and 252, and 2 to
-    5; with 1.5 16, 32 and 80, and 19 to 30."""
+    """The standard deviations of its noise by which a difference of values is reduced."""
 
 
 @dataclass(frozen=True)
@@ -302,8 +238,7 @@ class RoundingSettings:
     """The rounding of the log joint of another package's model (:mod:`target_model`)."""
 
     digits: int = 34
-    """The number of binary digits that are kept. The values of PyMC, NumPyro and Stan on the eight schools
-    differ from the 49th digit on, so that about one number in 2^15 is rounded differently."""
+    """The number of binary digits that are kept."""
 
 
 CHECK, CLIMB, PLAUSIBLE = GradientCheckSettings(), ClimbSettings(), PlausibleSearch()

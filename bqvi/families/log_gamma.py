@@ -12,8 +12,6 @@ whose relative error is y.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.special
 
@@ -72,9 +70,4 @@ def rsample_log_gamma(shape: Array, n: int, seed: Seed) -> Array:
     if not shape.requires_grad:
         return like(log_y, shape)
     slope = like(log_gamma_slope(host, log_y), shape)
-    return _attach_gradient(shape, like(log_y, shape), slope)
-
-
-def _attach_gradient(parameter: Any, value: Any, slope: Any) -> Any:
-    """``value``, whose derivative in ``parameter`` is ``slope``."""
-    return value + slope * (parameter - parameter.detach())
+    return like(log_y, shape) + slope * (shape - shape.detach())

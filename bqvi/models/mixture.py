@@ -152,13 +152,8 @@ def short_mantissa(x: np.ndarray) -> np.ndarray:
     return np.ldexp(np.round(fraction * 2.0**24), exponent - 24)
 
 
-def _working_dtype(x: Data) -> np.dtype:
-    """float32 data are worked on in float32, all else in float64."""
-    return np.dtype(np.float32 if x.dtype == np.float32 else np.float64)
-
-
 def _dense_pass(x: np.ndarray, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:
-    dtype = _working_dtype(x)
+    dtype = np.dtype(np.float32 if x.dtype == np.float32 else np.float64)
     block = _RowBlock(affine, dtype, x.shape[1], len(x))
     n_components, width = affine.slope.shape
     totals = np.zeros((n_components, width + 1))

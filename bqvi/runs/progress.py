@@ -12,12 +12,7 @@ __all__ = ["ProgressLine"]
 
 
 def _release_lock() -> None:
-    """Release the lock of tqdm where an exception left this thread holding it.
-
-    tqdm draws a bar between an acquisition and a release of the lock, and does not release it where drawing
-    raises an exception. Bars of other threads would then wait without end; in older versions such a thread is
-    joined when Python exits.
-    """
+    """Release the lock of tqdm where an exception left this thread holding it."""
     from tqdm.auto import tqdm
 
     lock: Any = tqdm.get_lock()  # type: ignore[no-untyped-call]

@@ -249,7 +249,7 @@ class _MeanEstimate:
         with np.errstate(invalid="ignore"):
             errors = logs.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(logs), np.inf)
         se = np.where(np.isnan(errors), np.inf, errors)
-        return cls(logs.mean(axis=1), se, _quantile(confidence, count) * se)
+        return cls(logs.mean(axis=1), se, float(stdtrit(max(count - 1, 1), 0.5 + 0.5 * confidence)) * se)
 
 
 def _about_failures(state: BoundsState) -> tuple[str, ...]:
@@ -267,11 +267,6 @@ def _about_exceptions(state: BoundsState) -> tuple[str, ...]:
     if not state.n_raised:
         return ()
     return (exceptions_warning(state.n_raised, state.n_evaluations, state.first_raised),)
-
-
-def _quantile(confidence: float, count: int) -> float:
-    """Student-t quantile for a mean of ``count``, with probability (1 - confidence) / 2 beyond it."""
-    return float(stdtrit(max(count - 1, 1), 0.5 + 0.5 * confidence))
 
 
 def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -76,14 +76,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return X, _check_sample_weight(sample_weight, X, dtype=np.float64)
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit to X (N, D).
-
-        Parameters
-        ----------
-        X : the data (N, D), NaN where missing, in some columns of a row
-        y : ignored
-        sample_weight : nonnegative weights (N,); a row counts as that number of copies; default 1
-        """
+        """Fit to X (N, D)."""
         data = self._weighted(X, sample_weight, reset=True)
         model: Any = Weighted(self._model(len(data[0])), "sample_weight")
         found = self._run(model, data, starts=self.n_init, seed=generator_of(self.random_state))
@@ -101,18 +94,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Take a natural-gradient step on the rows X (S, D), a sample of ``total_samples`` rows.
-
-        The first batch must have at least K rows. The start, and the prior where it depends on data, are
-        computed from the first batches together, until these have ten rows for each component; they should be
-        a sample of all rows, as a start at a part of the data leaves components empty, with a warning.
-
-        Parameters
-        ----------
-        X : the rows (S, D), NaN where missing, in some columns of a row
-        y : ignored
-        sample_weight : nonnegative weights (S,); a row counts as that number of copies; default 1
-        """
+        """Take a natural-gradient step on the rows X (S, D), a sample of ``total_samples`` rows."""
         before: StreamState | None = getattr(self, "_seen", None)
         first = [] if before is None else before.first
         data = self._weighted(X, sample_weight, reset=before is None)

@@ -1,6 +1,6 @@
 """The choice of the next evaluations by the remaining uncertainty of the posterior, with draws as candidates.
 
-The interquantile range (IMIQR, :class:`acquisition.pointwise.InterquantileRange`) is integrated by targets,
+The interquantile range (IMIQR, :mod:`acquisition.pointwise.quantile_range`) is integrated by targets,
 draws that are resampled from a pool by their weights times the range itself, so that they carry equal
 weights. The density is tempered, with a smaller power for larger prediction errors of the surrogate: where
 the surrogate is wrong in the tails, its own density has no draws there. In many dimensions draws of a
@@ -142,7 +142,7 @@ class _Remaining:
     def scores(self) -> np.ndarray:
         """Minus the logarithm of the range that remains after an evaluation of each candidate, (m,)."""
         signals, noisy = self.candidates.signals, self.candidates.predictive_variance
-        log_range, _, _ = log_remaining_range(self.variance, self.log_weights, signals, noisy, NODES.quantile)
+        log_range = log_remaining_range(self.variance, self.log_weights, signals, noisy, NODES.quantile)
         return -log_range
 
 

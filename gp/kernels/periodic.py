@@ -120,11 +120,7 @@ class Periodic(Algebra):
 
 
 def _contract_winding(weights: Array, x: Array, wound: Array) -> Any:
-    """sum_ij W_ij (x_id - x_jd) sin(2 pi (x_id - x_jd) / period_d) / lengthscale_d^2, (D,).
-
-    By the addition theorem of the sine and the symmetry of W, without an (n, n, D) array. Half the
-    derivative of the squared distance in the logarithm of the period, but for 2 pi / period.
-    """
+    """sum_ij W_ij (x_id - x_jd) sin(2 pi (x_id - x_jd) / period_d) / lengthscale_d^2, (D,)."""
     x = x - x.mean(axis=0)
     cosine, sine = wound[:, : x.shape[1]], wound[:, x.shape[1] :]
     product = x * sine * (weights @ cosine) - x * cosine * (weights @ sine)

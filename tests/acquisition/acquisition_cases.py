@@ -8,8 +8,6 @@ from acquisition import (
     LinearisedWarpedUncertainty,
     MatchedWarpedUncertainty,
     MutualInformation,
-    ProspectiveSampling,
-    SquaredCorrelation,
     UncertaintySampling,
     UpperConfidenceBound,
 )
@@ -19,9 +17,7 @@ from gp.measures import Gaussian, GaussianMixture, Uniform
 CRITERIA = {
     "uncertainty": UncertaintySampling(),
     "variance alone": UncertaintySampling(density_power=0.0),
-    "prospective": ProspectiveSampling(),
     "variance reduction": IntegralVarianceReduction(),
-    "correlation": SquaredCorrelation(),
     "information": MutualInformation(),
     "confidence bound": UpperConfidenceBound(0.7),
     "wsabi-l": LinearisedWarpedUncertainty(),

@@ -5,7 +5,6 @@ import pytest
 import torch
 from acquisition_cases import CRITERIA, MEASURES, f, posterior
 from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf
 
 import acquisition as aq
 import gp
@@ -32,40 +31,6 @@ def test_thorough_search_finds_the_maximum_on_a_grid(criterion, measure):
     np.testing.assert_allclose(bound.score(found.x), found.score, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["variance reduction", "wsabi-m", "confidence bound"])
-@pytest.mark.parametrize("in_torch", [False, True])
-def test_botorch_finds_the_same_maximum(name, in_torch):
-    measure = MEASURES["box"]
-    bound = bind(CRITERIA[name], posterior(torch=torch if in_torch else None), measure)
-    bounds = torch.tensor(np.stack([measure.lower, measure.upper]))
-    with torch.random.fork_rng():  # botorch draws its starts from torch's own generator
-        torch.manual_seed(0)
-        # each start is searched by itself: all at once, with SciPy 1.18, they end 6e-6 below the maximum
-        apart = {"batch_limit": 1}
-        x, value = optimize_acqf(bound.botorch(), bounds, 1, num_restarts=6, raw_samples=128, options=apart)
-    ours = THOROUGH.maximise(bound, seed=0)
-    # both stop where the gradient all but vanishes: points agree to its root, values to more
-    np.testing.assert_allclose(float(value), ours.score, rtol=1e-7)
-    np.testing.assert_allclose(x.numpy(), np.asarray(ours.x), atol=1e-3)
-
-
-def test_botorch_batches_condition_on_pending_points():
-    measure = MEASURES["box"]
-    bound = bind(aq.IntegralVarianceReduction(), posterior(), measure)
-    function = bound.botorch()
-    bounds = torch.tensor(np.stack([measure.lower, measure.upper]))
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        x, _ = optimize_acqf(function, bounds, q=2, num_restarts=6, raw_samples=128, sequential=True)
-    second = THOROUGH.maximise(bound.given(x[:1].numpy()), seed=0)
-    np.testing.assert_allclose(x[1:].numpy(), second.x, atol=1e-3)
-    function.set_X_pending(None)
-    at = torch.zeros(3, 1, 2, dtype=torch.float64)
-    np.testing.assert_allclose(function(at).numpy(), bound.score(np.zeros((3, 2))))
-    with pytest.raises(ValueError, match="points together"):
-        function(torch.zeros(3, 2, 2, dtype=torch.float64))
-
-
 def test_a_fitted_botorch_model_is_searched_with_ours():
     rng = np.random.default_rng(0)
     x = torch.tensor(rng.uniform(size=(15, 2)))
@@ -76,14 +41,6 @@ def test_a_fitted_botorch_model_is_searched_with_ours():
     variance = model.posterior(at[:, None, :]).variance[:, 0, 0].detach()
     # float64 by two routes; BoTorch standardises the outputs in between
     np.testing.assert_allclose(bound.value(at).numpy(), variance.numpy(), rtol=1e-5)
-    assert bound.botorch().model.posterior(at).mean.shape == (5, 1)
-
-
-def test_botorch_gradient_is_the_closed_form():
-    bound = bind(aq.IntegralVarianceReduction(), posterior(), MEASURES["gaussian"])
-    x = torch.tensor(np.random.default_rng(0).normal(size=(5, 1, 2)), requires_grad=True)
-    (gradient,) = torch.autograd.grad(bound.botorch()(x).sum(), x)
-    np.testing.assert_allclose(gradient[:, 0].numpy(), bound.score_and_gradient(x.detach().numpy()[:, 0])[1])
 
 
 def test_default_search_is_within_its_tolerance():

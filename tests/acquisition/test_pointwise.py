@@ -1,6 +1,7 @@
 """Criteria: against brute force, Monte Carlo, finite differences and autodiff."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import acquisition as aq
 import gp
 from acquisition.pointwise.criterion import Partials
-from acquisition.pool import PoolMoments
+from acquisition.pointwise.quantile_range import log_remaining_range
 from gp.kernels import Constant, Linear, Matern12, SquaredExponential
 from gp.measures import Empirical, Gaussian
 
@@ -58,7 +59,7 @@ def test_partials_are_the_derivatives_in_the_moments(criterion):
         "signals": torch.tensor(rng.uniform(0.1, 0.3, size=(4, 2)), requires_grad=True),
         "log_density": torch.tensor(rng.normal(size=4), requires_grad=True),
     }
-    at = PoolMoments(**leaves, predictive_variance=leaves["variance"] + 0.1)
+    at = SimpleNamespace(**leaves, predictive_variance=leaves["variance"] + 0.1)
     expected = torch.autograd.grad(
         CRITERIA[criterion].score(at).sum(), list(leaves.values()), materialize_grads=True, allow_unused=True
     )
@@ -144,19 +145,6 @@ def test_adding_a_node_never_raises_the_integral_variance(seed, n, scale):
     assert 0 <= reduction <= before * (1 + 1e-6) + 1e-12
 
 
-def test_correlation_and_information_follow_from_the_reduction():
-    process, measure = posterior(), MEASURES["gaussian"]
-    reduction, correlation, information = (
-        aq.bind(criterion, process, measure).value(X)
-        for criterion in (aq.IntegralVarianceReduction(), aq.SquaredCorrelation(), aq.MutualInformation())
-    )
-    np.testing.assert_allclose(correlation, reduction / process.integral(measure).variance, rtol=1e-10)
-    np.testing.assert_allclose(information, -0.5 * np.log1p(-correlation), rtol=1e-10)
-    order = np.argsort(reduction)
-    assert np.all(np.diff(correlation[order]) > 0)
-    assert np.all(np.diff(information[order]) > 0)
-
-
 def test_information_about_several_targets_is_the_fall_of_their_entropy():
     process = posterior()
     measures = (MEASURES["gaussian"], MEASURES["mixture"])
@@ -213,12 +201,6 @@ def test_warped_uncertainty_is_that_of_monte_carlo():
         np.testing.assert_array_less(np.abs(value - centred.mean(axis=0) * density), 4.5 * error)
 
 
-def test_prospective_sampling_is_its_formula():
-    process, measure = posterior(), MEASURES["gaussian"]
-    expected = process.variance(X) * np.exp(measure.log_density(X) + process.mean(X))
-    np.testing.assert_allclose(aq.bind(aq.ProspectiveSampling(), process, measure).value(X), expected)
-
-
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_at_a_node_everything_is_finite(criterion):
     process = posterior(noise=0.0)
@@ -231,12 +213,12 @@ def test_at_a_node_everything_is_finite(criterion):
 
 def test_given_binds_to_the_extended_posterior():
     process, measure = posterior(), MEASURES["gaussian"]
-    bound = aq.bind(aq.SquaredCorrelation(), process, measure)
-    later = aq.bind(aq.SquaredCorrelation(), process.extend(X[:2], np.array([1.0, -3.0])), measure)
+    bound = aq.bind(aq.MutualInformation(), process, measure)
+    later = aq.bind(aq.MutualInformation(), process.extend(X[:2], np.array([1.0, -3.0])), measure)
     np.testing.assert_allclose(bound.given(X[:2]).score(X[2:]), later.score(X[2:]), rtol=1e-12)
     other = posterior(kernel=SquaredExponential(0.6))
     moved = bound.moved_to(other)
-    np.testing.assert_allclose(moved.score(X), aq.bind(aq.SquaredCorrelation(), other, measure).score(X))
+    np.testing.assert_allclose(moved.score(X), aq.bind(aq.MutualInformation(), other, measure).score(X))
 
 
 def test_a_noise_for_each_observation_asks_for_the_next_one():
@@ -315,37 +297,24 @@ def test_a_variance_of_nothing_but_rounding_can_still_be_conditioned_on():
     assert np.all(np.isfinite(bound.score(np.linspace(-4, 4, 50)[:, None])))
 
 
-def interquantile_range(process):
-    targets = np.array([[0.3, 0.1], [-1.0, 0.8], [1.5, -0.4]])
-    log_weights = np.log([0.2, 0.5, 0.3])
-    return aq.InterquantileRange(gp.Values(targets), process.variance(targets), log_weights)
-
-
-def test_interquantile_range_is_what_a_posterior_with_the_point_leaves():
-    process = posterior()
-    criterion = interquantile_range(process)
-    targets, weights = criterion.targets.x, np.exp(criterion.log_weights)
+def test_the_interquantile_range_is_what_a_posterior_with_the_point_leaves():
+    process, targets = posterior(), np.array([[0.3, 0.1], [-1.0, 0.8], [1.5, -0.4]])
+    weights, quantile = np.array([0.2, 0.5, 0.3]), 0.6744897501960817
     left = [
-        weights @ np.sinh(0.6744897501960817 * np.sqrt(process.extend(x, np.zeros(1)).variance(targets)))
+        weights @ np.sinh(quantile * np.sqrt(process.extend(x, np.zeros(1)).variance(targets)))
         for x in X[:, None, :]
     ]
-    bound = aq.bind(criterion, process, Gaussian(np.zeros(2), np.eye(2)))
-    np.testing.assert_allclose(bound.value(X), 1 / np.array(left), rtol=1e-6)
-    _, gradient = bound.score_and_gradient(X)
-    np.testing.assert_allclose(gradient, numeric_gradient(bound.score, X), rtol=1e-6, atol=1e-6)
+    both = process.covariance(np.concatenate([X, targets]))
+    signals, observed = both[: len(X), len(X) :], process.variance(X) + process.noise
+    found = log_remaining_range(process.variance(targets), np.log(weights), signals, observed, quantile)
+    np.testing.assert_allclose(found, np.log(left), rtol=1e-6)
 
 
-def test_interquantile_range_in_torch_has_the_partials_of_autodiff():
-    criterion, rng = interquantile_range(posterior()), np.random.default_rng(0)
-    leaves = [
-        torch.tensor(rng.uniform(0.5, 1, size=4), requires_grad=True),
-        torch.tensor(rng.uniform(0.01, 0.02, size=(4, 3)), requires_grad=True),
-    ]
-    at = PoolMoments(
-        mean=leaves[0], variance=leaves[0], signals=leaves[1], log_density=leaves[0],
-        predictive_variance=leaves[0] + 0.1,
-    )  # fmt: skip
-    expected = torch.autograd.grad(criterion.score(at).sum(), leaves)
-    partials = criterion.partials(at)
-    np.testing.assert_allclose(partials.variance.detach(), expected[0], rtol=1e-9)
-    np.testing.assert_allclose(partials.signals.detach(), expected[1], rtol=1e-9)
+def test_information_follows_from_the_reduction():
+    process, measure = posterior(), MEASURES["gaussian"]
+    reduction, information = (
+        aq.bind(criterion, process, measure).value(X)
+        for criterion in (aq.IntegralVarianceReduction(), aq.MutualInformation())
+    )
+    share = reduction / process.integral(measure).variance
+    np.testing.assert_allclose(information, -0.5 * np.log1p(-share), rtol=1e-10)

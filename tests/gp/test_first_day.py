@@ -208,8 +208,7 @@ def test_an_acquisition_of_a_marginalised_posterior_is_the_mean(name, marginal):
     for d, step in enumerate(1e-5 * np.eye(2)):
         numeric = (bound.score(AT + step) - bound.score(AT - step)) / 2e-5
         np.testing.assert_allclose(gradient[:, d], numeric, rtol=1e-5, atol=1e-6)
-    batch = acquisition.sequential_batch(bound, 2, seed=0)
-    assert batch.x.shape == (2, 2)
+    assert acquisition.ContinuousSearch().maximise(bound, seed=0).x.shape == (1, 2)
 
 
 def test_a_marginalised_posterior_is_a_botorch_model(marginal):

@@ -1,0 +1,63 @@
+"""The size of the library: lines, constants and arguments, each with a cap that is only ever lowered.
+
+A change that needs more of one of them takes away as much elsewhere; one that takes away lowers the cap to
+the figure that is left.
+"""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import bqvi
+
+ROOT = Path(__file__).parents[1]
+CORE = ("calls", "runs", "posterior", "variational_bmc", "quadrature", "inference", "gradients")
+"""What all doors use, and the engines."""
+CAPS = {
+    "lines of bqvi, gp and acquisition": 71_731,
+    "lines of the core of bqvi": 32_424,
+    "constants": 645,
+    "arguments of vbmc": 29,
+    "arguments of integrate": 28,
+    "arguments of fit": 36,
+    "arguments of evidence_bounds": 22,
+}
+
+
+def _files(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def _lines(*folders: str) -> int:
+    return sum(path.read_text().count("\n") for path in _files(*folders))
+
+
+def _constants() -> int:
+    """Fields of the records in files, or folders, of settings."""
+    settings = [path for path in _files("bqvi", "gp", "acquisition")
+                if "settings" in (path.stem, path.parent.name)]  # fmt: skip
+    records = [node for path in settings for node in ast.walk(ast.parse(path.read_text()))
+               if isinstance(node, ast.ClassDef)]  # fmt: skip
+    return sum(isinstance(field, ast.AnnAssign) for record in records for field in record.body)
+
+
+def sizes() -> dict[str, int]:
+    """The figures, by name."""
+    doors = (bqvi.vbmc, bqvi.integrate, bqvi.fit, bqvi.evidence_bounds)
+    return {
+        "lines of bqvi, gp and acquisition": _lines("bqvi", "gp", "acquisition"),
+        "lines of the core of bqvi": _lines(*(f"bqvi/{name}" for name in CORE)),
+        "constants": _constants(),
+        **{f"arguments of {door.__name__}": len(inspect.signature(door).parameters) for door in doors},
+    }
+
+
+@pytest.mark.parametrize("name", CAPS)
+def test_the_library_does_not_grow(name):
+    assert sizes()[name] <= CAPS[name], (
+        "take away as much as was added: a cap is never raised. A posterior that fails is mended by the "
+        "correction of a fault in the mathematics, by a strategy in the place of another, or by a reason not "
+        "to have converged"
+    )
