@@ -90,11 +90,9 @@ class PlausibleSearch:
     gain, gain_of_values : the nats that a climb has to gain in its latest steps to continue, with gradients
         and without.
     past_overshoots : whether a climb with gradients continues after a point that gains little. It need not
-        where q is optimised afterwards: with 200 evaluations, 'bq' on the eight schools, whose mode is no
-        typical point, has an sd of .26 where the climb ends there and of 1.2 where it continues; on a
-        regression there is no difference. The measure of quadrature is not optimised, and its climb
-        continues (:data:`AT_THE_MODE`). So does one from a Gaussian q (:data:`FROM_Q`), where a larger gain
-        ends it before it leaves the typical points.
+        where q is optimised afterwards, as a mode need not be a typical point. The measure of quadrature is
+        not optimised, and its climb continues (:data:`AT_THE_MODE`). So does one from a Gaussian q
+        (:data:`FROM_Q`), where a larger gain ends it before it leaves the typical points.
     first_step : the first step for a curvature, in half widths of the first box: where that box is the
         posterior's, the log joint falls by half a nat over such a step.
     sds : the step of a curvature, in standard deviations along the axis. Over one the log joint falls by half

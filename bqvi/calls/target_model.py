@@ -3,11 +3,11 @@
 The front doors accept a `TargetModel` instead of a log joint. Its parameters theta are unconstrained: the
 package's own transforms, whose Jacobians are part of the log joint, map them to the named variables.
 
-    theta (n, P)  --to_named-->  {"tau": (n,), "school": (n, 8), ...}       drawn, saved, plotted
+    theta (n, P)  --to_named-->  {"tau": (n,), "effect": (n, 8), ...}       drawn, saved, plotted
                   --log_joint, log_joint_and_gradient-->  rounded, called by the engines
 
 PyMC, NumPyro and Stan sum the same terms in different orders, and their last digits differ. Where to evaluate
-next is chosen by comparisons, which amplify such differences: two runs of VBMC on the eight schools end at
+next is chosen by comparisons, which amplify such differences: two runs of VBMC on one posterior end at
 different evaluations. Values are rounded to multiples of 2^-34 times the power of two above them, or times 1
 where that is larger; gradients likewise, with the power of two above their largest entry. With 34 binary
 digits about one number in 100,000 differs between two packages, and a log joint of -1e6 has an error of at

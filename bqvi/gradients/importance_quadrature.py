@@ -11,10 +11,8 @@ over groups of L draws of N(0, I). IWAE's gradient has the same mean, so this is
 
 In some cases the estimate is worse than that from draws: weights are exponentials of phi, so an error of a
 nat in the tails, which has little effect on the ELBO's gradient, changes the weights by a factor. Where the
-process extrapolates badly for the number of nodes (heavy tails, funnels: the schools' models in D = 10 with n
-= 20), DReG with the same evaluations is better; `experiments/gradients/importance.py` measures the
-difference. From values alone, L = 5 and n = 10 and 20, the plug-in had the smaller median error in 14 of 24
-cases, although DReG uses gradients (six seeds).
+process extrapolates badly for the number of nodes, as in heavy tails, DReG with as many evaluations is
+better; `bqvi run bq-importance` measures the difference.
 """
 
 from __future__ import annotations

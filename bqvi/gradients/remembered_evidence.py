@@ -35,8 +35,7 @@ density g of the n evaluations,
 over those left out, estimates the mass that the stated density p~ lacks, which is added to Z.
 
 Where q lacks mass, the log joint falls more slowly than ln q beyond the evaluations, and the process lies
-below it there. On such posteriors errors are mostly negative, by a tenth to a third of the correction on a
-banana, a funnel and Student t's, and by twice the correction on eight schools with centred effects.
+below it there, so that errors are mostly negative.
 
 Effective draws and the shape of the weights' tail (Pareto k; Vehtari et al. 2024) show whether the draws
 represent the process; with k above .7 they do not. No further evaluations are made. Mass that is far from all

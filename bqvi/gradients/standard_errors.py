@@ -30,9 +30,8 @@ stationary and the same for all outputs. Log joints are not of this kind: they a
 flat at it, and hyperparameters fitted to most of the nodes understate the variance in the tails. The second
 term is the jackknife's variance, which includes this effect. The third is the square of the jackknife's
 estimate of the bias, which is large where tails have no nodes, as all nodes then change an estimate in the
-same direction. Without it intervals for a separable process on a banana contain the truth three times in
-four. Each term alone gives intervals that are too short: the last two where nodes are few, the first where
-the log joint is far from stationary.
+same direction. Each term alone gives intervals that are too short: the last two where nodes are
+few, the first where the log joint is far from stationary.
 
 The natural gradient is linear in the moments: with B = L^-1, G = B^T J B / 2 and dL/dmu = (B^T E[y] - 2 G
 mu, G), it is A x, and its covariance A C A^T.

@@ -62,9 +62,7 @@ def extended(
 ) -> DiagonalMixture:
     """The mixture q with components where the posterior extends beyond its draws (`pooled_draws`).
 
-    A thin curved posterior is given more components than `most_components`. With gradients q is not changed:
-    on Rosenbrock 2 with 20 gradients (12 seeds) the root mean square error of ln Z was .0027, and .0048 with
-    such components.
+    A thin curved posterior is given more components than `most_components`. With gradients q is not changed.
 
     Parameters
     ----------

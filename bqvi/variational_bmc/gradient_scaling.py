@@ -15,12 +15,11 @@ r_i^2, where each residual is divided by the size of the two sides,
 
 so that distant points have the same influence as others. Matching gradients is score matching (Hyvarinen
 2005); in contrast to a fit to draws (:func:`scaling.led_by`), no draws of the posterior are needed. The
-points of the climb with which a run with gradients begins suffice: on funnels and the centred eight schools
-its 18 to 40 points determine the map to three digits.
+points of the climb with which a run with gradients begins suffice.
 
-The coordinates that are scaled are chosen by the regressions of all gradients in y on y (`_misfit`). In the
-centred eight schools the conditional scale of the common mean depends on the standard deviation of the
-effects too, but the map that scales only the effects, about the common mean, makes all gradients affine.
+The coordinates that are scaled are chosen by the regressions of all gradients in y on y (`_misfit`). In a
+hierarchy the conditional scale of the common mean depends on the standard deviation of the effects too, but
+the map that scales only the effects, about the common mean, makes all gradients affine.
 The leading coordinate k is the one with the largest gain of all single regressions. Where no map with it is
 accepted, the coordinate with the next largest gain is tried, for maps of nearly all coordinates.
 """

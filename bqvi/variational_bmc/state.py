@@ -48,13 +48,7 @@ class Settings:
     batch : the number of evaluations of a step.
     few : the same until the posterior has been found; by default 2, with gradients 1.
     draws, draws_with_gradients, final_draws : the numbers of draws of a correction, of one where there are
-        gradients and the posterior has been found, and of the last one. From gradients on Rosenbrock 6,
-        Rosenbrock 4, lumpy 4 and logistic 5 (seeds 1430 to 1437) runs took 139, 69, 73 and 92 evaluations on
-        average with 1024 draws throughout, and one did not converge; with 2048 it is 78, 66, 70 and 70, and
-        all converge, with equal errors: differences of successive estimates are less often those of draws.
-        With 2048 before the posterior is found two of twelve runs on funnel 5 (seeds 0 to 11) were 17 and 21
-        nats off after 60 evaluations. From values (five problems, seeds 1420 to 1423) runs with 2048 draws
-        took .8 to 1.2 times as many evaluations, which does not decide.
+        gradients and the posterior has been found, and of the last one.
     samples : the total number of base points of the entropy.
     climbs, fits : the iterations of L-BFGS in a step, for q and for the hyperparameters.
     noise_unknown : whether values are noisy with an unknown standard deviation.

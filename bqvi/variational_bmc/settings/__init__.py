@@ -1,8 +1,5 @@
-"""Constants of VBMC that affect results: what each is, and what it was chosen on.
+"""Constants of VBMC that affect results.
 
-Unless it says otherwise, a constant was chosen when VBMC was built, on Rosenbrock, cigar and lumpy targets of
-2 to 6 dimensions and the bounded banana (`experiments.problems.known_posteriors`) at 40 to 160 evaluations,
-by the error of the log evidence, gsKL and time, with a few seeds each; no study of these choices was kept.
 The settings that a caller may change are in `state.Settings`.
 
     surrogate      the data of a surrogate, its hyperparameters, a cheap model
@@ -13,10 +10,7 @@ The settings that a caller may change are in `state.Settings`.
     convergence    predictions, comparisons, noise, fresh starts, time
     result         the result and its warnings
 
-A factor of one step is the geometric mean, with its standard error, of errors of the log evidence (.001 nats
-at least) after one step from the same state with another value, over those with the value here. Its 51 states
-are of runs with seed 1101 on Rosenbrock 2, lumpy 2, Himmelblau, the half plane and cigar 4 from values, and
-on Rosenbrock 2, cigar 4 and logistic 5 with gradients.
+The studies behind them are rows of `experiments/studies`.
 """
 
 from bqvi.variational_bmc.settings.convergence import (

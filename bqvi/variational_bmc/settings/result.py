@@ -1,4 +1,7 @@
-"""Conditions on the result, and warnings about it."""
+"""Conditions on the result, and warnings about it.
+
+The studies behind them are rows of `experiments/studies/bqvi.variational_bmc.settings.result.json`.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,7 @@ class ResultSettings:
     even: float = 0.5
     """The effective share above which it is corrected for any k: then no draw of 8192 has more than 1.1 %."""
     slabs: int = 30
-    """The number of slabs with which the fit of a mixture to draws begins, after a map. On a straight ridge
-    between bounds 10, 20 and 40 left 2.6, .44 and .05 nats of its ELBO after 10 rounds."""
+    """The number of slabs with which the fit of a mixture to draws begins, after a map."""
     located: float = 1.0
     """The sd of the log evidence, in nats, below which the posterior may suggest plausible intervals."""
 
@@ -54,8 +56,7 @@ class DiagnosticSettings:
     bound_draws: int = 4096
     """The number of draws for the mass at bounds."""
     failures: float = 0.2
-    """The share of failed evaluations, or of missing gradients, from which a warning is given. This constant
-    and the next three affect messages only."""
+    """The share of failed evaluations, or of missing gradients, from which a warning is given."""
     off: float = 2.0
     """The distance of the mean from the plausible interval's centre, in half widths beyond one sd, from which
     a warning is given."""
