@@ -1,10 +1,6 @@
 """Constants of `bqvi.fit` that decide results, with the problems on which each was chosen.
 
-Those of `AscentSettings` were chosen with the first form of the trust region, on a banana, logistic
-regression, a mixture and eight schools (`experiments.gradients.references`) at 20 to 200 evaluations, by the
-gap of the ELBO. Other values were tried later on the six targets there at 50 evaluations, seeds 20 to 23. A
-figure is the geometric mean of the ratio of gaps with the other value to gaps with this one over the 24 runs,
-and one standard error to either side.
+The studies behind them are rows of `experiments/studies/bqvi.inference.settings.json`.
 """
 
 from __future__ import annotations
@@ -31,36 +27,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DefaultSettings:
-    """Defaults where the caller gives no value (`choices`, `methods`).
-
-    Figures of ``rate`` and ``decay`` are factors of the gap of the ELBO after 200 steps of 'pathwise' with
-    four draws, on the banana, the logistic regressions and non-centred schools of
-    `experiments.problems.gradient_targets`, seeds 1300 to 1302.
-    """
+    """Defaults where the caller gives no value (`choices`, `methods`)."""
 
     minibatch: int = 100
-    """Data in a mini-batch. At an equal number of evaluations of 'sngd', on the data of
-    `gradients.settings.StochasticSettings`, the ELBO is .003 and .98 nats a datum higher with 50, in twice as
-    many steps, and .005 and 2.2 lower with 200."""
+    """Data in a mini-batch."""
     rate: float = 0.05
-    """The rate of Adam. With .02 3.2 +- .3, with .1 .63 +- .12: 1.7 on the schools and .3 to .6 on the
-    others."""
+    """The rate of Adam."""
     decay: float = 0.01
-    """Decay of Adam's rate where gradients are noisy (`Adam`). With .003 .88 +- .09, with .03 1.64 +- .07."""
+    """Decay of Adam's rate where gradients are noisy (`Adam`)."""
     network_rate: float = 1e-3
-    """The rate of Adam for the weights of networks. The held-out log evidence of an autoencoder of the digits
-    (five latents, mini-batches of 100, seeds 1300 to 1302) after 300 steps, -22.3 nats, is 3.3 +- .2 lower
-    with 5e-4, and 1.9 +- .1 and 2.8 +- .1 higher with 2e-3 and 4e-3; longer runs were not compared."""
+    """The rate of Adam for the weights of networks."""
     records: float = 0.1
     """The most evaluations of the records of a mini-batch run before its end, as a share of its steps'."""
     latest: float = 0.1
-    """Share of the steps, the latest, whose draws give the ELBO of a record. On the banana and both logistic
-    regressions, 600 steps, seeds 1300 to 1303, its root mean square errors are .04, .12 and .15 nats, with
-    .05 .03, .17 and .12, and with .2 .04, .10 and .22, as earlier steps have lower ELBOs."""
+    """Share of the steps, the latest, whose draws give the ELBO of a record."""
     tolerance: float = 1e-6
-    """Change of an exact ELBO between two records below which a run ends, nats. On the thesis' clusters with
-    ten components, seeds 1300 to 1303, 'cavi' ends 9e-6 nats below its limit by the median, after 128 steps;
-    with 1e-5 9e-5 and 107, with 1e-7 9e-7 and 151."""
+    """Change of an exact ELBO between two records below which a run ends, nats."""
     power: float = STOCHASTIC.power
     """kappa of the rate (t + tau)^-kappa of stochastic natural gradients (`RobbinsMonro`)."""
     delay: float = STOCHASTIC.delay
@@ -78,18 +60,14 @@ class GainSettings:
     claims: float = 2.0
     """Standard errors by which it has to be below a share of a tolerance, for a run to end as converged."""
     of_tolerance: float = 0.5
-    """That share. The rest is for a log joint that is no quadratic: with 1, two of 73 claims on regressions
-    in D = 2 to 5 (seeds 3010 to 3029, a tolerance of .1) were .13 and .15 nats below the best q."""
+    """That share."""
     first: int = 100
     """The steps before the first test of a run with a tolerance; each time that they have doubled there is
     another."""
     share: float = 0.05
     """Evaluations of a test, as a share of those of the steps before it."""
     groups: int = 16
-    """Groups of gradients, at least one in each, and D of mini-batches where the run has a tolerance. The
-    jackknife's relative error is 1 / sqrt(30), and it is too small where few draws have a large gradient: of
-    single draws in D = 4 and 5, gains of .07 and .12 were stated as .01 +- .01 and .03 +- .01. A gradient
-    without data is therefore the mean over 2 D draws."""
+    """Groups of gradients, at least one in each, and D of mini-batches where the run has a tolerance."""
 
 
 @dataclass(frozen=True)
@@ -97,39 +75,33 @@ class AscentSettings:
     """The maximisation of a surrogate's ELBO (`surrogate_ascent`)."""
 
     steps: int = 30
-    """The most steps. With 15 gaps are 1.0 times as large."""
+    """The most steps."""
     rate: float = 0.7
-    """The first rho. While steps gain it increases to 1, with which a quadratic is solved in one step,
-    otherwise it decreases. With .4 and with 1 gaps are 1.0 (.9 to 1.1) times as large."""
+    """The first rho."""
     least_rate: float = 0.1
-    """The smallest rho. With .03 gaps are 1.0 times as large, with .3 1.1 (1.0 to 1.3)."""
+    """The smallest rho."""
     slow: float = 0.5
-    """Share of the squared natural gradient that a step leaves, above which rho is halved. With .3 and with
-    .8 gaps are 1.0 to 1.1 times as large."""
+    """Share of the squared natural gradient that a step leaves, above which rho is halved."""
     fast: float = 0.1
-    """Share of the squared natural gradient below which rho grows by ``faster``. With .03 and with .3 gaps
-    are the same."""
+    """Share of the squared natural gradient below which rho grows by ``faster``."""
     faster: float = 1.5
-    """Factor of rho after such a step. With 1.2 gaps are 1.2 (1.0 to 1.4) times as large, with 2 1.0."""
+    """Factor of rho after such a step."""
     settled: float = 1e-7
     """Squared Fisher norm of the natural gradient, twice the remaining gain in nats, at which it ends."""
     divergence: float = 0.6
     """The largest KL over the squared norm of the natural gradient at q; a step of 1 on a quadratic has about
-    1/2. With .3 gaps are 2.1 (1.4 to 3.2) times as large; with 1.2 1.0 (.7 to 1.3), and one run has a gap
-    above 10 nats."""
+    1/2."""
     variance_weight: float = 0.1
     """Weight of the variance of the gradient, by which ``divergence`` is reduced where the gradient is within
-    its error bars, which are wide. With .03 gaps are .8 (.7 to 1.0) times as large, with .3 1.8 (1.4 to
-    2.3)."""
+    its error bars, which are wide."""
     tries: int = 12
     """The number of step sizes that are tried for a q' inside the trust region."""
     halvings: int = 100
     """The most halvings where none of these is inside, as for a log joint that is much narrower than q."""
     close: float = 0.9
-    """Share of the radius that counts as its boundary. With .7 gaps are 1.1 (1.0 to 1.3) times as large."""
+    """Share of the radius that counts as its boundary."""
     aimed: float = 0.98
-    """Share of the distance to the boundary, for a quadratic divergence, that is tried next. With .93 gaps
-    are 1.0 (.9 to 1.0) times as large."""
+    """Share of the distance to the boundary, for a quadratic divergence, that is tried next."""
 
 
 @dataclass(frozen=True)
@@ -139,36 +111,24 @@ class FlatSettings:
     near: float = 5.0
     """The largest distance from q, in its standard deviations, of evaluations that are used."""
     share: float = 0.05
-    """Share of the precision of q below which the log joint has no curvature. No q of six proper posteriors
-    was below it (a banana, two regressions, a mixture, both forms of eight schools; budgets of 20, 50 and
-    100, two seeds), nor of Gaussians of standard deviation .001 to 1000 in D = 2 and 5, except for one q that
-    had still to widen a thousandfold."""
+    """Share of the precision of q below which the log joint has no curvature."""
 
     errors: float = 3.0
     """Standard errors by which a curvature from values alone, whose regression has no products of
     coordinates, has to be below that share, and an outward slope above ``-falls``."""
     falls: float = 0.15
     """Share of the outward slope at the optimum, -u at u, below which the log joint does not decrease
-    outwards. Chosen on mixtures of four Gaussians in D = 2 and 3 (6 layouts, 4 distances, 20 to 80 steps of
-    'pathwise' and 'score'), on which there was no false warning, and on -theta_0^2, whose shares are below
-    .05."""
+    outwards."""
     sides: int = 3
     """The fewest evaluations in the outer half of each side."""
     latest: tuple[int, int] = (2, 4)
     """The slope at q is that of the latest 2 D + 4 evaluations."""
     rises: float = 2.5
     """Slope, in nats over a standard deviation of q, less ``errors`` standard errors, above which q still
-    moves. On the six posteriors of ``share`` at 50, 100 and 200 evaluations the largest was 1.0, from values
-    alone (three of them) 1.5, and most were below 0. On a plane, a saddle and |theta|^2 in D = 2 and 10, and
-    on a Gaussian 100 standard deviations away, it was 3.2 to 1e5 after 40 and 100 evaluations, once .5 (D =
-    10, from values)."""
+    moves."""
     outside: tuple[float, float] = (25.0, 4.0)
     """An evaluation at u is outside of q where u^T u exceeds D + 25, and its value is high where it is at
-    most 4 nats below the highest value inside, which under q it would be by 13 or more. On 54 posteriors with
-    one mode (products of log gamma densities, Gaussians in a quadrant, gamma densities in D = 8) no
-    evaluation was both. On two Gaussians five standard deviations apart (60 values, seeds 9000 to 9015) one
-    was in 3 of the 7 runs whose log evidence was off by more than three standard deviations; in the others no
-    evaluation lay near the other mode."""
+    most 4 nats below the highest value inside, which under q it would be by 13 or more."""
 
 
 ASCENT, DEFAULTS, FLAT = AscentSettings(), DefaultSettings(), FlatSettings()
@@ -200,8 +160,7 @@ class BeginningSettings:
     Attributes
     ----------
     near : the median over the first nodes of |y|^2 / D below which q counts as near the posterior; y is zero
-        at a Gaussian posterior, and N(0, I) where the log joint is flat. On the centred schools, a funnel,
-        the mean is 6 to 77 at a q from which 'bq' needs no search.
+        at a Gaussian posterior, and N(0, I) where the log joint is flat.
     flat : the slope of y in u from which q counts as too narrow, by a factor of 3 in scale. Without it gaps
         from such starts are 5 to 23 nats in D = 60 after 100 evaluations, and .2 with it.
     near_of_values : the variance of f - ln q over D / 2, from values alone, where q counts as near. With .9,

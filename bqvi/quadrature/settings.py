@@ -1,9 +1,6 @@
 """Constants of quadrature that decide results, with the problems on which each was chosen.
 
-Unless stated otherwise, a constant was chosen on `experiments.problems.integrands` with seeds 0 to 3, at 20
-to 160 nodes, by errors compared with those of scrambled Sobol points and by how often the truth was within
-two standard deviations. None was chosen on `experiments.problems.unseen_integrands`, on which results are
-reported.
+The studies behind them are rows of `experiments/studies/bqvi.quadrature.settings.json`.
 """
 
 from __future__ import annotations
@@ -25,14 +22,11 @@ class NodeDesignSettings:
     """Which nodes are evaluated."""
 
     checks: float = 0.25
-    """The smallest share of nodes from the Sobol sequence. They do not depend on the surrogate, so its errors
-    at them are without the selection by which it chooses the other nodes."""
+    """The smallest share of nodes from the Sobol sequence."""
     growth: float = 1.3
     """Factor of the number of nodes from one fit of hyperparameters to the next."""
     first: tuple[int, int] = (8, 4)
-    """Nodes before the first fit: the first number, or 2 D plus the second if that is more. On eleven
-    integrands with seeds 20 to 23, (4, 2) has errors 1.8 (1.4 to 2.3) times as large at n = 20 and .8 (.6 to
-    1.0) at n = 60, (12, 8) 1.2 (.9 to 1.5) and 1.3 (1.0 to 1.5)."""
+    """Nodes before the first fit: the first number, or 2 D plus the second if that is more."""
     least: int = 4
     """The smallest number of nodes to which a surrogate is fitted."""
     explore: int = 4
@@ -56,9 +50,7 @@ class CandidateSettings:
     lengthscales: tuple[float, float] = (np.log(0.2), np.log(12.0))
     """The range in which the prior on a log lengthscale is flat, in standard deviations of the measure."""
     falloff: float = 0.5
-    """Standard deviation of that prior beyond the flat part. On the 33 unseen integrands at n = 40 errors are
-    .64 +- .16, .85 +- .15 and 1.04 +- .14 times as large with .25 (seeds 1300, 1310 and 1311) and .98 +- .15
-    with 1 (1300)."""
+    """Standard deviation of that prior beyond the flat part."""
     bounds: tuple[float, float] = (np.log(0.05), np.log(50.0))
     """Bounds of the search of a log lengthscale."""
     least_noise: float = 1e-13
@@ -76,18 +68,11 @@ class CandidateSettings:
     known_sd: float = 0.02
     """Standard deviation of the prior of ln(s tau) where the noise is known."""
     starting_lengthscales: tuple[float, ...] = (0.7, 1.5, 4.0)
-    """Lengthscales of starting points, over D^(1/4): from below to above the spread of the measure. On eleven
-    integrands with seeds 20 to 23 errors at n = 20 are 1.4 (1.2 to 1.7) times as large with 1.5 alone, and
-    1.1 (1.0 to 1.3) with five from .35 to 8."""
+    """Lengthscales of starting points, over D^(1/4): from below to above the spread of the measure."""
     short_lengthscale: float = 0.1
-    """A further one at each fit by 'wsabi-l' and 'wsabi-m', which have one candidate. On 24 sums of narrow
-    Gaussians each in one and in two dimensions (60 nodes by 'wsabi-l', seeds 5000 to 5023) errors are .62
-    x/ 2.2 and .87 x/ 1.28 of those without it, with seeds 6000 to 6023 .28 x/ 2.2 and .80 x/ 1.11, on 41
-    integrands (40 nodes, seeds 700 and 701) .95 x/ 1.04. With .2 and the noise 1e-6 they are .35 x/ 2.3, 1.00
-    x/ 1.16 and 1.04 x/ 1.08."""
+    """A further one at each fit by 'wsabi-l' and 'wsabi-m', which have one candidate."""
     starting_noises: tuple[float, ...] = (1e-10, 1e-3)
-    """tau of starting points. On the same integrands errors with either alone are similar: 1.1 (1.0 to 1.3)
-    and 1.0 (.9 to 1.1) times as large at n = 20, 1.1 (1.0 to 1.2) and .8 (.6 to .9) at n = 60."""
+    """tau of starting points."""
     starting_noises_of_noisy: tuple[float, ...] = (1e-3, 1e-1)
     """tau of starting points for values with noise."""
     apart: float = 0.3
@@ -97,16 +82,12 @@ class CandidateSettings:
     longest: float = 2.0
     """The largest step of a log hyperparameter."""
     damping: float = 0.1
-    """Damping of the curvature of a climb, in nats, which shortens steps in hyperparameters of little effect.
-    On five integrands a climb with the average information, corrected by gradients, takes .7 of the
-    evaluations of one by L-BFGS-B."""
+    """Damping of the curvature of a climb, in nats, which shortens steps in hyperparameters of little
+    effect."""
     most_fitted: int = 500
-    """The most nodes from which hyperparameters are found. With all of 2,000 nodes in the plane a run takes
-    45 s of CPU and 1.5 GB instead of 13 s and .46 GB."""
+    """The most nodes from which hyperparameters are found."""
     behind: float = 10.0
-    """A candidate so many nats below the best is left out of every other fit. Leaving it out of two fits from
-    5 nats on, with 55 % more nodes between fits, was tried and not kept: errors at n = 40 were 1.3 (1.0 to
-    1.6) times as large, on unseen integrands."""
+    """A candidate so many nats below the best is left out of every other fit."""
     negligible: float = 1e-3
     """Weight below which a candidate does not contribute to the integral."""
     pairs: float = 0.15
@@ -123,12 +104,9 @@ class CandidateSettings:
     """Precision of a hyperparameter that the data do not determine, on the log scale."""
     heaviest: float = 3.0
     """The largest logarithm of a draw's weight over that of the optimum; a larger one indicates that
-    Laplace's approximation is too narrow. On the 33 unseen integrands at n = 30, 40 and 60, seed 1100, errors
-    are 1.02 +- .03 times as large with half and .98 +- .02 with twice, and standard deviations 1.00."""
+    Laplace's approximation is too narrow."""
     longest_turned: float = 10.0
-    """The largest ratio of two lengthscales on rotated axes at the start of a fit. On these at n = 40 8 runs
-    differ; errors of all are 1.04 +- .04 times as large with half and .87 +- .09 with twice. On nine of them,
-    seeds 1101 and 1102, it is 1.5 +- .4 and 1.05 +- .09."""
+    """The largest ratio of two lengthscales on rotated axes at the start of a fit."""
 
 
 @dataclass(frozen=True)
@@ -158,42 +136,27 @@ class Effort:
 
 @dataclass(frozen=True)
 class CredibilitySettings:
-    """Whether a surrogate's estimate is used (:mod:`credibility`).
-
-    Figures are factors of errors, with standard errors, and of standard deviations on the 33 unseen
-    integrands at n = 40, seed 1300, on which 31 errors are within two standard deviations and 31 results are
-    credible. Unless said otherwise these numbers are the same with the other value.
-    """
+    """Whether a surrogate's estimate is used (:mod:`credibility`)."""
 
     explained: float = 0.7
     """Share of the variance at the Sobol nodes that has to be predicted from the other nodes for a surrogate
-    to be credible, and, or 1 - 1 / D if that is more, for it to choose the nodes. With .5 1.03 +- .02 and
-    .98, and 31 instead of 28 are credible. An integral of Runge's function that was credible with .5
-    and wrong was explained to 52 %. For the choice of nodes on eleven integrands with seeds 20 to 23, .5 and
-    .9 have errors 1.1 (1.0 to 1.2) and 1.2 (1.1 to 1.4) times as large at n = 20, and the same at n = 60."""
+    to be credible, and, or 1 - 1 / D if that is more, for it to choose the nodes."""
     inflated: float = 1.5
-    """Factor of the standard deviation above which the reason mentions it. An answer whose tests require as
-    much is not credible."""
+    """Factor of the standard deviation above which the reason mentions it."""
     least_gain: float = 2.0
-    """The smallest log evidence over that of independent values, in nats. With .5 1.03 +- .03 and 1.02, with
-    5 1.00 and 1.00."""
+    """The smallest log evidence over that of independent values, in nats."""
     growth_nats: float = 0.9
-    """Nats for each node by which the evidence for growth has to exceed that of all other candidates. With
-    half and twice no result differs, as none of the 33 grows. Of 32 results on functions that grow and
-    polynomials, N(0, I), D = 1 to 5, n = 20 and 40, one more is not credible with half."""
+    """Nats for each node by which the evidence for growth has to exceed that of all other candidates."""
     resolved: float = 0.99
-    """Share explained from which the exponent of the growth is checked. With .95 and .999 no result of the 33
-    and of the 32 differs."""
+    """Share explained from which the exponent of the growth is checked."""
     most_of_small_errors: float = 10.0
-    """The most nodes as which nodes count whose errors are smaller than their standard deviations. With half
-    1.00 and 1.01, with twice 1.00 and 1.00."""
+    """The most nodes as which nodes count whose errors are smaller than their standard deviations."""
     heaviest: float = 0.8
-    """The largest shape of a Pareto tail, as a few values do not determine heavier ones. With .6 1.00 and
-    .99, with .9 1.00 and 1.02."""
+    """The largest shape of a Pareto tail, as a few values do not determine heavier ones."""
     prior_count: float = 2.0
-    """The number of nodes as which the prior on kappa^2 counts. With 1 and with 4 1.00 and 1.00."""
+    """The number of nodes as which the prior on kappa^2 counts."""
     prior_square: float = 2.0
-    """The mean of kappa^2 under that prior. With 1 1.00 and .99."""
+    """The mean of kappa^2 under that prior."""
 
 
 @dataclass(frozen=True)
@@ -205,25 +168,17 @@ class TailSettings:
     outermost: int = 4
     """One node in so many counts as outermost."""
     slower: float = 0.8
-    """Ratio of the exponents in successive quarters of nodes below which growth slows down. For exp(a.u) the
-    ratio is .6 to .8, for |u|^p .3."""
+    """Ratio of the exponents in successive quarters of nodes below which growth slows down."""
 
 
 @dataclass(frozen=True)
 class PeakKernelSettings:
-    """The kernel of functions with narrow peaks, and the search of the peaks (:mod:`peaks`).
-
-    Chosen on Gaussian and Cauchy bumps of width .05 in one dimension, alone, two of them, and on a cosine,
-    and of widths .05 and .1 in two, seeds 0 to 7, and so that no jump of the unseen integrands (seeds 800
-    and 801) is taken for a peak. The factors below are geometric means of the errors with another value over
-    those with this one, in 40 runs on such functions with other seeds (50 nodes), x/ one standard error.
-    """
+    """The kernel of functions with narrow peaks, and the search of the peaks (:mod:`peaks`)."""
 
     rounder: float = 0.1
     """Ratio of residual squares below which a peak of several widths is preferred to one of a single one."""
     width: float = 2.0
-    """w, the squared width of the factor that vanishes away from a peak, in squared widths of the peak. With
-    1.4 the factor is .67 x/ 1.30, with 3 .83 x/ 1.38."""
+    """w, the squared width of the factor that vanishes away from a peak, in squared widths of the peak."""
     lengthscales: tuple[float, ...] = (np.log(0.5), np.log(12.0), 0.5, np.log(0.2), np.log(50.0))
     """Limits of ln l (:class:`families.KernelFamily`), in widths of the peak."""
     smooth_lengthscales: tuple[float, ...] = (np.log(0.7), np.log(12.0), 0.5, np.log(0.3), np.log(50.0))
@@ -231,44 +186,31 @@ class PeakKernelSettings:
     variances: tuple[float, ...] = (np.log(1e-10), 0.0, 0.5, np.log(1e-12), np.log(10.0))
     """Limits of ln b."""
     starting_lengthscales: tuple[float, float] = (2.0, 1.5)
-    """l and L of starting points, over D^(1/4). With l = 1 the factor is .85 x/ 1.34, with 4 1.41 x/
-    1.26."""
+    """l and L of starting points, over D^(1/4)."""
     starting_variances: tuple[float, float] = (1e-6, 1e-1)
-    """b of starting points. With 1e-6 alone the factor is .99 x/ 1.24, with four values .70 x/ 1.45."""
+    """b of starting points."""
     widest: float = 0.25
-    """The largest share of the measure of a peak, |I + A^T A|^(-1/2). With .12 the factor is 2.32
-    x/ 1.47, with .5 .74 x/ 1.38."""
+    """The largest share of the measure of a peak, |I + A^T A|^(-1/2)."""
     most: int = 4
-    """The most peaks. With 2 the factor is .99 x/ 1.09."""
+    """The most peaks."""
     scaled: tuple[float, float] = (0.6, 1.6)
-    """Factors of the width of a known peak that are tried. Without them the factor is .93 x/ 1.24."""
+    """Factors of the width of a known peak that are tried."""
     unexplained: float = 3.0
-    """Ratio of a value to that expected from the known peaks above which it may belong to another one. With
-    1.5 the factor is .80 x/ 1.16, with 6 .89 x/ 1.10."""
+    """Ratio of a value to that expected from the known peaks above which it may belong to another one."""
     least: float = 1e-3
-    """Size of such a value relative to the largest. The factor is 1.00 with ten times and with a tenth."""
+    """Size of such a value relative to the largest."""
     plateau: float = 0.5
-    """Ratio of the size at the nearest node to that at a node above which that is not the top of a peak. With
-    .25 the factor is 1.34 x/ 1.19, with .9 1.60 x/ 1.48."""
+    """Ratio of the size at the nearest node to that at a node above which that is not the top of a peak."""
     jump: float = 0.2
     """Ratio of the smallest to the largest difference between the value at a node and those at its neighbours
-    below which the node is beside a jump, and not the top of a peak. On 40 jumps in one dimension (60 nodes,
-    seeds 5000 to 5039) errors are .79 x/ 1.21 of those without this rule, their root mean square .51; on 40
-    functions with narrow peaks in one and in two dimensions, with the same seeds, 1.16 x/ 1.19 and 1.12
-    x/ 1.13. With .5 the factors are within a standard error of these."""
+    below which the node is beside a jump, and not the top of a peak."""
     nats: float = 0.5
-    """Nats for each node by which the evidence for peaks has to exceed that of all other candidates. With
-    half the factor is 1.04 x/ 1.16, with twice 1.14 x/ 1.15."""
+    """Nats for each node by which the evidence for peaks has to exceed that of all other candidates."""
 
 
 @dataclass(frozen=True)
 class RiseSettings:
-    """The surrogate of a logarithm (:mod:`rises`).
-
-    On 16 densities with two or three modes in two and three dimensions without it 9 results at n = 80 and 4
-    at n = 200 were credible and wrong (more than .1 nats and three standard deviations). Of 20 others with
-    it 1 at n = 60 was, and none at 80 and 200.
-    """
+    """The surrogate of a logarithm (:mod:`rises`)."""
 
     within: float = 5.0
     """Nats below the largest value within which a mode may have a share of the integral."""
@@ -293,8 +235,7 @@ class RefutationSettings:
     temper: float = 0.6
     """The power of the answer of which draws are made."""
     outside: float = 0.01
-    """The share of a Gaussian measure outside of a ball. No test lies farther out than its radius times
-    ``NodeDesignSettings.stretch``."""
+    """The share of a Gaussian measure outside of a ball."""
     centres: int = 8
     """The number of nodes about which the proposal begins."""
     whole: float = 0.3

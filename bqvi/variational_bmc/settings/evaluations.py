@@ -1,4 +1,7 @@
-"""Where the log joint is evaluated: climbs, the next points, feasible points, and exploration."""
+"""Where the log joint is evaluated: climbs, the next points, feasible points, and exploration.
+
+The studies behind them are rows of `experiments/studies/bqvi.variational_bmc.settings.evaluations.json`.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,11 @@ class FirstClimbSettings:
     gain: float = 0.3
     """The nats that a step has to gain for the climb to continue."""
     most: tuple[int, int] = (3, 5)
-    """The largest number of evaluations, 3 D + 5. With 2 D + 3 and 5 D + 8 no run differs, with D + 2 3 of 12
-    (Rosenbrock 2 and 4, cigar 4 and 6, lumpy 4 and logistic 5 with gradients, seeds 1300 and 1301, 45
-    evaluations)."""
+    """The largest number of evaluations, 3 D + 5."""
     same: float = 0.05
-    """The singular value of the directions of all steps below which a direction counts as without a step. On
-    a funnel in D = 5, three Gaussians in D = 4 and the centred schools (layouts 2032 and 2033 of
-    `experiments.vbmc.hard`) six runs were the same with a half, and five with twice: the sixth had an error
-    of -.003 in the place of .005."""
+    """The singular value of the directions of all steps below which a direction counts as without a step."""
     longest: float = 0.5
-    """The largest step in a new direction, in half widths of the plausible box. On Gaussian 6 and funnel 5
-    (two seeds each) one of four runs differs with half, and none with twice."""
+    """The largest step in a new direction, in half widths of the plausible box."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +42,14 @@ class NodeSettings:
     candidates: int = 256
     """The number of draws that are candidates for an evaluation."""
     feasible: float = 0.5
-    """The least probability of feasibility of a draw that is a candidate. On the half plane with 50
-    evaluations errors are 1.2 +- .4 times as large with .25 and 1.1 +- .4 with .75 (layouts 1300 to 1303 and
-    1310 to 1317, of which the errors of 11, 11 and 11 of 12 are within two standard deviations)."""
+    """The least probability of feasibility of a draw that is a candidate."""
     most: float = 20.0
     """The largest standard deviation of f in the interquantile range, in nats."""
     tempers: tuple[float, float] = (0.4, 0.75)
     """The lower bounds of the least and the usual power of the density in the integral of the criterion."""
     deeper: tuple[float, float] = (2.0, 0.75)
     """The largest excess depth of draws of a tempered density over those of the posterior, in sds of the
-    depth, under the least and the usual power (`next_points`). The powers are larger than ``tempers`` beyond
-    3 and 10 dimensions. They were chosen on tilted 20 with gradients, boxes 8001, 8002 and 9500: with the
-    powers .4 and .75 evaluations were 30 to 50 nats deep, draws 10, and runs took 119 to 152 evaluations;
-    with these bounds 102 to 124."""
+    depth, under the least and the usual power (`next_points`)."""
     uncertain: float = 0.01
     """The share of the mass at the edge of the feasible region from which a step has an evaluation there."""
     known: float = 0.01
@@ -85,8 +77,7 @@ class FeasibilitySettings:
     """The largest ratio of the distances of an isolated failure to the nearest good and the nearest failed
     evaluation."""
     in_hull: float = 1e-6
-    """The residual of a point as a mean of others, below which it is in their convex hull. Of 2000 residuals
-    of points about Gaussian samples (D = 1 to 8, seeds 1100 to 1119) 809 were 0 and the others above 1e-4."""
+    """The residual of a point as a mean of others, below which it is in their convex hull."""
     most_draws: float = 64.0
     """The largest number of draws for one between the bounds."""
     beyond: float = 1e-300
