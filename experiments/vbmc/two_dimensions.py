@@ -61,7 +61,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         theta = found.theta[seen:]
         seen = found.n_evaluations
         nodes = pd.DataFrame({"part": "nodes", "n": seen, "x": theta[:, 0], "y": theta[:, 1]})
-        columns = {"log_q": found.posterior.log_prob(grid), "surrogate": _surrogate(found, grid)}
+        columns = {"log_q": found.posterior.log_prob(grid), "surrogate": found.surrogate_mean(grid)}
         error = abs(found.log_evidence - problem.log_evidence)
         known = {"part": "evidence", "n": seen, "error": error, "sd": found.log_evidence_sd}
         parts += [
@@ -75,14 +75,6 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     }
     parts.append(pd.DataFrame({"part": "truth", "n": -1, "x": grid[:, 0], "y": grid[:, 1], **truth}))
     return pd.concat(parts, ignore_index=True)
-
-
-def _surrogate(found: bqvi.VBMCResult, theta: np.ndarray) -> np.ndarray:
-    """The surrogate's mean of the log joint at theta (n, 2), in the user's units."""
-    coordinates = found.posterior.coordinates
-    points = coordinates.from_user(theta)
-    mean, _ = found.estimate.surrogate.moments(found.frame.into(points))
-    return mean - coordinates.log_jacobian(points)
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
