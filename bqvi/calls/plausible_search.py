@@ -154,7 +154,7 @@ class PlausibleBoxSearch:
     def _curve(self) -> None:
         """Laplace's Gaussian from differences along each axis."""
         along = self._along if self.made.gradients is None else self._along_gradient
-        if self.made.gradients is not None and self._settings.sds < 1.0:
+        if self.made.gradients is not None:
             self._from_climb()
         self._bend(np.array([along(self._modes[0], i) for i in range(len(self._start))]))
 

@@ -80,11 +80,12 @@ def begun(
     now = _At.nodes_of(problem, state.q, estimator.count(state.q.dimension, memory), state, account, True)
     first, rows = now.made, [now.made]
     while not now.near and (left := room - sum(map(len, rows)) - len(first)) > 0:
-        units = WhitenedFrame(now.frame.mean, _unit(now) * now.frame.scale, now.frame.diagonal)
-        source = _Source(problem, now.q, Batch(None, 0, account=account), left, units)
+        source = _Source(problem, now.q, Batch(None, 0, account=account), left, now.frame)
         for found in rows:
             source.add(found)
-        settings = replace(FROM_Q, gain=BEGINNING.gain * np.sqrt(0.5 * len(units.mean)))
+        if len(rows) == 1:  # from the mean of a wide start a climb is shorter than from its nodes
+            source.evaluated(np.zeros((1, now.q.dimension)))
+        settings = replace(FROM_Q, gain=BEGINNING.gain * np.sqrt(0.5 * now.q.dimension))
         search = source.search(source.best, settings)
         q = source.gaussian(*search.laplace(left))
         rows.extend(source.rows)
@@ -257,8 +258,7 @@ class _At:
         cls, problem: LoopProblem, q: Any, n: int, state: LoopState, account: Account, first: bool = False
     ) -> _At:
         """q with evaluations at n nodes; of the ``first`` one has to return."""
-        none = np.zeros((0, q.dimension))
-        estimator = problem.estimator
+        estimator, none = problem.estimator, np.zeros((0, q.dimension))
         assert isinstance(estimator, BayesianQuadrature)  # by `searches`
         points, _ = estimator.asked(problem.model, q, n, state.rng, state.memory, none)
         return cls(q, evaluate(problem.model, q, Batch(None, 0, account=account), points, first))
@@ -292,15 +292,3 @@ class _At:
         y = made.gradients @ self.frame.scale + u
         slope = np.vdot(y, u) / np.square(u).sum()
         return float(np.median(np.square(y).sum(1))) < BEGINNING.near * u.shape[1] and slope < BEGINNING.flat
-
-
-def _unit(now: _At) -> float:
-    """The width of the log joint's nonlinearity over that of q, at least one."""
-    made = now.made
-    if made.gradients is None or made.good.sum() < 2:
-        return 1.0
-    u, slopes = now.frame.whiten(made.points[made.good]), made.gradients[made.good] @ now.frame.scale
-    best = int(np.argmax(made.values[made.good]))
-    steps, falls = np.delete(u - u[best], best, 0), np.delete(slopes[best] - slopes, best, 0)
-    curvature = float(np.max(np.einsum("nd,nd->n", steps, falls) / np.square(steps).sum(1)))
-    return max(1.0, curvature**-0.5) if curvature > 0.0 else 1.0

@@ -10,9 +10,10 @@ A run that keeps its evaluations is judged whenever these have grown by a factor
 - and all this holds after evaluations that could have refuted it.
 
 These evaluations are draws of q, at which the surrogate may be wrong although nothing was evaluated there,
-and draws of Student's t distribution around q, where there may be mass. Designs choose nodes by the variance
-of the surrogate; these do not depend on it. They are predicted from the evaluations before, join the others
-and count in the budget. The claim stands if the ELBO has then moved by less than its standard deviation was.
+draws of Student's t distribution around q, where there may be mass, and the mean of the first q, near which
+users know of mass that no draw meets. Designs choose nodes by the variance of the surrogate; these do not.
+They are predicted from the evaluations before, join the others and count in the budget. The claim stands if
+the ELBO has then moved by less than its standard deviation was.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import Account
+from bqvi.calls.climb import rows_of
 from bqvi.calls.gradient_check import gradient_warnings
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate
@@ -117,7 +119,12 @@ def judged(state: LoopState, tolerance: float, final: bool = False) -> LoopState
 
 
 def tried(
-    problem: LoopProblem, state: LoopState, tolerance: float, account: Account, room: int | None
+    problem: LoopProblem,
+    state: LoopState,
+    tolerance: float,
+    account: Account,
+    room: int | None,
+    first: np.ndarray,
 ) -> LoopState:
     """The state after the evaluations that could refute a claim; the same state where none is due.
 
@@ -125,11 +132,12 @@ def tried(
     ----------
     problem : the problem of the loop. state : a state that was `judged`. tolerance : nats.
     account : the budget and the ledger. room : the most evaluations; None for no limit.
+    first : the mean (D,) of the run's first q.
     """
     claim = state.claim
     if claim is None or not claim.due or claim.at != len(state.memory):
         return state
-    points = _points(state)
+    points = _points(state, first)
     if room is not None and room < len(points) * max(n_rows(problem.data), 1):
         return state
     batch = Batch(problem.data, n_rows(problem.data), account=account)
@@ -167,11 +175,15 @@ def _reasons(state: LoopState, found: ElboEstimate | None, tolerance: float) -> 
     return reasons
 
 
-def _points(state: LoopState) -> np.ndarray:
-    """Draws (m, D) of q and of Student's t distribution around it, which follow from the state."""
+def _points(state: LoopState, first: np.ndarray) -> np.ndarray:
+    """Draws (m, D) of q and of Student's t distribution, and the first q's mean (D,) unless it was evaluated.
+
+    They follow from the state. No draw sees a narrow spike in the middle of where the user began.
+    """
     rng = np.random.default_rng(copy.deepcopy(state.rng).integers(2**63))
     frame, wide = WhitenedFrame.of(state.q), slice(SETTLING.drawn, None)
     u = normal_sobol(len(frame.mean), SETTLING.drawn + EVIDENCE.tail_draws, rng)
     scales = rng.chisquare(EVIDENCE.freedom, EVIDENCE.tail_draws) / EVIDENCE.freedom
     u[wide] *= EVIDENCE.wider / np.sqrt(scales)[:, None]
-    return frame.points(u)
+    missing = rows_of(state.memory.points, first[None]) < 0
+    return np.concatenate([frame.points(u), first[None][missing]])

@@ -30,6 +30,7 @@ from bqvi.calls.gradient_check import require_consistent
 from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, differentiable, evaluate
 from bqvi.gradients.gradient import Anchor, Batch
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.affordable import affordable
 from bqvi.inference.asked import account_of, asking, beginning_of, chosen, due, require_asked
 from bqvi.inference.beginning import begins, begun
@@ -168,7 +169,8 @@ class FitRun:
         state = self._judged(state)
         if self._is_tested:
             assert self.records.stop.tolerance is not None  # as of `_is_tested`
-            found = tried(problem, state, self.records.stop.tolerance, account, self._remaining(state))
+            room, mean = self._remaining(state), WhitenedFrame.of(self.first.q).mean
+            found = tried(problem, state, self.records.stop.tolerance, account, room, mean)
             if found is not state:
                 return with_unused(found, account)
         return self._stepped(problem, state, self._records_of(state), account)

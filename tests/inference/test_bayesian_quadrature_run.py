@@ -263,7 +263,7 @@ class Faulty:
             if self.kind == "raise":
                 raise RuntimeError("solver diverged")
             return (
-                value.abs()
+                (1.0 + value.abs())  # at the mean of the start the value is zero
                 * {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf, "1e300": 1e300}[self.kind]
             )
         self.good.append(theta.detach().numpy().copy())

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import bqvi
 from bqvi.calls import Account, Evaluations, Ledger
@@ -18,6 +19,7 @@ from bqvi.inference.state import LoopProblem
 from bqvi.models import LogJoint
 
 CENTRE = np.array([0.3, -0.8, 1.1])
+CORNER = np.array([-0.4, 0.1])
 ROOT = np.array([[1.2, 0.0, 0.0], [-0.5, 0.7, 0.0], [0.2, 0.4, 0.9]])
 
 
@@ -35,6 +37,26 @@ def test_a_gaussian_posterior_has_converged_long_before_the_budget(seed):
     assert found.n_evaluations < 60
     assert found.elbo == pytest.approx(log_z, abs=0.01)
     assert found.elbo_sd < 0.05
+
+
+@pytest.mark.parametrize("gradient", [None, "autodiff"])
+@pytest.mark.parametrize("width", [0.01, 0.03])
+def test_a_narrow_spike_at_the_mean_of_the_start_is_seen(width, gradient):
+    """Half of the mass of each coordinate, and no q that misses it is claimed to have its ELBO."""
+
+    def log_joint(theta):
+        parts = (-0.5 * theta**2, -0.5 * (theta / width) ** 2 - math.log(width))
+        return torch.logaddexp(*parts).sum(1) - 2.0 * math.log(2.0)
+
+    def of_values(theta):
+        return log_joint(torch.as_tensor(theta)).numpy()
+
+    model = LogJoint(of_values if gradient is None else log_joint, 2, gradient=gradient)
+    found = bqvi.fit(model, method="bq", budget=60, seed=1)
+    draws = found.q.sample(4000, np.random.default_rng(0))
+    terms = of_values(draws) - found.q.log_prob(draws)
+    wrong = abs(terms.mean() - found.elbo) > 0.1 + 3.0 * terms.std() / 4000**0.5
+    assert not (found.converged and wrong)
 
 
 def test_the_tolerance_decides_when_a_run_ends():
@@ -95,11 +117,12 @@ def test_a_claim_stands_where_the_evaluations_that_could_refute_it_agree():
     problem, state = claimed(standard)
     assert state.claim.due
     assert state.reasons == ()
-    after = tried(problem, state, 0.05, Account(Ledger(2)), 40)
+    after = tried(problem, state, 0.05, Account(Ledger(2)), 40, CORNER)
     assert has_converged(after, 0.05)
     assert not has_converged(after, after.claim.sd)
     assert len(after.memory) - 30 == after.n_evaluations > 5
-    again = tried(problem, state, 0.05, Account(Ledger(2)), 40)
+    assert (after.memory.points == CORNER).all(1).sum() == 1  # where the run began
+    again = tried(problem, state, 0.05, Account(Ledger(2)), 40, CORNER)
     np.testing.assert_array_equal(after.memory.points, again.memory.points)
 
 
@@ -110,7 +133,7 @@ def test_a_claim_falls_where_the_function_differs_beyond_the_earlier_evaluations
 
     problem, state = claimed(stepped)
     assert state.claim.due  # the earlier evaluations know nothing of the step
-    after = tried(problem, state, 0.05, Account(Ledger(2)), 40)
+    after = tried(problem, state, 0.05, Account(Ledger(2)), 40, CORNER)
     assert not after.claim.due
     assert not has_converged(after, 0.05)
     assert after.reasons
@@ -118,6 +141,6 @@ def test_a_claim_falls_where_the_function_differs_beyond_the_earlier_evaluations
 
 def test_no_evaluation_tests_a_claim_that_the_budget_has_no_room_for():
     problem, state = claimed(standard)
-    assert tried(problem, state, 0.05, Account(Ledger(2)), 3) is state
+    assert tried(problem, state, 0.05, Account(Ledger(2)), 3, CORNER) is state
     (reason,) = judged(state, 0.05, final=True).reasons
     assert "too few were left" in reason
