@@ -8,8 +8,10 @@ gradients, and those of `experiments.vbmc.hard`. A mechanism has no effect if
 - the share of runs within 3 sd falls by less than two points
 - evaluations grow by less than 5 %
 
-A run in which estimate and evaluations have equal digits was not affected. Runs as the library is are kept in
-the file, so that mechanisms that are asked after each other share them.
+A run as the library is says which mechanisms acted: those whose functions returned something else than what
+takes their place would have. Only such runs are made again without the mechanism, as the others have equal
+digits. Runs as the library is are kept in the file for mechanisms that are asked about later.
+``"first + second"`` removes both. What was measured stands in ``experiments/studies/ablation.csv``.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
     )
     from bqvi.variational_bmc.settings import COMPONENTS, EXPLORATION, WEIGHTS
 
-    whole, run = frame_selection._alternatives, vbmc_run.VBMCRun
+    whole, run = frame_selection._alternatives_due, vbmc_run.VBMCRun
 
     def _of_frames(*arguments: Any) -> list[Any]:
         return [other for other in whole(*arguments) if not other.other_threshold]
@@ -78,9 +80,9 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
             (added_components, "_missed", lambda surrogate, *_: surrogate.data.points[nobody])
         ],
         "components by the pool": [(learning, "extended", lambda surrogate, q, *_: q)],
-        "frames and thresholds": [(frame_selection, "_alternatives", lambda *_: [])],
-        "thresholds": [(frame_selection, "_alternatives", _of_frames)],
-        "frames": [(frame_selection, "_alternatives", _of_thresholds)],
+        "frames and thresholds": [(frame_selection, "_alternatives_due", lambda *_: [])],
+        "thresholds": [(frame_selection, "_alternatives_due", _of_frames)],
+        "frames": [(frame_selection, "_alternatives_due", _of_thresholds)],
         "isolated evaluations": [
             (feasibility, "_isolated", lambda good, bad, distances: np.zeros(len(bad), bool))
         ],
@@ -99,6 +101,46 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "shape of the tail": [(correction, "pareto_shape", lambda *_: 0.0)],
         "test of noise": [(run, "test_of_noise", lambda self, state, _: state.pending[:0])],
     }  # fmt: skip
+
+
+def _removals(names: str) -> list[tuple[Any, str, Any]]:
+    """What takes the place of the mechanisms ``names``, "first + second"; nothing for ""."""
+    every = mechanisms()
+    return [one for name in names.split(" + ") if name for one in every[name]]
+
+
+def _watched(acted: set[str]) -> Iterator[tuple[Any, str, Any]]:
+    """Functions that do as the library does, and add to ``acted`` the mechanisms that do something."""
+    others: dict[tuple[Any, str], list[tuple[str, Any]]] = {}
+    for name, places in mechanisms().items():
+        for where, attribute, other in places:
+            if callable(other):
+                others.setdefault((where, attribute), []).append((name, other))
+            else:
+                acted.add(name)  # a setting: whether it matters is not seen from outside
+    for (where, attribute), removals in others.items():
+        yield where, attribute, _watching(getattr(where, attribute), removals, acted)
+
+
+def _watching(whole: Any, removals: Sequence[tuple[str, Any]], acted: set[str]) -> Any:
+    def watching(*arguments: Any, **named: Any) -> Any:
+        result = whole(*arguments, **named)
+        acted.update(
+            name
+            for name, other in removals
+            if name not in acted and not _same(result, other(*arguments, **named))
+        )
+        return result
+
+    return watching
+
+
+def _same(first: Any, second: Any) -> bool:
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return np.array_equal(first, second)
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        return len(first) == len(second) and all(map(_same, first, second))
+    return first is second or (isinstance(first, bool | float) and first == second)
 
 
 def tasks(seeds: Sequence[int], hard: Sequence[int]) -> list[Task]:
@@ -131,10 +173,10 @@ def one(task: Task) -> Record:
 
 def recorded(task: Task, without: str) -> Record:
     """The record of a run without a mechanism; of the library as it is where ``without`` is empty."""
-    began = time.process_time()
+    began, acted = time.process_time(), set[str]()
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for where, name, other in mechanisms()[without] if without else ():
+        for where, name, other in _removals(without) if without else list(_watched(acted)):
             stack.enter_context(mock.patch.object(where, name, other))
         try:
             record = one(task)
@@ -142,11 +184,24 @@ def recorded(task: Task, without: str) -> Record:
             record = {"exception": f"{type(error).__name__}: {error}"[:200]}
     door, kind, seed = task
     about = {"without": without, "door": door, "kind": kind, "seed": seed, "commit": commit()}
-    return about | record | {"cpu": time.process_time() - began}
+    return (
+        about | record | {"cpu": time.process_time() - began} | ({} if without else {"acted": sorted(acted)})
+    )
 
 
-def summary(name: str, records: Sequence[Record]) -> Iterator[Line]:
-    """The lines of a mechanism, from records with it and without it."""
+def removed(task: Task, name: str, whole: Record) -> Record:
+    """The record of a run without ``name``, which is that of the ``whole`` library where it did not act."""
+    if any(one in whole["acted"] for one in name.split(" + ")):
+        return recorded(task, name)
+    return {**whole, "without": name}
+
+
+def figures(name: str, records: Sequence[Record]) -> Record | None:
+    """What records with a mechanism and without it say; None without any pair of them.
+
+    These are the columns of ``experiments/studies/ablation.csv`` but ``lines``, those of the mechanism in the
+    library, and ``verdict``. "With" and "without" are about the mechanism.
+    """
     runs: dict[str, dict[Task, Record]] = {"": {}, name: {}}
     for r in records:
         if r["without"] in runs:
@@ -155,36 +210,63 @@ def summary(name: str, records: Sequence[Record]) -> Iterator[Line]:
     failed = [sum("exception" in runs[which][key] for key in keys) for which in ("", name)]
     keys = [key for key in keys if not any("exception" in found[key] for found in runs.values())]
     if not keys:
-        return
+        return None
     pairs = [(runs[""][key], runs[name][key]) for key in keys]
     logs = np.array([math.log(_size(gone) / _size(kept)) for kept, gone in pairs])
     means = logs[np.random.default_rng(0).integers(len(logs), size=(4000, len(logs)))].mean(1)
     low, high = np.exp(np.quantile(means, [0.025, 0.975]))
+    acted = [any(kept[w] != gone[w] for w in ("estimate", "evaluations")) for kept, gone in pairs]
+    both = list(zip(keys, acted, strict=True))
+    within, converged, false, cpu = (
+        [of([pair[k] for pair in pairs]) for k in (0, 1)]
+        for of in (
+            lambda found: float(np.mean([_z(r) <= 3.0 for r in found])),
+            lambda found: sum(r["converged"] for r in found),
+            lambda found: sum(map(_is_false, found)),
+            lambda found: sum(r["cpu"] for r in found),
+        )
+    )
+    grown = math.exp(np.mean([math.log(gone["evaluations"] / kept["evaluations"]) for kept, gone in pairs]))
+    return {
+        "mechanism": name, "commit": pairs[0][1].get("commit", ""), "runs": len(pairs), "acted": sum(acted),
+        "kinds": "; ".join(sorted({key[1].replace(",", " with") for key, did in both if did})),
+        "ratio": math.exp(logs.mean()), "low": float(low), "high": float(high),
+        "within_with": within[0], "within_without": within[1], "evaluations_ratio": grown,
+        "converged_with": converged[0], "converged_without": converged[1],
+        "false_with": false[0], "false_without": false[1],
+        "exceptions_with": failed[0], "exceptions_without": failed[1], "cpu_ratio": cpu[1] / cpu[0],
+    }  # fmt: skip
+
+
+def summary(name: str, records: Sequence[Record]) -> Iterator[Line]:
+    """The lines of a mechanism, from records with it and without it."""
+    f = figures(name, records)
+    if f is None:
+        return
     yield Line(
         f"without {name}: errors",
-        f"{math.exp(logs.mean()):.3f} [{low:.3f}, {high:.3f}] of {len(pairs)} runs",
+        f"{f['ratio']:.3f} [{f['low']:.3f}, {f['high']:.3f}] of {f['runs']} runs",
         f"upper end < {BARS['ratio']}",
-        bool(high < BARS["ratio"]),
+        f["high"] < BARS["ratio"],
     )
-    before, after = (float(np.mean([_z(pair[k]) <= 3.0 for pair in pairs])) for k in (0, 1))
+    before, after = f["within_with"], f["within_without"]
     measured = f"{after:.3f} from {before:.3f}"
     yield Line(f"without {name}: within 3 sd", measured, "falls by < .02", after > before - BARS["within"])
-    grown = math.exp(np.mean([math.log(gone["evaluations"] / kept["evaluations"]) for kept, gone in pairs]))
-    bar = f"< {BARS['evaluations']}"
+    grown, bar = f["evaluations_ratio"], f"< {BARS['evaluations']}"
     yield Line(f"without {name}: evaluations", f"{grown:.3f}", bar, grown < BARS["evaluations"])
-    acted = [any(kept[w] != gone[w] for w in ("estimate", "evaluations")) for kept, gone in pairs]
-    where = sorted({key[1] for key, did in zip(keys, acted, strict=True) if did})
-    converged, false, cpu = (
-        [sum(of(pair[k]) for pair in pairs) for k in (0, 1)]
-        for of in (lambda r: r["converged"], _is_false, lambda r: r["cpu"])
-    )
     yield Line(
         f"without {name}: other",
-        f"acted in {sum(acted)} ({', '.join(where)}); converged {converged[1]} from {converged[0]}, false "
-        f"{false[1]} from {false[0]}; exceptions {failed[1]} from {failed[0]}; CPU {cpu[1] / cpu[0]:.2f}",
+        f"acted in {f['acted']} ({f['kinds']}); converged {f['converged_without']} from "
+        f"{f['converged_with']}, false {f['false_without']} from {f['false_with']}; exceptions "
+        f"{f['exceptions_without']} from {f['exceptions_with']}; CPU {f['cpu_ratio']:.2f}",
         "no further false claim or exception",
-        bool(false[1] <= false[0] and failed[1] <= failed[0]),
+        f["false_without"] <= f["false_with"] and f["exceptions_without"] <= f["exceptions_with"],
     )
+
+
+def _row(f: Record) -> str:
+    """The line of a table of comma-separated values."""
+    return ",".join(f"{value:.4g}" if isinstance(value, float) else str(value) for value in f.values())
 
 
 def _is_false(record: Record) -> bool:
@@ -204,23 +286,32 @@ def _z(record: Record) -> float:
 def main(arguments: list[str]) -> int:
     """Run without each mechanism, append to the file, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks ablate")
-    parser.add_argument("names", nargs="+", choices=[*mechanisms(), "all"])
+    parser.add_argument("names", nargs="+", help='"all", or of: ' + ", ".join(mechanisms()))
     parser.add_argument("--seeds", default="0:12", help="first:last + 1, of random posteriors")
     parser.add_argument("--hard", default="0:1", help="first:last + 1, of the hard problems")
     parser.add_argument("--out", type=Path, required=True, help="file of JSON lines, read and appended to")
     parser.add_argument("--summary", action="store_true", help="only the table of the file")
+    parser.add_argument("--csv", action="store_true", help="lines of experiments/studies/ablation.csv")
     asked = parser.parse_args(arguments)
     names = list(mechanisms()) if "all" in asked.names else asked.names
+    if unlike := {one for name in names for one in name.split(" + ")} - set(mechanisms()):
+        parser.error(f"no mechanism {', '.join(sorted(unlike))}; there are {', '.join(mechanisms())}")
     torch.set_num_threads(1)
     wanted = tasks(*(range(*map(int, text.split(":"))) for text in (asked.seeds, asked.hard)))
     records = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
-    done = {(r["without"], r["door"], r["kind"], r["seed"]) for r in records}
-    for name in () if asked.summary else ("", *names):
-        for task in wanted:
+    done = {(r["without"], r["door"], r["kind"], r["seed"]): r for r in records}
+    for task in () if asked.summary else wanted:
+        for name in ("", *names):
             if (name, *task) not in done:
-                records.append(recorded(task, name))
+                record = removed(task, name, done["", *task]) if name else recorded(task, "")
+                done[name, *task] = record
+                records.append(record)
                 with asked.out.open("a") as file:
-                    file.write(json.dumps(records[-1]) + "\n")
+                    file.write(json.dumps(record) + "\n")
+    if asked.csv:
+        found = [f for f in (figures(name, records) for name in names) if f is not None]
+        print("\n".join([",".join(found[0]), *map(_row, found)] if found else []))
+        return 0
     print("| what | measured | bar | held |\n|---|---|---|---|")
     lines = [line for name in names for line in summary(name, records)]
     for line in lines:

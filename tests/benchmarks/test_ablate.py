@@ -1,5 +1,8 @@
 """The table of an ablation, from records whose comparison is known; every mechanism can be removed."""
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from benchmarks import ablate
@@ -48,6 +51,19 @@ def test_equal_digits_are_runs_in_which_nothing_acted():
     kept = [r for r in _records(1.0) if not r["without"]]
     *_, other = ablate.summary("it", kept + [r | {"without": "it"} for r in kept])
     assert other.measured.startswith("acted in 0 ()")
+    assert ablate.figures("it", [r for r in kept if r["without"]]) is None
+
+
+def test_a_run_without_what_did_not_act_is_the_same_run_and_is_not_made_again(monkeypatch):
+    task = ("vbmc", "gaussian", 3)
+    whole = ablate.recorded(task, "")
+    assert {"local proposal", "fresh start from values"}.isdisjoint(whole["acted"])
+    assert {"hyperparameters in the sd", "shape of the tail"} <= set(whole["acted"])
+    made = ablate.recorded(task, "local proposal + fresh start from values")
+    assert (made["estimate"], made["sd"]) == (whole["estimate"], whole["sd"])
+    monkeypatch.setattr(ablate, "recorded", lambda task, name: {"without": name, "again": True})
+    assert ablate.removed(task, "local proposal", whole)["estimate"] == whole["estimate"]
+    assert ablate.removed(task, "local proposal + shape of the tail", whole)["again"]
 
 
 @pytest.mark.parametrize("name", list(ablate.mechanisms()))
@@ -57,3 +73,12 @@ def test_every_mechanism_is_where_the_table_says(name):
         now = getattr(where, attribute)
         assert now is not other
         assert callable(other) == callable(now)
+
+
+def test_the_table_that_is_stored_has_the_columns_that_are_measured():
+    table = Path(__file__).parents[2] / "experiments" / "studies" / "ablation.csv"
+    columns, *rows = list(csv.reader(table.read_text().splitlines()))
+    measured = ablate.figures("it", _records(1.0))
+    assert columns == [*measured, "lines", "verdict"]
+    assert rows
+    assert all(len(row) == len(columns) for row in rows)
