@@ -97,7 +97,7 @@ class Answer:
         """ln of the masses of the answer in the two shells, (2,)."""
         u, logs = self.draws(seed)
         wide = Spread.of(u, normalised(logs))
-        far = wide.scattered(REFUTATION.shells, seed)
+        far = wide.scattered(8 * REFUTATION.pool, seed)
         masses = np.sum(self.logs(far), axis=0) - wide.log_density(far) - np.log(len(far))
         shell = self.shell(far)
         return np.array([np.logaddexp.reduce(masses[shell == k], initial=-np.inf) for k in (0, 1)])

@@ -244,8 +244,6 @@ class RefutationSettings:
     """The number of draws of the proposal."""
     rounds: int = 2
     """The number of its adaptations."""
-    shells: int = 4096
-    """The number of points by which the masses of shells of the answer are computed."""
 
 
 @dataclass(frozen=True)
