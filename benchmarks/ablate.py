@@ -71,6 +71,7 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "local proposal": [(correction, "local_proposal", lambda *_: None)],
         "proposal at tails": [(correction, "_at_tails", lambda *_: None)],
         "population rounds": [(correction, "WEIGHTS", replace(WEIGHTS, rounds=0))],
+        "thorough proposal": [(learning, "polished", correction.correct)],
         "ascent doubted": [(learning, "COMPONENTS", replace(COMPONENTS, doubted=math.inf))],
         "annealed": [(learning, "annealed", lambda surrogate, mean, covariance, *_: (mean, covariance))],
         "restart": [(learning, "_starts_again", lambda *_: False)],

@@ -95,12 +95,12 @@ class Answer:
 
     def masses(self, seed: int) -> np.ndarray:
         """ln of the masses of the answer in the two shells, (2,)."""
-        u, logs = self.draws(seed)
-        wide = Spread.of(u, normalised(logs))
+        draws, logs = self.draws(seed)
+        wide = Spread.of(draws, normalised(logs))
         far = wide.scattered(8 * REFUTATION.pool, seed)
         masses = np.sum(self.logs(far), axis=0) - wide.log_density(far) - np.log(len(far))
-        shell = self.shell(far)
-        return np.array([np.logaddexp.reduce(masses[shell == k], initial=-np.inf) for k in (0, 1)])
+        inside = [self.shell(far) == k for k in (0, 1)]
+        return np.array([np.logaddexp.reduce(masses[rows], initial=-np.inf) for rows in inside])
 
     def draws(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Draws (M, D) of an adapted proposal, and the logarithms (M,) of a over its density."""
@@ -164,17 +164,16 @@ def test_of(answer: Answer, log_weights: np.ndarray, log_integral: float, seed: 
     size = max(float(np.linalg.norm(scale * errors)) / len(tested), 1e-300)
     shell, changes = answer.shell(member.data.u[tested]), (scale * errors)[:, 0] / len(tested)
     unit = np.max(log_w) + answer.log_unit - log_integral
-    shells = np.zeros(2)
+    beyond = -np.inf
     if isinstance(answer.measure, Gaussian):
-        shells = np.exp(answer.masses(seed) - log_integral)
-        shells += np.exp(unit) * np.array([changes[shell == k].sum() for k in (0, 1)])
-    error = float(np.logaddexp(0.0, np.logaddexp(np.log(size) + unit, _log_beyond(shells))))
+        logs, changed = answer.masses(seed) - log_integral, [changes[shell == k].sum() for k in (0, 1)]
+        top = max(*logs, unit)
+        shells = np.exp(logs - top) + np.exp(unit - top) * np.array(changed)
+        beyond = top + np.log(max(_beyond(*shells.tolist()), 1e-300))
+    error = float(np.logaddexp(0.0, np.logaddexp(np.log(size) + unit, beyond)))
     return Tested(len(tested), error, kappa(*left_out(scale * errors, scale * sds)))
 
 
-def _log_beyond(shells: np.ndarray) -> float:
-    """ln b of masses (2,), the inner shell first."""
-    first, second = shells
-    if not second > 0:
-        return -np.inf
-    return float(np.log(second) - np.log(max(first / second - 1.0, DESIGN.stretch - 1.0)))
+def _beyond(first: float, second: float) -> float:
+    """The mass b beyond two shells, from the masses of the inner and the outer one."""
+    return second / max(first / second - 1.0, DESIGN.stretch - 1.0) if second > 0 else 0.0
