@@ -95,12 +95,13 @@ class Answer:
 
     def masses(self, seed: int) -> np.ndarray:
         """ln of the masses of the answer in the two shells, (2,)."""
-        draws, logs = self.draws(seed)
-        wide = Spread.of(draws, normalised(logs))
-        far = wide.scattered(8 * REFUTATION.pool, seed)
-        masses = np.sum(self.logs(far), axis=0) - wide.log_density(far) - np.log(len(far))
-        inside = [self.shell(far) == k for k in (0, 1)]
-        return np.array([np.logaddexp.reduce(masses[rows], initial=-np.inf) for rows in inside])
+        draws, log_weights = self.draws(seed)
+        wide = Spread.of(draws, normalised(log_weights))
+        points = wide.scattered(8 * REFUTATION.pool, seed)
+        far = points[self.shell(points) >= 0]
+        shell = self.shell(far)
+        masses = np.sum(self.logs(far), axis=0) - wide.log_density(far) - np.log(len(points))
+        return np.array([np.logaddexp.reduce(masses[shell == k], initial=-np.inf) for k in (0, 1)])
 
     def draws(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Draws (M, D) of an adapted proposal, and the logarithms (M,) of a over its density."""
