@@ -22,8 +22,7 @@ so that
     b = m_2 / max(m_1 / m_2 - 1, c - 1)
 
 lies beyond R, and less where they are lighter; with c - 1 they are Cauchy's, the heaviest considered. m_1 and
-m_2 are those of the answer, corrected by the w (f - m) / n of the tests there. The error of ln Z is
-ln(1 + (d + b) / Z).
+m_2 are the answer's, corrected by the w (f - m) / n of tests there. ln Z has the error ln(1 + (d + b) / Z).
 
 d is the standard error of the average of w (f - m), by which a control variate m corrects the integral, and
 part of the standard deviation. kappa is the factor by which the errors exceed their standard deviations, as
@@ -99,9 +98,10 @@ class Answer:
         wide = Spread.of(draws, normalised(log_weights))
         points = wide.scattered(8 * REFUTATION.pool, seed)
         far = points[self.shell(points) >= 0]
-        shell = self.shell(far)
+        if not len(far):
+            return np.full(2, -np.inf)
         masses = np.sum(self.logs(far), axis=0) - wide.log_density(far) - np.log(len(points))
-        return np.array([np.logaddexp.reduce(masses[shell == k], initial=-np.inf) for k in (0, 1)])
+        return np.array([np.logaddexp.reduce(masses[self.shell(far) == k], initial=-np.inf) for k in (0, 1)])
 
     def draws(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Draws (M, D) of an adapted proposal, and the logarithms (M,) of a over its density."""
