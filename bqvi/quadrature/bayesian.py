@@ -263,7 +263,7 @@ def _estimate(
     if _is_tested(problem):
         whole = max(float(units.centre[0] + units.unit[0] * integral[0][0]), 1e-300)
         answer, log_integral = _answer(problem, state, units), float(np.log(whole)) + units.shift
-        tested = test_of(answer, state.log_weights, log_integral, _seed(problem, len(state)))
+        tested = test_of(answer, state.log_weights, log_integral)
     judgement = judge(state.ensemble, state.sobol, values / units.unit, weights, tested)
     prior_variance = problem.model.variance_of_the_prior(state.ensemble.best)
     judgement = replace(judgement, excess=judgement.excess + prior_variance)

@@ -9,25 +9,18 @@ draws of a mixture q of two densities, with equal weights:
     Student's t       with 2.5 times the scale of the answer (:mod:`bqvi.widened`)
 
 Each is predicted by the surrogate of all other nodes, tests included, with mean m_i and standard deviation
-s_i. With the integral Z of the answer and w_i = p(u_i) / q(u_i), two numbers follow from the n tests
+s_i. With the integral Z of the answer and w_i = p(u_i) / q(u_i), two numbers follow from the n tests:
 
-    d,               d^2 = sum_i w_i^2 (f(u_i) - m_i)^2 / n^2
+    ln(1 + d / Z),   d^2 = sum_i w_i^2 (f(u_i) - m_i)^2 / n^2
     kappa,           from the ratio of sum_i w_i^2 (f(u_i) - m_i)^2 to sum_i w_i^2 s_i^2
-
-and, under a Gaussian measure, a third. No test lies beyond the radius R at which the measure has no mass: f
-is the quotient of two densities, and may have any size there. With c = 1.5, the masses m_1, m_2 of f p in the
-shells R / c^2 < |u| < R / c < R are terms of a geometric series where its tails are a power of the distance,
-so that
-
-    b = m_2 / max(m_1 / m_2 - 1, c - 1)
-
-lies beyond R, and less where they are lighter; with c - 1 they are Cauchy's, the heaviest considered. m_1 and
-m_2 are the answer's, corrected by the w (f - m) / n of tests there. ln Z has the error ln(1 + (d + b) / Z).
 
 d is the standard error of the average of w (f - m), by which a control variate m corrects the integral, and
 part of the standard deviation. kappa is the factor by which the errors exceed their standard deviations, as
 of the nodes of the sequence (:mod:`credibility`). An answer with few tests, or of which either number is
 large, is not credible.
+
+No test lies so far out that the measure has no mass there: under a Gaussian measure f is the quotient of two
+densities, and may have any size there.
 """
 
 from __future__ import annotations
@@ -44,7 +37,7 @@ from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.settings import DESIGN, REFUTATION
 from bqvi.quadrature.surrogate import CandidateProcess
 from bqvi.widened import Spread
-from gp.measures import Gaussian, Measure, Uniform
+from gp.measures import Measure, Uniform
 
 __all__ = ["Answer", "test_of"]
 
@@ -80,28 +73,8 @@ class Answer:
         """Whether the measure has mass near points (M, D), (M,)."""
         if isinstance(self.measure, Uniform):
             return np.isfinite(np.asarray(self.measure.log_density(u)))
-        return np.asarray(np.sum(u**2, axis=1) < self._reach(u.shape[1]) ** 2)
-
-    def _reach(self, dimension: int) -> float:
-        return DESIGN.stretch * float(np.sqrt(chdtri(dimension, REFUTATION.outside)))
-
-    def shell(self, u: np.ndarray) -> np.ndarray:
-        """Which of two shells, 0 or 1, points (M, D) lie in, (M,); -1 for neither, as in a box."""
-        if isinstance(self.measure, Uniform):
-            return np.full(len(u), -1)
-        steps = np.log(self._reach(u.shape[1]) / np.linalg.norm(u, axis=1)) / np.log(DESIGN.stretch)
-        return np.where((steps >= 0) & (steps < 2), 1 - np.floor(steps), -1)
-
-    def masses(self, seed: int) -> np.ndarray:
-        """ln of the masses of the answer in the two shells, (2,)."""
-        draws, log_weights = self.draws(seed)
-        wide = Spread.of(draws, normalised(log_weights))
-        points = wide.scattered(8 * REFUTATION.pool, seed)
-        far = points[self.shell(points) >= 0]
-        if not len(far):
-            return np.full(2, -np.inf)
-        masses = np.sum(self.logs(far), axis=0) - wide.log_density(far) - np.log(len(points))
-        return np.array([np.logaddexp.reduce(masses[self.shell(far) == k], initial=-np.inf) for k in (0, 1)])
+        reach = DESIGN.stretch**2 * float(chdtri(u.shape[1], REFUTATION.outside))
+        return np.asarray(np.sum(u**2, axis=1) < reach)
 
     def draws(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Draws (M, D) of an adapted proposal, and the logarithms (M,) of a over its density."""
@@ -145,13 +118,13 @@ class Answer:
         return points, log_p - log_q + np.log(2.0)
 
 
-def test_of(answer: Answer, log_weights: np.ndarray, log_integral: float, seed: int) -> Tested:
+def test_of(answer: Answer, log_weights: np.ndarray, log_integral: float) -> Tested:
     """Return the result of the tests.
 
     Parameters
     ----------
     answer : that of a surrogate of n nodes. log_weights : (n,), ln w; NaN at nodes that are no tests.
-    log_integral : ln Z. seed : of the draws of the answer.
+    log_integral : ln Z.
     """
     tested = np.flatnonzero(~np.isnan(log_weights))
     if not len(tested):
@@ -163,18 +136,5 @@ def test_of(answer: Answer, log_weights: np.ndarray, log_integral: float, seed: 
     slopes = 1.0 if member.data.centred else 0.5 * (np.abs(values) + np.abs(values - errors))
     scale = np.exp(log_w - np.max(log_w))[:, None] * slopes
     size = max(float(np.linalg.norm(scale * errors)) / len(tested), 1e-300)
-    shell, changes = answer.shell(member.data.u[tested]), (scale * errors)[:, 0] / len(tested)
-    unit = np.max(log_w) + answer.log_unit - log_integral
-    beyond = -np.inf
-    if isinstance(answer.measure, Gaussian):
-        logs, changed = answer.masses(seed) - log_integral, [changes[shell == k].sum() for k in (0, 1)]
-        top = max(*logs, unit)
-        shells = np.exp(logs - top) + np.exp(unit - top) * np.array(changed)
-        beyond = top + np.log(max(_beyond(*shells.tolist()), 1e-300))
-    error = float(np.logaddexp(0.0, np.logaddexp(np.log(size) + unit, beyond)))
+    error = float(np.logaddexp(0.0, np.log(size) + np.max(log_w) + answer.log_unit - log_integral))
     return Tested(len(tested), error, kappa(*left_out(scale * errors, scale * sds)))
-
-
-def _beyond(first: float, second: float) -> float:
-    """The mass b beyond two shells, from the masses of the inner and the outer one."""
-    return second / max(first / second - 1.0, DESIGN.stretch - 1.0) if second > 0 else 0.0
