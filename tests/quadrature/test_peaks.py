@@ -136,15 +136,20 @@ def test_a_narrow_bump_on_a_smooth_function(seed):
     assert abs(found.mean - truth) <= 2 * found.sd
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_narrow_bump_in_a_square(seed):
+def test_a_narrow_bump_in_a_square():
+    """Of six runs with normal errors two and more are beyond two sds with a probability of .03."""
     centre = np.array([0.63, 0.3])
-    found = bqvi.integrate(lambda x: bump(x, centre, 0.05), Uniform(np.zeros(2), np.ones(2)), 60, seed=seed)
     truth = float(np.prod([0.05 * sqrt(2 * pi) * (ndtr((1 - c) / 0.05) - ndtr(-c / 0.05)) for c in centre]))
-    error = abs(found.mean - truth)
-    assert error < 0.005 * truth
-    # of 16 errors 15 are within two sds: of three runs one in 100 is beyond three
-    assert error <= 3 * found.sd < 0.02 * truth
+    beyond = 0
+    for seed in range(6):
+        found = bqvi.integrate(
+            lambda x: bump(x, centre, 0.05), Uniform(np.zeros(2), np.ones(2)), 60, seed=seed
+        )
+        error = abs(found.mean - truth)
+        assert error < 0.005 * truth
+        assert error <= 3 * found.sd
+        beyond += error > 2 * found.sd
+    assert beyond < 2
 
 
 def test_a_run_with_peaks_is_resumed_to_the_same_numbers(tmp_path):
