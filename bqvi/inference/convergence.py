@@ -11,9 +11,9 @@ A run that keeps its evaluations is judged whenever these have grown by a factor
 
 These evaluations are draws of q, at which the surrogate may be wrong although nothing was evaluated there,
 draws of Student's t distribution around q, where there may be mass, and the mean of the first q, near which
-users know of mass that no draw meets. Designs choose nodes by the variance of the surrogate; these do not.
-They are predicted from the evaluations before, join the others and count in the budget. The claim stands if
-the ELBO has then moved by less than its standard deviation was.
+the user may know of mass that no draw meets. Designs place nodes where the surrogate's variance is large;
+these evaluations do not depend on the surrogate. They are predicted from all earlier evaluations, join the
+table and count in the budget. The claim stands if the ELBO moves by less than its standard deviation was.
 """
 
 from __future__ import annotations
