@@ -135,8 +135,8 @@ def fit(
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
         reserved, and the last step is shortened to those that remain, or left out
-    max_seconds : the first step that ends later than this is the last. The clock runs from the first step on,
-        through records too. Calls through ``executor.submit`` are given up where none returns for so long
+    max_seconds : the first step that ends later than this (95 % of it, where the last q is tested) is the
+        last; records count. Calls through ``executor.submit`` are given up where none returns for so long
     record : the number of iterations from one record to the next, or the iterations that are recorded; the
         end always is. Default 1 for full-batch conjugate methods (their ELBO comes with the gradient), the
         end alone for estimators with memory, else a hundredth of the steps. Where a record of a

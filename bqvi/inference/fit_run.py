@@ -50,7 +50,7 @@ from bqvi.inference.monitor import is_of_one_function
 from bqvi.inference.remaining_gain import evaluations_for, gain_is_tested, has_no_gain, is_test_due, tested
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
-from bqvi.inference.settings import BEGINNING
+from bqvi.inference.settings import BEGINNING, GAIN
 from bqvi.inference.starting import why_singular
 from bqvi.inference.state import LoopProblem, LoopState, TraceRow
 from bqvi.models.conjugate import is_conjugate
@@ -113,6 +113,8 @@ class FitRun:
         """The state of the random numbers before the step under way."""
         self._asked_at: float | None = None
         """The time of `time.perf_counter` at which points were last asked for."""
+        self._until = math.inf
+        """The time of it at which the step under way ends, if it can."""
 
     @cached_property
     # kept here, as a protocol's check at each step takes as long as a small gradient
@@ -144,7 +146,8 @@ class FitRun:
 
     def step(self, state: LoopState) -> LoopState:
         """A step along the gradient, or the closing record at the end."""
-        began = time.perf_counter()
+        began, seconds = time.perf_counter(), self.records.stop.seconds
+        self._until = math.inf if seconds is None else began + seconds - state.whole_seconds
         found = self._made(state)
         return replace(found, whole_seconds=state.whole_seconds + time.perf_counter() - began)
 
@@ -166,11 +169,10 @@ class FitRun:
         account = Account(self.ledger, budget, unfinished, entered=entered, first=first)
         if begins(state):
             return self._begun(problem, state, account)
-        state = self._judged(state)
-        if self._is_tested:
-            assert self.records.stop.tolerance is not None  # as of `_is_tested`
+        state, tolerance = self._judged(state), self.records.stop.tolerance
+        if tolerance is not None and is_tested(self.problem):
             room, mean = self._remaining(state), WhitenedFrame.of(self.first.q).mean
-            found = tried(problem, state, self.records.stop.tolerance, account, room, mean)
+            found = tried(problem, state, tolerance, account, room, mean)
             if found is not state:
                 return with_unused(found, account)
         return self._stepped(problem, state, self._records_of(state), account)
@@ -206,14 +208,10 @@ class FitRun:
             return with_unused(found, account) if kept else found
         return self._stepped(problem, found, self._records_of(state), replace(account, given=nodes))
 
-    @property
-    def _is_tested(self) -> bool:
-        return self.records.stop.tolerance is not None and is_tested(self.problem)
-
     def _judged(self, state: LoopState, final: bool = False) -> LoopState:
         """The state with the reasons why it has not converged, where a judgement is due."""
         tolerance = self.records.stop.tolerance
-        if tolerance is None or not self._is_tested or has_converged(state, tolerance):
+        if tolerance is None or not is_tested(self.problem) or has_converged(state, tolerance):
             return state
         return judged(state, tolerance, final)
 
@@ -231,7 +229,7 @@ class FitRun:
         """The state with the reasons why its q is not at its optimum."""
         most = self.records.stop.budget
         room = math.inf if most is None else most - self._paid(state) - self.records.monitor.cost
-        return tested(self.problem, state, self.records.stop.tolerance, account, room)
+        return tested(self.problem, state, self.records.stop.tolerance, account, room, self._until)
 
     @staticmethod
     def _stepped(problem: LoopProblem, state: LoopState, records: Records, account: Account) -> LoopState:
@@ -362,30 +360,28 @@ class FitRun:
         cost = 0 if free else self.records.monitor.cost  # no cost where the gradient brings the ELBO with it
         return affordable(problem, state, remaining - cost) is problem
 
-    def _can_close(self, state: LoopState) -> bool:
-        most = self.records.stop.budget
-        return most is None or self._paid(state) + self.records.monitor.cost <= most
-
     def _reason(self, state: LoopState) -> str | None:
         stop = self.records.stop
+        if stop.seconds is not None and self._ends_tested:  # as for evaluations, a share is the test's
+            stop = replace(stop, seconds=(1.0 - GAIN.share) * stop.seconds)
         reason = stop.reached(state)
         if reason is not None:
             return reason
-        if has_converged(state, stop.tolerance):
-            return "tolerance"
         if self._gain_is_tested:
-            if stop.tolerance is not None and has_no_gain(state):
-                return "tolerance"
-            return "budget" if affordable(self.problem, state, self._remaining(state)) is None else None
-        wanted = recorded(state) and self.records.recorder.is_due(state.iteration)
-        if wanted and has_settled(self.problem, stop, state):
+            converges = stop.tolerance is not None and has_no_gain(state)
+        else:
+            due = recorded(state) and self.records.recorder.is_due(state.iteration)
+            settles = due and has_settled(self.problem, stop, state)
+            converges = settles or has_converged(state, stop.tolerance)
+        if converges:
             return "tolerance"
         return "budget" if affordable(self.problem, state, self._remaining(state)) is None else None
 
     def finished(self, state: LoopState) -> str | None:
         """'tolerance', 'steps', 'budget' or 'seconds', once q has a record, if the budget allows one."""
-        reason = self._reason(state)
-        return None if reason is not None and not recorded(state) and self._can_close(state) else reason
+        reason, most = self._reason(state), self.records.stop.budget
+        closes = most is None or self._paid(state) + self.records.monitor.cost <= most
+        return None if reason is not None and not recorded(state) and closes else reason
 
     def result(self, state: LoopState, reason: str) -> Fit:
         """The fit: q, its ELBO and the record of the run."""

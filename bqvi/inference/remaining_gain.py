@@ -22,6 +22,7 @@ gain KL(q || q') / L.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -73,21 +74,22 @@ def evaluations_for(problem: LoopProblem, evaluations: int) -> int:
 
 
 def tested(
-    problem: LoopProblem, state: LoopState, tolerance: float | None, account: Account, room: float
+    problem: LoopProblem, state: LoopState, tolerance: float | None, account: Account, room: float, end: float
 ) -> LoopState:
     """The state with the reasons why q is not at its optimum within a tolerance, () if it is.
 
     Parameters
     ----------
-    problem : the problem of the loop. state : the state. tolerance : nats; None for the default of warnings.
-    account : the account of the evaluations. room : the most evaluations.
+    problem, state : of the loop. tolerance : nats; None for the default of warnings.
+    account, room : of the evaluations, and the most of them.
+    end : the time of `time.perf_counter` after which no evaluation begins.
     """
     within, sds = GAIN.tolerance, GAIN.warns
     if tolerance is not None:
         within, sds = GAIN.of_tolerance * tolerance, GAIN.claims
     before = 0 if account.budget is None else account.budget.spent
     try:
-        gradients = _gradients(problem, state, account, room, tolerance is not None)
+        gradients = _gradients(problem, state, account, room, end, tolerance is not None)
         gain, sd = _gain(state.q, gradients, _bound_draws(problem))
         reasons = _reasons(gain, sd, within, sds)
     except (EvaluationError, ArithmeticError, np.linalg.LinAlgError) as error:
@@ -106,7 +108,9 @@ def _reasons(gain: float, sd: float, within: float, sds: float) -> tuple[str, ..
     if gain - sds * sd > within:
         return (f"q is not at the bound's optimum: {stated}; make more steps, or give another schedule",)
     if math.isnan(gain):
-        return ("whether q is at the bound's optimum is not known, as no evaluations were left for a test",)
+        return (
+            "whether q is at the bound's optimum is unknown: no evaluations or time were left for a test",
+        )
     return (
         f"whether q is within {within:.2g} nats of the bound's optimum is not known: {stated}, as gradients "
         "are noisy; make more steps, or raise samples or the size of mini-batches",
@@ -114,7 +118,7 @@ def _reasons(gain: float, sd: float, within: float, sds: float) -> tuple[str, ..
 
 
 def _gradients(
-    problem: LoopProblem, state: LoopState, account: Account, room: float, claims: bool
+    problem: LoopProblem, state: LoopState, account: Account, room: float, end: float, claims: bool
 ) -> list[Any]:
     """Natural gradients at q: means of groups of fresh ones, or one that is exact."""
     if problem.estimator.samples == 0:
@@ -129,19 +133,19 @@ def _gradients(
     one = _cost(problem, own)
     least = GAIN.groups * one * (own.q.dimension if claims and n_rows(problem.data) else 1)
     count = int(min(max(evaluations_for(problem, state.step_evaluations), least), room) // one)
-    each, found = count // GAIN.groups, list[Any]()
-    for _ in range(GAIN.groups if each else 0):
-        total = None
-        for _ in range(each):
-            gradient, _ = gradient_at(problem, own, account)
-            total = (
-                gradient.values
-                if total is None
-                else tuple(a + b for a, b in zip(total, gradient.values, strict=True))
-            )
-        assert total is not None  # `each` is at least 1
-        found.append(own.q.gradient_to_natural(tuple(part / each for part in total)))
-    return found
+    totals, made = list[Any](), 0
+    while made < count // GAIN.groups * GAIN.groups and time.perf_counter() < end:
+        values = gradient_at(problem, own, account)[0].values
+        if made < GAIN.groups:
+            totals.append(values)
+        else:
+            totals[made % GAIN.groups] = add(totals[made % GAIN.groups], values)
+        made += 1
+    if made < GAIN.groups:
+        return []
+    sizes = [len(range(group, made, GAIN.groups)) for group in range(GAIN.groups)]
+    of_groups = zip(sizes, totals, strict=True)
+    return [own.q.gradient_to_natural(tuple(part / n for part in total)) for n, total in of_groups]
 
 
 def _estimator(problem: LoopProblem, dimension: int) -> Any:

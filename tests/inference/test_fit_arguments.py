@@ -157,6 +157,33 @@ def test_the_time_limit_contains_records(clock):
     assert (found.stopped, found.state.iteration) == ("seconds", 1)
 
 
+class _SlowDerivatives(LogisticRegression):
+    """Its likelihood takes a second of a clock, and four with derivatives."""
+
+    def __init__(self, clock):
+        super().__init__(2, prior_scale=2.0)
+        self.clock = clock
+
+    def log_likelihood_terms(self, theta, rows):
+        self.clock[0] += 4.0 if torch.is_grad_enabled() else 1.0
+        return super().log_likelihood_terms(theta, rows)
+
+
+@pytest.mark.parametrize("method", ["score", "pathwise"])
+@pytest.mark.parametrize("limit", [100.0, 4000.0])
+def test_the_test_of_the_last_q_ends_in_time(monkeypatch, method, limit):
+    """A test that has no time says so. A step of "score" takes 10 s, those that end in time are 9."""
+    clock = [0.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: clock[0])
+    model, data = _SlowDerivatives(clock), (X, (X[:, 0] > 0.0).astype(float))
+    choices = {"minibatch": 5, "steps": 10**6, "record": 10**6}
+    with pytest.warns(UserWarning, match="optimum is"):
+        found = bqvi.fit(model, data, method, max_seconds=limit, **choices)
+    assert found.stopped == "seconds"
+    assert 0.95 * limit <= found.state.whole_seconds < limit + 10.0
+    assert any("or time were left" in reason for reason in found.warnings) == (limit == 100.0)
+
+
 def test_default_records_of_a_minibatch_take_a_tenth_of_the_evaluations():
     """Of the steps', besides the closing one; on 40 rows in batches of 2, 20 steps a pass."""
     found = bqvi.fit(MIXTURE, X, "sngd", minibatch=2, steps=1000)
