@@ -61,7 +61,21 @@ def vbmc(posed: Posed, seed: int, gradients: bool) -> Record:
     how: Any = {"gradient": "autodiff"} if gradients else {}
     n = budget(posed) // (2 if gradients else 1)
     found = bqvi.vbmc(log_joint, **_bounds(posed), **how, budget=n, seed=seed)
-    return _claim(found.log_evidence, found.log_evidence_sd, posed.log_evidence, found.converged, found)
+    moments = {"moments": moments_error(posed.moments, found.posterior)}
+    return moments | _claim(
+        found.log_evidence, found.log_evidence_sd, posed.log_evidence, found.converged, found
+    )
+
+
+def moments_error(moments: np.ndarray | None, posterior: Any) -> float:
+    """Root mean square over parameters of errors of means, in sds, and of logarithms of sds; or NaN."""
+    if moments is None:
+        return math.nan
+    known = np.isfinite(moments).all(0)
+    mean, sd = moments[:, known]
+    stated = np.sqrt(np.diag(posterior.covariance))[known]
+    errors = (np.asarray(posterior.mean)[known] - mean) / sd, np.log(stated / sd)
+    return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def fit(posed: Posed, seed: int, gradients: bool) -> Record:

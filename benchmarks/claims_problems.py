@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy.integrate import quad
 from scipy.special import gammaln, logsumexp
-from scipy.stats import chi2, multivariate_normal, multivariate_t, ncx2, norm, qmc
+from scipy.stats import beta, chi2, multivariate_normal, multivariate_t, ncx2, norm, qmc
 
 Array = np.ndarray
 Density = Callable[[torch.Tensor], torch.Tensor]
@@ -30,12 +30,14 @@ class Posed:
     box : (2, D), the plausible box.
     log_evidence : ln of its integral, within ``bounds`` where there are any.
     bounds : (2, D), entries may be infinite; None: unbounded.
+    moments : (2, D), its means and standard deviations, NaN where they are not known; None: all of them.
     """
 
     log_joint: Density
     box: Array
     log_evidence: float
     bounds: Array | None = None
+    moments: Array | None = None
 
     @property
     def dimension(self) -> int:
@@ -100,6 +102,7 @@ def ridge(rng: np.random.Generator) -> Posed:
     return Posed(
         lambda t: -0.5 * ((of(t) - centre) / width) ** 2,
         np.stack([lower + quarter, upper - quarter]), evidence, np.stack([lower, upper]),
+        np.pad(_weighted(rest, inner), ((0, 0), (0, 1)), constant_values=np.nan),
     )  # fmt: skip
 
 
@@ -141,7 +144,18 @@ def half_cauchy(rng: np.random.Generator) -> Posed:
 
 def _mixture(parts: list[tuple[float, Array, Array]], box: Array) -> Posed:
     logs = [(math.log(weight), _gaussian(mean, root)) for weight, mean, root in parts]
-    return Posed(lambda t: torch.logsumexp(torch.stack([w + g(t) for w, g in logs]), 0), box, 0.0)
+    mean = np.sum([w * m for w, m, _ in parts], 0)
+    variance = np.sum([w * ((root**2).sum(1) + (m - mean) ** 2) for w, m, root in parts], 0)
+    return Posed(
+        lambda t: torch.logsumexp(torch.stack([w + g(t) for w, g in logs]), 0), box, 0.0,
+        moments=np.stack([mean, np.sqrt(variance)]),
+    )  # fmt: skip
+
+
+def _weighted(points: Array, weights: Array) -> Array:
+    """Means and standard deviations (2, D) of points (n, D)."""
+    mean = weights @ points / weights.sum()
+    return np.stack([mean, np.sqrt(weights @ (points - mean) ** 2 / weights.sum())])
 
 
 def spike(rng: np.random.Generator) -> Posed:
@@ -179,7 +193,7 @@ def wide(rng: np.random.Generator) -> Posed:
     box = _around(mean, root, rng)
     half = np.linalg.norm(root, axis=1)[0] * rng.uniform(10, 50)
     box[:, 0] = mean[0] + half * (rng.uniform(-0.8, 0.8) + np.array([-1, 1]))
-    return Posed(_gaussian(mean, root), box, 0.0)
+    return _mixture([(1.0, mean, root)], box)
 
 
 def steep(rng: np.random.Generator) -> Posed:
@@ -188,7 +202,9 @@ def steep(rng: np.random.Generator) -> Posed:
     mean, root = _turned(rng, dimension)
     root = root * 10 ** rng.uniform(-5, -3)
     density = _gaussian(mean, root)
-    return Posed(lambda t: density(t) + shift, _around(mean, root, rng, rng.uniform(10, 30)), shift)
+    moments = np.stack([mean, np.linalg.norm(root, axis=1)])
+    box = _around(mean, root, rng, rng.uniform(10, 30))
+    return Posed(lambda t: density(t) + shift, box, shift, moments=moments)
 
 
 def floor(rng: np.random.Generator) -> Posed:
@@ -246,16 +262,17 @@ def curved(rng: np.random.Generator) -> Posed:
     def log_joint(t: torch.Tensor) -> torch.Tensor:
         return -0.5 * (((y - curve(t)) / noise) ** 2).sum(1) - n * math.log(noise * math.sqrt(2 * math.pi))
 
-    evidence = _on_grid(log_joint, bounds, 600)
-    return Posed(log_joint, np.stack([bounds[0] + 0.1, bounds[1] * 0.6]), evidence, bounds)
+    evidence, moments = _on_grid(log_joint, bounds, 600)
+    return Posed(log_joint, np.stack([bounds[0] + 0.1, bounds[1] * 0.6]), evidence, bounds, moments)
 
 
-def _on_grid(log_joint: Density, bounds: Array, n: int) -> float:
-    """ln of the integral by midpoints, n to an axis."""
+def _on_grid(log_joint: Density, bounds: Array, n: int) -> tuple[float, Array]:
+    """ln of the integral by midpoints, n to an axis, and the moments."""
     axes = [low + (high - low) * (np.arange(n) + 0.5) / n for low, high in bounds.T]
     points = np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
     logs = torch.cat([log_joint(part) for part in torch.split(_tensor(points), 20_000)]).numpy()
-    return float(logsumexp(logs) - math.log(len(points)) + np.log(bounds[1] - bounds[0]).sum())
+    evidence = float(logsumexp(logs) - math.log(len(points)) + np.log(bounds[1] - bounds[0]).sum())
+    return evidence, _weighted(points, np.exp(logs - logs.max()))
 
 
 def laplace(log_joint: Density, start: Array) -> tuple[Array, Array]:
@@ -280,8 +297,13 @@ def laplace(log_joint: Density, start: Array) -> tuple[Array, Array]:
     return point.numpy(), np.linalg.cholesky(np.linalg.inv(curvature.numpy()))
 
 
-def sampled_evidence(log_joint: Density, start: Array, power: int = 15, both: bool = False) -> float:
-    """ln Z by importance sampling from t (5 degrees) at the mode, and at its mirror image where ``both``."""
+def sampled_evidence(
+    log_joint: Density, start: Array, power: int = 15, both: bool = False
+) -> tuple[float, Array]:
+    """ln Z and the moments by importance sampling from t (5 degrees) at the mode.
+
+    The density has a mirror symmetry where ``both``, with half of the mass about the mode's mirror image.
+    """
     mean, root = laplace(log_joint, start)
     dimension, rng = len(mean), np.random.default_rng(0)
     uniform = qmc.Sobol(dimension + 1, seed=rng).random(2**power)
@@ -292,7 +314,11 @@ def sampled_evidence(log_joint: Density, start: Array, power: int = 15, both: bo
     if both:  # a density with a mirror symmetry: half of its mass, where both halves are drawn from equally
         logq = np.logaddexp(logq, proposal.logpdf(-draws)) - math.log(2)
     logs = torch.cat([log_joint(part) for part in torch.split(_tensor(draws), 4096)]).numpy()
-    return float(logsumexp(logs - logq) - math.log(len(draws)))
+    logs -= logq
+    weights = np.exp(logs - logs.max())
+    if both:
+        draws, weights = np.concatenate([draws, -draws]), np.tile(weights, 2)
+    return float(logsumexp(logs) - math.log(len(logs))), _weighted(draws, weights)
 
 
 def factor(rng: np.random.Generator) -> Posed:
@@ -308,8 +334,8 @@ def factor(rng: np.random.Generator) -> Posed:
         logdet = (dimension - 1) * math.log(noise) + torch.log(noise + square)
         return -0.5 * (trace / noise + n * logdet + square + (n + 1) * dimension * math.log(2 * math.pi))
 
-    evidence = sampled_evidence(log_joint, truth, both=True)
-    return Posed(log_joint, np.array([[-1.5], [1.5]]) * np.ones(dimension), evidence)
+    evidence, moments = sampled_evidence(log_joint, truth, both=True)
+    return Posed(log_joint, np.array([[-1.5], [1.5]]) * np.ones(dimension), evidence, moments=moments)
 
 
 def regression_density(
@@ -364,7 +390,8 @@ def regression(rng: np.random.Generator) -> Posed:
         "near": (mean, 2 * sd), "default": (0 * mean, 2 + 0 * sd),
         "far": (mean + 10 * sd * rng.choice([-1, 1], dimension), 2 * sd), "wide": (mean, 60 * sd),
     }[where]  # fmt: skip
-    return Posed(log_joint, np.stack([middle - half, middle + half]), sampled_evidence(log_joint, truth))
+    evidence, moments = sampled_evidence(log_joint, truth)
+    return Posed(log_joint, np.stack([middle - half, middle + half]), evidence, moments=moments)
 
 
 def singular(rng: np.random.Generator) -> Posed:
@@ -376,23 +403,26 @@ def singular(rng: np.random.Generator) -> Posed:
     return Posed(
         lambda t: torch.log(t) @ _tensor(a) + torch.log1p(-t) @ _tensor(b),
         np.array([[0.2], [0.8]]) * np.ones(dimension), evidence, bounds,
+        np.stack([beta(a + 1, b + 1).mean(), beta(a + 1, b + 1).std()]),
     )  # fmt: skip
 
 
 def gaussian(rng: np.random.Generator) -> Posed:
     """A Gaussian, D = 1 to 5."""
     mean, root = _turned(rng, int(rng.integers(1, 6)))
-    return Posed(_gaussian(mean, root), _around(mean, root, rng), 0.0)
+    return _mixture([(1.0, mean, root)], _around(mean, root, rng))
 
 
 def skewed(rng: np.random.Generator) -> Posed:
     """Azzalini's skew normal, D = 1 to 4."""
     mean, root = _turned(rng, dimension := int(rng.integers(1, 5)))
     density, m, inverse = _gaussian(mean, root), _tensor(mean), _tensor(np.linalg.inv(root))
-    slope = _tensor(rng.uniform(0, 4) * np.eye(dimension)[0])
+    slope = rng.uniform(0, 4) * np.eye(dimension)[0]
+    tilt = root @ slope * math.sqrt(2 / math.pi / (1 + slope @ slope))
     return Posed(
-        lambda t: density(t) + math.log(2) + torch.special.log_ndtr((t - m) @ inverse.T @ slope),
+        lambda t: density(t) + math.log(2) + torch.special.log_ndtr((t - m) @ inverse.T @ _tensor(slope)),
         _around(mean, root, rng), 0.0,
+        moments=np.stack([mean + tilt, np.sqrt((root**2).sum(1) - tilt**2)]),
     )  # fmt: skip
 
 

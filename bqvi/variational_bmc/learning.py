@@ -103,11 +103,14 @@ def _learned(state: State, step: InferenceStep) -> tuple[State, Estimate]:
         other, other_estimate = _inferred(at_mode, again)
         if other_estimate.found.effective_sample_size > max(RESTARTS.least_effective, effective):
             return other, other_estimate
-    if effective > RESTARTS.least_effective:
-        return state, estimate
+    return (state, estimate) if effective > RESTARTS.least_effective else _wide(state, estimate, again)
+
+
+def _wide(state: State, estimate: Estimate, step: InferenceStep) -> tuple[State, Estimate]:
+    """The result from a start by the best evaluations."""
     mean, covariance = _spread(state, estimate.surrogate, step.seed)
     wide = replace(state, mean=mean, covariance=covariance, within=None, q=None)
-    state, estimate = _inferred(wide, again, climbing=False)
+    state, estimate = _inferred(wide, step, climbing=False)
     return replace(state, mean=mean, covariance=covariance, within=None), estimate
 
 

@@ -30,15 +30,25 @@ def _records(factor, sd=1.0, evaluations=40):
 
 
 def test_a_constant_factor_of_all_errors_is_their_ratio():
-    errors, within, evaluations, _ = ablate.summary("it", _records(1.5))
+    errors, _, within, evaluations, _ = ablate.summary("it", _records(1.5))
     assert errors.measured == "1.500 [1.500, 1.500] of 40 runs"
     assert not errors.held
     assert within.held
     assert evaluations.held
 
 
+def test_errors_of_moments_are_compared_where_they_are_known_and_are_not_tiny():
+    known = [r | {"moments": 0.1 if r["without"] else 0.03} for r in _records(1.0) if r["seed"] < 20]
+    tiny = [r | {"moments": 0.02 if r["without"] else 1e-6} for r in _records(1.0) if r["seed"] >= 20]
+    moments = list(ablate.summary("it", known))[1]
+    assert moments.measured.startswith("3.333 [3.333, 3.333]")
+    assert not moments.held
+    assert list(ablate.summary("it", tiny))[1].held
+    assert list(ablate.summary("it", _records(1.0)))[1].held
+
+
 def test_runs_with_small_sds_and_more_evaluations_are_told():
-    errors, within, evaluations, _ = ablate.summary("it", _records(1.0, sd=0.1, evaluations=44))
+    errors, _, within, evaluations, _ = ablate.summary("it", _records(1.0, sd=0.1, evaluations=44))
     assert errors.held
     # errors .31 to .40 are beyond .3 and the slack of 1e-4
     assert within.measured == "0.750 from 1.000"

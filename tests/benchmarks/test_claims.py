@@ -14,16 +14,19 @@ from benchmarks.claims_problems import KINDS, problem
 BOXED = ("ridge", "curved", "singular", "floor")
 
 
-def _importance(posed, power=17):
-    """ln Z from Sobol points of the bounds, with its standard error from 16 scrambled sets."""
+def _draws(posed, power=17):
+    """Sobol points of the bounds, 16 scrambled sets in turns, and the log joint times the volume there."""
     uniform = np.stack(
         [qmc.Sobol(posed.dimension, seed=s).random(2 ** (power - 4)) for s in range(16)], axis=1
     )
     lower, upper = posed.bounds
-    logs = (
-        posed.numpy((lower + uniform * (upper - lower)).reshape(-1, len(lower))).reshape(-1, 16)
-        + np.log(upper - lower).sum()
-    )
+    points = (lower + uniform * (upper - lower)).reshape(-1, len(lower))
+    return points, posed.numpy(points) + np.log(upper - lower).sum()
+
+
+def _importance(posed):
+    """ln Z from these points, with its standard error."""
+    logs = _draws(posed)[1].reshape(-1, 16)
     parts = logsumexp(logs, axis=0) - math.log(len(logs))
     return logsumexp(parts) - math.log(16), parts.std() / 4
 
@@ -38,6 +41,14 @@ def test_evidence_within_bounds_is_that_of_sobol_points(kind):
         found, error = _importance(posed)
         # t with 15 degrees of freedom: beyond 5 standard errors with probability 2e-4
         assert abs(found - posed.log_evidence) < 5 * error + 2e-3, (seed, found, error)
+        if posed.moments is not None and error < 2e-3:
+            points, logs = _draws(posed)
+            weights = np.exp(logs - logsumexp(logs))
+            mean = weights @ points
+            sd = np.sqrt(weights @ (points - mean) ** 2)
+            known = np.isfinite(posed.moments[0])
+            gaps = np.stack([(mean - posed.moments[0]) / sd, np.log(sd / posed.moments[1])])[:, known]
+            assert np.abs(gaps).max() < 0.02, (seed, gaps)
         tried += 1
     assert tried >= 3
 
@@ -59,6 +70,12 @@ def test_evidence_without_bounds_is_that_of_importance_weights(kind):
         if size < 200:  # the proposal says nothing
             continue
         assert abs(total - math.log(len(x)) - posed.log_evidence) < 5 / math.sqrt(size), seed
+        if posed.moments is not None:
+            gaps = (x - posed.moments[0]) / posed.moments[1]
+            shares = np.exp(weights - total)
+            # an estimated mean of squares errs by sqrt(2 / size) for a Gaussian, more with heavier tails
+            assert np.abs(shares @ gaps).max() < 5 / math.sqrt(size), seed
+            assert np.abs(shares @ gaps**2 - 1).max() < 10 / math.sqrt(size), seed
 
 
 def test_evidence_of_a_half_cauchy_scale_is_that_of_a_grid():
