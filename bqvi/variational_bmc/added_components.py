@@ -11,7 +11,7 @@ import numpy as np
 from bqvi.variational_bmc.correction import Correction, proposal_of, variance_penalised, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.pooled_draws import PooledDraws
-from bqvi.variational_bmc.settings import COMPONENTS, POOLED
+from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture, grown
 
@@ -31,15 +31,17 @@ def with_more(
     most = most_components(n)
     if q.count >= COMPONENTS.longer * most:
         return q
-    found = weighed(surrogate, q, COMPONENTS.draws, seed + 1, feasible)
+    found = weighed(surrogate, q, 512, seed + 1, feasible)
     missed = _missed(surrogate, q, found)
     if len(missed):
         sloped = surrogate.data.gradients is not None
         count = COMPONENTS.added_with_gradients if sloped else COMPONENTS.added
         return grown(q, missed, np.zeros(len(missed)), count)
-    if q.count >= most or found.effective_sample_size > COMPONENTS.covered * len(found.u):
+    # the effective share from which q lacks nothing
+    if q.count >= most or found.effective_sample_size > 0.7 * len(found.u):
         return q
-    log_q = np.logaddexp(found.log_q, found.log_proposal - COMPONENTS.floor)
+    # the largest deficit of q that counts, nats
+    log_q = np.logaddexp(found.log_q, found.log_proposal - 5.0)
     log_ratio = found.log_weights + found.log_proposal - log_q
     return grown(q, found.u, log_ratio, min(COMPONENTS.added, most - q.count))
 
@@ -75,10 +77,11 @@ def extended(
     log_density = variance_penalised(pool.mean, pool.variance, surrogate.data.top) - found.log_evidence
     lack = log_density - pool.log_plain
     lacks = (pool.variance < COMPONENTS.beyond_variance) & (lack > COMPONENTS.lacking)
-    mass = np.exp(np.minimum(log_density - pool.log_proposal, POOLED.highest))[lacks].sum() / pool.count
+    # an exponential that does not overflow
+    mass = np.exp(np.minimum(log_density - pool.log_proposal, 50.0))[lacks].sum() / pool.count
     if mass < COMPONENTS.beyond_mass:
         return q
-    return grown(q, pool.u[lacks], np.minimum(lack[lacks], COMPONENTS.lacking_at_most), COMPONENTS.added)
+    return grown(q, pool.u[lacks], np.minimum(lack[lacks], 10.0), COMPONENTS.added)
 
 
 def most_components(n: int) -> int:

@@ -74,7 +74,8 @@ def _in_a_new_direction(made: Evaluations) -> np.ndarray | None:
     best = int(np.argmax(made.values))
     steps = np.delete(made.points - made.points[best], best, axis=0)
     sizes = np.linalg.norm(steps, axis=1)
-    new = complement(steps[sizes > 0.0] / sizes[sizes > 0.0, None], CLIMBING.same)
+    # the singular value of a direction without a step
+    new = complement(steps[sizes > 0.0] / sizes[sizes > 0.0, None], 0.05)
     if not len(new):
         return None
     direction = new[0] * (-1.0 if new[0] @ made.points[best] > 0.0 else 1.0)  # towards the middle of the box
@@ -88,5 +89,6 @@ def _length(made: Evaluations, best: int, steps: np.ndarray, sizes: np.ndarray) 
     curvatures = np.einsum("nd,nd->n", slopes, steps) / np.maximum(sizes, 1e-300) ** 2
     curvatures = curvatures[np.isfinite(curvatures) & (curvatures > 0.0)]
     if not len(curvatures):
-        return CLIMBING.longest
-    return float(min(np.median(curvatures) ** -0.5, CLIMBING.longest))
+        # half of a half width of the plausible box at the most
+        return 0.5
+    return float(min(np.median(curvatures) ** -0.5, 0.5))

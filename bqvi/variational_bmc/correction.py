@@ -167,19 +167,20 @@ def polished(
     where q lacks much of the mass.
     """
     whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
-    wide = proposal_of(q, *WEIGHTS.renewed_wide).joined(whole, WEIGHTS.renewed_whole)
-    g, few = proposal_of(q, WEIGHTS.first_wide).joined(whole, WEIGHTS.first_whole), WEIGHTS.first_draws
+    wide = proposal_of(q, *WEIGHTS.renewed_wide).joined(whole, 0.3)
+    # no estimate differs with half and twice of this and of the next shares
+    g, few = proposal_of(q, 0.4).joined(whole, 0.05), 512
     begun = weighed(surrogate, q, few, seed, feasible, g)
     tails = _at_tails(surrogate, q, begun.log_evidence)
     if tails is not None:
-        g, wide = g.joined(tails, WEIGHTS.first_beside), wide.joined(tails, WEIGHTS.renewed_beside)
+        g, wide = g.joined(tails, 0.1), wide.joined(tails, 0.3)
     log_evidence = weighed(surrogate, q, few, seed, feasible).log_evidence
     local = local_proposal(surrogate, g, log_evidence, begun.inside)
     without = g
     if local is not None:
         g, wide = g.joined(local, LOCAL.share), wide.joined(local.widened(*WEIGHTS.renewed_wide), LOCAL.share)
     for step in range(WEIGHTS.rounds):
-        u = g.draws(count // WEIGHTS.round_draws, seed + 1 + step)
+        u = g.draws(count // 8, seed + 1 + step)
         logs = g.density.log_parts(u)
         log_ratio = (
             variance_penalised(*surrogate.moments(u), surrogate.data.top)
@@ -188,9 +189,9 @@ def polished(
         )
         weights = np.exp(log_ratio - logsumexp(log_ratio))
         effective = float(effective_size(weights))
-        if effective < WEIGHTS.least_round * u.shape[1] or effective > WEIGHTS.covered * len(u):
+        if effective < 10.0 * u.shape[1] or effective > WEIGHTS.covered * len(u):
             break
-        g = g.adapted(u, weights, logs).joined(wide, WEIGHTS.renewed)
+        g = g.adapted(u, weights, logs).joined(wide, 0.1)
     found = weighed(surrogate, q, count, seed, feasible, g)
     sd = _sd(surrogate, found.u, found.whitened, found.weights, seed)
     covered = local is None or _lacking(found, without, begun.inside) < LOCAL.mass

@@ -72,7 +72,7 @@ class Feasibility:
         tree = cKDTree(good)
         distances = tree.query(bad)[0]
         edges = bad[~_isolated(good, bad, np.asarray(distances))]
-        gap = max(float(np.median(distances)), FEASIBILITY.least)
+        gap = max(float(np.median(distances)), 1e-12)
         return cls(tree, cKDTree(bad), cKDTree(edges) if len(edges) else None, gap, inside)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
@@ -95,13 +95,13 @@ class Feasibility:
 
     def _probability(self, u: np.ndarray, failed: cKDTree | None) -> np.ndarray:
         found = self._by_distance(u, failed)
-        return found if self.inside is None else np.where(self.inside(u), found, FEASIBILITY.beyond)
+        return found if self.inside is None else np.where(self.inside(u), found, 1e-300)
 
     def _by_distance(self, u: np.ndarray, failed: cKDTree | None) -> np.ndarray:
         if self.good is None or failed is None:
             return np.ones(len(u))
         near, far = self.good.query(u)[0], failed.query(u)[0]
-        log_ratio = np.log(np.maximum(near, FEASIBILITY.least)) - np.log(np.maximum(far, FEASIBILITY.least))
+        log_ratio = np.log(np.maximum(near, 1e-12)) - np.log(np.maximum(far, 1e-12))
         sharpness = FEASIBILITY.sharpness * np.maximum(1.0, np.square(np.minimum(near, far) / self.gap))
         return 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, *FEASIBILITY.logits)))
 
@@ -132,4 +132,4 @@ def _to_nearest_other(points: np.ndarray, which: np.ndarray) -> np.ndarray:
 def _in_hull(points: np.ndarray, x: np.ndarray) -> bool:
     """Whether x (D,) is in the convex hull of the points (n, D)."""
     system = np.vstack([(points - x).T, np.ones(len(points))])
-    return bool(nnls(system, np.append(np.zeros(len(x)), 1.0))[1] < FEASIBILITY.in_hull)
+    return bool(nnls(system, np.append(np.zeros(len(x)), 1.0))[1] < 1e-6)

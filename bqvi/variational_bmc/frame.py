@@ -186,16 +186,14 @@ def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     for temperature in 2.0 ** np.arange(*FRAMES.elite_temperatures):
         weights = np.exp(-depth / temperature)
         weights /= weights.sum()
-        if 1.0 / (weights @ weights) > FRAMES.elite_effective * count:
+        if 1.0 / (weights @ weights) > 0.5 * count:
             break
     mean = weights @ points
     centred = points - mean
     covariance = (centred.T * weights) @ centred
-    covariance += (FRAMES.elite_rounder * np.trace(covariance) / dimension + FRAMES.elite_least) * np.eye(
-        dimension
-    )
+    covariance += (0.05 * np.trace(covariance) / dimension + 1e-10) * np.eye(dimension)
     widest = float(symmetric_eigen(covariance)[0][-1])
-    spread = 0.5 * dimension / max(float(weights @ depth), FRAMES.elite_shallow)
+    spread = 0.5 * dimension / max(float(weights @ depth), 1e-6)
     return mean, covariance * np.clip(spread, 1.0, max(1.0, FRAMES.plausible / widest))
 
 
@@ -209,4 +207,4 @@ def turned(mean: np.ndarray, covariance: np.ndarray) -> Frame:
 
     Among all such frames this one is nearest to the axes.
     """
-    return Frame(mean, correlation_root(covariance, FRAMES.least_correlation))
+    return Frame(mean, correlation_root(covariance, 1e-12))

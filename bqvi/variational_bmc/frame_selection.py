@@ -17,7 +17,7 @@ import numpy as np
 
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.frame import Frame, alternative, fitting
-from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
+from bqvi.variational_bmc.settings import FITTING, SHAPING
 from bqvi.variational_bmc.state import CheapModel, InferenceStep, Settings, State, settled
 from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped, with_terms_of
 from bqvi.variational_bmc.variational import Box
@@ -71,7 +71,7 @@ def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSums:
     data = _shaped(made[~made.failed], frame, threshold, False)
     psi = None if cheap.psi is None else rescaled(cheap.psi, cheap.frame, frame)
     psi = None if psi is None else with_terms_of(psi, data)
-    psi, _ = fit(data, psi, CHEAP.iterations * (1 if psi is not None else 3))
+    psi, _ = fit(data, psi, 6 * (1 if psi is not None else 3))
     found, dimension = Surrogate.of(data, psi).function, len(frame.shift)
     return found.plus(Quadratic(-data.top, np.zeros(dimension), np.eye(dimension)))
 

@@ -247,12 +247,12 @@ def _finer(
     step, w, least = GRADIENT_SCALINGS.steepest / GRADIENT_SCALINGS.rates, np.empty(0), np.empty(0)
     each = np.arange(len(targets))
     for _ in range(effort.refined):
-        tried = rates[:, None] + step * np.linspace(-1.0, 1.0, GRADIENT_SCALINGS.finer)
+        tried = rates[:, None] + step * np.linspace(-1.0, 1.0, 11)
         losses, weights = _by_rates(z, slopes, k, targets, kept, tried, effort.rounds)
         losses = np.where(np.abs(tried) >= GRADIENT_SCALINGS.least_rate, losses, np.inf)
         best = losses.argmin(1)
         rates, w, least = tried[each, best], weights[each, best], losses[each, best]
-        step *= GRADIENT_SCALINGS.narrower
+        step *= 0.2
     return rates, w, least
 
 
@@ -265,7 +265,7 @@ def _by_rates(
     Returned are the mean r^2 (p, q) and the weights (p, q, 4 + kept). The regressors are z_j / E, 1 / E,
     z_kept / E, E z_j and E. The mean r^2 is set to infinity where lambda is not positive.
     """
-    most = GRADIENT_SCALINGS.furthest
+    most = 30.0
     e = np.exp(np.clip(np.atleast_2d(rates)[..., None] * z[:, k], -most, most))
     left = slopes.T[targets][:, None] * e
     own = z.T[targets][:, None]
@@ -293,7 +293,7 @@ def _regressed(left: np.ndarray, design: np.ndarray, rounds: int) -> tuple[np.nd
     root = 1.0 / np.sqrt(1.0 + np.square(left))
     for _ in range(rounds):
         root = root / root.max(-1, keepdims=True)
-        w = ridge_regressions(design * root[..., None], left * root, GRADIENT_SCALINGS.ridge)
+        w = ridge_regressions(design * root[..., None], left * root, 1e-20)
         right = np.einsum("...nr,...r->...n", design, w)
         root = 1.0 / np.sqrt(np.square(left) + np.square(right) + np.maximum(np.abs(w[..., :1]), 1e-12))
     return np.square((left - right) * root).mean(-1), w

@@ -44,5 +44,5 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
         value, change = objective.value(at), posterior_mean(data, at)(u) - known
         return value, float(np.mean(change) + 0.5 * np.var(change))
 
-    shifts, weights = weighed(evaluate, psi, (best.value, 0.0), scale, steps, FITTING.heaviest)
+    shifts, weights = weighed(evaluate, psi, (best.value, 0.0), scale, steps, 2.0)
     return float(np.sqrt(weights @ np.square(shifts)))

@@ -203,12 +203,12 @@ def _start(state: State, frame: Frame) -> DiagonalMixture:
     if state.q is not None:
         return state.frame.moved(state.q, frame)
     dimension = len(frame.shift)
-    means = COMPONENTS.first_places * np.array([[1.0], [-1.0]]) * np.ones(dimension)
+    means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)
     if state.mean is None:
         made = state.usable
         best = frame.into(made.points[[np.argmax(made.values)]])
         means = np.concatenate([best, best * 0.5])
-    scales = np.full((2, dimension), COMPONENTS.first_scale)
+    scales = np.full((2, dimension), 0.7)
     return DiagonalMixture(np.full(2, 0.5), means, scales)
 
 
@@ -259,9 +259,9 @@ def _maximised(
         more = with_more(surrogate, q, len(surrogate.data.values), step.seed + repeat, feasible)
         if repeat and more.count == q.count:
             break  # q covers the surrogate and its ELBO has been maximised
-        samples = max(COMPONENTS.samples, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
+        samples = max(32, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
         q = climb(surrogate, more, box, step.seed % 7919, samples, settings.climbs * (1 + final))
-        q = pruned(q, COMPONENTS.dropped)
+        q = pruned(q, 0.003)
     return q
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 import numpy as np
 
 from bqvi.importance import Proposal
-from bqvi.variational_bmc.settings import LOCAL, RESTARTS
+from bqvi.variational_bmc.settings import LOCAL
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.laplace import LaplaceGaussian, curvature, spectrum
 from gp.triangular import cholesky
 
 __all__ = ["local_proposal"]
 
-_LENGTHS = 2.0 ** np.arange(float(LOCAL.shortest), 1.0)
+_LENGTHS = 2.0 ** np.arange(-8.0, 1.0)
 """The lengths that are tried in turn, in the frame's units; no Gaussian is longer than the last."""
 
 
@@ -65,11 +65,11 @@ def local_proposal(
 def _gaussian(surrogate: Surrogate, at: np.ndarray, height: float) -> LaplaceGaussian:
     """The Gaussian at a point (D,) with the log density ``height``."""
     dimension = len(at)
-    _, axes = spectrum(curvature(surrogate.function.gradient, at, RESTARTS.difference), -np.inf)
+    _, axes = spectrum(curvature(surrogate.function.gradient, at, 1e-3), -np.inf)
     places = at + _LENGTHS[:, None, None] * np.concatenate([axes.T, -axes.T])
     mean, variance = surrogate.moments(places.reshape(-1, dimension))
     falls = (height - mean + np.maximum(variance - 1.0, 0.0)).reshape(len(_LENGTHS), 2 * dimension)
-    far = falls > LOCAL.fall
+    far = falls > 0.5
     far[-1] = True
     first = far.argmax(0)
     fall = np.take_along_axis(falls, first[None], 0)[0]

@@ -147,7 +147,7 @@ def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:
     squares = np.square(q.means[first] - q.means[second]).sum(1)
     table = np.full((q.count, q.count), np.inf)
     table[first, second] = table[second, first] = squares
-    distance = np.sort(table, axis=1)[:, min(MODES.neighbours, q.count) - 1]
+    distance = np.sort(table, axis=1)[:, min(3, q.count) - 1]
     near = squares <= np.maximum(distance[first], distance[second])
     label = np.arange(q.count)
     for some in (near, ~near):
@@ -162,9 +162,9 @@ def _without_dip(
     surrogate: Surrogate, q: DiagonalMixture, first: np.ndarray, second: np.ndarray
 ) -> list[tuple[int, int]]:
     """Those of the pairs ``first``, ``second`` (m,) of components with no dip of the mean between them."""
-    along = np.linspace(0.0, 1.0, MODES.along)[:, None, None]
+    along = np.linspace(0.0, 1.0, 7)[:, None, None]
     segments = (1.0 - along) * q.means[first] + along * q.means[second]
-    heights = surrogate.mean(segments.reshape(-1, q.means.shape[1])).reshape(MODES.along, -1)
+    heights = surrogate.mean(segments.reshape(-1, q.means.shape[1])).reshape(7, -1)
     joined = heights.min(0) > np.minimum(heights[0], heights[-1]) - MODES.dip
     return list(zip(first[joined].tolist(), second[joined].tolist(), strict=True))
 
@@ -190,5 +190,5 @@ def _gaussian(mode: GaussianMixture) -> GaussianMixture:
 
 def _divergence(mode: GaussianMixture, whole: GaussianMixture) -> float:
     """The divergence KL(mode || whole), estimated by draws."""
-    x = mode.sample(MODES.draws, 0)
+    x = mode.sample(512, 0)
     return float(np.mean(mode.log_density(x) - whole.log_density(x)))

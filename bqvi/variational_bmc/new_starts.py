@@ -24,7 +24,7 @@ from scipy.special import logsumexp
 from bqvi.importance import effective_size
 from bqvi.variational_bmc.correction import variance_penalised
 from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.settings import FRAMES, RESTARTS
+from bqvi.variational_bmc.settings import RESTARTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.laplace import curvature, spectrum
 from gp.linear_maps import correlation_root
@@ -84,10 +84,10 @@ class _Mean:
 
 def _curvature(surrogate: Surrogate, u: np.ndarray) -> np.ndarray:
     """Minus the Hessian of the posterior mean at u (D,), (D, D)."""
-    return curvature(surrogate.function.gradient, u, RESTARTS.difference)
+    return curvature(surrogate.function.gradient, u, 1e-3)
 
 
-_TEMPERATURES = RESTARTS.cooling ** np.arange(RESTARTS.powers)
+_TEMPERATURES = 0.7 ** np.arange(120)
 
 
 def annealed(
@@ -105,7 +105,7 @@ def annealed(
     least = max(share * RESTARTS.draws, min(each * dimension, most * RESTARTS.draws))
     for step in range(RESTARTS.rounds):
         z = normal_sobol(dimension, RESTARTS.draws, seed + step)
-        factor = RESTARTS.widening * correlation_root(covariance, FRAMES.least_correlation)
+        factor = RESTARTS.widening * correlation_root(covariance, 1e-12)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)
         log_ratio = (
@@ -117,7 +117,7 @@ def annealed(
         mean = weights @ u
         centred = u - mean
         covariance = (centred.T * weights) @ centred
-        covariance += RESTARTS.rounder * np.trace(covariance) / dimension * np.eye(dimension)
+        covariance += 1e-3 * np.trace(covariance) / dimension * np.eye(dimension)
         if temperature == 1.0 and step:
             break
     return mean, covariance

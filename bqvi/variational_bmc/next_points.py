@@ -89,7 +89,8 @@ def next_points(
         for index in closed:
             remaining = remaining.given(index)
         variance = remaining.candidates.variance
-        closed += np.flatnonzero(variance < NODES.determined * candidates.variance).tolist()
+        # what remains is rounding
+        closed += np.flatnonzero(variance < 1e-6 * candidates.variance).tolist()
         may_lead = may_lead and not variance[len(draws)] < NODES.known
     chosen = [len(draws)] if may_lead else []
     for index in chosen:
@@ -125,12 +126,12 @@ class _Remaining:
         between = surrogate.covariance(u, u, whitened, whitened)
         noises = np.full(len(u), noise + surrogate.rounding)
         pool = ConditionedPool(lambda j: between[:, j], candidates.variance, noises, signals)
-        half_range = np.sinh(np.minimum(NODES.quantile * np.sqrt(targets.variance), NODES.widest))
+        half_range = np.sinh(np.minimum(NODES.quantile * np.sqrt(targets.variance), 50.0))
         return cls(pool, targets.variance, -np.log(2.0 * half_range))
 
     def given(self, index: int) -> _Remaining:
         """The same once candidate ``index`` is evaluated, whatever its value."""
-        variance = np.maximum(self.variance - self.candidates.explained(index) ** 2, NODES.least_variance)
+        variance = np.maximum(self.variance - self.candidates.explained(index) ** 2, 1e-12)
         return replace(self, candidates=self.candidates.given(index), variance=variance)
 
     def scores(self) -> np.ndarray:
@@ -153,7 +154,7 @@ def _tempers(dimension: int) -> tuple[float, float]:
 
 def _candidates(share: np.ndarray, feasible: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The candidates among the draws that are probably feasible, or all; half of them by their share."""
-    allowed = feasible > NODES.feasible
+    allowed = feasible > 0.5
     if not allowed.any():
         allowed = np.ones(len(allowed), bool)
     places = np.flatnonzero(allowed)

@@ -71,9 +71,10 @@ class PooledDraws:
         log_evidence : the log evidence, in the frame's units. top : the highest evaluated value.
         """
         sd = np.sqrt(self.variance)
-        uncertain = (sd > POOLED.uncertain) & (self.feasible > POOLED.feasible)
+        uncertain = (sd > 1.0) & (self.feasible > 0.5)
         high = np.minimum(self.mean + sd, top) - self.log_proposal - log_evidence
-        return float(np.log1p(np.exp(np.minimum(high[uncertain], POOLED.highest)).sum() / self.count))
+        # an exponential that does not overflow
+        return float(np.log1p(np.exp(np.minimum(high[uncertain], 50.0)).sum() / self.count))
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,7 +116,7 @@ def _best(state: State) -> np.ndarray:
 def _with_map(state: State, by: Scaling | UserUnits | None, x: np.ndarray) -> State:
     """The state with the map ``by`` in its frame, and the moments of draws x (m, D)."""
     y = x if by is None else by.into(x)
-    covariance = np.cov(y.T) + SCALINGS.least_spread * np.diag(y.var(0))
+    covariance = np.cov(y.T) + 1e-9 * np.diag(y.var(0))
     again = unlike(by, state.frame.scaling, x) > SCALINGS.unlike  # a further map is tried at once
     return _mapped(state, by, y.mean(0), covariance, 0 if again else len(state))
 

@@ -247,7 +247,7 @@ def _first_count(target: Caller, initial: int | None, budget: int, beside_cheap:
             raise ValueError(f"budget is {budget}, below initial, {initial}: raise one or lower the other")
         return count
     usual = 3 if target.has_gradient else first_count(target.dimension)
-    return min(usual, target.dimension + CHEAP.beyond) if beside_cheap else usual
+    return min(usual, target.dimension + 3) if beside_cheap else usual
 
 
 def _start(start: object) -> np.ndarray | None:

@@ -114,7 +114,8 @@ class Scaling:
         return (weights[:, None] * (shares / shares.sum())).ravel(), self.out(at), found
 
     def _at(self, y: np.ndarray) -> _Terms:
-        exponents = np.clip(self.rates * (y[:, [self.leading]] - self.origin), -SCALINGS.cut, SCALINGS.cut)
+        # exponentials that do not overflow
+        exponents = np.clip(self.rates * (y[:, [self.leading]] - self.origin), -30.0, 30.0)
         share = 1.0 / (1.0 + self.precisions * np.exp(2.0 * exponents))
         scale = np.exp(exponents) * np.sqrt(share)
         about = self.centres + y @ self.slopes.T
@@ -171,7 +172,7 @@ def led_by(x: np.ndarray, leading: int, change: float) -> Scaling:
     dimension, others = x.shape[1], np.arange(x.shape[1]) != leading
     origin, sd = float(x[:, leading].mean()), float(x[:, leading].std())
     z = (x[:, leading] - origin) / sd
-    root = np.exp(np.clip(-change * z, -SCALINGS.cut, SCALINGS.cut))[:, None]
+    root = np.exp(np.clip(-change * z, -30.0, 30.0))[:, None]
     design = np.column_stack([np.ones(len(z)), z])
     middle, slope = least_squares(root * design, root * x)[0]
     slopes, nothing = np.zeros((dimension, dimension)), np.zeros(dimension)

@@ -207,8 +207,9 @@ def noise_shaped(
     if gradients is not None:
         unknown = np.isnan(gradients)
         gradients = np.where(unknown, 0.0, gradients / excess[:, None])
-        slopes = SHAPING.least_noise + shaped[:, None] + SHAPING.slope_noise * gradients**2
-        slopes[unknown] = SHAPING.unknown
+        slopes = SHAPING.least_noise + shaped[:, None] + 1e-8 * gradients**2
+        # a derivative that could not be computed
+        slopes[unknown] = 1e12
         variance = np.concatenate([variance, slopes.reshape(-1)])
     return Data(points, values, gradients, variance, top, noise_fitted, -np.log(excess))
 
@@ -316,9 +317,7 @@ def with_terms_of(psi: np.ndarray, data: Data) -> np.ndarray:
     return np.delete(psi, place) if more < 0 else psi
 
 
-def fit(
-    data: Data, start: np.ndarray | None, iterations: int = FITTING.iterations
-) -> tuple[np.ndarray, float]:
+def fit(data: Data, start: np.ndarray | None, iterations: int = 40) -> tuple[np.ndarray, float]:
     """The hyperparameters (P,) at the maximum of their posterior near ``start`` (or near the prior's mean).
 
     The second result is the log posterior there, for the values as observed, so that differently shaped data
@@ -328,8 +327,8 @@ def fit(
     objective = log_posterior(data)
     centre = objective.prior.lower
     starts = [centre, _with_trend(centre, data)] if start is None else [start]
-    gain = FITTING.gain if data.gradients is None else FITTING.gain_with_gradients
-    asked = Search(len(starts), iterations, settled=0.5 * gain, gained=gain, longest=FITTING.longest)
+    gain = 1e-3 if data.gradients is None else 0.05
+    asked = Search(len(starts), iterations, settled=0.5 * gain, gained=gain, longest=2.0)
     found = search(objective, starts, objective.prior.bounds, asked)
     return np.asarray(found.psi), data.log_slope + found.value
 
@@ -487,7 +486,7 @@ class Surrogate:
     @property
     def rounding(self) -> float:
         """A variance of phi below which it counts as zero."""
-        return SHAPING.nothing * SHAPING.least_noise
+        return 0.1 * SHAPING.least_noise
 
     def covariance(
         self, u: np.ndarray, v: np.ndarray, whitened_u: np.ndarray, whitened_v: np.ndarray

@@ -103,7 +103,7 @@ def _slabs(q: DiagonalMixture, u: np.ndarray, weights: np.ndarray) -> np.ndarray
         rows = np.flatnonzero(component == k)
         rows = rows[np.argsort(u[rows, q.scales[k].argmax()])]
         before = np.cumsum(weights[rows]) - 0.5 * weights[rows]
-        groups[rows] = groups.max() + 1 + (RESULT.slabs * before).astype(int)
+        groups[rows] = groups.max() + 1 + (30 * before).astype(int)
     return np.unique(groups, return_inverse=True)[1]
 
 
@@ -138,6 +138,4 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
 def _weights_usable(found: Correction) -> bool:
     """Whether the importance weights are even enough to compute draws and the evidence from them."""
     share = found.effective_sample_size / len(found.u)
-    return found.effective_sample_size > RESULT.corrected and (
-        found.pareto_k < RESULT.usable or share > RESULT.even
-    )
+    return found.effective_sample_size > RESULT.corrected and (found.pareto_k < RESULT.usable or share > 0.5)

@@ -93,7 +93,8 @@ def again(made: Evaluations, surrogate: Surrogate) -> np.ndarray:
     if _with_noise(surrogate)[0] < NOISE.excluded:
         return none
     best = int(np.argmax(np.where(made.failed, -np.inf, made.values)))
-    return made.points[[best]] + NOISE.displaced
+    # a slope of 1e6 changes the value by .001
+    return made.points[[best]] + 1e-9
 
 
 def differ(values: tuple[float, float], sd: float) -> str:
@@ -128,6 +129,6 @@ def understated(made: Evaluations, surrogate: Surrogate) -> tuple[str, ...]:
 def _with_noise(surrogate: Surrogate) -> tuple[float, float]:
     """The gain of log evidence, nats, by a noise common to all values, and its standard deviation, nats."""
     data = surrogate.data
-    start = np.append(surrogate.psi, np.log(NOISE.first))
+    start = np.append(surrogate.psi, np.log(0.1))
     psi, evidence = fit(replace(data, noise_fitted=True), start)[:2]
     return evidence - fit(data, surrogate.psi)[1], float(np.exp(0.5 * psi[-1]))

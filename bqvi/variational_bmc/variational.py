@@ -20,7 +20,6 @@ from functools import lru_cache
 import numpy as np
 import scipy.optimize
 
-from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.arrays import LOG_2PI
 from gp.low_discrepancy import normal_sobol
@@ -188,20 +187,21 @@ def climb(
         expected, h, gradient = elbo(surrogate, mixture(flat), base)
         return -(expected + h), -gradient
 
-    lower = np.concatenate([np.full(count, COMPONENTS.lowest_logit), np.tile(box.lower, count)])
+    lower = np.concatenate([np.full(count, -9.0), np.tile(box.lower, count)])
     upper = np.concatenate([np.full(count, 0.0), np.tile(box.upper, count)])
-    lower = np.append(lower, np.full(count * dimension, np.log(COMPONENTS.smallest)))
-    widest = np.log(np.minimum(COMPONENTS.largest, np.broadcast_to(box.widest, dimension)))
+    lower = np.append(lower, np.full(count * dimension, np.log(5e-3)))
+    widest = np.log(np.minimum(4.0, np.broadcast_to(box.widest, dimension)))
     upper = np.append(upper, np.tile(widest, count))
     # the clip puts small weights exactly on their bound, where L-BFGS-B holds them
     logits = np.log(np.maximum(q.weights, np.finfo(float).tiny))
     start = np.concatenate([logits - logits.max(), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
     start = np.clip(start, lower, upper)
-    gain = 0.0 if surrogate.data.gradients is None else COMPONENTS.gain_with_gradients
+    # nats; an iteration that gains less is the last
+    gain = 0.0 if surrogate.data.gradients is None else 0.005
     found = scipy.optimize.minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=list(zip(lower, upper, strict=True)),
         options={
-            "maxcor": COMPONENTS.pairs, "maxiter": iterations, "maxfun": 2 * iterations,
+            "maxcor": 20, "maxiter": iterations, "maxfun": 2 * iterations,
             "ftol": gain / max(abs(objective(start)[0]), 1.0),  # SciPy's is relative to the objective
         },
     )  # fmt: skip
@@ -225,8 +225,8 @@ def grown(q: DiagonalMixture, u: np.ndarray, log_ratio: np.ndarray, count: int) 
     scales: list[np.ndarray] = []
     parts = q.log_parts(u)
     order = np.argsort(-log_ratio, kind="stable")
-    for index in order[: COMPONENTS.compared * count]:
-        own = q.scales[int(np.argmax(parts[:, index]))] * COMPONENTS.narrower
+    for index in order[: 40 * count]:
+        own = q.scales[int(np.argmax(parts[:, index]))] * 0.7
         separate = all(
             np.sum(((u[index] - at) / np.maximum(own, sd)) ** 2) > len(own)
             for at, sd in zip(added, scales, strict=True)
@@ -236,6 +236,6 @@ def grown(q: DiagonalMixture, u: np.ndarray, log_ratio: np.ndarray, count: int) 
             scales.append(own)
         if len(added) == count:
             break
-    fresh = np.full(len(added), COMPONENTS.share / (q.count + len(added)))
+    fresh = np.full(len(added), 0.5 / (q.count + len(added)))
     weights = np.concatenate([q.weights * (1.0 - fresh.sum()), fresh])
     return DiagonalMixture(weights, np.concatenate([q.means, added]), np.concatenate([q.scales, scales]))

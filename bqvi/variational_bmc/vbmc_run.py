@@ -309,7 +309,7 @@ class VBMCRun:
         frame = fitted.frame
         log_evidence = estimate.found.log_evidence + frame.log_volume
         modes = Modes.of(estimate.surrogate, estimate.q, frame, log_evidence)
-        sequence = design(self.target.dimension, EXPLORATION.places, self.seed)
+        sequence = design(self.target.dimension, 512, self.seed)
         noise_sd = math.sqrt(observation_noise(fitted, estimate))
         return explore(source, modes, sequence, most, noise_sd, _surprising(fitted, estimate, modes))
 

@@ -7,14 +7,13 @@ The settings that a caller may change are in `state.Settings`.
     mixture        components of q, new starts, modes
     weights        importance weights and proposals
     evaluations    climbs, the next points, feasibility, exploration
-    convergence    predictions, comparisons, noise, fresh starts, time
+    convergence    predictions, comparisons, noise, fresh starts
     result         the result and its warnings
 
 The studies behind them are rows of `experiments/studies`.
 """
 
 from bqvi.variational_bmc.settings.convergence import (
-    CLOCK,
     COMPARISON,
     CONVERGENCE,
     FRESH_START,
@@ -29,7 +28,7 @@ from bqvi.variational_bmc.settings.surrogate import CHEAP, FITTING, SHAPING
 from bqvi.variational_bmc.settings.weights import LOCAL, POOLED, WEIGHTS
 
 __all__ = [
-    "CHEAP", "CLIMBING", "CLOCK", "COMPARISON", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "EXPLORATION",
+    "CHEAP", "CLIMBING", "COMPARISON", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "EXPLORATION",
     "FEASIBILITY", "FITTING", "FRAMES", "FRESH_START", "GRADIENT_SCALINGS", "LOCAL", "MODES", "NODES",
     "NOISE", "POOLED", "PREDICTIONS", "RESTARTS", "RESULT", "SCALINGS", "SHAPING", "WEIGHTS",
 ]  # fmt: skip

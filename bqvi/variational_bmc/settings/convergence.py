@@ -1,4 +1,4 @@
-"""Whether a run has converged, or starts again: predictions, comparisons, noise, and time.
+"""Whether a run has converged, or starts again: predictions, comparisons, and noise.
 
 The studies behind them are rows of `experiments/studies/bqvi.variational_bmc.settings.convergence.json`.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "CLOCK",
     "COMPARISON",
     "CONVERGENCE",
     "FRESH_START",
     "NOISE",
     "PREDICTIONS",
-    "ClockSettings",
     "ComparisonSettings",
     "ConvergenceSettings",
     "FreshStartSettings",
@@ -97,16 +95,11 @@ class UndeclaredNoiseSettings:
     understated: float = 4.0
     """The gain of evidence by a noise beside the one that is stated, in nats, from which the latter is too
     small."""
-    displaced: float = 1e-9
-    """The displacement of the point in each coordinate, over half of the plausible interval: a slope of 1e6
-    changes the value by .001."""
     near: float = 1e-8
     """The largest difference in a coordinate of points that count as the same."""
     same: float = 0.001
     """The largest difference of the two values, in nats, that may be due to rounding; that of the sd of
     `ShapingSettings.least_noise`."""
-    first: float = 0.1
-    """The variance at which the search for a noise begins, nats squared."""
 
 
 @dataclass(frozen=True)
@@ -130,18 +123,8 @@ class FreshStartSettings:
     """The number of latest records in all of which this holds in a run that starts again."""
 
 
-@dataclass(frozen=True)
-class ClockSettings:
-    """The time that is reserved for the thorough estimate (`clock`)."""
-
-    thorough: float = 10.0
-    """The time of the thorough estimate over that of a step without its calls: 6 to 12 on posteriors of 2 to
-    10 dimensions."""
-
-
 PREDICTIONS = PredictionSettings()
 COMPARISON = ComparisonSettings()
 CONVERGENCE = ConvergenceSettings()
 NOISE = UndeclaredNoiseSettings()
 FRESH_START = FreshStartSettings()
-CLOCK = ClockSettings()

@@ -27,10 +27,6 @@ class FirstClimbSettings:
     """The nats that a step has to gain for the climb to continue."""
     most: tuple[int, int] = (3, 5)
     """The largest number of evaluations, 3 D + 5."""
-    same: float = 0.05
-    """The singular value of the directions of all steps below which a direction counts as without a step."""
-    longest: float = 0.5
-    """The largest step in a new direction, in half widths of the plausible box."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +37,6 @@ class NodeSettings:
     """The number of draws by which the criterion is integrated."""
     candidates: int = 256
     """The number of draws that are candidates for an evaluation."""
-    feasible: float = 0.5
-    """The least probability of feasibility of a draw that is a candidate."""
     most: float = 20.0
     """The largest standard deviation of f in the interquantile range, in nats."""
     tempers: tuple[float, float] = (0.4, 0.75)
@@ -54,15 +48,8 @@ class NodeSettings:
     """The share of the mass at the edge of the feasible region from which a step has an evaluation there."""
     known: float = 0.01
     """The variance of f, nats squared, below which another evaluation is of little use."""
-    determined: float = 1e-6
-    """The share of its variance, given the pending points, below which a value counts as determined, as the
-    remaining variance is rounding."""
     quantile: float = 0.6744897501960817
     """The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
-    widest: float = 50.0
-    """The largest half of the range, in nats, so that its hyperbolic sine does not overflow."""
-    least_variance: float = 1e-12
-    """The least variance of f at a target, nats squared, by which other quantities are divided."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +58,11 @@ class FeasibilitySettings:
 
     sharpness: float = 6.0
     """The factor a of the logit (:mod:`bqvi.variational_bmc.feasibility`)."""
-    least: float = 1e-12
-    """The least distance, as its logarithm is taken."""
     alone: float = 0.7
     """The largest ratio of the distances of an isolated failure to the nearest good and the nearest failed
     evaluation."""
-    in_hull: float = 1e-6
-    """The residual of a point as a mean of others, below which it is in their convex hull."""
     most_draws: float = 64.0
     """The largest number of draws for one between the bounds."""
-    beyond: float = 1e-300
-    """The probability beyond bounds, as its logarithm is taken."""
     logits: tuple[float, float] = (-60.0, 69.0)
     """The bounds of minus the logit, with which probabilities are above 0."""
 
@@ -97,7 +78,6 @@ class ExplorationSettings:
     least, more, several : ``least`` points are explored at least. Then further ones are, as many as ``more``
         times the share of the box outside of the known modes, and ``several`` times as many where several
         modes are known.
-    places : the number of points of the sequence of which some are explored.
     narrow : a point is explored where a mode wider than this, in units of the widest known one, would have
         been noticed by no evaluation.
     share, margin : a value is explained where it exceeds the known modes' density by less than this share of
@@ -123,7 +103,6 @@ class ExplorationSettings:
     several: int = 4
     share: float = 0.1
     margin: float = 3.0
-    places: int = 512
     narrow: float = 0.1
     surprising: float = 4.0
     cosine: float = 0.9

@@ -30,21 +30,11 @@ class FrameSettings:
     """The condition number of the correlations beyond which axes are rotated."""
     plausible: float = 0.25
     """The variance of a coordinate in the plausible box, which is two standard deviations to either side."""
-    least_correlation: float = 1e-12
-    """The least eigenvalue of the correlations."""
     elite: tuple[int, int] = (2, 2)
     """The number of evaluated points, 2 D + 2, that locate the posterior without better information."""
-    elite_effective: float = 0.5
-    """The effective share of these points under their weights."""
     elite_temperatures: tuple[float, float] = (-20.0, 60.0)
     """The range of binary logarithms of the temperatures that are tried, in nats: it contains every scale of
     a log joint."""
-    elite_rounder: float = 0.05
-    """The share of their mean variance that is added in every direction."""
-    elite_least: float = 1e-10
-    """The variance that is added in every direction besides."""
-    elite_shallow: float = 1e-6
-    """The least mean depth of these points, in nats."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +59,8 @@ class ScalingSettings:
     before_convergence: float = 1.1
     """This growth in a run that may soon converge: without it two funnels in five dimensions, boxes 2000 and
     3000, converged with the log evidence .18 and .11 too low."""
-    least_spread: float = 1e-9
-    """The share of the variances of the draws that is added to them."""
     unlike: float = 0.1
     """The change of the logarithm of a scale, as sd over draws, from which a further map is tried at once."""
-    cut: float = 30.0
-    """The largest logarithm of a scale."""
     parts: int = 31
     """The number of parts of a component along the leading coordinate, in which the map is linearised."""
 
@@ -90,13 +76,6 @@ class GradientScalingSettings:
     """The number of rates of each sign that are compared at first."""
     refined: int = 6
     """The number of refinements of the best rate, each with ``narrower`` times the step before."""
-    finer: int = 11
-    """The number of rates that a refinement compares, from one step below the best to one above; not
-    compared."""
-    narrower: float = 0.2
-    """The step of a refinement over that of the one before: the distance of the rates compared there."""
-    furthest: float = 30.0
-    """The largest logarithm of a scale at a point, so that squares of its exponential do not overflow."""
     compared: int = 3
     """The number of refinements where sets of coordinates are compared: rates are then known to .003."""
     least_rate: float = 0.2
@@ -108,8 +87,6 @@ class GradientScalingSettings:
     """The number of rounds of reweighted least squares."""
     rounds_compared: int = 2
     """This number where sets of coordinates are compared."""
-    ridge: float = 1e-20
-    """The ridge of least squares."""
     spare: int = 2
     """The least number of points beyond 2 D."""
     range: float = 2.0

@@ -17,12 +17,6 @@ __all__ = ["COMPONENTS", "MODES", "RESTARTS", "ComponentSettings", "ModeSettings
 class ComponentSettings:
     """Components of q (`variational`, `added_components`, `learning`)."""
 
-    lowest_logit: float = -9.0
-    """The least logit of a weight."""
-    smallest: float = 5e-3
-    """The least scale of a component, in the frame's units."""
-    largest: float = 4.0
-    """The largest scale of a component, in the frame's units."""
     shallow: float = 7.0
     """The largest depth of an evaluated point that q must cover, in nats below the top beyond D / 2."""
     unseen: float = 4.0
@@ -34,45 +28,17 @@ class ComponentSettings:
     """The largest variance of f, nats squared, at points beyond q's draws where q is given components."""
     lacking: float = 2.0
     """The least excess of the surrogate's density over that of q and q widened there, in nats."""
-    lacking_at_most: float = 10.0
-    """The excess, in nats, beyond which all such points are treated alike."""
     beyond_mass: float = 0.02
     """The least share of the evidence at these points for which q is given components there."""
-    pairs: int = 20
-    """The number of pairs of steps and gradients that L-BFGS keeps."""
-    compared: int = 40
-    """The number of draws of the largest ratio, for each added component, among which it is placed; compared
-    with others as said at ``beyond_variance``."""
-    narrower: float = 0.7
-    """The scales of an added component over those of the component that explains the draw."""
-    share: float = 0.5
-    """The weight of an added component over the average weight."""
-    first_places: float = 0.2
-    """The distance of the first two components from the middle of the frame, along its diagonal."""
-    first_scale: float = 0.7
-    """The scale of the first two components."""
     represented: float = 0.3
     """The effective share of the draws in the last record above which its q represents the posterior."""
     doubted: float = 0.5
     """The excess of the log evidence over the ELBO, in nats, above which the end of such an ascent is
     compared with its start, and the q of higher ELBO is kept."""
-    dropped: float = 0.003
-    """The weight below which a component is removed after an ascent."""
-    samples: int = 32
-    """The least number of points by which the entropy of a component is estimated."""
-    gain_with_gradients: float = 0.005
-    """The gain of the ELBO, in nats, without which an ascent ends after an iteration where there are
-    gradients."""
-    draws: int = 512
-    """The number of draws by which the deficits of q are found."""
-    covered: float = 0.7
-    """The effective share of these draws above which q lacks nothing."""
     added: int = 3
     """The largest number of components that a step adds."""
     added_with_gradients: int = 1
     """The same where evaluations show that q lacks mass and there are gradients."""
-    floor: float = 5.0
-    """The largest deficit of q's density against the proposal's there, in nats, that counts."""
     margins: tuple[float, float] = (0.5, 1.0)
     """The largest distances of the means of components, and of the mode, from the evaluated points, in the
     frame's units."""
@@ -100,18 +66,9 @@ class RestartSettings:
     """The curvature of the mean below which it counts as having no maximum."""
     tries: int = 12
     """The largest number of Newton steps to that maximum."""
-    difference: float = 1e-3
-    """The step, in the frame's units and to either side, of the differences of gradients from which the
-    curvature of the mean is computed."""
-    cooling: float = 0.7
-    """The ratio of successive powers of the density that are tried."""
-    powers: int = 120
-    """The number of powers that are tried."""
     required_draws: tuple[float, float, float] = (0.2, 4.0, 0.5)
     """The effective draws that are required: this share of all, or this number for each dimension up to the
     last share."""
-    rounder: float = 1e-3
-    """The share of its mean variance that is added in every direction."""
 
     @property
     def ascent(self) -> Search:
@@ -123,18 +80,12 @@ class RestartSettings:
 class ModeSettings:
     """The definition of modes (`modes`)."""
 
-    along: int = 7
-    """The number of points of a segment between two components at which a dip is tested."""
-    neighbours: int = 3
-    """The number of nearest components with which each is compared first; it changes no result."""
     dip: float = 1.0
     """The least dip below the lower end of the segment, in nats, that separates two modes."""
     inside: float = 4.0
     """The region of a mode, in sds of |x|^2 under N(0, I) beyond its mean D."""
     least_divergence: float = 0.7
     """The divergence KL(q_r || Gaussian), in nats, above which a mode is represented by its components."""
-    draws: int = 512
-    """The number of draws of a mode from which the divergence is computed."""
 
 
 COMPONENTS = ComponentSettings()

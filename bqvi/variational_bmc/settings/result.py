@@ -22,10 +22,6 @@ class ResultSettings:
     """The number of effective draws from which the posterior is corrected by its weights."""
     usable: float = 1.0
     """The Pareto k above which the posterior is not corrected, as the weights have no mean."""
-    even: float = 0.5
-    """The effective share above which it is corrected for any k: then no draw of 8192 has more than 1.1 %."""
-    slabs: int = 30
-    """The number of slabs with which the fit of a mixture to draws begins, after a map."""
     located: float = 1.0
     """The sd of the log evidence, in nats, below which the posterior may suggest plausible intervals."""
 

@@ -22,20 +22,14 @@ class ShapingSettings:
     """This fraction where there are gradients, to which the noise is added, too."""
     steep: float = 0.1
     """The sd of a value deeper than the threshold r, over r log(depth / r) (Acerbi 2020)."""
-    unknown: float = 1e12
-    """The noise variance that a derivative is given where it could not be computed."""
     deep: float = 10.0
     """The first threshold, in nats below the best value for each dimension."""
     deepest: float = 1000.0
     """The largest threshold in nats, for any dimension."""
     shallowest: float = 15.0
     """The least threshold, in nats beyond D / 2, the mean depth of a Gaussian's draws."""
-    slope_noise: float = 1e-8
-    """The variance of an exact derivative, over its square."""
     most_rows: int = 1200
     """The number of observations beyond which only the gradients at the points of highest density stay."""
-    nothing: float = 0.1
-    """The factor of ``least_noise`` below which a variance of f counts as zero."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +42,6 @@ class FittingSettings:
     """The least number of points whose gradients are among these observations."""
     top_variance: float = 100.0
     """The prior variance of f at the origin of the frame."""
-    gain: float = 1e-3
-    """The gain of evidence, in nats, without which a fit ends after a step."""
-    gain_with_gradients: float = 0.05
-    """This gain where a step takes long."""
     first_iterations: int = 6
     """The number of iterations after which a candidate that is ``behind`` the best is not fitted any
     further."""
@@ -76,8 +66,6 @@ class FittingSettings:
     """The number of draws of the posterior on which they are compared."""
     furthest: float = 2.0
     """The largest distance of drawn hyperparameters from their mean, in standard deviations."""
-    heaviest: float = 2.0
-    """The largest logarithm of the weight of such a draw over that of the mean."""
     lengthscale: tuple[float, float] = (2.0, 1.0)
     """The median of the prior of a lengthscale, and the sd of its logarithm."""
     interaction: tuple[float, float] = (1.0, 1.5)
@@ -92,10 +80,6 @@ class FittingSettings:
     """Median and sd of the prior of the share that this term has in the variance, in the same way."""
     noise: tuple[float, float] = (0.3, 2.0)
     """Median and sd of the prior of the noise, where it is fitted."""
-    iterations: int = 40
-    """The largest number of iterations of a fit."""
-    longest: float = 2.0
-    """The largest length of a step of a fit, in logarithms of hyperparameters."""
     jitters: tuple[float, ...] = (0.0, 1e-9, 1e-7, 1e-5)
     """The fractions of the prior variances that are added, in turn, until the covariance has a factor."""
 
@@ -106,10 +90,6 @@ class CheapSettings:
 
     scale_sd: float = 0.5
     """The prior standard deviation of its scale, whose prior mean is 1."""
-    iterations: int = 6
-    """The number of iterations of the fit of the cheap model's hyperparameters in a new frame."""
-    beyond: int = 3
-    """The number of evaluations of the first design of the log joint beyond D."""
     seconds: float = 0.5
     """The largest share of ``max_seconds`` for the run on the cheap model."""
 
