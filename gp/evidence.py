@@ -52,7 +52,7 @@ from gp.kernels.base import Pullback
 from gp.linalg import Factor, inverse, least_squares
 from gp.priors import JointPrior
 from gp.search import Expansion
-from gp.triangular import cholesky
+from gp.triangular import cholesky, triangular_inverse
 
 __all__ = ["Convention", "Evidence", "KnownNoise", "LogPosterior", "log_density"]
 
@@ -204,22 +204,26 @@ class Evidence:
         return inverse(self.factor)
 
     @cached_property
-    def projected_inverse(self) -> np.ndarray:
-        """P of the marginal form, (n, n): W = P Y."""
+    def projection(self) -> np.ndarray:
+        """B (n, p), with P = K^-1 - B B^T in the marginal form: W = P Y."""
         if not self.whitened_basis.shape[1]:
-            return self._inverse
-        solved = self.factor.solve(self.whitened_basis, transposed=True)
+            return self.whitened_basis
+        solved, root = self.factor.solve(self.whitened_basis, transposed=True), self._triangle
         # the usual case, a constant: solving a single equation takes longer than the rest
-        if solved.shape[1] == 1:
-            return self._inverse - (solved / self._triangle**2) @ solved.T
-        root = np.linalg.solve(self._triangle.T, solved.T)
-        return self._inverse - root.T @ root
+        return solved / root if len(root) == 1 else np.linalg.solve(root.T, solved.T).T
+
+    @cached_property
+    def precisions(self) -> np.ndarray:
+        """The diagonal of P, (n,), of which no matrix is kept."""
+        whitening = triangular_inverse(self.factor.lower)
+        return np.sum(np.square(whitening, out=whitening), axis=0) - np.sum(self.projection**2, axis=1)
 
     def matrix_gradient(self) -> np.ndarray:
         """d log p / dK, (n, n), symmetric; the caller may overwrite it."""
-        of_determinant = self.projected_inverse if self.convention == "marginal" else self._inverse
-        gradient = (-0.5 * self.outputs) * of_determinant
+        gradient = (-0.5 * self.outputs) * self._inverse
         gradient += (0.5 / self.scale * self.weights) @ self.weights.T
+        if self.convention == "marginal":
+            gradient += (0.5 * self.outputs * self.projection) @ self.projection.T
         return gradient
 
     def information(self, moved: np.ndarray) -> np.ndarray:
@@ -230,8 +234,8 @@ class Evidence:
         moved : v_i = dK_i W, (I, n, O)
         """
         w, rows = self.weights, moved.reshape(len(moved), -1)
-        inverse = self.projected_inverse if self.whitened_basis.shape[1] else self._inverse
-        product = rows @ (inverse @ moved).reshape(rows.shape).T
+        solved = self._inverse @ moved - self.projection @ (self.projection.T @ moved)
+        product = rows @ solved.reshape(rows.shape).T
         if self.convention == "known":
             return 0.5 * product
         rising = rows @ w.reshape(-1)

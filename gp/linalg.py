@@ -151,7 +151,7 @@ def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> 
     rounding = float(xp.finfo(matrix.dtype).eps)
     last = max(jitter, min(LAST_JITTER * rounding, _LARGEST_JITTER))
     while jitter <= last:
-        lower = _lower(matrix if jitter == 0 else matrix + _diagonal_matrix(jitter * scale))
+        lower = _lower(matrix) if jitter == 0 else _lower(_raised(matrix, jitter * scale), overwrite=True)
         if lower is not None and is_sound(lower, scale):
             return Factor(lower, jitter)
         if not largest > 0:
@@ -190,7 +190,7 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     new = factor.solve(cross).T  # B^T
     scale = xp.linalg.diagonal(corner)
     if factor.jitter > 0:
-        corner = corner + _diagonal_matrix(factor.jitter * scale)
+        corner = _raised(corner, factor.jitter * scale)
     schur = cholesky(corner - new @ new.T, scale)
     if not extension_is_sound(factor, new, schur.head, scale):
         raise NotPositiveDefiniteError(
@@ -321,22 +321,27 @@ def complement(rows: np.ndarray, least: float) -> np.ndarray:
     return directions[int((lengths > least).sum()) :]
 
 
-def _lower(matrix: Array) -> Array | None:
-    """Return the Cholesky factor, or None where there is none."""
+def _lower(matrix: Array, overwrite: bool = False) -> Array | None:
+    """Return the Cholesky factor, or None where there is none; with ``overwrite`` in its place."""
     if is_torch(matrix):
         import torch
 
         lower, info = torch.linalg.cholesky_ex(matrix)
         return lower if int(info) == 0 else None
     try:
-        return triangular.cholesky(matrix)
+        return triangular.cholesky(matrix, overwrite)
     except np.linalg.LinAlgError:
         return None
 
 
-def _diagonal_matrix(values: Array) -> Array:
+def _raised(matrix: Array, values: Array) -> Array:
+    """Return a copy of the matrix with ``values`` added to its diagonal."""
     xp = namespace(values)
-    return xp.eye(values.shape[0], dtype=values.dtype, device=values.device) * values
+    if is_torch(matrix):
+        return matrix + xp.eye(values.shape[0], dtype=values.dtype, device=values.device) * values
+    raised = np.array(matrix)
+    np.einsum("ii->i", raised)[:] += values
+    return raised
 
 
 def _explanation(matrix: Array, largest: float, jitter: float) -> str:

@@ -17,14 +17,14 @@ Constantine 2015), estimated from the unrotated surrogate, and is kept while it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, rotated
-from bqvi.quadrature.families import ROUGH, SMOOTH, SPARSE, TILTED, Family
+from bqvi.quadrature.families import ROUGH, SMOOTH, SPARSE, TILTED, KernelFamily
 from bqvi.quadrature.peak_search import penalty, with_peaks
 from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
@@ -139,14 +139,10 @@ class Ensemble:
         return _mixture(moments, np.array(weights) / np.sum(weights))
 
 
-def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[MeasureChart, Family]]:
+def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[MeasureChart, KernelFamily]]:
     """Charts x families with embeddings against a standardised measure, without those on rotated axes.
 
-    Under a Gaussian rough functions are on the cube alone. With such a candidate on the axes too, errors at
-    60 nodes are 1.07 times as large (1.03 to 1.12, one standard error) on 29 integrands of
-    `experiments.problems.unseen_integrands` (seeds 700 and 701), 1.00 (.98 to 1.01) on 23 of
-    `experiments.problems.integrands` (seeds 703 and 704) and 1.01 (.98 to 1.04) on the first with seed 705,
-    where a run takes 1.1 times as long.
+    Under a Gaussian rough functions are on the cube alone.
 
     Parameters
     ----------
@@ -154,7 +150,7 @@ def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[
     smooth_only : whether the squared exponential on the axes is the only one, as for gradients and warped f.
     """
     plain = identity(measure)
-    found: dict[str, tuple[MeasureChart, Family]] = {PLAIN: (plain, SMOOTH)}
+    found: dict[str, tuple[MeasureChart, KernelFamily]] = {PLAIN: (plain, SMOOTH)}
     if isinstance(measure, Gaussian | Uniform) and not smooth_only and measure.dimension >= SEARCH.many:
         found["axes, sparse"] = (plain, SPARSE)
     if isinstance(measure, Gaussian | GaussianMixture) and not smooth_only:
@@ -211,26 +207,24 @@ def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
     earlier : the hyperparameters of the last fit, by the names of candidates.
     """
     known = _candidates(measure, data.smooth_only)
-    members = [
+    if earlier.rotation is not None:
+        known[TURNED] = rotated(measure, earlier.rotation), SMOOTH
+    if earlier.peaks is not None:
+        known[PEAKED] = chart_of_peaks(measure), PeakFamily(*earlier.peaks)
+    # not a list that is kept here: its members would keep the matrices that `_weighed` lets go of
+    return _weighed(
         surrogate(name, *known[name], data, psi)
         for name, psi in earlier.hyperparameters.items()
         if name in known and name not in earlier.left_out_next
-    ]
-    if TURNED in earlier.hyperparameters and TURNED not in earlier.left_out_next:
-        assert earlier.rotation is not None  # the candidate on rotated axes comes with a rotation
-        chart = rotated(measure, earlier.rotation)
-        members.append(surrogate(TURNED, chart, SMOOTH, data, earlier.hyperparameters[TURNED]))
-    if earlier.peaks is not None and PEAKED not in earlier.left_out_next:
-        psi = earlier.hyperparameters[PEAKED]
-        members.append(surrogate(PEAKED, chart_of_peaks(measure), PeakFamily(*earlier.peaks), data, psi))
-    return _weighed(members)
+    )
 
 
-def _weighed(members: list[CandidateProcess]) -> Ensemble:
+def _weighed(candidates: Iterable[CandidateProcess]) -> Ensemble:
     """Put candidates in order of their penalised evidence; those far behind do not keep their matrices."""
-    members, scores = list(members), np.full(len(members), -np.inf)
-    for i, member in enumerate(members):
-        scores[i] = _score(member)
+    members = list(candidates)
+    scores = np.full(len(members), -np.inf)
+    for i in range(len(members)):
+        scores[i] = _score(members[i])
         for j in np.flatnonzero(scores[: i + 1] < scores.max() - SEARCH.behind):
             members[j] = members[j].at(members[j].psi)
     order = np.argsort(-scores, kind="stable")

@@ -251,10 +251,7 @@ class ProductSettings:
     """Variances of integrals of squares (:mod:`warped`)."""
 
     rounding: float = 1e-15
-    """The rounding of a variance over |w|^2, w the weights, where its terms cancel. It was larger than the
-    variance in 29 of 654 of runs by WSABI-L on nine unseen integrands (n = 20 and 40, seed 1100); with a
-    tenth and ten times this 2 and 3 of 18 runs differ, with errors 1.07 +- .07 and 1.2 +- .2 times as
-    large."""
+    """The rounding of a variance over |w|^2, w the weights, where its terms cancel."""
 
 
 DESIGN = NodeDesignSettings()

@@ -79,7 +79,7 @@ class StudentProcess:
 
     def leave_one_out(self) -> tuple[np.ndarray, np.ndarray]:
         """Errors y_i - E[y_i | others], (n, o), and their standard deviations (n, o)."""
-        precision = np.maximum(np.diag(self.evidence.projected_inverse), _TINY)[:, None]
+        precision = np.maximum(self.evidence.precisions, _TINY)[:, None]
         return self.weights / precision, np.sqrt(self.inflation * self.scales / precision)
 
     def rule(self, cross: np.ndarray, level: float) -> np.ndarray:

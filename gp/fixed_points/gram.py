@@ -166,11 +166,13 @@ def _sum(kernel: Sum, observed: Functional) -> Gram:
     parts = [gram_of(term, observed) for term in kernel.terms]
 
     def gram(changed: Sum) -> tuple[np.ndarray, Pullback]:
-        found = [part(term) for part, term in zip(parts, changed.terms, strict=True)]
-        pulled = [pullback for _, pullback in found]
-        matrix = found[0][0]  # not changed in place, as its pull-back may read it
-        for place, (more, _) in enumerate(found[1:]):
+        matrix, first = parts[0](changed.terms[0])  # not changed in place, as its pull-back may read it
+        pulled = [first]
+        for place, (part, term) in enumerate(zip(parts[1:], changed.terms[1:], strict=True)):
+            more, pulled_back = part(term)
             matrix = np.add(matrix, more, out=matrix if place else None)
+            pulled.append(pulled_back)
+            del more  # large, and the next one is made before the name is free
 
         def pullback(weights: np.ndarray) -> np.ndarray:
             return np.concatenate([each(weights) for each in pulled])

@@ -123,18 +123,17 @@ def _tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
     if not isinstance(observed, Values):
         return lambda changed: covariance_with_pullback(changed, observed)
     inner, a = gram_of(kernel.kernel, observed), kernel.factor(observed.x)
-    both = np.outer(a, a)
+
+    def tilted(matrix: np.ndarray) -> np.ndarray:
+        both = np.outer(a, a)
+        return np.multiply(both, matrix, out=both)
 
     def gram(changed: Tilted) -> tuple[np.ndarray, Pullback]:
         matrix, pullback = inner(changed.kernel)
-
-        def tilted(weights: np.ndarray) -> np.ndarray:
-            return pullback(both * weights)
-
+        pulled, column = lambda weights: pullback(tilted(weights)), a[:, None]
         if not isinstance(pullback, Changes):
-            return both * matrix, tilted
-        column = a[:, None]
-        return both * matrix, Changes(tilted, lambda vectors: column * pullback.times(column * vectors))
+            return tilted(matrix), pulled
+        return tilted(matrix), Changes(pulled, lambda vectors: column * pullback.times(column * vectors))
 
     return gram
 

@@ -107,12 +107,13 @@ def test_the_derivative_in_the_matrix(convention, basis):
 def test_the_information_is_the_average_of_observed_and_expected(basis):
     """At a known scale, along matrices in which the covariance is linear; restricted likelihood."""
     found, step = evidence(AT, basis, "known"), 1e-4
-    p = found.projected_inverse
+    p = found._inverse - found.projection @ found.projection.T
+    assert_allclose(found.precisions, p.diagonal(), rtol=1e-10)
     expected = np.array([[0.5 * OUTPUTS * np.vdot(p @ a, (p @ b).T) for b in PARTS] for a in PARTS])
 
     def slope(at):
         there = evidence(at, basis, "known")
-        gradient = there.matrix_gradient() - 0.5 * OUTPUTS * (there.projected_inverse - there._inverse)
+        gradient = there.matrix_gradient() + 0.5 * OUTPUTS * there.projection @ there.projection.T
         return np.array([np.vdot(gradient, part) for part in PARTS])
 
     observed = -np.array([(slope(AT + step * e) - slope(AT - step * e)) / (2 * step) for e in np.eye(3)])

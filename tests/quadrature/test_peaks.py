@@ -1,5 +1,7 @@
 """Functions with narrow peaks: the kernel, the search of the peaks, their integrals."""
 
+import tracemalloc
+from dataclasses import replace
 from math import exp, pi, sqrt
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 import bqvi
+from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.charts import probit
 from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, drawn
 from bqvi.quadrature.settings import PEAK_KERNEL
@@ -161,6 +164,25 @@ def test_a_run_with_peaks_is_resumed_to_the_same_numbers(tmp_path):
     bqvi.integrate(f, standard(1), 40, tolerance=0.01 * under_normal(1.0, 0.05)).save(tmp_path / "run.npz")
     on = bqvi.integrate(f, standard(1), 40, resume=tmp_path / "run.npz")
     assert (on.mean, on.sd) == (whole.mean, whole.sd)
+
+
+def test_a_thousand_nodes_are_conditioned_with_ten_matrices():
+    """Candidates are factorised one after the other, and of those far behind no matrix is kept."""
+
+    def data(n):
+        u = standard(2).from_unit_cube(scrambled_sobol(2, n, seed=0))
+        return StandardData(u, np.cos(u[:, :1]))
+
+    fits = ensembles.fit(standard(2), data(30)).fits()
+    psi = fits.hyperparameters | {PEAKED: np.array([0.0, 0.0, 0.5, -3.0, -20.0])}
+    peaks = TWO_PEAKS.centres, TWO_PEAKS.matrices
+    n, many = 1000, replace(fits, hyperparameters=psi, left_out_next=(), peaks=peaks)
+    tracemalloc.start()
+    members = ensembles.condition(standard(2), data(n), many).members
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(members) == 6
+    assert peak < 10 * 8 * n**2
 
 
 def test_a_jump_is_not_taken_for_peaks():
