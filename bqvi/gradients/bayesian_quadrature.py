@@ -30,7 +30,7 @@ from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.process_cache import ProcessCache, predicted_divergence
-from bqvi.gradients.settings import DESIGN, PROCESS
+from bqvi.gradients.settings import DESIGN, FEASIBILITY, PROCESS
 from bqvi.gradients.standard_errors import of_gradient, standard_errors
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
@@ -232,7 +232,7 @@ def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:
     if new == fell:
         return True
     at_mean = LogisticFeasibility.near(frame, kept)(np.zeros((1, len(frame.mean))))
-    return float(at_mean[0]) < 1e-12
+    return float(at_mean[0]) < FEASIBILITY.least
 
 
 def _revalued(model: LogJointModel, q: Distribution, batch: Batch, kept: Memory) -> Memory:

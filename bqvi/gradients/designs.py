@@ -29,7 +29,7 @@ from bqvi.checks import require_above, require_at_least, require_integer
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.settings import DESIGN, SEARCH
+from bqvi.gradients.settings import DESIGN, FEASIBILITY, SEARCH
 from gp.low_discrepancy import normal_sobol
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class _FromPool:
         pool: np.ndarray = spread * rng.standard_normal((max(self.candidates, n), dimension))
         if process.feasibility is not None:
             probability = process.feasibility(pool)
-            pool = pool[probability >= min(1e-12, np.sort(probability)[-n])]
+            pool = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
         return pool[most_informative(self._known(pool, process), n, process.noise)]
 
     def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
