@@ -10,8 +10,9 @@ current q. A round is
 
 and takes one Cholesky factorisation for the points in use.
 
-With ``memory=0`` the estimator uses the evaluations of its own step only. The geometry uses the gradient for
-a step (`Riemannian`, `Euclidean`), or the surrogate for its optimum in a KL ball (`TrustRegion`).
+With ``memory=0`` the estimator uses the evaluations of its own step only, which may be of a mini-batch. The
+geometry uses the gradient for a step (`Riemannian`, `Euclidean`), or the surrogate for its optimum in a KL
+ball (`TrustRegion`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import cast
 
 import numpy as np
 
+from bqvi.arrays import Values, add, unflat
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
 from bqvi.families.family import Distribution
@@ -29,13 +31,14 @@ from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.process_cache import ProcessCache, predicted_divergence
+from bqvi.gradients.process_cache import ProcessCache
 from bqvi.gradients.settings import DESIGN, FEASIBILITY, PROCESS
-from bqvi.gradients.standard_errors import of_gradient, standard_errors
+from bqvi.gradients.standard_errors import of_gradient, standard_errors, with_sampling
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.log_joint import LogJointModel, is_moving
+from gp.arrays import to_numpy
 
 __all__ = ["BayesianQuadrature"]
 
@@ -58,7 +61,8 @@ class BayesianQuadrature:
         gradient of one function, O((m D)^3)), 'joint' (its values too, O((m (D + 1))^3)), or 'auto': joint
         while its Cholesky factor takes no longer than the step's evaluations (``seconds``), derivative
         without memory while n D <= 400, else separable; or a `surrogates.Kind` with settings of its own
-    errors : whether to return the gradient's posterior covariance and standard errors: O(D^4 m) a step
+    errors : whether to return the gradient's posterior covariance and standard errors: O(D^4 m) a step; of a
+        mini-batch standard errors alone, with those of the choice of data, or None where they are not known
     seconds : the time of an evaluation, for 'auto'. It is stated and not measured, so that the result depends
         on the seed only
     """
@@ -70,6 +74,9 @@ class BayesianQuadrature:
     process: str | Kind = "auto"
     seconds: float = 0.0
     errors: bool = False
+
+    per_datum = True
+    """Gradients are available for each datum."""
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 1)
@@ -119,7 +126,7 @@ class BayesianQuadrature:
         kept = Memory.empty(len(frame.mean), differentiable(model)) if memory is None else memory
         kept = _revalued(model, q, batch, kept)
         kept.require_signal()
-        found, base = batch.account.given, kept.base.frame
+        found = batch.account.given
         n = self.nodes if memory is None or found is not None else self.count(len(frame.mean), kept)
         cache, before, kept = self._process(model, frame, kept, n)
         if found is None:
@@ -128,12 +135,41 @@ class BayesianQuadrature:
         if memory is None:
             _require_one(found)
         process, kept = cache.after(frame, before, found, kept.joined(found))
-        if _beyond(frame, found, kept):
+        if batch.combination is None and _beyond(frame, found, kept):
             process = None
         gradient = _gradient(frame, process, found, kept if memory is not None else None)
-        gradient = replace(gradient, predicted=predicted_divergence(before, process, base, frame))
-        known = self.errors and batch.weights is None  # of a mini-batch the choice of data is not known
-        return _with_errors(frame, process, gradient) if known else gradient
+        if batch.weights is not None and process is not None and (self.errors or batch.combination):
+            return self._of_rows(model, frame, process, batch, gradient)
+        return _with_errors(frame, process, gradient) if self.errors and batch.weights is None else gradient
+
+    def _of_rows(
+        self, model: LogJointModel, frame: WhitenedFrame, process: Process, batch: Batch, gradient: Gradient
+    ) -> Gradient:
+        """The ``gradient`` with the rows' own, by the rule of the process: summed by a strategy, for errors.
+
+        The rule is linear in the evaluations. Those of the rows one by one count as evaluations again.
+        """
+        from bqvi.gradients.black_box import TorchPosterior, cost, reference_tensor, spending
+
+        nodes = process.given.points
+        theta = reference_tensor(model, batch.rows).new_tensor(frame.points(nodes)).requires_grad_()
+        with spending(model, batch, theta):
+            terms = model.log_likelihood_terms(theta, batch.rows)
+        (slopes,) = TorchPosterior(None, (theta,)).each(terms.sum(0))
+        kind, values = self._kind(model, len(frame.mean), len(nodes)), to_numpy(terms.detach()).T
+        parts = [
+            frame.natural_gradient(process.by_rule(kind.targets(frame, np.zeros_like(nodes), *row)))
+            for row in zip(values, slopes, strict=True)
+        ]
+        each = tuple(np.stack(part) for part in zip(*parts, strict=True))
+        spent = gradient.n_evaluations + cost(model, batch, len(nodes))
+        gradient = replace(gradient, n_evaluations=spent)
+        if batch.combination is not None:
+            flat = np.concatenate([part.reshape(len(part), -1) for part in each], 1)
+            change = batch.combination(flat) - to_numpy(batch.weights) @ flat
+            return replace(gradient, values=add(gradient.values, unflat(change, gradient.values)))
+        errors = cast(Values, _with_errors(frame, process, gradient).standard_error)
+        return replace(gradient, standard_error=with_sampling(errors, lambda: each, batch))
 
     def asked(
         self,

@@ -61,6 +61,12 @@ class FunctionSurrogate(FunctionProcess):
         d = self.given.points.shape[1]
         return self.moments(np.zeros(d), np.eye(d))
 
+    def by_rule(self, targets: np.ndarray) -> WhitenedMoments:
+        """The moments under q of other targets (m, B) at these points, by the same weights."""
+        return WhitenedMoments.of_flat(
+            targets.reshape(-1) @ self.given.rules(self._whitened), self.given.points.shape[1]
+        )
+
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Posterior moments / s^2 of the numbers observed at (C, D) points, B each."""
         given, kernel = self.given, self.kernel
@@ -94,8 +100,4 @@ class FunctionSurrogate(FunctionProcess):
 
 def _deviations(covariance: np.ndarray, dimension: int) -> WhitenedMoments:
     """Roots of the diagonal of a covariance of flat moments, (F, F)."""
-    deviations = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    rows, columns = np.tril_indices(dimension)
-    jacobian = np.empty((dimension, dimension))
-    jacobian[rows, columns] = jacobian[columns, rows] = deviations[dimension:]
-    return WhitenedMoments(deviations[:dimension], jacobian)
+    return WhitenedMoments.of_flat(np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), dimension)

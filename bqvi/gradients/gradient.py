@@ -157,9 +157,6 @@ class Gradient:
     end: Values | None = None
     """The natural parameters to which ``values`` lead from q, if they are a difference to those. The end of a
     step of 1 is then exact where a small parameter is lost in the sum of q's and the difference."""
-    predicted: float = 0.0
-    """Distance in nats from the mean of an earlier q to that of this q over which the surrogate predicted new
-    evaluations well; 0 if it did not."""
 
 
 @runtime_checkable

@@ -45,9 +45,7 @@ class GradientProcess:
     """The process given m observations, and its integrals under q."""
 
     given: Conditioned
-    """The process on y less its prior mean."""
-    prior_slope: float
-    """The prior mean of y is this times u: 0 is that of sticking-the-landing, 1 that of grad f = 0."""
+    """The process on y."""
     functionals: SeparableFunctionals
     """E[y] and E[y e] under q."""
     covariances: np.ndarray
@@ -64,29 +62,26 @@ class GradientProcess:
         targets: np.ndarray,
         kernel: SeparableKernel,
         jitter: float = JITTER,
-        prior_slope: float = 0.0,
         measured: np.ndarray | None = None,
     ) -> GradientProcess:
         """Make the process of y at (m, D) points in q's units.
 
         ``measured`` is the variance of the noise of y over s^2, (m,); None where it is exact.
         """
-        above = targets - prior_slope * points
-        noise = ObservationNoise.of(points, above, kernel.directions, jitter)
-        given = Conditioned.of(kernel, points, above, noise, measured)
-        q = WhitenedFrame.standard(points.shape[1])
-        return _under(given, prior_slope, q, typical_noise(measured, jitter))
+        noise = ObservationNoise.of(points, targets, kernel.directions, jitter)
+        given = Conditioned.of(kernel, points, targets, noise, measured)
+        return _under(given, WhitenedFrame.standard(points.shape[1]), typical_noise(measured, jitter))
 
     def under(self, q: WhitenedFrame) -> GradientProcess:
         """The process for integrals under another q, which is in the units of the observations."""
-        return _under(self.given, self.prior_slope, q, self.noise)
+        return _under(self.given, q, self.noise)
 
     def extended(
         self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
     ) -> GradientProcess:
         """The process given (n, D) more points, in the units of the observations, and y there; O(m^2 n)."""
         m = len(self.covariances)
-        given = self.given.extended(points, targets - self.prior_slope * points, measured)
+        given = self.given.extended(points, targets, measured)
         covariances = np.concatenate(
             [self.covariances, self.functionals.covariances(given.places.at(slice(m, None)))]
         )
@@ -101,8 +96,7 @@ class GradientProcess:
     def predict(self, points: np.ndarray) -> np.ndarray:
         """The posterior mean of y at (n, D) points in the units of the observations, (n, D)."""
         between = self.kernel.covariance(self.kernel.at(points), self.given.places)
-        mean: np.ndarray = between @ self.given.weights
-        return mean + self.prior_slope * points
+        return np.asarray(between @ self.given.weights)
 
     @cached_property
     def at_q(self) -> WhitenedMoments:
@@ -126,12 +120,12 @@ class GradientProcess:
     def _in_units_of_q(
         self, expected: np.ndarray, slopes: np.ndarray, mean: np.ndarray, place: np.ndarray
     ) -> WhitenedMoments:
-        """Moments in units of q, from E[y] and E[dy/du] R less those of the prior mean, under a Gaussian."""
-        scale, slope = self.functionals.q.scale, self.prior_slope
-        jacobian = scale.T @ (slopes + (slope - 1.0) * scale)
+        """Moments in units of q, from E[y] and E[dy/du] R under a Gaussian."""
+        scale = self.functionals.q.scale
+        jacobian = scale.T @ (slopes - scale)
         jacobian = 0.5 * (jacobian + jacobian.T)
         np.einsum("ii->i", jacobian)[:] += 1.0
-        return WhitenedMoments(scale.T @ (expected + (slope - 1.0) * place) + mean, jacobian)
+        return WhitenedMoments(scale.T @ (expected - place) + mean, jacobian)
 
     @cached_property
     def _trend(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -146,6 +140,12 @@ class GradientProcess:
             kernel.linear * (weights.T @ self.given.points),
             kernel.quadratic * kernel.lengthscale**4 * bend.reshape(d, d, d),
         )
+
+    def by_rule(self, targets: np.ndarray) -> WhitenedMoments:
+        """The moments under q of other targets (m, D) at these points, by the same weights."""
+        scale = self.functionals.q.scale
+        found = scale.T @ (targets.T @ self.given.rules(self.whitened))
+        return WhitenedMoments(found[:, 0], 0.5 * (found[:, 1:] + found[:, 1:].T))
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Posterior moments / s^2 of y at (C, D) points in q's units.
@@ -169,30 +169,26 @@ class GradientProcess:
         """Posterior covariance of (E[y_i], E[y_i e]), (1 + D, 1 + D), the same for every output i."""
         return self.given.covariance(self.functionals.prior, self.whitened)
 
-    def _jackknife(self) -> tuple[np.ndarray, np.ndarray]:
-        """Leave-one-out residuals in q's units (m, D), and weights of the functionals, (m, 1 + D)."""
-        return self.given.left_out() @ self.functionals.q.scale, self.given.rules(self.whitened)
+    def _changes(self) -> np.ndarray:
+        """The changes of the flat moments when each node is left out, (m, F)."""
+        residuals = self.given.left_out() @ self.functionals.q.scale
+        rules = self.given.rules(self.whitened)
+        rows, columns = np.tril_indices(residuals.shape[1])
+        turned = residuals[:, rows] * rules[:, 1 + columns] + residuals[:, columns] * rules[:, 1 + rows]
+        return np.concatenate([residuals * rules[:, :1], 0.5 * turned], 1)
 
     def standard_deviations(self) -> WhitenedMoments:
         """Standard deviations of the moments `at_q`, the jackknife's variance included."""
-        within, (residuals, rules) = self.model_deviations(), self._jackknife()
-        squares, bias = np.square(residuals).T @ np.square(rules), residuals.T @ rules
-        mean = np.square(within.mean) + squares[:, 0] + np.square(bias[:, 0])
-        # with r the residuals, node i changes J_jk by (rules_ij r_ik + rules_ik r_ij) / 2
-        crossed = residuals.T * rules[:, 1:].T
-        changes = squares[:, 1:] + squares[:, 1:].T + 2.0 * crossed @ crossed.T
-        changes += np.square(bias[:, 1:] + bias[:, 1:].T)
-        return WhitenedMoments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + 0.25 * changes))
+        within, changes = self.model_deviations(), self._changes()
+        squares = np.square(changes).sum(0) + np.square(changes.sum(0))
+        left = WhitenedMoments.of_flat(squares, len(within.mean))
+        variances = np.square(within.mean) + left.mean, np.square(within.jacobian) + left.jacobian
+        return WhitenedMoments(np.sqrt(variances[0]), np.sqrt(variances[1]))
 
     def covariance(self) -> np.ndarray:
         """Covariance of the flat moments `at_q` (`standard_errors`), (F, F), with the jackknife's."""
-        scale, (residuals, rules) = self.functionals.q.scale, self._jackknife()
-        rows, columns = np.tril_indices(len(scale))
-        turned = residuals[:, rows] * rules[:, 1 + columns] + residuals[:, columns] * rules[:, 1 + rows]
-        # changes of the moments by each node
-        changes = np.concatenate([residuals * rules[:, :1], 0.5 * turned], 1)
-        model = of_outputs(scale.T @ scale, self.functional_covariance())
-        return model + mean_square(changes)
+        scale = self.functionals.q.scale
+        return of_outputs(scale.T @ scale, self.functional_covariance()) + mean_square(self._changes())
 
     def model_deviations(self) -> WhitenedMoments:
         """The model's posterior standard deviations, for independent outputs of y."""
@@ -205,8 +201,8 @@ class GradientProcess:
         return WhitenedMoments(np.sqrt(own * functional[0]), np.sqrt(np.maximum(variance, 0.0)))
 
 
-def _under(given: Conditioned, prior_slope: float, q: WhitenedFrame, noise: float) -> GradientProcess:
+def _under(given: Conditioned, q: WhitenedFrame, noise: float) -> GradientProcess:
     functionals = SeparableFunctionals(given.kernel, q)  # type: ignore[arg-type]
     covariances = functionals.covariances(given.places)
     whitened = given.whitening @ covariances
-    return GradientProcess(given, prior_slope, functionals, covariances, whitened, noise)
+    return GradientProcess(given, functionals, covariances, whitened, noise)

@@ -26,7 +26,7 @@ from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import Kind, Observed, Process, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, near_q
 
-__all__ = ["ProcessCache", "predicted_divergence"]
+__all__ = ["ProcessCache"]
 
 _FARTHEST = 1e60
 """The largest whitened coordinate: fourth powers of larger ones overflow, and q has collapsed."""
@@ -151,37 +151,3 @@ def _standardised_error(before: Process, after: Process) -> float:
     old, new = before.given.targets.size, after.given.targets.size
     scales = before.given.scale, after.given.scale
     return (new * scales[1] - old * scales[0]) / ((new - old) * scales[0] + 1e-300)
-
-
-def predicted_divergence(
-    before: Process | None, after: Process | None, base: WhitenedFrame, q: WhitenedFrame
-) -> float:
-    """The distance from the q_0 of its base over which a process on gradients predicted new evaluations.
-
-    It is that from the mean of q_0 to that of q, in nats and in units of q_0, where the squared errors of the
-    process' predictions at the new evaluations are a small share of the squared values,
-
-        sum_n |y(u_n) - prediction|^2 <= CACHE.missed sum_n |y(u_n)|^2,
-
-    and otherwise 0. The posterior standard deviations are not used, as small ones do not exclude that a long
-    step is wrong. It is also 0 where q has hardly moved, as the check takes time and no step needs it then.
-
-    Parameters
-    ----------
-    before, after : the process without and with the evaluations at q; 0 if it is not a `GradientProcess`
-    base : the units of q_0
-    q : the units of q
-    """
-    if not isinstance(before, GradientProcess) or not isinstance(after, GradientProcess):
-        return 0.0
-    gap = base.whiten(q.mean[None])[0]
-    nats = 0.5 * float(gap @ gap)
-    if nats <= CACHE.divergence:
-        return 0.0
-    new = slice(len(before.given.points), None)
-    points = after.given.points[new]
-    targets = after.given.targets[new] + after.prior_slope * points
-    missed = targets - before.predict(points)
-    if not len(points) or not np.vdot(missed, missed) <= CACHE.missed * np.vdot(targets, targets):
-        return 0.0
-    return nats

@@ -120,9 +120,6 @@ class CacheSettings:
     """They are also fitted when the mean squared standardised error of new evaluations is larger."""
     spare: int = 10
     """One in so many points is left out when a full process is made anew, so that it can be extended."""
-    missed: float = 0.01
-    """The largest squared error of predictions, as a share of the squares of new evaluations
-    (`process_cache`)."""
 
 
 @dataclass(frozen=True)

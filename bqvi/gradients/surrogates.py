@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.checks import require_above, require_at_least
+from bqvi.checks import require_above
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
@@ -79,15 +79,12 @@ class OnGradients:
     Parameters
     ----------
     jitter : > 0, on the diagonal of K / s^2
-    prior_slope : the prior mean of y is this times u: 0 that of sticking-the-landing, 1 that of grad f = 0
     """
 
     jitter: float = JITTER
-    prior_slope: float = 0.0
 
     def __post_init__(self) -> None:
         require_above("jitter", self.jitter, 0.0)
-        require_at_least("prior_slope", self.prior_slope, 0.0)
 
     def targets(
         self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
@@ -104,8 +101,7 @@ class OnGradients:
     def fit(self, observed: Observed, start: np.ndarray | None) -> np.ndarray:
         """ln (l, b0, b1, b2), around l = 2 sqrt(D), b0 = b1 = 1 / 10, b2 = 1 / (10 D); of noisy y ln s^2."""
         kept = observed.latest(SEARCH.points if observed.noise is None else SEARCH.noisy_points)
-        u, noise = kept.points, kept.noise
-        y = kept.targets - self.prior_slope * u
+        u, y, noise = kept.points, kept.targets, kept.noise
         directions = Directions.of(u, y, noise)
         in_units = directions.scaled(u)
         inner = in_units @ in_units.T
@@ -122,11 +118,11 @@ class OnGradients:
     def process(self, observed: Observed, logs: np.ndarray) -> GradientProcess:
         """The process given (m, D) points and y."""
         points, targets = observed.points, observed.targets
-        directions = Directions.of(points, targets - self.prior_slope * points, observed.noise)
+        directions = Directions.of(points, targets, observed.noise)
         lengthscale, constant, linear, quadratic = (float(x) for x in np.exp(logs[:4]))
         kernel = SeparableKernel(lengthscale, constant, linear, quadratic, directions)
         measured = over_scale(observed.noise, logs)
-        return GradientProcess.of(points, targets, kernel, self.jitter, self.prior_slope, measured)
+        return GradientProcess.of(points, targets, kernel, self.jitter, measured)
 
 
 @dataclass(frozen=True)

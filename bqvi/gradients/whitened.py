@@ -44,6 +44,14 @@ class WhitenedMoments:
     jacobian: np.ndarray
     """E[dy/du], symmetric, (D, D)."""
 
+    @classmethod
+    def of_flat(cls, flat: np.ndarray, dimension: int) -> WhitenedMoments:
+        """Moments of their ``dimension`` from E[y] and the lower triangle of J row by row, ``flat`` (F,)."""
+        rows, columns = np.tril_indices(dimension)
+        jacobian = np.empty((dimension, dimension))
+        jacobian[rows, columns] = jacobian[columns, rows] = flat[dimension:]
+        return cls(flat[:dimension], jacobian)
+
 
 class WhitenedSurrogate(Protocol):
     """A model of y that can be integrated against any Gaussian."""

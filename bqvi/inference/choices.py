@@ -111,7 +111,7 @@ def problem_of(
     estimator = _estimator(model, method, named, samples)
     if isinstance(estimator, Memoised) and isinstance(minibatch, int) and not isinstance(minibatch, bool):
         estimator, minibatch = Memoised(require_integer("minibatch", minibatch, 1)), None
-    choices = named or defaults_for(estimator, geometry)
+    choices = named or defaults_for(estimator, geometry, minibatch is not None)
     if is_amortised(model):
         _check_amortised(model, estimator, method)
         choices = for_networks(choices)
@@ -158,10 +158,12 @@ def _check_amortised(model: AmortisedModel, estimator: object, method: str | Est
 
 def _check_minibatch(model: object, estimator: Estimator, minibatch: Strategy | int | str | None) -> None:
     """Raise ValueError for a mini-batch where the estimator or the model needs all data at each step."""
-    if isinstance(estimator, RememberingEstimator) and minibatch is not None:
+    keeps = isinstance(estimator, RememberingEstimator) and getattr(estimator, "memory", None) != 0
+    if keeps and minibatch is not None:
+        without = " or use BayesianQuadrature(memory=0)" if hasattr(estimator, "memory") else ""
         raise ValueError(
             f"minibatch is {shown(minibatch)}, but {type(estimator).__name__} keeps evaluations, which must "
-            "be of the same log joint at each step; leave it out"
+            f"be of the same log joint at each step; leave it out{without}"
         )
     if minibatch is not None and getattr(model, "full_batch", False):
         raise ValueError(

@@ -105,14 +105,15 @@ def fit(
         'dreg' (any model; for an `AmortisedModel` these four), 'bq' (a `LogJointModel` with a Gaussian q: the
         fewest evaluations), or an estimator such as ``Pathwise(5, entropy="sticking-the-landing")``. The
         defaults of geometry, schedule and steps for an estimator are those of 'pathwise', and for a
-        ``BayesianQuadrature`` those of 'bq'
+        ``BayesianQuadrature`` those of 'bq', or with a mini-batch of 'pathwise'
     minibatch : a strategy of `acquisition.minibatch`; or S, for uniform draws without replacement; or
         'balanced': batches that each resemble the data, S = min(100, N). 'balanced' is recommended on an
         unknown problem: it is unbiased, has positive weights and no settings, and where its kernel explains
         no variance it is random reshuffling. Its set-up takes about 40 microseconds a datum once
         (``trace['setup_seconds']``), little compared with many epochs or with expensive data. The stochastic
         methods default to random reshuffling with S = min(100, N), which has no set-up. 'memoised' takes S
-        alone, and visits each batch in turn; its default is a tenth of the data, at least 100
+        alone, and visits each batch in turn; its default is a tenth of the data, at least 100. Of 'bq', which
+        keeps evaluations of one log joint, only ``BayesianQuadrature(memory=0)`` takes mini-batches
     schedule : the step sizes; default by method (`methods`)
     geometry : `Natural`, `Riemannian`, `Euclidean` or `TrustRegion`; default by method
     samples : L, draws of theta in each step, for the sampling methods; new evaluations in each step, for 'bq'
@@ -242,7 +243,7 @@ def fit(
     require_same_end(whole, method, max_seconds)
     data = whole.check(data)
     problem = problem_of(whole, data, method, choice, minibatch, schedule, geometry, samples)
-    defaults = choice or defaults_for(method, geometry)
+    defaults = choice or defaults_for(method, geometry, minibatch is not None)
     if isinstance(problem.estimator, BayesianQuadrature) and not is_tested(problem):
         defaults = replace(defaults, tolerance=None)
     stop = stop_of(defaults, steps, tolerance, budget, max_seconds)

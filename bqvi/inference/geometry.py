@@ -25,7 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.arrays import Values, add, subtract
-from bqvi.checks import require_above, require_at_least, require_one_of
+from bqvi.checks import require_above, require_one_of
 from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, GaussianMixture, Product
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Gradient
@@ -169,18 +169,12 @@ class TrustRegion(_NaturalParameters):
     ----------
     radius : the largest KL(q_new || q_old) of a step of 1, nats. Without a limit the optimum may lie where
         the surrogate is wrong; with 5 fits from values fail
-    growth : >= 1, the largest divisor of the mean's part of KL, |m|^2 / 2. The divisor may double from step
-        to step where new evaluations were predicted well (`Gradient.predicted`), which speeds up a q that
-        starts far from the posterior. The part of the covariance has no divisor, as a wide q extends into
-        steep tails. With a divisor above about 8 the evaluations lie too far from the next q for predictions
     """
 
     radius: float = 1.0
-    growth: float = 8.0
 
     def __post_init__(self) -> None:
         require_above("radius", self.radius, 0.0)
-        require_at_least("growth", self.growth, 1.0)
 
     def check(self, q: Distribution) -> None:
         """Raise ValueError unless ``q`` is a Gaussian, full or mean-field."""
@@ -195,6 +189,5 @@ class TrustRegion(_NaturalParameters):
         if gradient.surrogate is None:  # there is no surrogate yet: q stays
             return subtract(q.natural, q.natural)
         frame = WhitenedFrame.of(q)
-        stretch = min(max(1.0, 2.0 * gradient.predicted / self.radius), self.growth)
-        place = ascend(gradient.surrogate, len(frame.mean), self.radius, frame.diagonal, stretch)
+        place = ascend(gradient.surrogate, len(frame.mean), self.radius, frame.diagonal)
         return subtract(frame.natural_parameters(place.mean, place.precision), q.natural)

@@ -108,9 +108,9 @@ def gives_surrogate(estimator: object) -> bool:
     return isinstance(estimator, RememberingEstimator) and getattr(estimator, "gives_surrogate", True)
 
 
-def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
-    """The default choices for an estimator: those of 'bq', or of 'pathwise'."""
+def defaults_for(estimator: object, geometry: Geometry | None, drawn: bool = False) -> Method:
+    """The default choices for an estimator, of ``drawn`` mini-batches or not: those of 'bq' or 'pathwise'."""
     if isinstance(estimator, Memoised):
         return METHODS["memoised"]
-    in_region = geometry is None or isinstance(geometry, TrustRegion)
+    in_region = isinstance(geometry, TrustRegion) or (geometry is None and not drawn)
     return METHODS["bq" if in_region and gives_surrogate(estimator) else "pathwise"]

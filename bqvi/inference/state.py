@@ -18,7 +18,7 @@ from bqvi.gradients.gradient import Anchor, Estimator
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.schedules import Schedule
 from bqvi.models.amortised import AmortisedModel
-from bqvi.models.conjugate import ConjugateModel, PerDatumModel
+from bqvi.models.conjugate import ConjugateModel, PerDatumModel, is_conjugate
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import shown
@@ -136,10 +136,10 @@ class LoopProblem:
         """Whether gradients are computed row by row.
 
         They are for a strategy that uses them, and where weights can be negative: the weighted sum of
-        statistics is then projected onto sums that data can have.
+        statistics is then projected onto sums that data can have. A log joint at draws has no statistics.
         """
-        signed = getattr(self.minibatch, "signed", False)
-        return self.learning or (signed and isinstance(self.model, PerDatumModel))
+        signed = getattr(self.minibatch, "signed", False) and isinstance(self.model, PerDatumModel)
+        return self.learning or (signed and (self.estimator.samples == 0 or is_conjugate(self.model)))
 
     @cached_property
     def limits(self) -> Any:

@@ -19,8 +19,7 @@ alone is too small where points are few), the step ends at
 
     KL <= min(radius, r |g|^2) (|g|^2 / (|g|^2 + d v))^2,
 
-with r = `ASCENT.divergence` and d = `ASCENT.variance_weight`. With a ``stretch`` above 1 the term of the
-mean, m^T m, is divided by it in all divergences.
+with r = `ASCENT.divergence` and d = `ASCENT.variance_weight`.
 """
 
 from __future__ import annotations
@@ -44,24 +43,19 @@ class Place:
     precision: np.ndarray
     covariance: np.ndarray
     divergence: float
-    """KL(q' || N(0, I)), with m^T m divided by the stretch."""
-    stretch: float = 1.0
-    """The divisor of m^T m."""
+    """KL(q' || N(0, I))."""
 
 
-def ascend(
-    surrogate: WhitenedSurrogate, dimension: int, radius: float, diagonal: bool, stretch: float = 1.0
-) -> Place:
+def ascend(surrogate: WhitenedSurrogate, dimension: int, radius: float, diagonal: bool) -> Place:
     """The best q' within the trust region around N(0, I); with ``diagonal`` it is mean-field.
 
     Parameters
     ----------
     surrogate : the moments of y under Gaussians, in units whitened by q. dimension : D.
     radius : the largest divergence from N(0, I), nats. diagonal : whether q' is mean-field.
-    stretch : the number by which m^T m is divided in that divergence.
     """
     identity = np.eye(dimension)
-    place = Place(np.zeros(dimension), identity, identity, 0.0, stretch)
+    place = Place(np.zeros(dimension), identity, identity, 0.0)
     rate, before = ASCENT.rate, np.inf
     for step in range(ASCENT.steps):
         moments = surrogate.at_q if step == 0 else surrogate.moments(place.mean, place.covariance)
@@ -116,13 +110,12 @@ def _moved(place: Place, pull: np.ndarray, change: np.ndarray, rate: float) -> P
         try:
             factor, covariance = cholesky_inverse(precision)
         except np.linalg.LinAlgError:  # singular by rounding; the caller shortens the step
-            return Place(place.mean, precision, place.covariance, np.inf, place.stretch)
+            return Place(place.mean, precision, place.covariance, np.inf)
     mean = place.mean + rate * covariance @ pull
     log_determinant = 2.0 * float(np.log(np.einsum("ii->i", factor)).sum())
     trace = float(np.einsum("ii->", covariance))
-    way = float(mean @ mean) / place.stretch
-    divergence = 0.5 * (trace + way - len(mean) + log_determinant)
-    return Place(mean, precision, covariance, divergence, place.stretch)
+    divergence = 0.5 * (trace + float(mean @ mean) - len(mean) + log_determinant)
+    return Place(mean, precision, covariance, divergence)
 
 
 def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: float, radius: float) -> Place:

@@ -1,6 +1,6 @@
 """The Gaussian mixture over R^D with its E step inside: softmax weights, means, unit covariance.
 
-theta = (K - 1 logits, K means), the last logit 0; p(pi) = Dirichlet(1), carried to the logits, and
+theta = (K - 1 logits, K means), the last logit 0; p(pi) = Dirichlet(a, .., a), carried to the logits, and
 mu_k ~ N(0, scale^2 I). With responsibilities r the bound on the log joint is
 
     f_r(theta) = ln p(theta) + sum_k N_k ln pi_k - (Q_k - 2 s_k . mu_k + N_k |mu_k|^2) / 2
@@ -62,12 +62,15 @@ class SoftmaxMixture:
     x : (N, d) data, unit covariance about their centres
     n_components : K >= 2
     prior_scale : > 0, of the means
+    concentration : a > 0, of the weights; the thesis has 1e-3
     """
 
     vectorised = True
     differentiable = True
 
-    def __init__(self, x: np.ndarray, n_components: int, prior_scale: float = 3.0) -> None:
+    def __init__(
+        self, x: np.ndarray, n_components: int, prior_scale: float = 3.0, concentration: float = 1.0
+    ) -> None:
         try:
             self.x = np.asarray(to_numpy(x), float)
         except (TypeError, ValueError):
@@ -77,7 +80,8 @@ class SoftmaxMixture:
         require_finite("x", self.x)
         self.n_components = require_integer("n_components", n_components, 2)
         require_above("prior_scale", prior_scale, 0.0)
-        self.prior_scale = float(prior_scale)
+        require_above("concentration", concentration, 0.0)
+        self.prior_scale, self.concentration = float(prior_scale), float(concentration)
 
     @property
     def dimension(self) -> int:
@@ -147,10 +151,11 @@ class SoftmaxMixture:
         return torch.log_softmax(logits, 1), theta[:, k - 1 :].reshape(len(theta), k, -1)
 
     def _log_prior(self, log_weights: Tensor, means: Tensor) -> Tensor:
-        """Dirichlet(1) with the Jacobian of the softmax, and the means'."""
+        """Dirichlet(a, .., a) with the Jacobian of the softmax, and the means'."""
         scaled = means.flatten(1) / self.prior_scale
         normal = math.log(self.prior_scale) + 0.5 * LOG_2PI
-        dirichlet = math.lgamma(self.n_components) + log_weights.sum(1)
+        k, a = self.n_components, self.concentration
+        dirichlet = math.lgamma(k * a) - k * math.lgamma(a) + a * log_weights.sum(1)
         return dirichlet - 0.5 * scaled.square().sum(1) - scaled.shape[1] * normal
 
     def log_prior(self, theta: Array) -> Any:

@@ -3,7 +3,6 @@
 trust region   KL radius .3, 1 (the default), 5, none
 memory         none; the 40 most recent; 500 (the default: all of them here)
 jitter         1e-8, 1e-6 (the default), 1e-4
-prior mean     sticking-the-landing's (the default), zero for grad f
 nodes          integral-variance reduction (the default), antithetic-orthogonal, independent, uncertainty
 """
 
@@ -58,7 +57,6 @@ _CHANGES: Mapping[str, _Change] = {
     "40 most recent": _Change("memory", lambda: BayesianQuadrature(memory=40)),
     "jitter 1e-8": _Change("jitter", lambda: BayesianQuadrature(process=OnGradients(jitter=1e-8))),
     "jitter 1e-4": _Change("jitter", lambda: BayesianQuadrature(process=OnGradients(jitter=1e-4))),
-    "zero mean": _Change("prior mean", lambda: BayesianQuadrature(process=OnGradients(prior_slope=1.0))),
     "antithetic": _Change("nodes", lambda: BayesianQuadrature(design=AntitheticOrthogonal())),
     "independent": _Change("nodes", lambda: BayesianQuadrature(design=Independent())),
     "uncertainty": _Change("nodes", lambda: BayesianQuadrature(design=GradientUncertainty())),
@@ -135,8 +133,8 @@ experiment = Experiment(
     name="bq-ablations",
     title="The effect of each part of the surrogate",
     summary="""How large is the effect of each part of Bayesian quadrature with memory on the gap? One part is
-        taken away or changed at a time: the trust region, the rule of the memory, the jitter, the prior mean,
-        the choice of nodes.""",
+        taken away or changed at a time: the trust region, the rule of the memory, the jitter, the
+        choice of nodes.""",
     cases=_cases,
     run=_run,
     draw=_draw,

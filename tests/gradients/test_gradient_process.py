@@ -75,17 +75,6 @@ def test_moments_are_the_integrals_of_the_posterior_mean(process, q):
         assert_allclose(ours, theirs, rtol=1e-8, atol=1e-9)
 
 
-def test_a_prior_slope_is_part_of_the_process():
-    """C u is the prior mean, subtracted from the observations: y = c u is fitted exactly."""
-    u = np.random.default_rng(0).standard_normal((5, 2))
-    process = GradientProcess.of(u, 0.7 * u, KERNEL, prior_slope=0.7)
-    assert_allclose(process.predict(3.0 * u), 2.1 * u, atol=1e-12)
-    assert_allclose(process.at_q.jacobian, 0.7 * np.eye(2), atol=1e-12)
-    moved = process.under(MOVED)
-    assert_allclose(moved.at_q.jacobian, np.eye(2) - 0.3 * MOVED.scale.T @ MOVED.scale, atol=1e-12)
-    assert_allclose(moved.at_q.mean, -0.3 * MOVED.scale.T @ MOVED.mean, atol=1e-12)
-
-
 @pytest.mark.parametrize("q", [WhitenedFrame.standard(2), MOVED])
 def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(process, q):
     noise, weights = gauss_hermite(2, 60)

@@ -153,50 +153,10 @@ def path(geometry, start, steps=20):
 
 @pytest.mark.usefixtures("steps_alone")
 def test_the_trust_region_is_never_left():
-    divergences = [float(new.kl(old)) for old, new in path(bqvi.TrustRegion(growth=1.0), [6.0, -20.0])]
+    divergences = [float(new.kl(old)) for old, new in path(bqvi.TrustRegion(), [6.0, -20.0])]
     assert len(divergences) >= 19
     assert max(divergences) <= 1.0 + 1e-9  # rounding of the natural parameters
     assert max(divergences) > 0.9  # the bound of the region was reached
-
-
-@pytest.mark.usefixtures("steps_alone")
-def test_the_mean_goes_twice_as_far_as_before_and_no_further():
-    """In squared length; the covariance's part of the divergence, KL - |m|^2 / 2, stays below the radius."""
-    steps = path(bqvi.TrustRegion(growth=8.0), [6.0, -20.0])
-    whitened = [
-        np.linalg.solve(np.linalg.cholesky(old.covariance), new.mean - old.mean) for old, new in steps
-    ]
-    ways = [0.5 * float(m @ m) for m in whitened]
-    rest = [float(new.kl(old)) - way for (old, new), way in zip(steps, ways, strict=True)]
-    assert max(rest) <= 1.0 + 1e-9
-    for before, now in itertools.pairwise([0.0, *ways]):
-        assert now <= min(8.0, max(1.0, 2.0 * before * 1.1)) + 1e-9  # a process serves while KL <= .02
-    assert max(ways) > 4.0
-
-
-@pytest.mark.usefixtures("steps_alone")
-def test_a_far_start_arrives_sooner():
-    """The start is (0, .294), 100 standard deviations away."""
-    far = [np.linalg.norm(path(g, [0.0, -100.0], 60)[-1][1].mean - [0.0, 0.29426])
-           for g in (bqvi.TrustRegion(), bqvi.TrustRegion(growth=1.0))]  # fmt: skip
-    assert far[0] < 0.1
-    assert far[1] > 20.0
-
-
-def test_a_prediction_that_fails_confirms_nothing():
-    """The log joint changes its sign between two steps; otherwise predictions of a quadratic are exact."""
-    q, moved = Gaussian(np.zeros(D), np.eye(D)), Gaussian(np.full(D, 0.5), np.eye(D))
-    sign = [1.0]
-    model = LogJoint(lambda theta: sign[0] * quadratic(theta), D)
-    estimator = BayesianQuadrature(initial_nodes=12)
-    first = estimator(model, q, Batch(None, 0), np.random.default_rng(0), estimator.start(model, q))
-    assert first.predicted == 0.0
-    for sign[0], expected in ((1.0, 0.5 * D * 0.25), (-1.0, 0.0)):
-        found = estimator(model, moved, Batch(None, 0), np.random.default_rng(1), first.memory)
-        assert_allclose(found.predicted, expected, rtol=1e-12)
-    values = LogJoint(lambda theta: -0.5 * (theta**2).sum(1), D, gradient=None)
-    memory = estimator(values, q, Batch(None, 0), np.random.default_rng(0), estimator.start(values, q)).memory
-    assert estimator(values, moved, Batch(None, 0), np.random.default_rng(1), memory).predicted == 0.0
 
 
 @pytest.mark.usefixtures("steps_alone")
@@ -502,8 +462,6 @@ def test_a_process_of_gradients_needs_them(process):
         BayesianQuadrature(process=process).start(
             LogJoint(values, 2, gradient=None), Gaussian(np.zeros(2), np.eye(2))
         )
-    with pytest.raises(ValueError, match="prior_slope is -1"):
-        surrogates.OnGradients(prior_slope=-1)
 
 
 @pytest.mark.parametrize("kind", ["inf", "1e300"])

@@ -21,7 +21,7 @@ from acquisition.minibatch import (
     signed,
 )
 from bqvi.families import Gaussian
-from bqvi.gradients import Batch, Conjugate, Pathwise
+from bqvi.gradients import Batch, BayesianQuadrature, Conjugate, Pathwise
 from bqvi.gradients.gradient import Combination
 from bqvi.models import GaussianMixture, LogisticRegression, MultinomialMixture
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
@@ -367,3 +367,32 @@ def test_the_default_by_name_where_it_has_no_place():
         bqvi.fit(Relaxed(MIXTURE), X, "pathwise", minibatch="balanced")
     with pytest.raises(ValueError, match="minibatch is 'balnced'; it must be 'balanced', the number"):
         bqvi.fit(MIXTURE, X, "sngd", minibatch="balnced")
+
+
+@pytest.mark.parametrize("process", ["separable", "derivative"])
+@pytest.mark.parametrize(
+    ("strategy", "gap"),
+    [
+        (Uniform(20), 0.2),
+        (Balanced(20, FEATURES), 0.2),
+        (Saga(Uniform(20)), 0.2),
+        (GPControlVariate(Uniform(20), FEATURES), 0.2),
+        (QuadratureWeighted(20, FEATURES), 2.0),
+        (UpperConfidence(20, FEATURES), 10.0),
+    ],
+)
+def test_quadrature_on_mini_batches_ends_near_the_optimum(strategy, gap, process):
+    """The optimum by exact natural gradients of all the data; strategies that are not biased come near it."""
+    best = bqvi.fit(LOGISTIC, (X, LABELS), "ngd").elbo
+    run = bqvi.fit(
+        LOGISTIC, (X, LABELS), BayesianQuadrature(6, memory=0, process=process), minibatch=strategy,
+        geometry=bqvi.Riemannian(), schedule=bqvi.RobbinsMonro(1.0, tau=10.0), steps=200, seed=0,
+    )  # fmt: skip
+    assert -1e-3 < best - run.elbo < gap
+
+
+def test_quadrature_that_keeps_evaluations_has_no_mini_batches():
+    with pytest.raises(
+        ValueError, match=r"minibatch is 20.*keeps evaluations.*BayesianQuadrature\(memory=0\)"
+    ):
+        bqvi.fit(LOGISTIC, (X, LABELS), "bq", minibatch=20)

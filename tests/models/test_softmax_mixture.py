@@ -27,6 +27,16 @@ def test_it_bounds_the_log_joint_with_z_summed_out():
     assert (bound <= whole + 1e-9).all()
 
 
+def test_the_prior_of_the_weights_integrates_to_one():
+    """The density of the logit of two components, by a sum over a grid."""
+    model = SoftmaxMixture(X, 2, concentration=0.3)
+    logits = np.linspace(-120.0, 120.0, 20001)
+    theta = torch.tensor(np.column_stack([logits, np.zeros((len(logits), 4))]))
+    log_prior = model._log_prior(*model._parts(theta)).numpy()
+    at_zero = -4.0 * (np.log(3.0) + 0.5 * np.log(2.0 * np.pi))
+    assert np.trapezoid(np.exp(log_prior - at_zero), logits) == pytest.approx(1.0, rel=1e-6)
+
+
 def test_it_is_tight_where_q_is_a_point():
     point = Gaussian(START.mean, 1e-14 * np.eye(5))
     theta = torch.tensor(START.mean[None])
