@@ -128,7 +128,6 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "directions without a step": [(climbing, "_in_a_new_direction", lambda *_: None)],
         "sd: first error": [(steps, "_first_error", lambda *_: 0.0)],
         "sd: rise of the highest value": [(steps, "_rise", lambda *_: 0.0)],
-        "sd: mean above the highest value": [(correction.Correction, "excess_above", lambda *_: 0.0)],
         "sd: mass beyond the draws": [(pooled_draws.PooledDraws, "possible_rise", lambda *_: 0.0)],
         "sd: gap to the ELBO": [(thorough, "_sd_of_uncorrected", lambda row: row.log_evidence_sd)],
         "climbs along gradients": [(modes.Modes, "alignment", lambda _, at, slopes: np.ones(len(at)))],

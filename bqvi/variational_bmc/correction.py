@@ -106,17 +106,6 @@ class Correction:
         """The share of the mass that depends on the unknown feasibility."""
         return float(self.weights @ (1.0 - self.feasible))
 
-    def excess_above(self, top: float) -> float:
-        """The larger of two mean excesses of the surrogate's mean over ``top``, by the weights and under q.
-
-        With ``top`` the highest evaluated value, this is the part of the ELBO and of the log evidence, in
-        nats, without support by an evaluation. It vanishes once the mode has been evaluated.
-        """
-        above = np.maximum(self.mean - top, 0.0)
-        log_c = self.log_q - self.log_proposal
-        c = np.exp(log_c - logsumexp(log_c))
-        return float(max(self.weights @ above, c @ above))
-
     @property
     def weights(self) -> np.ndarray:
         """The normalised weights, (M,)."""

@@ -137,11 +137,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     sd = float(
         np.hypot(found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass)
     )
-    # An evidence below its own lower bound has been lowered because of the surrogate's variance.
-    sd = float(np.hypot(sd, max(found.elbo - found.log_evidence, 0.0)))
-    # Before the posterior is found, the surrogate's mean may exceed the highest value by tens of nats.
     if not settled(before):
-        sd = float(np.hypot(sd, found.excess_above(estimate.surrogate.data.top)))
         sd = float(np.hypot(sd, _rise(before, state)))
     beyond = estimate.pool.possible_rise(found.log_evidence, estimate.surrogate.data.top)
     divergence = _divergence(before, state)

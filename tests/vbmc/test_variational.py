@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.stats
-from scipy.integrate import quad
 
 from bqvi.importance import Proposal
 from bqvi.variational_bmc.correction import (
     ANYWHERE,
-    Correction,
     correct,
     polished,
     resampled,
@@ -370,22 +368,6 @@ def test_a_variance_that_is_the_same_everywhere_lowers_no_evidence():
     known = variance_penalised(mean, np.append(np.full(500, 0.1), np.full(500, 184.0)), 10.0)
     np.testing.assert_allclose(known[:500], mean[:500] + 0.05)
     np.testing.assert_allclose(known[500:], mean[500:] + 1.0 - 92.0)
-
-
-def test_the_excess_above_the_highest_value_is_a_mean():
-    """Draws at quantiles of q = N(0, 1); mean -u^2 / 2, highest value -.3: |u| < sqrt(.6) exceeds it."""
-    m, edge = 20_000, np.sqrt(0.6)
-    u = scipy.stats.norm.ppf((np.arange(m) + 0.5) / m)
-    log_q, none = scipy.stats.norm.logpdf(u), np.zeros(m)
-    found = Correction(
-        u[:, None], none[None], -0.5 * u**2, none, log_q, log_q, np.full(m, -np.log(m)),
-        0.0, 0.0, 0.0, 0.0, m, 0.0, none,
-    )  # fmt: skip
-    exact, _ = quad(lambda x: (0.3 - 0.5 * x * x) * scipy.stats.norm.pdf(x), -edge, edge)
-    assert found.excess_above(-0.3) == pytest.approx(exact, abs=1e-6)
-    tilted = replace(found, log_weights=np.where(np.abs(u) > edge, -np.inf, found.log_weights))
-    assert tilted.excess_above(-0.3) == pytest.approx(exact, abs=1e-6)  # the excess under q alone
-    assert found.excess_above(0.0) == 0.0
 
 
 @pytest.mark.parametrize("dimension", [4, 12, 20, 30])
