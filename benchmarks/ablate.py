@@ -106,7 +106,6 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "map before convergence": [
             (run, "_with_scales", lambda self, before, reached, estimate: (reached, estimate))
         ],
-        "fresh start from values": [(vbmc_run, "surrogate_failed", lambda *_: False)],
         "climbs from spikes": [(vbmc_run, "_surprising", lambda *_: ())],
         "late exploration": [(run, "explores", _of_claims)],
         "places where no mode is unnoticed": [

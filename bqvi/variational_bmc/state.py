@@ -32,7 +32,6 @@ __all__ = [
     "State",
     "begun",
     "evaluated",
-    "missed",
     "prediction_error",
     "settled",
     "total_variation",
@@ -138,7 +137,6 @@ class Known:
     within: np.ndarray | None
     floor: float
     fitted_at: int
-    values_from: int
     scaled_at: int
 
 
@@ -176,8 +174,6 @@ class State:
     within : the pooled covariance within its modes there (:func:`modes.pooled_within`), or None.
     floor : see `moments.PosteriorMoments`.
     fitted_at : the number of evaluations when hyperparameters were last fitted.
-    values_from : the number of evaluations when the run started again from values alone
-        (:mod:`fresh_start`), or 0.
     given : the number of evaluations made before the run and given to it.
     scaled_at : the number of evaluations when another map of scales was last tried.
     fits_at : the number of evaluations at the first fit of a step whose exploration was cut short, or 0.
@@ -204,7 +200,6 @@ class State:
     within: np.ndarray | None = None
     floor: float = 0.0
     fitted_at: int = 0
-    values_from: int = 0
     given: int = 0
     scaled_at: int = 0
     fits_at: int = 0
@@ -233,17 +228,9 @@ class State:
 
     @property
     def usable(self) -> Evaluations:
-        """The evaluations that the surrogate is conditioned on: none that failed, and none below a cliff.
-
-        After a fresh start they have no gradients, and no value is higher than those found since.
-        """
-        made, since = self.evaluations.censored, self.values_from
-        if not since:
-            return made[~made.failed]
-        found = made.values[since:][~made.failed[since:]]
-        highest = float(found.max(initial=-np.inf))
-        kept = ~made.failed & ((made.values <= highest) | (len(found) == 0))
-        return replace(made[kept], gradients=None)
+        """The evaluations that the surrogate is conditioned on: none that failed, and none below a cliff."""
+        made = self.evaluations.censored
+        return made[~made.failed]
 
     @property
     def recorded(self) -> bool:
@@ -344,12 +331,6 @@ def total_variation(state: State) -> tuple[float, int]:
     logs = np.stack([state.predicted[rows, 2], state.predicted[rows, 2] + gaps])
     surrogate, found = np.exp(logs - logs.max())
     return float(np.abs(found - surrogate).sum() / (found + surrogate).sum()), len(rows)
-
-
-def missed(state: State) -> float:
-    """The median absolute error of the latest predictions, nats; NaN before there are any."""
-    gaps, _ = _latest_errors(state)
-    return float(np.median(np.abs(gaps))) if len(gaps) else nan
 
 
 def settled(state: State) -> bool:

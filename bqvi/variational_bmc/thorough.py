@@ -18,7 +18,6 @@ from bqvi.runs import Trace
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.diagnostics import about_width, advice, returns_density
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.fresh_start import FROM_VALUES
 from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.settings import PREDICTIONS, RESULT
@@ -130,7 +129,6 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
         *(() if noise is None else unstated_noise(noise[good])),
         *(() if pair is None else (differ(pair, sd),)),
         *returns_density(state.evaluations, run.coordinates),
-        *((FROM_VALUES,) if state.values_from else ()),
         *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
     )
 

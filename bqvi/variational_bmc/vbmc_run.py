@@ -17,7 +17,6 @@ from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.exploration import Explored, explore
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.fresh_start import restarted_from_values, surrogate_failed
 from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
@@ -37,7 +36,6 @@ from bqvi.variational_bmc.state import (
 from bqvi.variational_bmc.steps import (
     batch_size,
     design,
-    first_count,
     observation_noise,
     record,
     with_next,
@@ -168,13 +166,9 @@ class VBMCRun:
             fitted, estimate = self.learn(before)
             row = record(before, fitted, estimate)
         reached = replace(fitted, rows=(*before.rows, row), before=before.known)
-        if surrogate_failed(reached):
-            dimension = self.target.dimension
-            reached = restarted_from_values(reached, design(dimension, first_count(dimension), self.seed))
-        else:
-            reached, estimate = self._with_scales(before, reached, estimate)
-            if self.finished(reached) is None:
-                reached = self._with_next_points(replace(reached, fits_at=0), estimate)
+        reached, estimate = self._with_scales(before, reached, estimate)
+        if self.finished(reached) is None:
+            reached = self._with_next_points(replace(reached, fits_at=0), estimate)
         return replace(reached, seconds=self.clock.ends())
 
     def learn(self, state: State, final: bool = False) -> tuple[State, Estimate]:

@@ -7,7 +7,7 @@ The settings that a caller may change are in `state.Settings`.
     mixture        components of q, new starts, modes
     weights        importance weights and proposals
     evaluations    climbs, the next points, feasibility, exploration
-    convergence    predictions, comparisons, noise, fresh starts
+    convergence    predictions, comparisons, noise
     result         the result and its warnings
 
 The studies behind them are rows of `experiments/studies`.
@@ -16,7 +16,6 @@ The studies behind them are rows of `experiments/studies`.
 from bqvi.variational_bmc.settings.convergence import (
     COMPARISON,
     CONVERGENCE,
-    FRESH_START,
     NOISE,
     PREDICTIONS,
 )
@@ -29,6 +28,6 @@ from bqvi.variational_bmc.settings.weights import LOCAL, POOLED, WEIGHTS
 
 __all__ = [
     "CHEAP", "CLIMBING", "COMPARISON", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "EXPLORATION",
-    "FEASIBILITY", "FITTING", "FRAMES", "FRESH_START", "GRADIENT_SCALINGS", "LOCAL", "MODES", "NODES",
+    "FEASIBILITY", "FITTING", "FRAMES", "GRADIENT_SCALINGS", "LOCAL", "MODES", "NODES",
     "NOISE", "POOLED", "PREDICTIONS", "RESTARTS", "RESULT", "SCALINGS", "SHAPING", "WEIGHTS",
 ]  # fmt: skip

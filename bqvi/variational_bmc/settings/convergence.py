@@ -1,4 +1,4 @@
-"""Whether a run has converged, or starts again: predictions, comparisons, and noise.
+"""Whether a run has converged: predictions, comparisons, and noise.
 
 The studies behind them are rows of `experiments/studies/bqvi.variational_bmc.settings.convergence.json`.
 """
@@ -10,12 +10,10 @@ from dataclasses import dataclass
 __all__ = [
     "COMPARISON",
     "CONVERGENCE",
-    "FRESH_START",
     "NOISE",
     "PREDICTIONS",
     "ComparisonSettings",
     "ConvergenceSettings",
-    "FreshStartSettings",
     "PredictionSettings",
     "UndeclaredNoiseSettings",
 ]
@@ -102,29 +100,7 @@ class UndeclaredNoiseSettings:
     `ShapingSettings.least_noise`."""
 
 
-@dataclass(frozen=True)
-class FreshStartSettings:
-    """New starts without gradients (`fresh_start`)."""
-
-    wrong: float = 12.0
-    """The mean squared standardised error of the predictions above which a run may start again."""
-    predictions: int = 10
-    """The least number of predictions for this."""
-    each: int = 3
-    """The number of the run's own evaluations for each dimension before which it does not start again."""
-    missed: float = 0.3
-    """The median error of the latest predictions, in nats, above which a run may start again."""
-    covered: float = 0.5
-    """The effective share of the draws, in one of the latest records, above which a settled run
-    (`state.settled`) does not start again, as predictions may be bad where there is no mass."""
-    hardly: float = 0.02
-    """The effective share of the draws below which hardly any draw carries weight."""
-    following: int = 5
-    """The number of latest records in all of which this holds in a run that starts again."""
-
-
 PREDICTIONS = PredictionSettings()
 COMPARISON = ComparisonSettings()
 CONVERGENCE = ConvergenceSettings()
 NOISE = UndeclaredNoiseSettings()
-FRESH_START = FreshStartSettings()
