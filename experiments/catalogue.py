@@ -11,6 +11,7 @@ EXPERIMENTS: dict[str, str] = {
     "short-quadrature": "experiments.short.quadrature",
     "short-vbmc": "experiments.short.vbmc",
     "vi-methods": "experiments.thesis.vi_methods",
+    "thesis-comparison": "experiments.thesis.comparison",
     "cavi-iterates": "experiments.thesis.cavi_iterates",
     "gd-schedules": "experiments.thesis.gd_schedules",
     "sgd-batch-sizes": "experiments.thesis.sgd_batch_sizes",

@@ -96,6 +96,8 @@ def _is_numerical(error: BaseException | None) -> bool:
     """Whether ``error`` is due to divergence: numbers that are not finite, or a singular matrix."""
     import torch
 
+    if isinstance(error, bqvi.EvaluationError) and error.no_value:
+        return True
     kinds = (ArithmeticError, np.linalg.LinAlgError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
     return isinstance(error, kinds)
 
