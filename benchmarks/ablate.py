@@ -60,7 +60,6 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         pooled_draws,
         steps,
         surrogate,
-        thorough,
         user_units,
         vbmc_run,
     )
@@ -128,7 +127,6 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "sd: first error": [(steps, "_first_error", lambda *_: 0.0)],
         "sd: rise of the highest value": [(steps, "_rise", lambda *_: 0.0)],
         "sd: mass beyond the draws": [(pooled_draws.PooledDraws, "possible_rise", lambda *_: 0.0)],
-        "sd: gap to the ELBO": [(thorough, "_sd_of_uncorrected", lambda row: row.log_evidence_sd)],
         "climbs along gradients": [(modes.Modes, "alignment", lambda _, at, slopes: np.ones(len(at)))],
         "shape of the tail": [(correction, "pareto_shape", lambda *_: 0.0)],
         "test of noise": [(run, "test_of_noise", lambda self, state, _: state.pending[:0])],

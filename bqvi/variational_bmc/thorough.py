@@ -21,7 +21,7 @@ from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.settings import PREDICTIONS, RESULT
-from bqvi.variational_bmc.state import Estimate, Row, State
+from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import record
 from bqvi.variational_bmc.stopping import judge
 from bqvi.variational_bmc.undeclared_noise import differ, differing, understated
@@ -50,18 +50,17 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     rows = (*before.rows, row)
     corrected = _weights_usable(estimate.found)
     posterior = _posterior(run, estimate, frame, corrected)
-    sd = row.log_evidence_sd if corrected else _sd_of_uncorrected(row)
     held_out = predicted(state, estimate, frame, run.coordinates)
     verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)
     reasons = (*reasons, *understated(state.evaluations.censored, estimate.surrogate))
-    located = row.divergence < PREDICTIONS.unsettled and sd < RESULT.located
+    located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < RESULT.located
     shape, exact = None if corrected else estimate.found.pareto_k, not run.settings_at(state).noise_unknown
     return VBMCResult(
         posterior=posterior,
         elbo=row.elbo,
         elbo_sd=row.elbo_sd,
         log_evidence=row.log_evidence,
-        log_evidence_sd=sd,
+        log_evidence_sd=row.log_evidence_sd,
         converged=verdict.converged and not reasons,
         stopped="",
         reasons=(*verdict.reasons, *reasons),
@@ -104,12 +103,6 @@ def _slabs(q: DiagonalMixture, u: np.ndarray, weights: np.ndarray) -> np.ndarray
         before = np.cumsum(weights[rows]) - 0.5 * weights[rows]
         groups[rows] = groups.max() + 1 + (30 * before).astype(int)
     return np.unique(groups, return_inverse=True)[1]
-
-
-def _sd_of_uncorrected(row: Row) -> float:
-    """The sd of the log evidence, nats, with its distance from the ELBO of q, which no weights confirm."""
-    gap = abs(row.log_evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
-    return math.hypot(row.log_evidence_sd, gap)
 
 
 def _reasons(run: VBMCRun, q: GaussianMixture, held_out: HeldOut | None) -> tuple[str, ...]:

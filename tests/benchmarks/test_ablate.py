@@ -67,9 +67,9 @@ def test_equal_digits_are_runs_in_which_nothing_acted():
 def test_a_run_without_what_did_not_act_is_the_same_run_and_is_not_made_again(monkeypatch):
     task = ("vbmc", "gaussian", 3)
     whole = ablate.recorded(task, "")
-    assert {"local proposal", "sd: gap to the ELBO"}.isdisjoint(whole["acted"])
+    assert {"local proposal", "climbs from spikes"}.isdisjoint(whole["acted"])
     assert {"hyperparameters in the sd", "shape of the tail"} <= set(whole["acted"])
-    made = ablate.recorded(task, "local proposal + sd: gap to the ELBO")
+    made = ablate.recorded(task, "local proposal + climbs from spikes")
     assert (made["estimate"], made["sd"]) == (whole["estimate"], whole["sd"])
     monkeypatch.setattr(ablate, "recorded", lambda task, name: {"without": name, "again": True})
     assert ablate.removed(task, "local proposal", whole)["estimate"] == whole["estimate"]
