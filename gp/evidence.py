@@ -39,9 +39,9 @@ the objective of a search.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import log, pi
+from math import inf, log, pi
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -51,14 +51,18 @@ from gp.fixed_points.gram import Changes
 from gp.kernels.base import Pullback
 from gp.linalg import Factor, inverse, least_squares
 from gp.priors import JointPrior
-from gp.search import Expansion
+from gp.search import Expansion, Search, search
 from gp.triangular import cholesky, triangular_inverse
 
-__all__ = ["Convention", "Evidence", "KnownNoise", "LogPosterior", "log_density"]
+__all__ = ["Convention", "Evidence", "LogPosterior", "log_density"]
 
 Convention: TypeAlias = Literal["profiled", "marginal", "known"]
 _TINY = 1e-300
 """The smallest scale and pivot, whose logarithms have to be finite."""
+_MOST = 500.0
+"""The largest logarithm of a ratio of scales, whose exponential is finite."""
+_MORE = 14.0
+"""The logarithm of the most by which a known noise variance is multiplied: sds of a thousand times."""
 
 
 def log_density(squares: Array, volume: Array, degrees: int, outputs: int = 1, scale: float = 1.0) -> Array:
@@ -243,24 +247,6 @@ class Evidence:
         return 0.5 / self.scale * (product - share)
 
 
-@dataclass(frozen=True)
-class KnownNoise:
-    """Noise of known variance where its share tau is fitted: ln(s tau) has a normal prior.
-
-    Attributes
-    ----------
-    variance : variance of the noise, in squared units of the targets; its logarithm is the mean of the prior.
-    sd : standard deviation of the prior.
-    """
-
-    variance: float
-    sd: float
-
-    def excess(self, scale: float, log_share: float) -> float:
-        """ln(s tau) less the logarithm of the known variance, in standard deviations of the prior."""
-        return (log(scale) + log_share - log(self.variance)) / self.sd
-
-
 def _factor(matrix: np.ndarray) -> Factor:
     return Factor(cholesky(matrix))
 
@@ -277,7 +263,7 @@ class LogPosterior:
     basis : H (n, p); ``None`` for a mean of zero. convention : that of scale and mean.
     noise_fitted : whether the last entry of psi is ln tau, so that tau ``noise`` is added, and ``gram`` takes
         the entries before it.
-    known : the prior of the fitted noise, if its variance is known.
+    known : the mean of the noise variances, if it is known: s is then ``known`` / tau, and log p that of this s.
     factor : a function of K that returns its factor and may overwrite K; LinAlgError where K has none.
     """
 
@@ -288,7 +274,7 @@ class LogPosterior:
     basis: np.ndarray | None = None
     convention: Convention = "profiled"
     noise_fitted: bool = False
-    known: KnownNoise | None = None
+    known: float | None = None
     factor: Callable[[np.ndarray], Factor] = _factor
 
     def evidence(self, psi: np.ndarray) -> Evidence:
@@ -302,7 +288,8 @@ class LogPosterior:
     def value_of(self, found: Evidence, psi: np.ndarray) -> float:
         """The log posterior at psi, from the result ``found`` of `evidence` at psi."""
         value = found.value + self.prior.log_density(psi)[0]
-        return value if self.known is None else value - 0.5 * self.known.excess(found.scale, psi[-1]) ** 2
+        excess = self._excess(found, psi)
+        return value - 0.5 * found.degrees * found.outputs * float(np.expm1(excess) - excess)
 
     def expanded(self, psi: np.ndarray) -> Expansion:
         """The log posterior with its gradient and, if there is one, its curvature."""
@@ -313,6 +300,23 @@ class LogPosterior:
             return Expansion(self.value_of(found, psi), gradient)
         curvature = lambda: self._curvature(found, pullback, psi)  # noqa: E731
         return Expansion(self.value_of(found, psi), gradient, curvature)
+
+    def noisier(self, psi: np.ndarray) -> tuple[float, float]:
+        """What more noise would gain at the optimum ``psi``, nats, and the factor of its sd that would."""
+        free, start = replace(self, known=None), psi
+        if not self.noise_fitted:
+            parts = (self.prior.lower, self.prior.upper, self.prior.falloff, *self.prior.bounds)
+            flat = zip(parts, (-inf, inf, 1.0, 0.0, _MORE), strict=True)
+            start, prior = np.append(psi, 0.0), JointPrior(*(np.append(*both) for both in flat))
+            free = replace(free, noise_fitted=True, prior=prior)
+        more = np.append(start[:-1], start[-1] + 1.0)
+        found = search(free, [start, more], free.prior.bounds, Search(climbs=2))
+        variance = np.exp(found.psi[-1]) * free.evidence(found.psi).scale / (self.known or 1.0)
+        return found.value - self.value(psi), float(np.sqrt(variance))
+
+    def _excess(self, found: Evidence, psi: np.ndarray) -> float:
+        """ln of the most likely s over ``known`` / tau; 0 where that is not known."""
+        return 0.0 if self.known is None else min(log(found.scale) + psi[-1] - log(self.known), _MOST)
 
     def _of_kernel(self, psi: np.ndarray) -> np.ndarray:
         return psi[:-1] if self.noise_fitted else psi
@@ -328,10 +332,10 @@ class LogPosterior:
         """The gradient in psi, (P,)."""
         weights, slope = found.matrix_gradient(), 0.0
         if self.known is not None:
-            slope = -self.known.excess(found.scale, psi[-1]) / self.known.sd
+            share = -0.5 * float(np.expm1(self._excess(found, psi)))
+            slope = share * found.degrees * found.outputs
             # d ln s = -sum_o w_o^T dK w_o / (nu o s)
-            of_scale = slope / (found.degrees * found.outputs * found.scale)
-            weights -= of_scale * found.weights @ found.weights.T
+            weights -= share / found.scale * found.weights @ found.weights.T
         gradient = pullback(weights)
         if self.noise_fitted:
             gradient = np.append(gradient, weights.diagonal() @ self._noise(psi) + slope)
@@ -347,5 +351,6 @@ class LogPosterior:
         if self.known is not None:
             of_log_scale = moved.reshape(len(moved), -1) @ w.reshape(-1) / -found.squares
             of_log_scale[-1] += 1.0
-            curvature += np.outer(of_log_scale, of_log_scale) / self.known.sd**2
+            size = 0.5 * found.degrees * found.outputs * np.exp(self._excess(found, psi))
+            curvature += size * np.outer(of_log_scale, of_log_scale)
         return curvature

@@ -30,13 +30,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaincc
 
+from bqvi.calls.evaluations import understated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE, SEARCH
-from bqvi.gradients.surrogates import OnFunction, fitted_rows, over_scale
+from bqvi.gradients.surrogates import OnFunction, fitted_rows, of_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, DirectionalProcess, slope_rows, value_rows
+from gp.evidence import LogPosterior
 
 __all__ = ["ElboEstimate", "NearQ", "Trust", "log_designs", "process_near", "remembered_elbo"]
 
@@ -52,6 +54,8 @@ class ElboEstimate:
     sd: float
     failing: float
     """The share of q where evaluations failed."""
+    understated: tuple[str, ...] = ()
+    """The reason that values vary by more than their noise, if they do."""
 
 
 def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstimate | None:
@@ -70,7 +74,12 @@ def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstim
     value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
     trust = Trust.of(q, memory, found)
     sd = trust.sd(found.elbo_variance) if trust.failing <= EVIDENCE.failing else np.inf
-    return ElboEstimate(value - 0.5 * dimension + float(q.entropy), sd, trust.failing)
+    elbo, stated = value - 0.5 * dimension + float(q.entropy), float(np.median(memory.noise_variances[:, 0]))
+    if not stated > 0.0:
+        return ElboEstimate(elbo, sd, trust.failing)
+    gain, factor = found.fitted.noisier(found.logs)
+    stated = np.sqrt(stated)
+    return ElboEstimate(elbo, sd, trust.failing, understated_noise(gain, factor * stated, stated))
 
 
 @dataclass(frozen=True)
@@ -108,12 +117,15 @@ class NearQ:
     nodes : the rows of each evaluation, in sets (k, R) of evaluations with R rows each, of which the first is
         the value's.
     used : the evaluations of the memory whose values are the first rows, (m,).
+    fitted, logs : what was fitted, and the logarithms of the hyperparameters that were found.
     """
 
     frame: WhitenedFrame
     process: DirectionalProcess
     nodes: tuple[np.ndarray, ...]
     used: np.ndarray
+    fitted: LogPosterior
+    logs: np.ndarray
 
     @property
     def elbo_variance(self) -> float:
@@ -211,8 +223,8 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
     kind = OnFunction(values=True, gradients=steep)
     targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])
     measured = kind.noise(frame, memory.noise_variances[near])
-    logs = _fitted(u, targets, measured, memory.hyperparameters)
-    return NearQ(frame, *_process(u, targets, measured, logs, steep), near)
+    fitted, logs = _fitted(u, targets, measured, memory.hyperparameters)
+    return NearQ(frame, *_process(u, targets, measured, logs, steep), near, fitted, logs)
 
 
 def _process(
@@ -257,7 +269,9 @@ def _least(numbers: np.ndarray, n: int) -> float:
     return float(np.sort(numbers)[min(n, len(numbers)) - 1])
 
 
-def _fitted(u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, last: np.ndarray) -> np.ndarray:
+def _fitted(
+    u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, last: np.ndarray
+) -> tuple[LogPosterior, np.ndarray]:
     """Hyperparameters by the latest points: values, and one derivative each along a random direction."""
     u, targets = u[-SEARCH.points :], targets[-SEARCH.points :]
     m, d = u.shape
@@ -272,7 +286,8 @@ def _fitted(u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, las
             noise.append(np.einsum("md,md->m", np.square(along), measured[-m:, 1:]))
     start = np.append(last[:3], [] if noise is None else last[-1:]) if len(last) else None
     flat = None if noise is None else np.concatenate(noise)
-    return fitted_rows(np.concatenate(blocks), np.concatenate(shown), start, flat, targets.shape[1] > 1)
+    found = of_rows(np.concatenate(blocks), np.concatenate(shown), flat, targets.shape[1] > 1)
+    return found, fitted_rows(found, start)
 
 
 def _shown(numbers: np.ndarray, whole: np.ndarray) -> np.ndarray:

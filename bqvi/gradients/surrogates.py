@@ -31,7 +31,7 @@ from gp.fixed_points import components_gram, scaled
 from gp.priors import JointPrior
 from gp.search import search
 
-__all__ = ["Kind", "Observed", "OnFunction", "OnGradients", "Process", "fitted_rows", "over_scale"]
+__all__ = ["Kind", "Observed", "OnFunction", "OnGradients", "Process", "fitted_rows", "of_rows", "over_scale"]
 
 Process = GradientProcess | FunctionSurrogate
 
@@ -173,7 +173,7 @@ class OnFunction:
             blocks.append(slope_rows(u))
         measured = None if kept.noise is None else self._by_kind(kept.noise)
         targets = self._by_kind(kept.targets)
-        return fitted_rows(np.concatenate(blocks), targets, start, measured, self.gradients)
+        return fitted_rows(of_rows(np.concatenate(blocks), targets, measured, self.gradients), start)
 
     def _by_kind(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers of (m, B) points as rows: all values, then all gradients."""
@@ -188,31 +188,29 @@ class OnFunction:
         return FunctionSurrogate.of_targets(kernel, observed.points, observed.targets, measured)
 
 
-def fitted_rows(
-    rows: np.ndarray,
-    targets: np.ndarray,
-    start: np.ndarray | None,
-    measured: np.ndarray | None = None,
-    slopes: bool = True,
-) -> np.ndarray:
-    """ln (l, b1, b2) of a process on one function from rows of observations; for noisy targets also ln s^2.
+def of_rows(rows: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, slopes: bool) -> LogPosterior:
+    """That of ln (l, b1, b2) of a process on one function, for noisy targets also ln s^2, to be fitted.
 
     Parameters
     ----------
     rows : (N, 2 D), see `gp.conditioning.directional`. targets : (N,). measured : their noise, (N,).
-    start : the hyperparameters of the last fit; None for a first. slopes : whether there are derivatives.
+    slopes : whether there are derivatives.
     """
     u = rows[:, : rows.shape[1] // 2]
     gram, shaped = directional_gram(rows, slopes), distance_noise(u, targets)
     basis = DirectionalKernel(1.0, 0.0, 0.0, slopes).constant(rows)
     means = basis[:, None] if basis.any() else None
     if measured is None:
-        return _fitted(LogPosterior(gram, shaped, targets[:, None], _prior(u, 3), means), start, 3)
+        return LogPosterior(gram, shaped, targets[:, None], _prior(u, 3), means)
     # from the noise of slopes where there are any, as s^2 is
     steep = basis == 0.0 if slopes else slice(None)
     sizes = np.square(targets[steep] - (0.0 if slopes else np.median(targets)))
     prior = _prior(u, 3, _typical(u[steep], sizes))
-    posterior = LogPosterior(scaled(gram, shaped), measured, targets[:, None], prior, means, "known")
+    return LogPosterior(scaled(gram, shaped), measured, targets[:, None], prior, means, "known")
+
+
+def fitted_rows(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:
+    """The hyperparameters of a posterior `of_rows`; ``start`` are those of the last fit, or None."""
     return _fitted(posterior, start, 3)
 
 

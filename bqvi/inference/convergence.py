@@ -167,6 +167,7 @@ def _reasons(state: LoopState, found: ElboEstimate | None, tolerance: float) -> 
         reasons.append(f"evaluations failed in a region with about {found.failing:.1%} of q")
     elif not found.sd < tolerance:
         reasons.append(f"the ELBO has a standard deviation of {found.sd:.2g}, not below {tolerance:.2g}")
+    reasons += found.understated
     sds = np.sqrt(memory.noise_variances[:, 0]) if memory.noise_variances.size else 0.0
     if flat.outside(state.q, memory.points, memory.values - 2.0 * sds) is not None:
         reasons.append("an evaluation outside of q shows mass that q lacks, as of another mode")

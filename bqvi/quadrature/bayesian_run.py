@@ -32,6 +32,7 @@ from bqvi.runs import Checkpoint, RunStatus, Trace
 from gp.arrays import as_like, is_torch
 from gp.linear_maps import lower_inverse
 from gp.measures import Empirical
+from gp.user_warnings import warn_user_of_each
 
 __all__ = ["DOOR", "RECORDS", "BayesianRun", "scaled"]
 
@@ -160,6 +161,8 @@ def _integral_of(
     if reason == "exhausted" and problem.noise_sd is None and problem.integrand.function.log_weight is None:
         return _exact(problem, state, checkpoint)
     mean, covariance, units, judgement = bayesian.final(problem, state)
+    understated = state.ensemble.best.understated(float(units.unit[0])) if state.ensemble else ()
+    warn_user_of_each(understated)
     state = replace(state, ensemble=None)  # large matrices
     sd = np.sqrt(np.diag(covariance))
     result = _described(problem, state, checkpoint, reason)
@@ -168,6 +171,7 @@ def _integral_of(
         **scaled(mean, sd, covariance, units.shift + problem.log_volume),
         credible=judgement.credible,
         reasons=(judgement.reason,),
+        warnings=understated,
     )
     if problem.integrand.function.logarithmic or method != "bq":
         log_mean, log_sd = log_moments(float(mean[0]), float(sd[0]), units.shift + problem.log_volume)

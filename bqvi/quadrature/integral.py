@@ -59,7 +59,7 @@ class Integral:
         tail with a shape above .7. It is False where f raised an exception of its code or of the system and
         the run went on.
     reasons : the outcome of the checks, sentences: why ``credible`` is False, or on what it rests.
-    warnings : how many evaluations raised an exception and count as zero, with the first of these.
+    warnings : how many evaluations raised an exception and count as zero, with the first of these; doubts.
     effective_sample_size : effective sample size of the importance weights; ``None`` without weights.
     pareto_k : shape k of the Pareto tail of |f| at draws from the measure; -inf where there is none.
     log_mean, log_sd : ln of the mean and the standard deviation of the ln, where f was given as its logarithm
@@ -178,7 +178,7 @@ def with_failures(found: Integral, failures: Failures) -> Integral:
         return found
     message = exceptions_warning(failures.n_raised, found.n_evaluations, failures.first_raised, "zero")
     warn_user(message)
-    found = replace(found, warnings=(message,))
+    found = replace(found, warnings=(*found.warnings, message))
     if not failures.of_the_code:
         return found
     count = f"{failures.of_the_code} of {found.n_evaluations} evaluations"

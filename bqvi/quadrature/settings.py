@@ -65,8 +65,6 @@ class CandidateSettings:
     """The largest tau for exact values."""
     most_noise_of_noisy: float = 1e4
     """The largest tau for values with noise."""
-    known_sd: float = 0.02
-    """Standard deviation of the prior of ln(s tau) where the noise is known."""
     starting_lengthscales: tuple[float, ...] = (0.7, 1.5, 4.0)
     """Lengthscales of starting points, over D^(1/4): from below to above the spread of the measure."""
     short_lengthscale: float = 0.1

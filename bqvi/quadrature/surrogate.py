@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.calls.evaluations import understated_noise
 from bqvi.quadrature.charts import MeasureChart
 from bqvi.quadrature.families import Gram, KernelFamily
 from bqvi.quadrature.settings import SEARCH, Effort
 from gp.conditioning import StudentProcess
 from gp.embeddings import KernelEmbedding, embed
-from gp.evidence import KnownNoise, LogPosterior
+from gp.evidence import LogPosterior
 from gp.integrals import Integrals
 from gp.kernels import Kernel
 from gp.kernels.parameters import scaled
@@ -173,7 +174,7 @@ class CandidateProcess:
     @cached_property
     def objective(self) -> LogPosterior:
         """The log posterior of psi, for a search."""
-        view, known = self.view, self.data.noise_variance
+        view = self.view
         return LogPosterior(
             lambda logs: view.gram(np.exp(logs)),
             view.noise,
@@ -182,7 +183,7 @@ class CandidateProcess:
             view.basis,
             "marginal",
             noise_fitted=True,
-            known=None if known is None else KnownNoise(known, SEARCH.known_sd),
+            known=self.data.noise_variance,
             factor=cholesky,
         )
 
@@ -190,6 +191,14 @@ class CandidateProcess:
     def process(self) -> StudentProcess:
         """The process given the data, at psi."""
         return StudentProcess(self.objective.evidence(self.psi))
+
+    def understated(self, unit: float) -> tuple[str, ...]:
+        """A warning that values, whose ``unit`` is given, vary by more than their noise; () if not."""
+        if self.data.noise_variance is None:
+            return ()
+        gain, factor = self.objective.noisier(self.psi)
+        stated = unit * float(np.sqrt(self.data.noise_variance))
+        return understated_noise(gain, factor * stated, stated)
 
     def at(self, psi: np.ndarray) -> CandidateProcess:
         """Return the surrogate with other hyperparameters."""

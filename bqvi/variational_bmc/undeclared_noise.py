@@ -14,8 +14,7 @@ evidence decreases by more than a threshold. A gain of evidence alone does not s
 short lengthscales explains noisy values as well as a noise does, and a noise also explains exact values that
 a stationary kernel fits badly, as with several modes.
 
-Values whose noise is stated are compared by evidence alone (`understated`), with a threshold that none of 400
-runs with the right noise reached.
+Values whose noise is stated are compared by evidence alone (`understated`).
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from bqvi.calls import Evaluations
+from bqvi.calls.evaluations import understated_noise
 from bqvi.variational_bmc.settings import NOISE
 from bqvi.variational_bmc.surrogate import Surrogate, fit
 
@@ -116,14 +116,8 @@ def understated(made: Evaluations, surrogate: Surrogate) -> tuple[str, ...]:
     if made.noise_variance is None or surrogate.data.noise_fitted:
         return ()
     gain, sd = _with_noise(surrogate)
-    if gain < NOISE.understated:
-        return ()
     stated = float(np.sqrt(np.nanmedian(made.noise_variance)))
-    return (
-        f"The values vary by more than their noise: with a standard deviation of {np.hypot(stated, sd):.2g} "
-        f"instead of {stated:.2g} the log evidence of the surrogate is {gain:.2g} nats higher. State the "
-        'noise as it is, or noise_sd="unknown".',
-    )
+    return understated_noise(gain, float(np.hypot(stated, sd)), stated)
 
 
 def _with_noise(surrogate: Surrogate) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
-from gp.evidence import Evidence, KnownNoise, LogPosterior
+from gp.evidence import Evidence, LogPosterior
 from gp.fixed_points import Changes
 from gp.linalg import cholesky
 from gp.priors import JointPrior
@@ -174,7 +174,7 @@ def test_a_search_starts_from_the_best_and_says_where_there_is_nothing():
 
 NOISE = np.linspace(0.5, 1.5, N)
 PRIOR = JointPrior.normal(np.zeros(3), np.array([1.0, 2.0, 3.0]))
-KNOWN = KnownNoise(0.02, 0.1)
+KNOWN = 0.02
 
 
 def log_posterior(known=None):
@@ -187,16 +187,35 @@ def log_posterior(known=None):
     return LogPosterior(gram, NOISE, Y, PRIOR, BASES["constant"], "marginal", noise_fitted=True, known=known)
 
 
-def test_fitted_noise_is_added_and_known_noise_is_a_density_of_the_logarithm():
+def test_fitted_noise_is_added_and_known_noise_states_the_scale():
+    """With the noise known, log p is the density of contrasts, in which the constant means have no part."""
     psi = np.array([0.3, -0.5, -2.0])
     covariance = matrix([*np.exp(psi[:2]), 0.0]) + np.exp(psi[2]) * np.diag(NOISE)
     found = Evidence.of(cholesky(covariance), Y, BASES["constant"], "marginal")
     prior = norm(0, [1.0, 2.0, 3.0])
     level = prior.logpdf(psi).sum() - prior.logpdf(0).sum()  # the prior is given up to its normaliser
     assert_allclose(log_posterior().value(psi), found.value + level, rtol=1e-12)
-    about = norm(np.log(KNOWN.variance), KNOWN.sd)
-    prior = about.logpdf(np.log(found.scale) + psi[2]) - about.logpdf(about.mean())
-    assert_allclose(log_posterior(KNOWN).value(psi), found.value + level + prior, rtol=1e-12)
+    contrasts = scipy.linalg.null_space(BASES["constant"].T)
+    scale = KNOWN / np.exp(psi[2])
+    density = multivariate_normal(np.zeros(contrasts.shape[1]), scale * contrasts.T @ covariance @ contrasts)
+    of_contrasts = density.logpdf((contrasts.T @ Y).T).sum() - 0.5 * Y.shape[1] * np.log(N)
+    assert_allclose(log_posterior(KNOWN).value(psi), of_contrasts + level, rtol=1e-10)
+
+
+def test_more_noise_gains_what_the_highest_evidence_with_it_gains():
+    """Against a grid of the noise, at each value of which the two sizes are found by SciPy."""
+    exact, free = log_posterior(KNOWN), log_posterior()
+    bounds = PRIOR.bounds
+    psi = search(exact, [np.zeros(3)], bounds).psi
+    gain, factor = exact.noisier(psi)
+
+    def best(log_tau):
+        found = scipy.optimize.minimize(lambda sizes: -free.value(np.append(sizes, log_tau)), psi[:2])
+        return -found.fun
+
+    grid = psi[2] + np.linspace(0.0, 6.0, 61)
+    values = np.array([best(log_tau) for log_tau in grid])
+    assert gain == pytest.approx(values.max() - exact.value(psi), abs=0.02)
 
 
 @pytest.mark.parametrize("known", [None, KNOWN])

@@ -90,9 +90,6 @@ class UndeclaredNoiseSettings:
     before."""
     excluded: float = -5.0
     """The gain of evidence by a noise, in nats, below which it is not made."""
-    understated: float = 4.0
-    """The gain of evidence by a noise beside the one that is stated, in nats, from which the latter is too
-    small."""
     near: float = 1e-8
     """The largest difference in a coordinate of points that count as the same."""
     same: float = 0.001
