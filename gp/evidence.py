@@ -59,10 +59,6 @@ __all__ = ["Convention", "Evidence", "LogPosterior", "log_density"]
 Convention: TypeAlias = Literal["profiled", "marginal", "known"]
 _TINY = 1e-300
 """The smallest scale and pivot, whose logarithms have to be finite."""
-_MOST = 500.0
-"""The largest logarithm of a ratio of scales, whose exponential is finite."""
-_MORE = 14.0
-"""The logarithm of the most by which a known noise variance is multiplied: sds of a thousand times."""
 
 
 def log_density(squares: Array, volume: Array, degrees: int, outputs: int = 1, scale: float = 1.0) -> Array:
@@ -144,8 +140,7 @@ class Evidence:
         ----------
         matrix : (n, n); the noise is on its diagonal while it is factorised, and not afterwards
         noise : variances (n,), or one number
-        factorise : a function of K that returns its factor without overwriting K; LinAlgError where K has
-            none
+        factorise : a function of K that returns its factor without overwriting K, or raises LinAlgError
         targets, basis, convention, least_scale : as of `of`
         """
         diagonal = np.einsum("ii->i", matrix)
@@ -263,7 +258,7 @@ class LogPosterior:
     basis : H (n, p); ``None`` for a mean of zero. convention : that of scale and mean.
     noise_fitted : whether the last entry of psi is ln tau, so that tau ``noise`` is added, and ``gram`` takes
         the entries before it.
-    known : the mean of the noise variances, if it is known: s is then ``known`` / tau, and log p that of this s.
+    known : the mean of the noise variances, where it is known: then s is ``known`` / tau.
     factor : a function of K that returns its factor and may overwrite K; LinAlgError where K has none.
     """
 
@@ -306,7 +301,7 @@ class LogPosterior:
         free, start = replace(self, known=None), psi
         if not self.noise_fitted:
             parts = (self.prior.lower, self.prior.upper, self.prior.falloff, *self.prior.bounds)
-            flat = zip(parts, (-inf, inf, 1.0, 0.0, _MORE), strict=True)
+            flat = zip(parts, (-inf, inf, 1.0, 0.0, 14.0), strict=True)
             start, prior = np.append(psi, 0.0), JointPrior(*(np.append(*both) for both in flat))
             free = replace(free, noise_fitted=True, prior=prior)
         more = np.append(start[:-1], start[-1] + 1.0)
@@ -316,7 +311,7 @@ class LogPosterior:
 
     def _excess(self, found: Evidence, psi: np.ndarray) -> float:
         """ln of the most likely s over ``known`` / tau; 0 where that is not known."""
-        return 0.0 if self.known is None else min(log(found.scale) + psi[-1] - log(self.known), _MOST)
+        return 0.0 if self.known is None else min(log(found.scale) + psi[-1] - log(self.known), 500.0)
 
     def _of_kernel(self, psi: np.ndarray) -> np.ndarray:
         return psi[:-1] if self.noise_fitted else psi

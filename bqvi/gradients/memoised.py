@@ -221,12 +221,7 @@ class Memoised:
         expected: tuple[Array, ...],
         n: int,
     ) -> tuple[LocalStep, LocalStep]:
-        """The local step of all ``n`` data from the batches kept, and that of none.
-
-        Parameters
-        ----------
-        nothing : of no data, on which a batch's was. expected : statistics under q.
-        """
+        """The local step of all ``n`` data from the batches kept, and that of none (before: ``nothing``)."""
         total = unflat(kept.statistics.sum(axis=0), q.natural)
         if not self.visited_all(kept, n):
             seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))

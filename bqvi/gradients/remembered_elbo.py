@@ -34,7 +34,7 @@ from bqvi.calls.evaluations import understated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE, SEARCH
-from bqvi.gradients.surrogates import OnFunction, fitted_rows, of_rows, over_scale
+from bqvi.gradients.surrogates import OnFunction, fitted, of_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, DirectionalProcess, slope_rows, value_rows
@@ -74,12 +74,9 @@ def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstim
     value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
     trust = Trust.of(q, memory, found)
     sd = trust.sd(found.elbo_variance) if trust.failing <= EVIDENCE.failing else np.inf
-    elbo, stated = value - 0.5 * dimension + float(q.entropy), float(np.median(memory.noise_variances[:, 0]))
-    if not stated > 0.0:
-        return ElboEstimate(elbo, sd, trust.failing)
-    gain, factor = found.fitted.noisier(found.logs)
-    stated = np.sqrt(stated)
-    return ElboEstimate(elbo, sd, trust.failing, understated_noise(gain, factor * stated, stated))
+    stated = float(np.sqrt(np.median(memory.noise_variances[:, 0])))
+    noise = understated_noise(*found.fitted.noisier(found.logs), stated) if stated else ()
+    return ElboEstimate(value - 0.5 * dimension + float(q.entropy), sd, trust.failing, noise)
 
 
 @dataclass(frozen=True)
@@ -223,20 +220,16 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
     kind = OnFunction(values=True, gradients=steep)
     targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])
     measured = kind.noise(frame, memory.noise_variances[near])
-    fitted, logs = _fitted(u, targets, measured, memory.hyperparameters)
-    return NearQ(frame, *_process(u, targets, measured, logs, steep), near, fitted, logs)
+    last, rows = memory.hyperparameters, _rows(u, targets, measured)
+    start = np.append(last[:3], [] if measured is None else last[-1:]) if len(last) else None
+    logs = fitted(rows, start)
+    return NearQ(frame, *_process(u, targets, measured, logs, steep), near, rows, logs)
 
 
 def _process(
     u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, logs: np.ndarray, steep: bool
 ) -> tuple[DirectionalProcess, tuple[np.ndarray, ...]]:
-    """The process on all values and on the gradients nearest to q, and the rows of each node.
-
-    Parameters
-    ----------
-    u : the points (m, D). targets, measured : values and gradients there, and their noise, or None.
-    logs : the logarithms of the hyperparameters. steep : whether there are gradients.
-    """
+    """The process on all values and, if ``steep``, on gradients nearest to q, and the rows of each node."""
     m, d = u.shape
     count = min(m, (EVIDENCE.rows - m) // d) if steep else 0
     whole = np.argsort(np.einsum("nd,nd->n", u, u), kind="stable")[:count]
@@ -269,10 +262,8 @@ def _least(numbers: np.ndarray, n: int) -> float:
     return float(np.sort(numbers)[min(n, len(numbers)) - 1])
 
 
-def _fitted(
-    u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, last: np.ndarray
-) -> tuple[LogPosterior, np.ndarray]:
-    """Hyperparameters by the latest points: values, and one derivative each along a random direction."""
+def _rows(u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None) -> LogPosterior:
+    """What is fitted, by the latest points: values, and one derivative each along a random direction."""
     u, targets = u[-SEARCH.points :], targets[-SEARCH.points :]
     m, d = u.shape
     blocks, shown = [value_rows(u)], [targets[:, 0]]
@@ -284,10 +275,8 @@ def _fitted(
         shown.append(np.einsum("md,md->m", along, targets[:, 1:]))
         if measured is not None and noise is not None:
             noise.append(np.einsum("md,md->m", np.square(along), measured[-m:, 1:]))
-    start = np.append(last[:3], [] if noise is None else last[-1:]) if len(last) else None
     flat = None if noise is None else np.concatenate(noise)
-    found = of_rows(np.concatenate(blocks), np.concatenate(shown), flat, targets.shape[1] > 1)
-    return found, fitted_rows(found, start)
+    return of_rows(np.concatenate(blocks), np.concatenate(shown), flat, targets.shape[1] > 1)
 
 
 def _shown(numbers: np.ndarray, whole: np.ndarray) -> np.ndarray:

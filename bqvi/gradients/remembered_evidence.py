@@ -212,12 +212,7 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
 
 
 def _missed(found: NearQ, at: _AtDraws, memory: Memory, inside: float) -> tuple[float, float]:
-    """Mass that the process lacks at evaluations that it leaves out, over that inside, and its error.
-
-    Parameters
-    ----------
-    found, at : the process, and what is known at draws. memory : the evaluations. inside : ln of its mass.
-    """
+    """Mass that the process lacks at evaluations left out, over that ``inside`` (its ln), and its error."""
     n, rows = len(memory), np.setdiff1d(np.arange(len(memory)), found.used)
     if not len(rows):
         return 0.0, 0.0

@@ -31,7 +31,7 @@ from gp.fixed_points import components_gram, scaled
 from gp.priors import JointPrior
 from gp.search import search
 
-__all__ = ["Kind", "Observed", "OnFunction", "OnGradients", "Process", "fitted_rows", "of_rows", "over_scale"]
+__all__ = ["Kind", "Observed", "OnFunction", "OnGradients", "Process", "fitted", "of_rows", "over_scale"]
 
 Process = GradientProcess | FunctionSurrogate
 
@@ -110,10 +110,10 @@ class OnGradients:
         gram = components_gram(in_units, (np.ones_like(inner), u @ u.T, bent))
         shaped = ObservationNoise.of(u, y, directions, self.jitter)(u, y)
         if noise is None:
-            return _fitted(LogPosterior(gram, shaped, y, _prior(u, 4)), start, 4)
+            return fitted(LogPosterior(gram, shaped, y, _prior(u, 4)), start)
         prior = _prior(u, 4, _typical(u, np.square(y).mean(1)))
         known = LogPosterior(scaled(gram, shaped), noise, y, prior, convention="known")
-        return _fitted(known, start, 4)
+        return fitted(known, start)
 
     def process(self, observed: Observed, logs: np.ndarray) -> GradientProcess:
         """The process given (m, D) points and y."""
@@ -173,7 +173,7 @@ class OnFunction:
             blocks.append(slope_rows(u))
         measured = None if kept.noise is None else self._by_kind(kept.noise)
         targets = self._by_kind(kept.targets)
-        return fitted_rows(of_rows(np.concatenate(blocks), targets, measured, self.gradients), start)
+        return fitted(of_rows(np.concatenate(blocks), targets, measured, self.gradients), start)
 
     def _by_kind(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers of (m, B) points as rows: all values, then all gradients."""
@@ -209,11 +209,6 @@ def of_rows(rows: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, 
     return LogPosterior(scaled(gram, shaped), measured, targets[:, None], prior, means, "known")
 
 
-def fitted_rows(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:
-    """The hyperparameters of a posterior `of_rows`; ``start`` are those of the last fit, or None."""
-    return _fitted(posterior, start, 3)
-
-
 def over_scale(noise: np.ndarray | None, logs: np.ndarray) -> np.ndarray | None:
     """The variances of the noise over s^2, for the hyperparameters of a fit with that noise."""
     return None if noise is None else noise * np.exp(-logs[-1])
@@ -235,9 +230,9 @@ def _typical(points: np.ndarray, squares: np.ndarray) -> float:
     return weighted_median(squares, 1.0 / jitter_multiple(points)) + 1e-300
 
 
-def _fitted(posterior: LogPosterior, start: np.ndarray | None, parameters: int) -> np.ndarray:
+def fitted(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:
     """The fit from the centre of the prior and from the last fit, or ``SEARCH.simple`` for a first fit."""
-    prior = posterior.prior
+    prior, parameters = posterior.prior, len(posterior.prior.lower) - (posterior.convention == "known")
     simple = prior.lower.copy()
     simple[:parameters] += np.array(SEARCH.simple[:parameters]) * prior.falloff[:parameters]
     starts = (prior.lower, simple)

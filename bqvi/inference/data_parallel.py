@@ -249,12 +249,7 @@ def _report(failed: bool, rows: float) -> np.ndarray:
 
 
 def _require_all(reports: np.ndarray) -> None:
-    """Raise ValueError where other processes have failed, or have other numbers of rows.
-
-    Parameters
-    ----------
-    reports : the sum (2, W) of the reports of all processes.
-    """
+    """Raise ValueError by the sum (2, W) of reports: others have failed, or have other numbers of rows."""
     failed, rows = np.flatnonzero(reports[0]), reports[1]
     if len(failed):
         raise ValueError(

@@ -108,9 +108,7 @@ class Fit:
         found = self._of_exceptions(memory) + self._of_failures(memory)
         if memory.noise_variances.size:
             found += unstated_noise(memory.noise_variances[:, 0])
-        exact = (
-            not memory.noise_variances.any()
-        )  # with noise, differences of values do not check the gradient
+        exact = not memory.noise_variances.any()  # noisy differences do not check the gradient
         if exact and callable(getattr(function, "gradient", None)):
             found += gradient_warnings(memory.points, memory.values, memory.gradients)
         if not found and not self.converged and isinstance(self.q, Gaussian):

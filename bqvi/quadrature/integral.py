@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["EstimateRow", "Integral", "log_moments", "with_doubt", "with_failures"]
 
 
-_SHOWN = 4
-"""The number of outputs that a short description shows."""
-
-
 @dataclass(frozen=True)
 class EstimateRow:
     """The estimate after some evaluations."""
@@ -164,8 +160,8 @@ def _short(values: Array) -> str:
     numbers = np.atleast_1d(values)
     if np.ndim(values) == 0:
         return f"{float(values):.6g}"
-    shown = ", ".join(f"{number:.6g}" for number in numbers[:_SHOWN])
-    return f"[{shown}{', ...' if len(numbers) > _SHOWN else ''}]"
+    shown = ", ".join(f"{number:.6g}" for number in numbers[:4])
+    return f"[{shown}{', ...' if len(numbers) > 4 else ''}]"
 
 
 def with_failures(found: Integral, failures: Failures) -> Integral:

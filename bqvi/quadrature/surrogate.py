@@ -196,9 +196,8 @@ class CandidateProcess:
         """A warning that values, whose ``unit`` is given, vary by more than their noise; () if not."""
         if self.data.noise_variance is None:
             return ()
-        gain, factor = self.objective.noisier(self.psi)
         stated = unit * float(np.sqrt(self.data.noise_variance))
-        return understated_noise(gain, factor * stated, stated)
+        return understated_noise(*self.objective.noisier(self.psi), stated)
 
     def at(self, psi: np.ndarray) -> CandidateProcess:
         """Return the surrogate with other hyperparameters."""

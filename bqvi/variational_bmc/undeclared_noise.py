@@ -117,7 +117,7 @@ def understated(made: Evaluations, surrogate: Surrogate) -> tuple[str, ...]:
         return ()
     gain, sd = _with_noise(surrogate)
     stated = float(np.sqrt(np.nanmedian(made.noise_variance)))
-    return understated_noise(gain, float(np.hypot(stated, sd)), stated)
+    return understated_noise(gain, float(np.hypot(1.0, sd / stated)), stated)
 
 
 def _with_noise(surrogate: Surrogate) -> tuple[float, float]:

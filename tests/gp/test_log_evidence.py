@@ -207,13 +207,13 @@ def test_more_noise_gains_what_the_highest_evidence_with_it_gains():
     exact, free = log_posterior(KNOWN), log_posterior()
     bounds = PRIOR.bounds
     psi = search(exact, [np.zeros(3)], bounds).psi
-    gain, factor = exact.noisier(psi)
+    gain, _ = exact.noisier(psi)
 
     def best(log_tau):
         found = scipy.optimize.minimize(lambda sizes: -free.value(np.append(sizes, log_tau)), psi[:2])
         return -found.fun
 
-    grid = psi[2] + np.linspace(0.0, 6.0, 61)
+    grid = np.linspace(*PRIOR.bounds, 201)[:, 2]
     values = np.array([best(log_tau) for log_tau in grid])
     assert gain == pytest.approx(values.max() - exact.value(psi), abs=0.02)
 

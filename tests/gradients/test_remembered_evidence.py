@@ -235,3 +235,33 @@ def test_the_mass_of_heavy_tails_is_in_the_evidence():
         assert abs(found.log_evidence) < 4.0 * found.log_evidence_sd < 2.0
         errors.append(found.log_evidence)
     assert abs(np.mean(errors)) < 0.12
+
+
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_noise_that_is_stated_too_small_is_a_reason_and_the_right_one_is_not(factor):
+    """Values alone and with gradients, of noise with ``factor`` times the sd that is stated.
+
+    One false alarm in a hundred is allowed: two or more in 20 tables have a probability of 2 %.
+    """
+    told = 0
+    for seed in range(20):
+        q, rng = laplace_of_logistic(), np.random.default_rng(seed)
+        memory = memory_of(logistic, around(q, 80, seed), with_gradients=seed % 2 == 0)
+        sd = math.exp(rng.uniform(math.log(0.05), math.log(0.3)))
+        gradients = memory.gradients + factor * sd * rng.standard_normal(memory.gradients.shape)
+        values = memory.values + factor * sd * rng.standard_normal(80)
+        noise = np.full_like(memory.noise_variances, sd**2)
+        memory = replace(memory, values=values, gradients=gradients, noise_variances=noise)
+        told += bool(remembered_elbo(q, memory).understated)
+    assert told >= 18 if factor > 1.0 else told <= 1
+
+
+def test_a_fit_whose_noise_is_stated_too_small_has_not_converged():
+    rng = np.random.default_rng(8)
+
+    def noisy(theta):
+        return -0.5 * np.square(theta).sum(1) - np.abs(theta[:, 0]) + 0.9 * rng.standard_normal(len(theta))
+
+    with pytest.warns(UserWarning, match="The values vary by more than their noise"):
+        found = bqvi.fit(LogJoint(noisy, 2, gradient=None), method="bq", noise_sd=0.2, budget=80, seed=2)
+    assert not found.converged

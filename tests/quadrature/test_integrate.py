@@ -248,6 +248,22 @@ def integral_from_noisy_values(noise_sd, seed):
     )
 
 
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_noise_that_is_stated_too_small_is_said_and_the_right_one_is_not(factor):
+    """One false alarm in a hundred is allowed: two or more in 12 runs have a probability of .6 %."""
+    told = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        sd, along = np.exp(rng.uniform(np.log(0.03), np.log(0.3))), rng.normal(size=2)
+
+        def noisy(x, rng=rng, sd=sd, along=along):
+            return np.cos(x @ along) + 0.2 * x[:, 0] ** 2 + factor * sd * rng.standard_normal(len(x))
+
+        found = bqvi.integrate(noisy, Gaussian(np.zeros(2), np.eye(2)), budget=90, noise_sd=sd, seed=seed)
+        told += any("vary by more than their noise" in warning for warning in found.warnings)
+    assert told >= 10 if factor > 1.0 else told <= 1, told
+
+
 def test_noise_as_a_function_that_is_constant_is_that_constant():
     number, function = (integral_from_noisy_values(sd, 0) for sd in (0.05, lambda x: np.full(len(x), 0.05)))
     assert (function.mean, function.sd) == pytest.approx((number.mean, number.sd), rel=1e-6)
