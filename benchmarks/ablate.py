@@ -80,7 +80,6 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
 
     nobody = np.zeros(0, int)
     return {
-        "local proposal": [(correction, "local_proposal", lambda *_: None)],
         "proposal at tails": [(correction, "_at_tails", lambda *_: None)],
         "population rounds": [(correction, "WEIGHTS", replace(WEIGHTS, rounds=0))],
         "thorough proposal": [(learning, "polished", correction.correct)],

@@ -52,8 +52,7 @@ from scipy.special import logsumexp
 from bqvi.importance import Proposal, effective_size, resampled
 from bqvi.pareto import pareto_shape
 from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.local_proposal import local_proposal
-from bqvi.variational_bmc.settings import LOCAL, WEIGHTS
+from bqvi.variational_bmc.settings import WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.triangular import cholesky, solve_lower
@@ -80,7 +79,6 @@ class Correction:
     monte_carlo_sd : the standard deviation of the log evidence by the finite number of draws.
     effective_sample_size : the effective sample size. pareto_k : the Pareto shape k of the weights.
     feasible : the probability (M,) that the log joint can be evaluated there, with no failure as isolated.
-    covered : whether no evaluation shows mass that q lacks; only a thorough estimate checks this.
     inside : the share of the proposal's mass between the bounds, to which it is restricted.
     """
 
@@ -98,7 +96,6 @@ class Correction:
     effective_sample_size: float
     pareto_k: float
     feasible: np.ndarray
-    covered: bool = True
     inside: float = 1.0
 
     @property
@@ -152,8 +149,7 @@ def polished(
 
     The q of highest ELBO is narrower than the posterior, a good proposal is wider. From q and q widened a
     few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
-    They begin at evaluated points in the tails too, where q has hardly any draws, and from `local_proposal`
-    where q lacks much of the mass.
+    They begin at evaluated points in the tails too, where q has hardly any draws.
     """
     whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
     wide = proposal_of(q, *WEIGHTS.renewed_wide).joined(whole, 0.3)
@@ -163,11 +159,6 @@ def polished(
     tails = _at_tails(surrogate, q, begun.log_evidence)
     if tails is not None:
         g, wide = g.joined(tails, 0.1), wide.joined(tails, 0.3)
-    log_evidence = weighed(surrogate, q, few, seed, feasible).log_evidence
-    local = local_proposal(surrogate, g, log_evidence, begun.inside)
-    without = g
-    if local is not None:
-        g, wide = g.joined(local, LOCAL.share), wide.joined(local.widened(*WEIGHTS.renewed_wide), LOCAL.share)
     for step in range(WEIGHTS.rounds):
         u = g.draws(count // 8, seed + 1 + step)
         logs = g.density.log_parts(u)
@@ -182,20 +173,7 @@ def polished(
             break
         g = g.adapted(u, weights, logs).joined(wide, 0.1)
     found = weighed(surrogate, q, count, seed, feasible, g)
-    sd = _sd(surrogate, found.u, found.whitened, found.weights, seed)
-    covered = local is None or _lacking(found, without, begun.inside) < LOCAL.mass
-    return replace(found, surrogate_sd=sd, covered=covered)
-
-
-def _lacking(found: Correction, g: Proposal, inside: float) -> float:
-    """The share of the mass, by the draws ``found``, that lies where the proposal g lacks density.
-
-    Only the share ``inside`` of g lies between bounds.
-    """
-    log_density = found.log_weights + found.log_proposal + np.log(len(found.u))
-    log_g = g.density.log_density(found.u) - np.log(inside)
-    lacks = log_density - log_g > LOCAL.uncovered
-    return float(found.weights[lacks].sum())
+    return replace(found, surrogate_sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
 
 
 def _at_tails(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Proposal | None:

@@ -112,8 +112,6 @@ class Row:
     """The number of these draws."""
     tested: int = 0
     """The number of evaluations of the record whose claim was tested last, or 0 (:mod:`refutation`)."""
-    covered: bool = True
-    """Whether no evaluation shows mass that q lacks; only a thorough estimate checks this."""
     beyond: float = 0.0
     """The rise of the log evidence, nats, if f were one sd higher where its sd is large (`pooled_draws`)."""
 

@@ -164,7 +164,6 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         total_variation=variation,
         compared=compared,
         tested=state.tested if compared else 0,
-        covered=found.covered,
         beyond=beyond,
     )
 

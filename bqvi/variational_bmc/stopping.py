@@ -1,6 +1,6 @@
 """The conditions of convergence, and the reasons where a run has not converged.
 
-Eight conditions on the last records, with the thresholds of `ConvergenceSettings`, have to hold.
+Seven conditions on the last records, with the thresholds of `ConvergenceSettings`, have to hold.
 
 - *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal posteriors
   from draws would (:mod:`correction`).
@@ -8,8 +8,6 @@ Eight conditions on the last records, with the thresholds of `ConvergenceSetting
 - *Is the evidence known?* Its sd, which contains the surrogate's uncertainty, is below the tolerance.
 - *Do the draws represent the surrogate?* This is judged by their effective share and Pareto k, or by the
   share alone where it is high, as nearly equal weights have no tail.
-- *Does q cover the surrogate?* Where evaluations show much mass that q lacks, the thorough estimate has draws
-  there (:mod:`local_proposal`), but exploration only takes the modes of q into account.
 - *Has the claim been tested?* A record that meets the conditions above is a claim. The log joint is then
   evaluated at points that could refute it (:mod:`refutation`), and with these the log evidence differs from
   that of the claim by less than its sd, and the sd has not grown.
@@ -127,14 +125,11 @@ def _about_exploration(now: Row) -> list[str]:
 
 
 def _about_coverage(now: Row) -> list[str]:
-    """The reasons why q may not cover the surrogate."""
-    reason = "q does not cover the surrogate"
-    if not (
-        now.effective_share > CONVERGENCE.effective
-        and (now.pareto_k < CONVERGENCE.shape or now.effective_share > CONVERGENCE.uniform)
-    ):
-        return [f"{reason} (Pareto k {now.pareto_k:.2f}, effective share {now.effective_share:.2g})"]
-    return [] if now.covered else [f"{reason} (evaluations show mass that q lacks)"]
+    """The reason why q may not cover the surrogate."""
+    share, k = now.effective_share, now.pareto_k
+    if share > CONVERGENCE.effective and (k < CONVERGENCE.shape or share > CONVERGENCE.uniform):
+        return []
+    return [f"q does not cover the surrogate (Pareto k {k:.2f}, effective share {share:.2g})"]
 
 
 def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:

@@ -67,13 +67,13 @@ def test_equal_digits_are_runs_in_which_nothing_acted():
 def test_a_run_without_what_did_not_act_is_the_same_run_and_is_not_made_again(monkeypatch):
     task = ("vbmc", "gaussian", 3)
     whole = ablate.recorded(task, "")
-    assert {"local proposal", "climbs from spikes"}.isdisjoint(whole["acted"])
+    assert {"values left out after a map", "climbs from spikes"}.isdisjoint(whole["acted"])
     assert {"hyperparameters in the sd", "shape of the tail"} <= set(whole["acted"])
-    made = ablate.recorded(task, "local proposal + climbs from spikes")
+    made = ablate.recorded(task, "values left out after a map + climbs from spikes")
     assert (made["estimate"], made["sd"]) == (whole["estimate"], whole["sd"])
     monkeypatch.setattr(ablate, "recorded", lambda task, name: {"without": name, "again": True})
-    assert ablate.removed(task, "local proposal", whole)["estimate"] == whole["estimate"]
-    assert ablate.removed(task, "local proposal + shape of the tail", whole)["again"]
+    assert ablate.removed(task, "values left out after a map", whole)["estimate"] == whole["estimate"]
+    assert ablate.removed(task, "values left out after a map + shape of the tail", whole)["again"]
 
 
 @pytest.mark.parametrize("name", list(ablate.mechanisms()))

@@ -50,7 +50,6 @@ def test_a_run_that_expects_further_modes_has_not_converged():
         explored=True,
         total_variation=0.0,
         tested=50,
-        covered=True,
         unseen=0.5,
     )
     verdict = judge((steady,) * 8, 0.05)

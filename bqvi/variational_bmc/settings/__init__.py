@@ -24,10 +24,10 @@ from bqvi.variational_bmc.settings.frames import FRAMES, GRADIENT_SCALINGS, SCAL
 from bqvi.variational_bmc.settings.mixture import COMPONENTS, MODES, RESTARTS
 from bqvi.variational_bmc.settings.result import DIAGNOSTICS, RESULT
 from bqvi.variational_bmc.settings.surrogate import CHEAP, FITTING, SHAPING
-from bqvi.variational_bmc.settings.weights import LOCAL, POOLED, WEIGHTS
+from bqvi.variational_bmc.settings.weights import POOLED, WEIGHTS
 
 __all__ = [
     "CHEAP", "CLIMBING", "COMPARISON", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "EXPLORATION",
-    "FEASIBILITY", "FITTING", "FRAMES", "GRADIENT_SCALINGS", "LOCAL", "MODES", "NODES",
+    "FEASIBILITY", "FITTING", "FRAMES", "GRADIENT_SCALINGS", "MODES", "NODES",
     "NOISE", "POOLED", "PREDICTIONS", "RESTARTS", "RESULT", "SCALINGS", "SHAPING", "WEIGHTS",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["LOCAL", "POOLED", "WEIGHTS", "LocalSettings", "PooledSettings", "WeightSettings"]
+__all__ = ["POOLED", "WEIGHTS", "PooledSettings", "WeightSettings"]
 
 
 @dataclass(frozen=True)
@@ -45,32 +45,6 @@ class WeightSettings:
 
 
 @dataclass(frozen=True)
-class LocalSettings:
-    """Gaussians at evaluated points where a proposal lacks density (`local_proposal`)."""
-
-    shallow: float = 7.0
-    """The largest depth of such a point below the top, in nats beyond D / 2."""
-    lacking: float = 1.0
-    """The least excess of the density there over the proposal's, in nats."""
-    apart: float = 1.0
-    """The least squared distance of such Gaussians from each other, in their standard deviations."""
-    least: int = 6
-    """The least number of Gaussians for which a proposal is made."""
-    most: int = 60
-    """The largest number of Gaussians of a proposal."""
-    mass: float = 0.1
-    """The least mass of all these Gaussians, as a share of the evidence, for which a proposal is made; also
-    the largest mass that q may lack and still count as covering the posterior."""
-    uncovered: float = 2.0
-    """The excess of the posterior's density over the proposal's, in nats, from which q lacks the mass
-    there."""
-    share: float = 0.7
-    """The share of these Gaussians in the first proposal of the thorough estimate."""
-    bend: tuple[float, float] = (1.0, 4.0)
-    """The bounds of twice the fall that counts as a parabola's; a larger fall is due to a bend."""
-
-
-@dataclass(frozen=True)
 class PooledSettings:
     """Draws beyond those of q (`pooled_draws`)."""
 
@@ -87,5 +61,4 @@ class PooledSettings:
 
 
 WEIGHTS = WeightSettings()
-LOCAL = LocalSettings()
 POOLED = PooledSettings()
