@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from acquisition.settings import ASCENT
-
 __all__ = ["Ascent", "Function", "ascend"]
 
 Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -67,7 +65,8 @@ def ascend(
         if not expected.max() > tolerance:
             return Ascent(state.points, state.values, evaluations)
         values, gradients = function(trial)
-        gained = (values >= state.values + ASCENT.sufficient * expected) & (expected > 0)
+        # Armijo
+        gained = (values >= state.values + 1e-4 * expected) & (expected > 0)
         _learn(state, gained, step, state.gradients - gradients)
         if gained.all():
             state.points, state.values, state.gradients = trial, values, gradients
@@ -78,7 +77,7 @@ def ascend(
         state.values = np.where(gained, values, state.values)
         state.gradients = np.where(moved, gradients, state.gradients)
         direction = np.where(moved, _directions(state, lower, upper), direction)
-        length = np.where(moved, 1.0, ASCENT.shorter * length)
+        length = np.where(moved, 1.0, 0.3 * length)
     return Ascent(state.points, state.values, max_evaluations)
 
 
@@ -102,7 +101,7 @@ def _start(function: Function, starts: np.ndarray, first_step: float) -> _State:
     count, dimension = starts.shape
     norm = np.sqrt(_dot(gradients, gradients)) + np.finfo(float).tiny
     hessians = (first_step / norm)[:, None, None] * np.eye(dimension)
-    longest = np.full((count, 1), ASCENT.longest * first_step)
+    longest = np.full((count, 1), 10.0 * first_step)
     return _State(starts, values, gradients, hessians, longest, np.ones(count, bool))
 
 

@@ -7,19 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ASCENT", "DOMAIN", "DomainSettings", "QuasiNewtonSettings"]
-
-
-@dataclass(frozen=True)
-class QuasiNewtonSettings:
-    """Several ascents together (`ascent`)."""
-
-    sufficient: float = 1e-4
-    """Share of the gain predicted by the gradient that a step has to gain (Armijo)."""
-    shorter: float = 0.3
-    """Factor by which a step that gained less is shortened."""
-    longest: float = 10.0
-    """The largest length of a step, over that of the first one."""
+__all__ = ["DOMAIN", "DomainSettings"]
 
 
 @dataclass(frozen=True)
@@ -37,4 +25,4 @@ class DomainSettings:
     """Candidates for each ascent, those of the highest scores, among which the starts are chosen."""
 
 
-ASCENT, DOMAIN = QuasiNewtonSettings(), DomainSettings()
+DOMAIN = DomainSettings()

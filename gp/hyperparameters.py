@@ -280,7 +280,8 @@ def fit(
         units = _checked_units(observed, y)
         problem = _problem(observed, y, kernel, mean, noise, units=units)
         if _without_noise(problem):
-            _refuse_contradictions(problem, FIT.same * units.output)
+            # smaller differences, in standard deviations of the targets, are rounding
+            _refuse_contradictions(problem, 1e-6 * units.output)
         coordinates = SearchCoordinates.of(problem, units, priors or Priors())
         limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
         hyperparameters = _searched(problem, coordinates, limits)

@@ -232,7 +232,7 @@ def marginalise(
             RuntimeWarning,
         )
         return MarginalPosterior((posterior,), np.ones(1))
-    kept = np.flatnonzero(weights > FIT.negligible / n_points)
+    kept = np.flatnonzero(weights > 1e-6 / n_points)
     observed = posterior.observations
     posteriors = tuple(posterior_at(fit, places[j], observed, posterior.y, scales[j]) for j in kept)
     return MarginalPosterior(posteriors, weights[kept] / weights[kept].sum())

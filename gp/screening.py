@@ -71,10 +71,10 @@ def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, screening
     """
     small = problem.smaller(FIT.screening_rows, screening.rng)
     starts = _starts(small, coordinates, screening)
-    scale = np.where(np.array(coordinates.kinds) == "period", FIT.period_scale, 1.0)
+    scale = np.where(np.array(coordinates.kinds) == "period", 0.01, 1.0)
     bounds = coordinates.prior.bounds_lower / scale, coordinates.prior.bounds_upper / scale
-    settings = Search(iterations=screening.max_iterations, tempered=FIT.tempered)
-    last = replace(settings, value_tolerance=FIT.value_tolerance)
+    settings = Search(iterations=screening.max_iterations, tempered=100.0)
+    last = replace(settings, value_tolerance=1e-10)
     quick = _Scaled(small, coordinates, screening.with_prior, scale)
     begun, spent = successive_halving(quick, [start / scale for start in starts], bounds, settings)
     best = search(_Scaled(problem, coordinates, screening.with_prior, scale), [begun], bounds, last)
@@ -100,7 +100,8 @@ def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.
         return np.zeros((0, 0))
     jitter = solve(problem, coordinates.vector(psi)).jitter
     best, roughness = _smoothest(replace(problem, jitter=jitter), coordinates, psi)
-    if roughness > FIT.rough:
+    # not due to rounding alone
+    if roughness > 0.05:
         raised = replace(problem, jitter=next_jitter(jitter, psi))
         best = min((best, roughness), _smoothest(raised, coordinates, psi), key=itemgetter(1))[0]
     return (best + best.T) / 2
@@ -125,7 +126,7 @@ def _smoothest(
         roughness = float(np.max(np.maximum(uneven, np.abs(hessian - hessian.T)) / np.outer(size, size)))
         if roughness < least:
             best, least = hessian, roughness
-        if least < FIT.smooth:
+        if least < 0.01:
             break
     return best, least
 
@@ -179,7 +180,7 @@ def _scanned(
             scanned.append((_value(problem, coordinates, at, with_prior), at))
         values = np.array([value for value, _ in scanned])
         peaks = [each for i, each in enumerate(scanned) if values[i] >= values[max(i - 1, 0) : i + 2].max()]
-        places = [at for _, at in sorted(peaks, key=lambda each: -each[0])[: FIT.peaks]] or places
+        places = [at for _, at in sorted(peaks, key=lambda each: -each[0])[:3]] or places
     return places
 
 
@@ -187,7 +188,7 @@ def _present(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[n
     """Return the present values; with each of several noises, if the noise has no present value."""
     psi = coordinates.psi(problem.pack())
     noise = np.array(coordinates.kinds) == "noise"
-    smaller = (0.0, *FIT.smaller_noises) if problem.noise is None else (0.0,)
+    smaller = (0.0, *(log(1e-2), log(1e-4))) if problem.noise is None else (0.0,)
     return [psi + step * noise for step in smaller]
 
 
@@ -195,7 +196,7 @@ def _grid(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[np.n
     """Return combinations of common lengthscales and noises."""
     kinds = np.array(coordinates.kinds)
     points = []
-    for lengthscale, noise in product(FIT.grid_lengthscales, FIT.grid_noises):
+    for lengthscale, noise in product(FIT.grid_lengthscales, (log(1e-4), log(0.1))):
         psi = np.zeros(len(kinds))
         psi[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.points.shape[1])
         psi[kinds == "noise"] = noise
@@ -207,7 +208,10 @@ def _random(coordinates: SearchCoordinates, rng: np.random.Generator) -> np.ndar
     """Return a random starting point."""
     kinds, prior = np.array(coordinates.kinds), coordinates.prior
     psi = rng.standard_normal(len(kinds))
-    for kind, (lower, upper) in (("lengthscale", FIT.random_lengthscales), ("noise", FIT.random_noises)):
+    for kind, (lower, upper) in (
+        ("lengthscale", FIT.random_lengthscales),
+        ("noise", (log(1e-4), log(0.3))),
+    ):
         psi[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
     periods = kinds == "period"
     psi[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])

@@ -54,7 +54,7 @@ class UpperConfidence(Summing, Greedy):
     beta: float = 1.0
     weights: str = "equal"
     noise: float = LEARNING.noise
-    drift: float = LEARNING.norm_drift
+    drift: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,6 +89,6 @@ class UpperConfidence(Summing, Greedy):
         noise = self.features.residual[at] + self.noise
         estimated = state.norms.observed(design(self.features, at), norms[:, None], noise, self.drift)
         fresh = float(norms.mean())
-        kept = 0.0 if state.average == 0.0 else LEARNING.kept
+        kept = 0.0 if state.average == 0.0 else 0.9
         average = kept * state.average + (1.0 - kept) * fresh
         return replace(state, norms=estimated, average=average)

@@ -186,8 +186,9 @@ def pivoted_cholesky(
     trace, used = residual.sum(), 0
     if not trace > 0.0:
         raise ValueError("the kernel is zero on the diagonal: all rows are alike under it")
-    while used < rank and residual.sum() > FEATURES.exhausted * trace:
-        proposed = rng.choice(n, min(FEATURES.block, rank - used), p=residual / residual.sum())
+    # the remaining trace is rounding
+    while used < rank and residual.sum() > 1e-10 * trace:
+        proposed = rng.choice(n, min(10, rank - used), p=residual / residual.sum())
         columns = _new_columns(x, kernel, phi[:, :used], residual, proposed, rng)
         phi[:, used : used + columns.shape[1]] = columns
         residual -= np.einsum("nm,nm->n", columns, columns)
@@ -227,7 +228,7 @@ def _accepted(
     for i in range(len(block)):
         row = solve_lower(factor, block[accepted, i])
         residual = block[i, i] - row @ row
-        if accepted and (rng.random() * before[i] > residual or residual <= FEATURES.left * before[i]):
+        if accepted and (rng.random() * before[i] > residual or residual <= 1e-12 * before[i]):
             continue
         grown = np.zeros((len(accepted) + 1, len(accepted) + 1))
         grown[:-1, :-1], grown[-1, :-1] = factor, row
@@ -284,7 +285,7 @@ def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
 
 def _unexplained(x: np.ndarray, y: np.ndarray, kernel: Kernel) -> np.ndarray:
     """Standardised residuals (N, E) of y (N, E) regressed on few features of x, which cannot overfit."""
-    rank = min(FEATURES.smooth_rank, max(1, len(x) // FEATURES.rows_a_feature))
+    rank = min(FEATURES.smooth_rank, max(1, len(x) // 20))
     design = np.column_stack([np.ones(len(x)), Features.of(x, kernel, rank=rank).phi])
     gram = design.T @ design
     gram.flat[:: len(gram) + 1] += FEATURES.ridge

@@ -27,18 +27,10 @@ class FeatureSettings:
     """The lengthscale over the median distance."""
     single: int = 10_000_000
     """Entries of Phi above which it is held in single precision."""
-    block: int = 10
-    """The number of pivots proposed together, which does not change the pivots drawn."""
     smooth_rank: int = 60
     """The most features of x in the regression of labels on x."""
-    rows_a_feature: int = 20
-    """The least number of rows for each feature of that regression."""
     ridge: float = 0.01
     """The ridge of that regression."""
-    exhausted: float = 1e-10
-    """Share of the trace of K below which the remaining trace is rounding."""
-    left: float = 1e-12
-    """Share of a row's residual before a block of pivots, below which the residual in it is rounding."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +51,6 @@ class LearningSettings:
     """Variance that the features do not explain, in units of the kernel's."""
     drift: float = 0.06
     """rho, the drift of the coefficients of gradients between steps."""
-    norm_drift: float = 0.1
-    """rho for the coefficients of the norms of gradients."""
-    kept: float = 0.9
-    """Weight of the earlier average norm in a step's average."""
 
 
 FEATURES, PARTITION = FeatureSettings(), PartitionSettings()

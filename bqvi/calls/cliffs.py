@@ -48,7 +48,7 @@ def below_a_cliff(
     found, threshold = np.zeros(n, bool), CLIFFS.shallowest + 0.5 * dimension
     order = np.argsort(-values, kind="stable")
     depth = values.max(initial=-np.inf) - values[order]
-    flat = depth.max(initial=0.0) - depth < CLIFFS.flat * depth  # of a level's value and all lower ones
+    flat = depth.max(initial=0.0) - depth < 0.01 * depth  # of a level's value and all lower ones
     rows = np.arange(n)
     levels = (depth > threshold) & ((rows >= CLIFFS.above) | ((rows >= CLIFFS.above_a_floor) & flat))
     if not levels.any():

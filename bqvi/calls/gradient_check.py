@@ -190,7 +190,7 @@ def _advice(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> st
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75)) if len(ratios) else (0.0, 0.0, 0.0)
     if not high - low < CHECK.one_multiple * abs(middle):
         return "check the sign of the gradient, and that it has every term of the function"
-    found = "change its sign" if abs(middle + 1) < CHECK.sign else "look for a sign or a factor"
+    found = "change its sign" if abs(middle + 1) < 0.1 else "look for a sign or a factor"
     return f"the gradient is {middle:.3g} times that of the values; {found}"
 
 
@@ -200,7 +200,7 @@ def points_near(point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     x is near ``point`` (D,), as a centre of symmetry has no slope that could be missed.
     """
     away, along = (1.0 + np.abs(point)) * np.random.default_rng(0).normal(size=(2, len(point)))
-    step = CHECK.step * along
+    step = 1e-4 * along
     return point + CHECK.away * away + np.array([0.0, -2.0, -1.0, 1.0, 2.0])[:, None] * step, step
 
 

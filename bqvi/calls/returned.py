@@ -234,10 +234,10 @@ def not_logarithms(values: np.ndarray) -> str:
     They do if none is negative and a quarter of them or more is below a hundredth of the largest, or if all
     are 0 (which is also true of the logarithm of a uniform density without its constant).
     """
-    if len(values) < DENSITY.least or not np.isfinite(values).all() or (values < 0.0).any():
+    if len(values) < 4 or not np.isfinite(values).all() or (values < 0.0).any():
         return ""
     largest = float(values.max())
-    small = int((values <= DENSITY.small * largest).sum())
+    small = int((values <= 0.01 * largest).sum())
     if small < DENSITY.share * len(values):
         return ""
     seen = (

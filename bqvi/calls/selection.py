@@ -113,7 +113,7 @@ def _units(points: np.ndarray, density: np.ndarray | None = None) -> AffineMap:
     if density is not None:
         order = np.argsort(-density, kind="stable")
         depth = density[order[0]] - density[order]
-        points = points[order[: max(int((depth < SELECTION.shallow * d).sum()), SELECTION.fewest * d)]]
+        points = points[order[: max(int((depth < SELECTION.shallow * d).sum()), 10 * d)]]
     sds = points.std(0) + 1e-9 * (1.0 + np.abs(points).max(0))
     covariance = np.cov((points / sds).T, bias=True).reshape(d, d) + SELECTION.jitter * np.eye(d)
     return AffineMap(points.mean(0), sds[:, None] * cholesky(covariance))

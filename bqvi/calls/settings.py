@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "AT_THE_MODE", "CHECK", "CLIFFS", "CLIMB", "DENSITY", "FROM_Q", "INTERVALS", "PLAUSIBLE", "ROUNDING",
+    "AT_THE_MODE", "CHECK", "CLIFFS", "CLIMB", "DENSITY", "FROM_Q", "INTERVALS", "PLAUSIBLE",
     "SELECTION",
     "CliffSettings", "ClimbSettings", "DensitySettings", "GradientCheckSettings", "IntervalSettings",
-    "PlausibleSearch", "RoundingSettings", "SelectionSettings",
+    "PlausibleSearch", "SelectionSettings",
 ]  # fmt: skip
 
 
@@ -68,10 +68,6 @@ class GradientCheckSettings:
     message then states; ``sign`` affects messages only, too."""
     rounding: float = 1e-6
     """Differences below this share of the largest value, or of one, count as rounding."""
-    sign: float = 0.1
-    """A multiple within this distance of -1 is reported as a wrong sign."""
-    step: float = 1e-4
-    """The step of a difference quotient, over 1 + |x|, beside a function that leaves torch."""
     away: float = 0.1
     """The distance, in the same units, from an evaluation to the point of the comparison."""
     apart: float = 10.0
@@ -179,10 +175,6 @@ class IntervalSettings:
 class DensitySettings:
     """The test whether a log joint returns the density itself (:mod:`returned`)."""
 
-    least: int = 4
-    """The least number of values that are tested."""
-    small: float = 0.01
-    """The share of the largest value below which a value counts as small."""
     share: float = 0.25
     """The share of small values from which the values are taken to be a density's."""
 
@@ -201,8 +193,6 @@ class SelectionSettings:
     """The constant c of the tempering, chosen from 1 and 2 on a Student t with D = 5 and 10,000 rows."""
     shallow: float = 2.0
     """The largest depth, in units of D nats, of the rows whose moments define the units."""
-    fewest: int = 10
-    """The least number of rows, for each dimension, whose moments are taken."""
     lengthscale: float = 1.0
     """The lengthscale of the kernel, in units of sqrt(D)."""
     jitter: float = 1e-6
@@ -225,23 +215,13 @@ class CliffSettings:
     above_a_floor: int = 2
     """The least number above a cliff below which values are about equal: of 221 sets with one to five values
     above a floor 207 are found, with 3 141, with 1 all."""
-    flat: float = 0.01
-    """The share of the depth by which these values differ at most."""
     noise_sds: float = 1.0
     """The standard deviations of its noise by which a difference of values is reduced."""
 
 
-@dataclass(frozen=True)
-class RoundingSettings:
-    """The rounding of the log joint of another package's model (:mod:`target_model`)."""
-
-    digits: int = 34
-    """The number of binary digits that are kept."""
-
-
 CHECK, CLIMB, PLAUSIBLE = GradientCheckSettings(), ClimbSettings(), PlausibleSearch()
 INTERVALS, DENSITY, SELECTION = IntervalSettings(), DensitySettings(), SelectionSettings()
-CLIFFS, ROUNDING = CliffSettings(), RoundingSettings()
+CLIFFS = CliffSettings()
 AT_THE_MODE = PlausibleSearch(past_overshoots=True)
 # a Gaussian q, whose units these are, is where the search begins
 FROM_Q = PlausibleSearch(explores=False, half_width=1.0, past_overshoots=True)

@@ -30,7 +30,7 @@ import numpy as np
 
 from bqvi.calls.bounds import names_of, vector_of
 from bqvi.calls.function import Function, GradientWithValue
-from bqvi.calls.settings import INTERVALS, ROUNDING
+from bqvi.calls.settings import INTERVALS
 from gp.arrays import Array, shown
 
 __all__ = ["RoundedPair", "RoundedValue", "TargetModel", "box_around", "require_alone", "rounded"]
@@ -88,7 +88,7 @@ def rounded(numbers: np.ndarray, rows: bool = False) -> np.ndarray:
     if rows:
         sizes = np.where(np.isfinite(sizes), sizes, 0.0).max(axis=-1, keepdims=True, initial=0.0)
     with np.errstate(invalid="ignore"):
-        units = np.ldexp(1.0, np.frexp(np.maximum(sizes, 1.0))[1] - ROUNDING.digits)
+        units = np.ldexp(1.0, np.frexp(np.maximum(sizes, 1.0))[1] - 34)
         return np.where(np.isfinite(numbers / units), np.round(numbers / units) * units, numbers)
 
 

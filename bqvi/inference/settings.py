@@ -74,34 +74,18 @@ class GainSettings:
 class AscentSettings:
     """The maximisation of a surrogate's ELBO (`surrogate_ascent`)."""
 
-    steps: int = 30
-    """The most steps."""
     rate: float = 0.7
     """The first rho."""
-    least_rate: float = 0.1
-    """The smallest rho."""
-    slow: float = 0.5
-    """Share of the squared natural gradient that a step leaves, above which rho is halved."""
-    fast: float = 0.1
-    """Share of the squared natural gradient below which rho grows by ``faster``."""
     faster: float = 1.5
     """Factor of rho after such a step."""
-    settled: float = 1e-7
-    """Squared Fisher norm of the natural gradient, twice the remaining gain in nats, at which it ends."""
     divergence: float = 0.6
     """The largest KL over the squared norm of the natural gradient at q; a step of 1 on a quadratic has about
     1/2."""
     variance_weight: float = 0.1
     """Weight of the variance of the gradient, by which ``divergence`` is reduced where the gradient is within
     its error bars, which are wide."""
-    tries: int = 12
-    """The number of step sizes that are tried for a q' inside the trust region."""
-    halvings: int = 100
-    """The most halvings where none of these is inside, as for a log joint that is much narrower than q."""
     close: float = 0.9
     """Share of the radius that counts as its boundary."""
-    aimed: float = 0.98
-    """Share of the distance to the boundary, for a quadratic divergence, that is tried next."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def ascend(surrogate: WhitenedSurrogate, dimension: int, radius: float, diagonal
     identity = np.eye(dimension)
     place = Place(np.zeros(dimension), identity, identity, 0.0)
     rate, before = ASCENT.rate, np.inf
-    for step in range(ASCENT.steps):
+    for step in range(30):
         moments = surrogate.at_q if step == 0 else surrogate.moments(place.mean, place.covariance)
         pull = moments.mean - place.mean
         change = identity - moments.jacobian - place.precision
@@ -74,7 +74,7 @@ def ascend(surrogate: WhitenedSurrogate, dimension: int, radius: float, diagonal
             return _at_the_boundary(place, pull, change, rate, radius)
         place = following
         # near the maximum each step squares the remaining gain, which is then negligible
-        if remaining < ASCENT.settled:
+        if remaining < 1e-7:
             break
     return place
 
@@ -90,9 +90,9 @@ def _allowed(surrogate: WhitenedSurrogate, radius: float, squared_norm: float, d
 
 def _adapted(rate: float, ratio: float) -> float:
     """The next rho, given the ratio of the squared natural gradients after and before the last step."""
-    if ratio > ASCENT.slow:
-        return max(0.5 * rate, ASCENT.least_rate)
-    return min(ASCENT.faster * rate, 1.0) if ratio < ASCENT.fast else rate
+    if ratio > 0.5:
+        return max(0.5 * rate, 0.1)
+    return min(ASCENT.faster * rate, 1.0) if ratio < 0.1 else rate
 
 
 def _squared_norm(place: Place, pull: np.ndarray, change: np.ndarray) -> float:
@@ -122,7 +122,7 @@ def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: f
     """The longest step found that stays inside."""
     low, high, best = 0.0, rate, place
     middle = 0.5 * rate
-    for _ in range(ASCENT.tries):
+    for _ in range(12):
         tried = _moved(place, pull, change, middle)
         if tried.divergence <= radius:
             low, best = middle, tried
@@ -132,14 +132,14 @@ def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: f
             high = middle
         # the divergence from q grows about quadratically with the length of the step
         ratio = radius / max(tried.divergence, 1e-300)
-        aim = ASCENT.aimed * middle * np.sqrt(ratio) if place.divergence == 0.0 else 0.0
+        aim = 0.98 * middle * np.sqrt(ratio) if place.divergence == 0.0 else 0.0
         middle = float(aim) if low < aim < high else 0.5 * (low + high)
     return best if low > 0.0 else _halved(place, pull, change, high, radius)
 
 
 def _halved(place: Place, pull: np.ndarray, change: np.ndarray, rate: float, radius: float) -> Place:
     """The first step that stays inside, from ``rate`` down by halves."""
-    for _ in range(ASCENT.halvings):
+    for _ in range(100):
         rate *= 0.5
         tried = _moved(place, pull, change, rate)
         if tried.divergence <= radius:

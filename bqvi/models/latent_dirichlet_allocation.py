@@ -147,7 +147,7 @@ class LatentDirichletAllocation:
         roots, found = np.sqrt(frequencies), []
         for _ in range(TOPIC_STARTS.clusterings):
             centres = starting_centres(roots, self.n_topics, how, rng, weights, unit=True)
-            for _ in range(TOPIC_STARTS.lloyd_steps):
+            for _ in range(4):
                 centres = cluster_means(roots, roots, centres, weights, centres, unit=True)
             found.append((scatter(roots, centres, weights, unit=True), centres))
         centres = min(found, key=lambda one: one[0])[1]

@@ -104,7 +104,7 @@ def _pairs(shared: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, int]]:
         return
     shared = shared[np.ix_(alive, alive)] / np.sqrt(np.outer(counts[alive], counts[alive]))
     np.fill_diagonal(shared, -1.0)
-    neighbours = np.argsort(-shared, axis=1)[:, : MOVES.neighbours]
+    neighbours = np.argsort(-shared, axis=1)[:, :3]
     pairs = {(min(i, j), max(i, j)) for i in range(len(alive)) for j in neighbours[i] if i != j}
     for i, j in sorted(pairs, key=lambda pair: -shared[pair]):
         yield int(alive[i]), int(alive[j])

@@ -26,8 +26,6 @@ class CentreSettings:
 class MoveSettings:
     """Merges and births of a mixture's components (`merging`, `gradients.memoised_moves`)."""
 
-    neighbours: int = 3
-    """The number of components with the most shared data for which a merge with a component is tried."""
     least: float = 0.5
     """The number of data below which a component counts as empty, and no merge is tried."""
     own: float = 0.5
@@ -50,8 +48,6 @@ class TopicStartSettings:
     """The least number of documents of the sample that is clustered, for each topic."""
     entries: int = 1 << 22
     """The number of entries of the table of documents that are clustered: 32 MiB, with a few copies."""
-    lloyd_steps: int = 4
-    """The number of Lloyd steps, beyond the first, of a clustering."""
     clusterings: int = 6
     """The number of clusterings of which the tightest is used."""
 

@@ -129,6 +129,6 @@ def _factors(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     effective = effective_size(weights)
     share = (dimension / (dimension + effective))[:, None, None]
     variances = np.diagonal(covariances, axis1=-2, axis2=-1)
-    least = SETTINGS.least_variance * np.maximum(variances.max(axis=-1, keepdims=True), 1e-300)
+    least = 1e-12 * np.maximum(variances.max(axis=-1, keepdims=True), 1e-300)
     diagonal = np.maximum(variances, least)[..., None] * np.eye(dimension)
     return cholesky("covariance", (1.0 - share) * covariances + share * diagonal)

@@ -40,11 +40,11 @@ def next_temperature(log_ratios: np.ndarray, temperature: float, wanted: float) 
     if (whole := least(longest)) >= wanted:
         return 1.0, whole
     low, high = 0.0, longest
-    for _ in range(SETTINGS.bisections):
+    for _ in range(30):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if least(middle) >= wanted else (low, middle)
     # where the proposal is poor, there would be no limit to the number of temperatures without a least step
-    step = max(low, longest * 0.5**SETTINGS.bisections)
+    step = max(low, longest * 0.5**30)
     return temperature + step, least(step)
 
 
@@ -69,7 +69,7 @@ def spread(temperatures: np.ndarray, ess: np.ndarray, count: int) -> tuple[np.nd
 
 def lengths(ess: np.ndarray) -> np.ndarray:
     """The distances (n,) between temperatures with conditional effective sample sizes ``ess`` over L (n,)."""
-    return np.sqrt(-np.log(np.clip(ess, SETTINGS.least_loss, 1.0 - SETTINGS.least_loss)))
+    return np.sqrt(-np.log(np.clip(ess, 1e-6, 1.0 - 1e-6)))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Allotment:
 
     def _temperatures(self, distance: float, resampled: bool) -> int:
         """The number of temperatures by the rule in the module's docstring."""
-        least, each = SETTINGS.compared
+        least, each = (16.0, 4.0)
         t = np.arange(1.0, least + each * distance * (1.0 if resampled else 1.0 + distance))
         with np.errstate(over="ignore"):
             variance = t * np.expm1((distance / t) ** 2) if resampled else np.expm1(distance**2 / t)

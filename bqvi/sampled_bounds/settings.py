@@ -26,25 +26,10 @@ class BoundsSettings:
     """The factor of the least predicted variance at equal cost up to which fewer temperatures are chosen."""
     delay: float = 2.0
     """The number of temperatures, as a multiple of that for particles in equilibrium."""
-    compared: tuple[float, float] = (16.0, 4.0)
-    """The numbers of temperatures that are compared: up to the first number plus the second times the length
-    d of the path, or times d (1 + d) without resampling."""
     least_particles: int = 8
     """The least number of particles that the number of temperatures has to allow."""
     resampling: float = 0.5
     """Particles are resampled where their effective sample size is below this share of L."""
-    bisections: int = 30
-    """The number of bisections by which the next temperature is found. 2^-30 of the remaining interval is the
-    least increase."""
-    least_loss: float = 1e-6
-    """The distance from 0 and from 1 that is kept by a conditional effective sample size over L, so that
-    distances between temperatures are finite and positive."""
-    least_variance: float = 1e-12
-    """The least variance of a coordinate in the units of moves, over the largest variance."""
-    shortest: float = 0.8
-    """The least factor of the step size of Hamiltonian dynamics, which is drawn for each move."""
-    longest: float = 1.2
-    """The largest such factor: trajectories of one fixed length may be periodic (Neal 2011, 5.4.2)."""
     leapfrog: int = 2
     """The number of leapfrog steps of a move; the more, the fewer temperatures are affordable."""
     hamiltonian_acceptance: float = 0.8

@@ -142,7 +142,7 @@ class Hamiltonian:
         factors, steps = units.of_systems(len(particles.points))
         momenta = rng.standard_normal(particles.points.shape)
         uniform = rng.random(movable.shape)
-        steps = steps * rng.uniform(SETTINGS.shortest, SETTINGS.longest, (*movable.shape, 1))
+        steps = steps * rng.uniform(0.8, 1.2, (*movable.shape, 1))
         before = 0.5 * (momenta**2).sum(axis=-1)
         here = particles
         momenta = momenta + 0.5 * steps * (here.slopes(temperature) @ factors)
