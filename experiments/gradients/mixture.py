@@ -40,7 +40,8 @@ from experiments.gradients.references import (
     target_named,
 )
 from experiments.gradients.runs import setting, stepped_run, surrogate_run
-from experiments.harness import drawing
+from experiments.harness import drawing, evidence
+from experiments.harness.claims import Check, Claim
 from experiments.harness.evidence import runs
 from experiments.harness.experiment import (
     Case,
@@ -187,8 +188,8 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("gaps", figure, caption)]
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate the costs to one ELBO, and the gaps at the end."""
+def _summed(results: pd.DataFrame) -> tuple[float, pd.DataFrame]:
+    """The level to which costs are counted, and a row for each run."""
     level = results["inside_gap"].iloc[0] + _MARGIN
     ends = runs(
         results.sort_values(["case", "seed", "evaluations"]), "elbo_gap", level, keep=("what", "own_gap")
@@ -197,7 +198,12 @@ def tables(results: pd.DataFrame) -> list[Table]:
         results.assign(evaluations=results["passes"]).sort_values(["case", "seed", "evaluations"]),
         "elbo_gap", level,
     )  # fmt: skip
-    rows = ends.assign(passes_to=passes["evaluations_to"])
+    return float(level), ends.assign(passes_to=passes["evaluations_to"])
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate the costs to one ELBO, and the gaps at the end."""
+    level, rows = _summed(results)
     columns = {
         "evaluations_to": "evaluations", "passes_to": "passes over the data", "seconds_to": "seconds",
         "elbo_gap": "ELBO gap at the end (nats)", "own_gap": "own gap at the end (nats)",
@@ -213,6 +219,31 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("costs", frame, caption)]
 
 
+def _claims(results: pd.DataFrame) -> list[Claim]:
+    """Check which form, and which method, needs fewer evaluations or passes."""
+    table = _summed(results)[1]
+
+    def fewer(one: str, other: str, cost: str) -> Check:
+        return evidence.less(table, one, other, f"{cost}_to", one, shown=cost)
+
+    methods = [(f"{name}, {form}", f"{STEPPED}, {form}") for name in _NODES for form in _FORMS]
+    forms = [(f"{name}, {INSIDE}", f"{name}, {_SUMMED}") for name in _METHODS]
+    return [
+        Claim(
+            "7.3.2",
+            "Quadrature that remembers evaluations needs fewer of a mixture than tuned natural gradients.",
+            "it stays within the level after fewer evaluations",
+            [fewer(one, other, "evaluations") for one, other in methods],
+        ),
+        Claim(
+            "5.3, 7.3.2",
+            "With the E step inside, a mixture takes fewer passes over the data.",
+            "it stays within the level after fewer passes than with z summed out",
+            [fewer(one, other, "passes") for one, other in forms],
+        ),
+    ]
+
+
 experiment = Experiment(
     name="bq-mixture",
     title="A mixture with softmax weights: z summed out, or the E step inside",
@@ -223,4 +254,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=tables,
+    claims=_claims,
 )

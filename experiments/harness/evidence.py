@@ -22,7 +22,7 @@ from experiments.harness.claims import Check
 
 __all__ = [
     "CHANCE", "LEVEL", "at_least", "at_most", "less", "mean_interval", "more", "not_lower", "runs",
-    "stays_below", "with_gap", "with_lag", "within",
+    "share_within", "stays_below", "with_gap", "with_lag", "within",
 ]  # fmt: skip
 
 _SHARE = 0.8
@@ -254,6 +254,21 @@ def mean_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
         return float(values.mean()), np.inf
     error = float(values.std(ddof=1)) / float(np.sqrt(len(values)))
     return float(values.mean()), float(student.ppf(0.975, len(values) - 1)) * error
+
+
+def share_within(values: np.ndarray, setting: str, low: float, high: float) -> Check:
+    """Check that the mean of shares over seeds lies between ``low`` and ``high``, by its 95 % interval.
+
+    Parameters
+    ----------
+    values : a share for each seed. setting : the setting of the check, in words. low, high : the range.
+    """
+    mean, half = mean_interval(values)
+    inside, outside = low < mean - half and mean + half < high, mean + half < low or mean - half > high
+    measured = f"{mean:.3f} ± {half:.3f} over {len(values)} seeds"
+    return Check(
+        setting, inside, measured, "" if inside or outside else "the interval holds an end of the range"
+    )
 
 
 def not_lower(table: pd.DataFrame, a: str, b: str, column: str, setting: str, *, margin: float) -> Check:

@@ -460,16 +460,13 @@ def _cheap(table: pd.DataFrame) -> list[Check]:
 
 
 def _covered(results: pd.DataFrame) -> list[Check]:
-    made = []
     stated = results[results["kind"] == "errors"].dropna(subset=["covered"])
-    for case, part in stated.groupby("case", sort=False):
-        mean, half = evidence.mean_interval(part["covered"].to_numpy(dtype=float))
-        low, high = mean - half > 0.93, mean + half < 0.97
-        decided = (low and high) or mean + half < 0.93 or mean - half > 0.97
-        numbers = f"coverage {mean:.3f} ± {half:.3f} over {len(part)} seeds"
-        reason = "" if decided else "the interval holds an end of the range"
-        made.append(Check(str(case).removeprefix("errors: "), low and high, numbers, reason))
-    return made
+    return [
+        evidence.share_within(
+            part["covered"].to_numpy(dtype=float), str(case).removeprefix("errors: "), 0.93, 0.97
+        )
+        for case, part in stated.groupby("case", sort=False)
+    ]
 
 
 def _beside(results: pd.DataFrame) -> list[Check]:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from experiments.harness import drawing
+from experiments.harness import drawing, evidence
+from experiments.harness.claims import Claim
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -140,6 +141,27 @@ def _ranked(order: dict[str, int]) -> Callable[[pd.Series], pd.Series]:
     return lambda column: column.map(order) if column.name == "problem" else column
 
 
+def _claims(results: pd.DataFrame) -> list[Claim]:
+    """Check the evidence at the end, and its stated standard deviation."""
+    last = results.sort_values("n").groupby(["problem", "method", "seed"], sort=False).tail(1)
+    last = last.assign(within=((last["error"] / last["sd"]).abs() <= 3.0).astype(float))
+    cases = [str(case) for case in last["case"].unique() if PEER not in str(case) and NOISY not in str(case)]
+    return [
+        Claim(
+            "7.3.1",
+            "VBMC finds evidence and posterior of known targets from about a hundred evaluations.",
+            "the error of ln Z at the end is at most .1 nats",
+            [evidence.at_most(last, case, "size", 0.1, case, shown="error") for case in cases],
+        ),
+        Claim(
+            "7.3.1",
+            "It states its error.",
+            "the error is within three stated standard deviations",
+            [evidence.at_least(last, case, "within", 1.0, case, shown="share within") for case in cases],
+        ),
+    ]
+
+
 experiment = Experiment(
     name="vbmc-targets",
     title="VBMC: evidence and posterior of known targets",
@@ -150,6 +172,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=_claims,
     seeds=5,
     quick_seeds=1,
 )
