@@ -27,6 +27,9 @@ from gp.low_discrepancy import scrambled_sobol
 
 __all__ = ["PlausibleBoxSearch"]
 
+_FLAT = 1e-8
+"""The curvature, per squared half width of the first box, below which the log joint counts as flat."""
+
 
 class _EndError(Exception):
     """Raised to end the search."""
@@ -80,7 +83,7 @@ class PlausibleBoxSearch:
             self._explore()
             self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
             left = room - (len(self.made) - before)
-            if self.made.gradients is None or left >= self._settings.differences * len(self._start):
+            if self.made.gradients is None or left >= len(self._start):
                 self._curve()
                 measured = True
                 self._newton()
@@ -141,13 +144,13 @@ class PlausibleBoxSearch:
         self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
         self._curve()
         self._newton()
-        for _ in range(self._settings.climbs):
+        for _ in range(2):  # further modes, up to 7 nats below the first beyond D / 2
             row = self._unexplained()
             if row is None:
                 return
             self._design = self._design[self._design != row]
             mode = self._climbed(row)
-            least = self.made.values[self._modes[0]] - 0.5 * len(self._start) - self._settings.relevant
+            least = self.made.values[self._modes[0]] - 0.5 * len(self._start) - 7.0
             if self.made.values[mode] > least:
                 self._modes.append(mode)
 
@@ -182,13 +185,13 @@ class PlausibleBoxSearch:
         self._bend(curvature)
 
     def _bend(self, curvature: np.ndarray) -> None:
-        flat, instead = self._settings.flat, self._settings.half_width**2
-        self._gaussian, self._curved = LaplaceGaussian.of(curvature, flat, instead)
+        instead = self._settings.half_width**2
+        self._gaussian, self._curved = LaplaceGaussian.of(curvature, _FLAT, instead)
 
     def _explore(self) -> None:
         """Evaluate the start and Sobol points and, where all of them fail, Sobol points of other boxes."""
         dimension, boxes = len(self._start), self._settings.boxes
-        count = dimension + self._settings.beyond
+        count = dimension + 3
         cube = 2.0 * scrambled_sobol(dimension, (1 + len(boxes)) * count, self._seed) - 1.0
         first = cube[:count] if self._settings.explores else cube[:0]
         self._design = self.rows(np.concatenate([self._start[None], first]))
@@ -204,8 +207,8 @@ class PlausibleBoxSearch:
         """The row of the best point of a climb from ``row``."""
         dimension, settings = len(self._start), self._settings
         by_slopes = self.made.gradients is not None
-        most = settings.visits * dimension + settings.visits_beside
-        gain = settings.gain if by_slopes else settings.gain_of_values
+        most = 3 * dimension + 15
+        gain = settings.gain if by_slopes else 0.5
         ends = Ends.by(by_slopes, dimension, gain, most)
         if by_slopes and settings.past_overshoots:
             ends = Ends(most, gain)
@@ -214,7 +217,7 @@ class PlausibleBoxSearch:
 
     def _newton(self) -> None:
         """Make Newton steps with Laplace's curvature while each gains more than the criterion of a climb."""
-        for _ in range(self._settings.passes):
+        for _ in range(5):
             slopes, mode = self.made.gradients, self._modes[0]
             if slopes is None or not self._curved:
                 return
@@ -238,7 +241,7 @@ class PlausibleBoxSearch:
             found = (slopes[mode] - slopes[row]) / (towards * step)
             return found, float(found[i])
 
-        first = self._settings.first_step
+        first = 0.5
         if self._curved:
             first = self._settings.sds / float(np.sqrt(self._gaussian.curvature_along(i)))
         return self._measured(curvature, first)
@@ -253,7 +256,7 @@ class PlausibleBoxSearch:
             found = float((self.made.values[mode] - self.made.values[rows]).sum()) / step**2
             return found * np.eye(len(self._start))[i], found
 
-        return self._measured(curvature, self._settings.first_step)
+        return self._measured(curvature, 0.5)
 
     def _stepped(self, mode: int, i: int, steps: tuple[float, ...]) -> np.ndarray:
         return np.asarray(self.made.points[mode] + np.outer(steps, np.eye(len(self._start))[i]))
@@ -262,19 +265,20 @@ class PlausibleBoxSearch:
         self, curvature: Callable[[float], tuple[np.ndarray, float] | None], step: float
     ) -> np.ndarray:
         """The result of ``curvature`` for a step of about `sds`, where ``step`` is the first."""
-        settings, aim, found = self._settings, self._settings.sds, np.zeros(len(self._start))
-        for _ in range(settings.tries):
+        aim, found = self._settings.sds, np.zeros(len(self._start))
+        for _ in range(4):
             measured = curvature(step)
             if measured is None:
-                step *= settings.shorter
+                step *= 0.2  # one that failed
                 continue
             found, along = measured
-            if settings.low * aim**2 < 0.5 * along * step**2 < settings.high * aim**2:
+            # a curvature is used if the log joint falls by this over the step, nats
+            if 0.05 * aim**2 < 0.5 * along * step**2 < 4.0 * aim**2:
                 break
-            if along < settings.flat:
-                step *= settings.longer
+            if along < _FLAT:
+                step *= 4.0
             else:
-                step = min(max(aim * along**-0.5, settings.shortest * step), settings.longest)
+                step = min(max(aim * along**-0.5, 0.01 * step), 1e3)
         return found
 
     def _unexplained(self) -> int | None:
@@ -286,15 +290,15 @@ class PlausibleBoxSearch:
         if not len(good):
             return None
         depth = self._gaussian.depths(made.points[good] - made.points[mode])
-        excess = made.values[good] - made.values[mode] + (1.0 - self._settings.share) * depth
+        excess = made.values[good] - made.values[mode] + 0.9 * depth
         at = int(np.argmax(excess))
-        return int(good[at]) if excess[at] > self._settings.margin else None
+        return int(good[at]) if excess[at] > 3.0 else None
 
     def _mass_beside(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
         """Points (m, D) outside of a box with a considerable share of a Monte Carlo estimate of Z."""
         made, mode, dimension = self.made, self._modes[0], len(self._start)
         points, values = made.points[self._design[1:]], made.values[self._design[1:]]
         mass = values + dimension * np.log(2.0) - np.log(len(points))
-        found = mass > made.values[mode] + self._gaussian.log_volume - self._settings.elsewhere
+        found = mass > made.values[mode] + self._gaussian.log_volume - 3.0
         found &= ((points < lower) | (points > upper)).any(1) & (np.abs(points) <= 1.0).all(1)
         return points[found]

@@ -83,73 +83,27 @@ class PlausibleSearch:
     Attributes
     ----------
     half_width : half the width of the box, in standard deviations of Laplace's Gaussian.
-    gain, gain_of_values : the nats that a climb has to gain in its latest steps to continue, with gradients
-        and without.
+    gain : the nats that a climb with gradients has to gain in its latest steps to continue.
     past_overshoots : whether a climb with gradients continues after a point that gains little. It need not
         where q is optimised afterwards, as a mode need not be a typical point. The measure of quadrature is
         not optimised, and its climb continues (:data:`AT_THE_MODE`). So does one from a Gaussian q
         (:data:`FROM_Q`), where a larger gain ends it before it leaves the typical points.
-    first_step : the first step for a curvature, in half widths of the first box: where that box is the
-        posterior's, the log joint falls by half a nat over such a step.
     sds : the step of a curvature, in standard deviations along the axis. Over one the log joint falls by half
         a nat, and from values alone a shorter one loses digits; with gradients a shorter one leaves out less
         of the curvature's change on the way, and its first length is by the curvature of the climb.
-    low, high : the least and the largest fall of the log joint, in nats and over sds^2, over a step whose
-        curvature is used.
-    tries : the number of steps that are tried for a curvature. shorter : the factor of the step after one
-        that failed. longer : the factor after one without curvature. shortest : the least factor in other
-        cases. On the posteriors of `ClimbSettings` about half and twice these values change no box.
-    beyond : the number of Sobol points besides D. boxes : the half widths of the boxes in which as many
-        points more are evaluated while all have failed. Without any besides D evaluations are .8 times those
-        here with gradients and .9 times from values, and errors .9 and 1.05 times; with 8 1.3 and 1.1, 1.2
-        and 1.2. They are there for other modes. Of 562 feasible cubes of half widths .1 to 3, up to 5 half
-        widths away (D = 2 and 4, seeds 1100 to 1199), which the first points miss, ``boxes`` find 177, those
-        of half their size 138, of twice 164, and (.1, 10, 1) 99.
-    visits, visits_beside : a climb with gradients visits at most 3 D + 15 points. With 2 D and with 6 D, and
-        with 8 and 30 in the place of 15, no box differs.
-    share, margin : a climb is begun from a point that exceeds Laplace's quadratic by more than this share of
-        its depth and these nats, as in VBMC's exploration.
-    relevant : the nats below the mode, beyond D / 2, up to which another mode is included in the box.
-    climbs : the number of climbs after the first. passes : the most Newton steps. On logistic regressions of
-        1,000 to 100,000 rows from the mode of 2,000 of them (D = 4 to 30), with 3 in the place of 5 the
-        largest gap is twice as large, with 10 the same.
-    elsewhere : the nats below Laplace's evidence from which mass outside of the box counts.
-    flat : the curvature, per squared half width of the first box, below which the log joint counts as flat.
-        longest : the largest step for a curvature, in half widths of the first box. With 1e-11, 1e-5,
-        and 100 no box differs.
+    boxes : the half widths of the boxes in which as many points as before are evaluated while all have
+        failed.
     explores : whether Sobol points beside the start are evaluated where it is finite.
-    differences : the evaluations over D beneath which `PlausibleBoxSearch.laplace` has the curvature from the
-        gradients of the climb, and not from a step along each axis.
     of_budget : the share of the budget that a search may use. each : the search uses at most this number of
         evaluations times D + 2.
     """
 
     half_width: float = 2.5
     gain: float = 0.1
-    gain_of_values: float = 0.5
     past_overshoots: bool = False
-    first_step: float = 0.5
     sds: float = 1.0
-    low: float = 0.05
-    high: float = 4.0
-    tries: int = 4
-    shorter: float = 0.2
-    longer: float = 4.0
-    shortest: float = 0.01
-    beyond: int = 3
     boxes: tuple[float, ...] = (0.3, 3.0, 1.0)
-    visits: int = 3
-    visits_beside: int = 15
-    share: float = 0.1
-    margin: float = 3.0
-    relevant: float = 7.0
-    climbs: int = 2
-    passes: int = 5
-    elsewhere: float = 3.0
-    flat: float = 1e-8
-    longest: float = 1e3
     explores: bool = True
-    differences: float = 1.0
     of_budget: float = 0.4
     each: int = 15
 

@@ -221,9 +221,7 @@ def _minimum_variance(n: int, dimension: int, lengthscale: float) -> np.ndarray:
         known = GradientProcess.of(flat.reshape(n, dimension), np.ones((n, 1)), kernel).whitened
         return -float(np.square(known).sum() + (dimension - 1.0) * np.square(known[:, 0]).sum())
 
-    found = scipy.optimize.minimize(
-        objective, first.ravel(), method="L-BFGS-B", options={"maxiter": DESIGN.iterations}
-    )
+    found = scipy.optimize.minimize(objective, first.ravel(), method="L-BFGS-B", options={"maxiter": 60})
     nodes: np.ndarray = found.x.reshape(n, dimension)
     nodes.flags.writeable = False
     return nodes

@@ -73,7 +73,7 @@ class LogisticFeasibility:
         features = _features(np.concatenate([self.good, self.failed]))
         succeeded = np.arange(len(features)) < len(self.good)
         found = np.zeros(features.shape[1])
-        for _ in range(FEASIBILITY.steps):
+        for _ in range(8):
             probability = expit(features @ found)
             slope = features.T @ (succeeded - probability) - found / FEASIBILITY.prior_variance
             curvature = (features.T * (probability * (1.0 - probability))) @ features

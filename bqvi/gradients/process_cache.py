@@ -141,7 +141,7 @@ class ProcessCache:
     def _chosen(self, points: np.ndarray, most: int) -> np.ndarray:
         """Indices of the points among (m, D), in q's units, on which a process is conditioned."""
         full = len(points) > most
-        most = most - most // CACHE.spare if full else len(points)
+        most = most - most // 10 if full else len(points)
         first = len(points) - most
         return np.flatnonzero(near_q(points[first:])) + first
 

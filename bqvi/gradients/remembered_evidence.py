@@ -195,7 +195,7 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     value = inside + float(np.log1p(missed))
     under_q = found.process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value
     elbo = under_q - 0.5 * d + float(q.entropy)
-    first, shape = slice(EVIDENCE.first), float(pareto_shape(weights))
+    first, shape = slice(1024), float(pareto_shape(weights))
     shrunk = weights[first] * shrinkage[first] / weights[first].sum()
     variance = _of_process(found, at.points[first], at.whitened[:, first], shrunk)
     parts = (

@@ -64,8 +64,6 @@ class SearchSettings:
     scale_sd: float = 3.0
     """Prior standard deviation of ln s^2, a factor of twenty, where noise of known variance makes s^2 a
     hyperparameter."""
-    rows: int = 300
-    """The most rows of K in the evidence of a process with several numbers for each point."""
     iterations: int = 8
     """The most Newton steps."""
     length: float = 2.0
@@ -118,8 +116,6 @@ class CacheSettings:
     """Hyperparameters are fitted again when the evaluations have grown by this factor."""
     refit_error: float = 4.0
     """They are also fitted when the mean squared standardised error of new evaluations is larger."""
-    spare: int = 10
-    """One in so many points is left out when a full process is made anew, so that it can be extended."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +124,6 @@ class FaultSettings:
 
     prior_variance: float = 4.0
     """Prior variance of a coefficient, in units whitened by q."""
-    steps: int = 8
-    """Newton steps to the mode."""
     nearest: float = 1.5
     """Distance of the nearest successful evaluation over that of the nearest one, a failure, from which on an
     evaluation is expected to fail."""
@@ -157,8 +151,6 @@ class DesignSettings:
     """Nodes of the first step: this number times D, but no more than the second; for each component of q."""
     blur: float = 0.35
     """Standard deviation of the numbers added to nodes u, -u, on which every odd function is linear."""
-    iterations: int = 60
-    """Iterations of the search of a minimum-variance design."""
     candidates: int = 64
     """The default number of candidates for the nodes of a design that uses the process."""
     spread: float = 1.5
@@ -199,9 +191,6 @@ class EvidenceSettings:
     """The number of squared standardised errors of one that are counted beside them."""
     draws: int = 4096
     """Draws of q, partly widened."""
-    first: int = 1024
-    """The number of draws from which the process' standard deviation is computed, in time proportional to its
-    square."""
     wide: float = 0.25
     """Share of the draws from the widened q."""
     widening: float = 1.7

@@ -165,7 +165,7 @@ class OnFunction:
     def fit(self, observed: Observed, start: np.ndarray | None) -> np.ndarray:
         """ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10, and of noisy targets ln s^2."""
         alone = SEARCH.points if observed.noise is None else SEARCH.noisy_points
-        most = max(2, SEARCH.rows // observed.targets.shape[1]) if self.gradients else alone
+        most = max(2, 300 // observed.targets.shape[1]) if self.gradients else alone
         kept = observed.latest(most)
         u = kept.points
         blocks = [value_rows(u)] if self.values else []

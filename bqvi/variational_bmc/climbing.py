@@ -41,11 +41,10 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     Parameters
     ----------
     made : the evaluations so far, the first of which is the start of the climb.
-    most : the largest number of evaluations of the climb; None for that of `FirstClimbSettings`.
+    most : the largest number of evaluations of the climb; None for 3 D + 5.
     """
     if most is None:
-        each, more = CLIMBING.most
-        most = each * made.points.shape[1] + more
+        most = 3 * made.points.shape[1] + 5
     if made.failed.any() and 0 < int((~made.failed).sum()) < RESULT.needed:
         return _nearer(made)
     if made.gradients is None or made.failed[0]:

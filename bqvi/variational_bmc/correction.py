@@ -152,7 +152,7 @@ def polished(
     They begin at evaluated points in the tails too, where q has hardly any draws.
     """
     whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
-    wide = proposal_of(q, *WEIGHTS.renewed_wide).joined(whole, 0.3)
+    wide = proposal_of(q, 0.5, 2.0).joined(whole, 0.3)
     # no estimate differs with half and twice of this and of the next shares
     g, few = proposal_of(q, 0.4).joined(whole, 0.05), 512
     begun = weighed(surrogate, q, few, seed, feasible, g)

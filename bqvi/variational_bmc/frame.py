@@ -179,11 +179,10 @@ def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     are less deep than draws of a Gaussian, D / 2 nats, the covariance is enlarged, up to the plausible box.
     """
     dimension = points.shape[1]
-    each, more = FRAMES.elite
-    count = min(len(values), each * dimension + more)
+    count = min(len(values), 2 * dimension + 2)
     depth = values.max() - values
     weights = np.ones(len(values))
-    for temperature in 2.0 ** np.arange(*FRAMES.elite_temperatures):
+    for temperature in 2.0 ** np.arange(-20.0, 60.0):
         weights = np.exp(-depth / temperature)
         weights /= weights.sum()
         if 1.0 / (weights @ weights) > 0.5 * count:

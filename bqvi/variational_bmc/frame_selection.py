@@ -200,7 +200,7 @@ def _alternatives_due(
     a restart                          as without                   none
     =================================  ===========================  ========================================
 
-    k is ``FITTING.turn[0]`` for up to ``FITTING.few`` evaluations, and ``FITTING.turn[1]`` beyond.
+    k is ``FITTING.turn[0]`` for up to 80 evaluations, and ``FITTING.turn[1]`` beyond.
 
     Parameters
     ----------
@@ -210,9 +210,9 @@ def _alternatives_due(
     with_gradients, many = present.data.gradients is not None, len(present.data.residuals) > FITTING.many
     if with_gradients and step.restarted:
         return []
-    turn, since = _turn(state, step, FITTING.turn[0] if len(state) < FITTING.few else FITTING.turn[1])
+    turn, since = _turn(state, step, FITTING.turn[0] if len(state) < 80 else FITTING.turn[1])
     if many and with_gradients and not step.final:
-        turn, since = divmod(_growths(len(state)), FITTING.turn_with_gradients)
+        turn, since = divmod(_growths(len(state)), 2)
     if since and not (first or (many and not with_gradients)):
         return []
     others = _alternatives(state, present.frame, present.threshold)

@@ -83,7 +83,7 @@ class _Effort:
     rounds: int
 
 
-_ROUGH = _Effort(GRADIENT_SCALINGS.compared, GRADIENT_SCALINGS.rounds_compared)
+_ROUGH = _Effort(3, 2)
 _FINE = _Effort(GRADIENT_SCALINGS.refined, GRADIENT_SCALINGS.rounds)
 
 
@@ -176,7 +176,7 @@ def _fitted(x: np.ndarray, gradients: np.ndarray) -> _Map | None:
 
 def _rates() -> np.ndarray:
     """The rates that are compared, per standard deviation of the leading coordinate; none is zero."""
-    rates = np.linspace(0.0, GRADIENT_SCALINGS.steepest, GRADIENT_SCALINGS.rates + 1)[1:]
+    rates = np.linspace(0.0, GRADIENT_SCALINGS.steepest, 12 + 1)[1:]
     return np.concatenate([-rates[::-1], rates])
 
 
@@ -244,7 +244,7 @@ def _finer(
     effort: _Effort,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """The best rates near ``rates`` (p,) for p targets, and the weights and mean r^2 of their regressions."""
-    step, w, least = GRADIENT_SCALINGS.steepest / GRADIENT_SCALINGS.rates, np.empty(0), np.empty(0)
+    step, w, least = GRADIENT_SCALINGS.steepest / 12, np.empty(0), np.empty(0)
     each = np.arange(len(targets))
     for _ in range(effort.refined):
         tried = rates[:, None] + step * np.linspace(-1.0, 1.0, 11)

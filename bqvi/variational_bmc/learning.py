@@ -149,7 +149,7 @@ def _at_mode(state: State, estimate: Estimate) -> State | None:
 
     At the beginning, and with gradients, axes are rotated where correlations cost enough.
     """
-    data, margin = estimate.surrogate.data, COMPONENTS.margins[1]
+    data, margin = estimate.surrogate.data, 1.0
     best = data.points[np.argmax(data.values)]
     widest = None if state.rows else 1.0
     near = evaluated_box(data)
@@ -251,8 +251,8 @@ def _maximised(
     near, settings, final = evaluated_box(surrogate.data), step.settings, step.final
     lower, upper = frame.bounds()
     box = Box(
-        np.maximum(near.lower - COMPONENTS.margins[0], np.minimum(lower, near.lower)),
-        np.minimum(near.upper + COMPONENTS.margins[0], np.maximum(upper, near.upper)),
+        np.maximum(near.lower - 0.5, np.minimum(lower, near.lower)),
+        np.minimum(near.upper + 0.5, np.maximum(upper, near.upper)),
         (upper - lower) / math.sqrt(12.0),  # the sd of a uniform density
     )
     for repeat in range(4 if final else 1):

@@ -101,8 +101,8 @@ def annealed(
     feasible : the probability that the log joint can be evaluated at a point.
     """
     dimension = len(mean)
-    share, each, most = RESTARTS.required_draws
-    least = max(share * RESTARTS.draws, min(each * dimension, most * RESTARTS.draws))
+    # effective draws
+    least = max(0.2 * RESTARTS.draws, min(4.0 * dimension, 0.5 * RESTARTS.draws))
     for step in range(RESTARTS.rounds):
         z = normal_sobol(dimension, RESTARTS.draws, seed + step)
         factor = RESTARTS.widening * correlation_root(covariance, 1e-12)

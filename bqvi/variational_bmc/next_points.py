@@ -28,6 +28,9 @@ from bqvi.variational_bmc.surrogate import Surrogate
 
 __all__ = ["NodeCriterion", "next_points"]
 
+_QUARTILE = 0.6744897501960817
+"""The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
+
 
 @dataclass(frozen=True)
 class NodeCriterion:
@@ -46,7 +49,7 @@ class NodeCriterion:
 
     def shares(self, pool: PooledDraws) -> np.ndarray:
         """The shares (M,) of the draws of a pool in the integral of the present range; the largest is 1."""
-        spread = NODES.quantile * np.minimum(np.sqrt(pool.variance), NODES.most)
+        spread = _QUARTILE * np.minimum(np.sqrt(pool.variance), NODES.most)
         least, usual = _tempers(pool.u.shape[1])
         temper = float(np.clip(usual / np.sqrt(self.prediction_error), least, usual))
         log_density = pool.log_q if self.variational else temper * (pool.mean - pool.mean.max())
@@ -126,7 +129,7 @@ class _Remaining:
         between = surrogate.covariance(u, u, whitened, whitened)
         noises = np.full(len(u), noise + surrogate.rounding)
         pool = ConditionedPool(lambda j: between[:, j], candidates.variance, noises, signals)
-        half_range = np.sinh(np.minimum(NODES.quantile * np.sqrt(targets.variance), 50.0))
+        half_range = np.sinh(np.minimum(_QUARTILE * np.sqrt(targets.variance), 50.0))
         return cls(pool, targets.variance, -np.log(2.0 * half_range))
 
     def given(self, index: int) -> _Remaining:
@@ -137,7 +140,7 @@ class _Remaining:
     def scores(self) -> np.ndarray:
         """Minus the logarithm of the range that remains after an evaluation of each candidate, (m,)."""
         signals, noisy = self.candidates.signals, self.candidates.predictive_variance
-        log_range = log_remaining_range(self.variance, self.log_weights, signals, noisy, NODES.quantile)
+        log_range = log_remaining_range(self.variance, self.log_weights, signals, noisy, _QUARTILE)
         return -log_range
 
 

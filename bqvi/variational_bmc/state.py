@@ -334,8 +334,4 @@ def total_variation(state: State) -> tuple[float, int]:
 def settled(state: State) -> bool:
     """Whether the posterior has been found: it hardly changes, and the draws cover it."""
     last = state.rows[-1] if state.rows else None
-    return (
-        last is not None
-        and last.divergence < PREDICTIONS.unsettled
-        and last.effective_share > PREDICTIONS.covering
-    )
+    return last is not None and last.divergence < PREDICTIONS.unsettled and last.effective_share > 0.05

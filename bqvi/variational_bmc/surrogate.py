@@ -225,7 +225,7 @@ def prior_of(dimension: int, noise_fitted: bool, rough: bool = False) -> JointPr
     dimension : D. noise_fitted : whether the variance of a noise is a hyperparameter. rough : whether the
         kernel has a second term.
     """
-    tail = [FITTING.interaction, FITTING.variance, FITTING.quadratic]
+    tail = [(1.0, 1.5), (10.0, 4.0), (0.5, 4.0)]  # medians, and sds of the logarithms
     if rough:
         tail.append(FITTING.share)
     if noise_fitted:
@@ -408,7 +408,7 @@ class Surrogate:
     def of(cls, data: Data, psi: np.ndarray) -> Surrogate:
         """The surrogate; LinAlgError if the covariance has no Cholesky factor because of rounding."""
         kernel, noise = data.kernel(psi), _noises(data, psi)
-        for more in FITTING.jitters:
+        for more in (0.0, 1e-9, 1e-7, 1e-5):
             if more:
                 noise = noise + more * data.covariance(kernel).diagonal()
             try:

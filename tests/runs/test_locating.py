@@ -69,7 +69,7 @@ def test_by_values_it_is_that_of_its_conditionals():
 @pytest.mark.parametrize("beyond", [-0.1, 0.1])
 def test_a_further_mode_is_in_the_box_unless_it_is_too_low(beyond):
     """Up to D / 2 + `relevant` nats below the first; modes at -1 and 1 with standard deviations .5, D = 4."""
-    depth = 2.0 + PLAUSIBLE.relevant + beyond
+    depth = 2.0 + 7.0 + beyond
 
     def logs(theta):
         return [-2.0 * float(((theta - 1.0) ** 2).sum()), -depth - 2.0 * float(((theta + 1.0) ** 2).sum())]

@@ -33,8 +33,6 @@ class PredictionSettings:
     """The possible error of the first record, in nats, before any prediction."""
     unsettled: float = 1.0
     """The divergence between successive posteriors above which the posterior has not been found."""
-    covering: float = 0.05
-    """The effective share of the draws above which the posterior has been found."""
 
 
 @dataclass(frozen=True)

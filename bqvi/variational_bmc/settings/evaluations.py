@@ -25,8 +25,6 @@ class FirstClimbSettings:
 
     gain: float = 0.3
     """The nats that a step has to gain for the climb to continue."""
-    most: tuple[int, int] = (3, 5)
-    """The largest number of evaluations, 3 D + 5."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,6 @@ class NodeSettings:
     """The share of the mass at the edge of the feasible region from which a step has an evaluation there."""
     known: float = 0.01
     """The variance of f, nats squared, below which another evaluation is of little use."""
-    quantile: float = 0.6744897501960817
-    """The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,6 @@ class FrameSettings:
     """The condition number of the correlations beyond which axes are rotated."""
     plausible: float = 0.25
     """The variance of a coordinate in the plausible box, which is two standard deviations to either side."""
-    elite: tuple[int, int] = (2, 2)
-    """The number of evaluated points, 2 D + 2, that locate the posterior without better information."""
-    elite_temperatures: tuple[float, float] = (-20.0, 60.0)
-    """The range of binary logarithms of the temperatures that are tried, in nats: it contains every scale of
-    a log joint."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +67,8 @@ class GradientScalingSettings:
     leading: int = 2
     """The number of leading coordinates, those of the largest gains, with which maps are fitted; with further
     ones than the first only maps of nearly all coordinates are used."""
-    rates: int = 12
-    """The number of rates of each sign that are compared at first."""
     refined: int = 6
     """The number of refinements of the best rate, each with ``narrower`` times the step before."""
-    compared: int = 3
-    """The number of refinements where sets of coordinates are compared: rates are then known to .003."""
     least_rate: float = 0.2
     """The least change of the logarithm of a scale over a standard deviation of the points: at tiny rates the
     difference of the regression's two terms is bilinear in x_j and x_k, as on curved ridges."""
@@ -85,8 +76,6 @@ class GradientScalingSettings:
     """The largest such change."""
     rounds: int = 4
     """The number of rounds of reweighted least squares."""
-    rounds_compared: int = 2
-    """This number where sets of coordinates are compared."""
     spare: int = 2
     """The least number of points beyond 2 D."""
     range: float = 2.0

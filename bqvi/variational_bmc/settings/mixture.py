@@ -39,9 +39,6 @@ class ComponentSettings:
     """The largest number of components that a step adds."""
     added_with_gradients: int = 1
     """The same where evaluations show that q lacks mass and there are gradients."""
-    margins: tuple[float, float] = (0.5, 1.0)
-    """The largest distances of the means of components, and of the mode, from the evaluated points, in the
-    frame's units."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,6 @@ class RestartSettings:
     """The curvature of the mean below which it counts as having no maximum."""
     tries: int = 12
     """The largest number of Newton steps to that maximum."""
-    required_draws: tuple[float, float, float] = (0.2, 4.0, 0.5)
-    """The effective draws that are required: this share of all, or this number for each dimension up to the
-    last share."""
 
     @property
     def ascent(self) -> Search:

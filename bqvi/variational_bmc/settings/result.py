@@ -37,31 +37,16 @@ class DiagnosticSettings:
     """The mean marginal total variation below which posteriors agree (Acerbi 2018)."""
     near_gskl: float = 0.125
     """The Gaussianised symmetric KL below which posteriors agree, in nats."""
-    near_sds: float = 3.0
-    """The number of standard deviations within which two log evidences agree."""
     beside: float = 0.01
     """The share of a bounded interval that counts as beside a bound."""
     beside_sds: float = 0.25
     """The distance from a bound, in standard deviations of the posterior, that counts as beside it where it
     is less than ``beside``: a posterior of sd .0014 whose mean is four sds above a bound of the interval [0,
     1] is not at that bound; of a half normal at a bound 12 % of the mass is."""
-    mass: float = 0.05
-    """The share of the posterior's mass there from which a warning is given."""
-    draws: int = 20_000
-    """The number of draws of each posterior for the distances."""
     bound_draws: int = 4096
     """The number of draws for the mass at bounds."""
     failures: float = 0.2
     """The share of failed evaluations, or of missing gradients, from which a warning is given."""
-    off: float = 2.0
-    """The distance of the mean from the plausible interval's centre, in half widths beyond one sd, from which
-    a warning is given."""
-    wide: float = 3.0
-    """The sd of the posterior, in half widths, above which the interval was too narrow."""
-    narrow: float = 0.02
-    """The sd of the posterior, in half widths, below which the interval was too wide."""
-    interval: tuple[float, float] = (0.05, 0.95)
-    """The quantiles that are suggested as a better interval."""
 
 
 RESULT = ResultSettings()

@@ -53,13 +53,8 @@ class FittingSettings:
     often: float = 1.08
     """The factor by which the evaluations have to grow for such a fit."""
     turn: tuple[int, int] = (2, 4)
-    """Another frame and threshold are fitted, too, in one step of two while evaluations are ``few``, later in
+    """Another frame and threshold are fitted, too, in one step of two of up to 80 evaluations, later in
     one of four, as then are new fits of an unknown noise."""
-    turn_with_gradients: int = 2
-    """The number of growths by ``often`` in one of which they are fitted where there are gradients and
-    ``many`` observations."""
-    few: int = 80
-    """The number of evaluations up to which they are few."""
     sets: int = 8
     """The number of draws of the hyperparameters, for the standard deviation of the evidence due to them."""
     set_draws: int = 512
@@ -68,20 +63,12 @@ class FittingSettings:
     """The largest distance of drawn hyperparameters from their mean, in standard deviations."""
     lengthscale: tuple[float, float] = (2.0, 1.0)
     """The median of the prior of a lengthscale, and the sd of its logarithm."""
-    interaction: tuple[float, float] = (1.0, 1.5)
-    """Median and sd of the prior of the weight of interactions, in the same way."""
-    variance: tuple[float, float] = (10.0, 4.0)
-    """Median and sd of the prior of the variance."""
-    quadratic: tuple[float, float] = (0.5, 4.0)
-    """Median and sd of the prior of the quadratic trend."""
     shorter: float = 1.0 / 3.0
     """The lengthscales of the kernel's second term, in units of those of the first."""
     share: tuple[float, float] = (1e-6, 3.0)
     """Median and sd of the prior of the share that this term has in the variance, in the same way."""
     noise: tuple[float, float] = (0.3, 2.0)
     """Median and sd of the prior of the noise, where it is fitted."""
-    jitters: tuple[float, ...] = (0.0, 1e-9, 1e-7, 1e-5)
-    """The fractions of the prior variances that are added, in turn, until the covariance has a factor."""
 
 
 @dataclass(frozen=True)

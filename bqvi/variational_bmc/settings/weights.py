@@ -39,9 +39,6 @@ class WeightSettings:
     along any component."""
     blended: float = 200.0
     """The number of effective draws below which the posterior's moments are blended with those of q."""
-    renewed_wide: tuple[float, float] = (0.5, 2.0)
-    """The share of q widened in the wide part of an adapted proposal, and the factor by which it is
-    widened."""
 
 
 @dataclass(frozen=True)
