@@ -44,9 +44,8 @@ def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) 
 
     Returns
     -------
-    float
-        The median, between 0 and 1; also 0 where fewer than six pairs can be used, and where nearly all
-        differences lie between the slopes at both ends.
+    The median, between 0 and 1; also 0 where fewer than six pairs can be used, and where nearly all
+    differences lie between the slopes at both ends.
     """
     if len(points) < CHECK.fewest:
         return 0.0
@@ -168,7 +167,8 @@ def _of_entries(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -
     first, second = np.unique(np.sort(pairs, axis=0), axis=1)
     steps = points[second] - points[first]
     change = np.abs((gradients[second] - gradients[first]) * steps).sum(1)
-    weights = 1.0 / (change + CHECK.rounding * (1.0 + np.abs(values).max()))
+    sizes = np.abs(values[np.stack([first, second])]).max(0)  # those of the pair, as distant ones may be huge
+    weights = 1.0 / (change + CHECK.rounding * (1.0 + sizes))
     parts = weights[:, None] * 0.5 * (gradients[first] + gradients[second]) * steps
     residuals = weights * (values[second] - values[first]) - parts.sum(1)
     changes = least_squares(parts, residuals[:, None])[0][:, 0]

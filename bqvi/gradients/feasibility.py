@@ -43,8 +43,7 @@ class LogisticFeasibility:
 
     Parameters
     ----------
-    good : points of evaluations that succeeded, (m, D), in the units of q
-    failed : those of evaluations that did not, (k, D)
+    good, failed : points of evaluations that succeeded, (m, D), in the units of q, and did not, (k, D)
     """
 
     good: np.ndarray
@@ -83,5 +82,6 @@ class LogisticFeasibility:
 
 
 def _features(points: np.ndarray) -> np.ndarray:
+    points = np.clip(points, -100.0, 100.0)  # of a q that has collapsed they lie at any distance
     squares = np.square(points).sum(1, keepdims=True)
     return np.concatenate([np.ones_like(squares), points, squares / points.shape[1]], 1)

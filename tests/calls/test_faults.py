@@ -316,6 +316,15 @@ def test_a_wrong_gradient_disagrees(factor, low, high):
     assert disagreement(points[:5], values[:5], points[:5]) == 0.0
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_right_gradient_is_not_accused_where_distant_values_are_huge(seed):
+    """Of a sum of exponentials, which is e^100 at one point and about 1 at the others."""
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([0.7 * rng.normal(size=(60, 3)), [[100.0, 3.0, -2.0]]])
+    values = -np.exp(x).sum(1)
+    assert gradient_warnings(x, values, -np.exp(x)) == []
+
+
 @pytest.mark.parametrize("factor", [1.0, 1.35, 0.6])
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_an_entry_that_is_a_multiple_is_named(factor, d):
