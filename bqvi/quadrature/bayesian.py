@@ -44,7 +44,7 @@ from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_ze
 from bqvi.quadrature.nodes import by_criterion, outermost, pool
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.refutation import Answer, test_of
-from bqvi.quadrature.rises import nodes_of_logarithms, unexplored, unseen_modes
+from bqvi.quadrature.rises import doubts, nodes_of_logarithms, unseen_modes
 from bqvi.quadrature.settings import DESIGN, PRECISE, REFUTATION, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import StandardData
@@ -230,7 +230,8 @@ def final(
     moments = state.ensemble.marginal_integral(problem.model.moments, problem.draws, problem.seed)
     _, values, units = _modelled(problem, state)
     mean, covariance, judgement = _estimate(problem, state, moments, values, units)
-    judgement = replace(judgement, unexplored=unexplored(problem, state, _seed(problem, len(state))))
+    unexplored, grows = doubts(problem, state, _seed(problem, len(state)))
+    judgement = replace(judgement, unexplored=unexplored, grows=judgement.grows or grows)
     return mean, covariance, units, judgement
 
 

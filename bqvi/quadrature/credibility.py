@@ -25,22 +25,20 @@ Four checks are made with the evaluations of the run.
    result is then the surrogate's, and is not credible. The evidence for true growth is proportional to the
    number of nodes, that for a polynomial seen at few nodes is not. Two conditions are therefore required:
    ``growth_nats`` for each node over every other candidate, and, once the share ``resolved`` is explained, an
-   exponent that does not decrease towards the outermost nodes (:mod:`tails`).
+   exponent that does not decrease towards the outermost nodes (:mod:`tails`). Of an f that is given by its
+   logarithm the exponent at the outermost nodes is enough (:mod:`rises`).
 
 The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a randomised
 quasi-Monte Carlo one. Its variance is taken to be that of simple Monte Carlo, which it seldom exceeds, plus
 that of one more node with the value expected beyond the value farthest from the average, farthest / (1 - k)
 for a Pareto tail of shape k (from 0 to ``heaviest``), since the values have no information on a peak between
-the nodes. A surrogate that explains at least ``explained`` of the variance, with evidence, is *credible*: the
-two estimates are combined by their precisions,
+the nodes. A surrogate that explains at least ``explained`` of the variance, with evidence, is *credible*, and
+the result is its own.
 
-    w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
+A surrogate that fails a check is not credible. The result is then the average of the two estimates, and of
+their variances, with weight w max(0, share explained) / explained for the surrogate (0 without evidence) and
 
-as if their errors were fully correlated, which has no effect where a << b.
-
-A surrogate that fails a check is not credible. The result is then a mixture with weight w max(0, share
-explained) / explained for the surrogate (0 without evidence). Its variance contains the difference between
-the two estimates.
+    w = b^2 / (a^2 + b^2),     a the standard deviation of the surrogate (after 3. and 4.), b of the average.
 
 An output with equal values throughout is taken for a constant c. By the rule of succession the next of n + 2
 nodes would be the first at which f differs from c; with a difference of |c| the standard deviation is
@@ -315,36 +313,14 @@ def combined(
     unseen = of_constants(np.where(values == 0, 1.0, values)) * judgement.constant
     further = unseen**2 + judgement.excess
     covariance = judgement.inflation**2 * covariance + np.diag(further)
-    alone = judgement.constant.all() or (judgement.grows and judgement.predicts)
+    alone = judgement.credible or judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:
         return mean, covariance
-    plain, own = drawn(values, sobol), SampleMean(mean, covariance)
-    varies = ~judgement.constant
-    if judgement.credible:
-        both = _joined(own, plain, varies)
-        return both.mean, both.covariance
-    w = _share(own, plain, varies) * judgement.weight
-    gap = mean - plain.mean
-    mixed = w * covariance + (1 - w) * plain.covariance + w * (1 - w) * np.outer(gap, gap)
-    return w * mean + (1 - w) * plain.mean, mixed
-
-
-def _joined(first: SampleMean, second: SampleMean, varies: np.ndarray) -> SampleMean:
-    """Return w first + (1 - w) second, with sds as of fully correlated errors; see the module.
-
-    ``varies`` are the outputs (o,) to which that applies.
-    """
-    w = _share(first, second, varies)
-    one, other = (np.sqrt(np.diag(estimate.covariance)) for estimate in (first, second))
-    sd = np.where(varies, w * one + (1 - w) * other, one)
-    scale = sd / np.maximum(one, 1e-150)
-    return SampleMean(w * first.mean + (1 - w) * second.mean, first.covariance * np.outer(scale, scale))
-
-
-def _share(first: SampleMean, second: SampleMean, varies: np.ndarray) -> float:
-    """The weight w, by precisions."""
-    own, other = np.diag(first.covariance), np.diag(second.covariance)
-    return float(np.mean((other / np.maximum(own + other, 1e-300))[varies]))
+    plain = drawn(values, sobol)
+    own, other = np.diag(covariance), np.diag(plain.covariance)
+    shares = (other / np.maximum(own + other, 1e-300))[~judgement.constant]
+    w = float(np.mean(shares)) * judgement.weight
+    return w * mean + (1 - w) * plain.mean, w * covariance + (1 - w) * plain.covariance
 
 
 def drawn(values: np.ndarray, sobol: np.ndarray) -> SampleMean:

@@ -8,7 +8,9 @@ as well, and of candidates in the region of the measure those are evaluated at w
 
 the largest first, each sd given the candidates before it (an upper confidence bound; Srinivas et al. 2010).
 About a known mode sds are small, and no such candidate remains. While there is one whose nearest node lies
-far below the largest value, the region has not been explored, and the surrogate of f is not credible.
+far below the largest value, the region has not been explored, and the surrogate of f is not credible. Nor is
+it if f grows like exp(|u|^2 / 4) or faster at the outermost nodes, by the slopes of ln f: a part of the
+integral may then lie where the measure has no mass.
 
 A mode so narrow that ln f rises to it in a part of the region that no node has reached is not found by this.
 What such modes are expected to add (:mod:`bqvi.unseen`; the nodes of the sequence are the points that lead to
@@ -27,14 +29,14 @@ from acquisition.conditioned import ConditionedPool
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.nodes import conditioned, whitened_cross
-from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
+from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH, TAILS
 from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
 from bqvi.unseen import expected_rise
 from gp.low_discrepancy import normal_sobol, shifted_sobol
-from gp.measures import Empirical, Measure
+from gp.measures import Empirical, Measure, Uniform
 
-__all__ = ["Rises", "nodes_of_logarithms", "unexplored", "unseen_modes"]
+__all__ = ["Rises", "doubts", "nodes_of_logarithms", "unseen_modes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +149,21 @@ class Rises:
         values = (self.logs + self.log_density(self.u))[nearest]
         return bool(np.any(values < self._relevant - RISES.within))
 
+    def grow(self) -> bool:
+        """Whether f grows like exp(|u|^2 / 4) or faster at the outermost nodes with a share of the integral.
+
+        Under a Gaussian measure the average of f^2 is infinite then, and no node lies far enough out.
+        """
+        whole, sizes = self.parts[0], self.logs + self.log_density(self.u)
+        squares = np.sum(self.u**2, axis=1)
+        outer = np.argsort(squares)[-max(len(squares) // TAILS.outermost, 1) :]
+        outer = outer[sizes[outer] > self._relevant]
+        if isinstance(self.measure, Uniform) or not len(outer):
+            return False
+        shares = np.exp(sizes[outer] - sizes[outer].max())
+        radial = whole.unit * np.einsum("nd,nd->n", self.u, whole.member.slopes()[:, :, 0])
+        return bool(shares @ radial[outer] >= 0.5 * (shares @ squares[outer]))
+
     @property
     def _relevant(self) -> float:
         """The ln f p from which a mode may have a share of the integral."""
@@ -233,15 +250,17 @@ def nodes_of_logarithms(
     return rises.nodes(max(count // DESIGN.explore, 1), state.pending_u, seed)
 
 
-def unexplored(problem: IntegrationProblem, state: IntegrationState, seed: int) -> bool:
-    """Whether the logarithms leave room for a mode that no node has shown; False where f is not given so.
+def doubts(problem: IntegrationProblem, state: IntegrationState, seed: int) -> tuple[bool, bool]:
+    """Whether the logarithms leave room for a mode that no node has shown, and whether f grows in the tails.
+
+    Both are False where f is not given by its logarithm.
 
     Parameters
     ----------
     problem : integrand and measure. state : the nodes. seed : of the candidates.
     """
     rises = _rises(problem, state)
-    return rises is not None and rises.remain(seed)
+    return (False, False) if rises is None else (rises.remain(seed), rises.grow())
 
 
 def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> float:

@@ -9,8 +9,10 @@ import gp
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.refutation import Answer, test_of
+from bqvi.quadrature.rises import Rises
 from bqvi.quadrature.surrogate import StandardData, surrogate
 from bqvi.widened import WIDENING, Spread
+from gp.low_discrepancy import scrambled_sobol
 
 test_of.__test__ = False  # a function of the library whose name is that of a test
 
@@ -146,3 +148,31 @@ def test_a_step_of_one_node_is_one_evaluation(batch):
     for budget in range(9, 16):
         found = bqvi.integrate(log_f, measure, budget, log=True, batch=batch)
         assert found.n_evaluations == budget
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+@pytest.mark.parametrize(("variance", "grows"), [(0.5, False), (1.7, False), (2.4, True), (3.0, True)])
+def test_growth_of_a_gaussian_over_the_measure_is_known_by_its_variance(dimension, variance, grows):
+    """f = N(u; 0, v I) / N(u; 0, I) is exp((1 - 1 / v) |u|^2 / 2) times a constant: |u|^2 / 4 at v = 2."""
+    measure = gp.measures.Gaussian(np.zeros(dimension), np.eye(dimension))
+    u = measure.from_unit_cube(scrambled_sobol(dimension, 80, seed=1))
+    found = Rises.of(measure, u, 0.5 * (1 - 1 / variance) * np.sum(u**2, axis=1))
+    assert found.grow() == grows
+    box = gp.measures.Uniform(-3.0 * np.ones(dimension), 3.0 * np.ones(dimension))
+    assert not Rises.of(box, u.clip(-3, 3), 0.5 * np.sum(u**2, axis=1)).grow()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cauchy_posterior_whose_tails_the_measure_does_not_reach_is_not_credible(seed):
+    """Three scales to a side: a tenth and more of the posterior lies where no node can."""
+    rng = np.random.default_rng(seed)
+    centre = rng.uniform(-0.3, 0.3, 2)
+    measure = gp.measures.Gaussian(np.zeros(2), 1.5**2 * np.eye(2))
+
+    def log_quotient(x):
+        return multivariate_t.logpdf(x, centre, np.eye(2), df=1) - norm.logpdf(x, 0, 1.5).sum(axis=1)
+
+    found = bqvi.integrate(log_quotient, measure, 90, log=True, seed=seed)
+    assert not found.credible
+    assert found.log_mean < -0.1  # and its sd does not say so
+    assert "grows in the tails" in found.reasons[0] or "predicted" in found.reasons[0]
