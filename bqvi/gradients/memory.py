@@ -16,7 +16,6 @@ from bqvi.calls import EvaluationError, Evaluations
 from bqvi.calls.cliffs import below_a_cliff
 from bqvi.calls.evaluations import Products, joined_products
 from bqvi.calls.faults import raised
-from bqvi.gradients.settings import FEASIBILITY
 from bqvi.gradients.whitened import WhitenedFrame
 
 __all__ = ["Base", "Memory"]
@@ -134,13 +133,13 @@ class Memory:
         Raises
         ------
         EvaluationError
-            This is the last of `FaultSettings.patience` rounds in a row without a successful evaluation.
+            This is the last of five rounds in a row without a successful evaluation.
         """
         failed_rounds = 0 if found.good.any() else self.failed_rounds + 1
-        if failed_rounds >= FEASIBILITY.patience:
+        if failed_rounds >= 5:
             reasons = "; ".join(dict.fromkeys(found.reasons))
             raise EvaluationError(
-                f"the log joint had no finite value and gradient in {FEASIBILITY.patience} rounds in a "
+                f"the log joint had no finite value and gradient in 5 rounds in a "
                 f"row, the last of {len(found)} points: it {reasons}. The {len(self)} good evaluations "
                 "before are in state.memory. Start q where the log joint is finite, or guard it"
             )

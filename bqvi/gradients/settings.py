@@ -129,8 +129,6 @@ class FaultSettings:
     evaluation is expected to fail."""
     least: float = 0.5
     """The smallest probability of success at a candidate, and at the mean of q."""
-    patience: int = 5
-    """The number of rounds in a row without a successful evaluation after which a run ends."""
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ class Judgement:
     @property
     def predicts(self) -> bool:
         """Whether the surrogate has passed the first two checks."""
-        return self.explained >= CREDIBILITY.explained and self.gain >= CREDIBILITY.least_gain
+        return self.explained >= CREDIBILITY.explained and self.gain >= 2.0
 
     @property
     def credible(self) -> bool:
@@ -150,7 +150,7 @@ class Judgement:
     @property
     def weight(self) -> float:
         """w, the weight of the surrogate in the mixture."""
-        if self.gain < CREDIBILITY.least_gain:
+        if self.gain < 2.0:
             return 0.0
         return float(np.clip(self.explained / CREDIBILITY.explained, 0.0, 1.0))
 
@@ -215,7 +215,7 @@ def judge(
     errors, sds = (part[: len(sobol)][judged] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[judged])
     grows = may_grow(ensemble, len(sobol))
-    if grows and explained > CREDIBILITY.resolved:
+    if grows and explained > 0.99:
         grows = not slows(best.data.u, values, best.slopes())
     return Judgement(
         explained=explained,
@@ -294,9 +294,9 @@ def kappa(ratio: float, nodes: float) -> float:
     ----------
     ratio, nodes : r and the count of :func:`left_out`.
     """
-    nodes = nodes if ratio > 1 else min(nodes, CREDIBILITY.most_of_small_errors)
-    total = CREDIBILITY.prior_count * CREDIBILITY.prior_square + nodes * ratio
-    return float(np.sqrt(max(1.0, total / (CREDIBILITY.prior_count + nodes))))
+    nodes = nodes if ratio > 1 else min(nodes, 10.0)
+    total = 2.0 * 2.0 + nodes * ratio  # the prior on kappa^2 counts as two nodes and has the mean two
+    return float(np.sqrt(max(1.0, total / (2.0 + nodes))))
 
 
 def combined(
@@ -332,6 +332,6 @@ def drawn(values: np.ndarray, sobol: np.ndarray) -> SampleMean:
     farthest = np.abs(values - found.mean).max(axis=0)
     # the median of the values of a peak is the level outside of it
     seen = np.abs(values[sobol] - np.median(values[sobol], axis=0))
-    shapes = np.clip([pareto_shape(column) for column in seen.T], 0.0, CREDIBILITY.heaviest)
+    shapes = np.clip([pareto_shape(column) for column in seen.T], 0.0, 0.8)
     further = farthest / (1 - shapes) / (np.sum(sobol) + 1)
     return SampleMean(found.mean, found.covariance + np.diag(further**2))

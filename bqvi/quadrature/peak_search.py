@@ -133,7 +133,7 @@ class _Search:
             height = sizes[nearest] * np.exp(min(squares[nearest], 10.0) / 2)
             expected += height * np.exp(-squares / (2 * PEAK_KERNEL.width))
         unexplained = np.where(sizes > PEAK_KERNEL.unexplained * expected, sizes, 0.0)
-        if not unexplained.max() > PEAK_KERNEL.least * sizes.max():
+        if not unexplained.max() > 1e-3 * sizes.max():
             return found
         shapes = _through(self.v, unexplained)
         for differences in (unexplained,) if errors is None or found.peaks else (unexplained, errors):
@@ -161,7 +161,7 @@ def with_peaks(
     found = _FoundPeaks()
     if earlier is not None:
         found = search.refined(search.tried(tuple(map(_Shape, *earlier[:2]))))
-    while len(found.peaks) < PEAK_KERNEL.most:
+    while len(found.peaks) < 4:
         more = search.extended(found, errors)
         if len(more.peaks) == len(found.peaks):
             break

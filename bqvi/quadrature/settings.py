@@ -141,20 +141,8 @@ class CredibilitySettings:
     to be credible, and, or 1 - 1 / D if that is more, for it to choose the nodes."""
     inflated: float = 1.5
     """Factor of the standard deviation above which the reason mentions it."""
-    least_gain: float = 2.0
-    """The smallest log evidence over that of independent values, in nats."""
     growth_nats: float = 0.9
     """Nats for each node by which the evidence for growth has to exceed that of all other candidates."""
-    resolved: float = 0.99
-    """Share explained from which the exponent of the growth is checked."""
-    most_of_small_errors: float = 10.0
-    """The most nodes as which nodes count whose errors are smaller than their standard deviations."""
-    heaviest: float = 0.8
-    """The largest shape of a Pareto tail, as a few values do not determine heavier ones."""
-    prior_count: float = 2.0
-    """The number of nodes as which the prior on kappa^2 counts."""
-    prior_square: float = 2.0
-    """The mean of kappa^2 under that prior."""
 
 
 @dataclass(frozen=True)
@@ -189,14 +177,10 @@ class PeakKernelSettings:
     """b of starting points."""
     widest: float = 0.25
     """The largest share of the measure of a peak, |I + A^T A|^(-1/2)."""
-    most: int = 4
-    """The most peaks."""
     scaled: tuple[float, float] = (0.6, 1.6)
     """Factors of the width of a known peak that are tried."""
     unexplained: float = 3.0
     """Ratio of a value to that expected from the known peaks above which it may belong to another one."""
-    least: float = 1e-3
-    """Size of such a value relative to the largest."""
     plateau: float = 0.5
     """Ratio of the size at the nearest node to that at a node above which that is not the top of a peak."""
     jump: float = 0.2

@@ -76,10 +76,10 @@ def extended(
         return q
     log_density = variance_penalised(pool.mean, pool.variance, surrogate.data.top) - found.log_evidence
     lack = log_density - pool.log_plain
-    lacks = (pool.variance < COMPONENTS.beyond_variance) & (lack > COMPONENTS.lacking)
+    lacks = (pool.variance < 1.0) & (lack > 2.0)
     # an exponential that does not overflow
     mass = np.exp(np.minimum(log_density - pool.log_proposal, 50.0))[lacks].sum() / pool.count
-    if mass < COMPONENTS.beyond_mass:
+    if mass < 0.02:
         return q
     return grown(q, pool.u[lacks], np.minimum(lack[lacks], 10.0), COMPONENTS.added)
 

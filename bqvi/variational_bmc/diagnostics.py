@@ -317,7 +317,7 @@ def _about_exceptions(evaluations: Evaluations, coordinates: Coordinates) -> lis
 
 def _about_failures(evaluations: Evaluations) -> list[str]:
     failed, n = int(evaluations.failed.sum()), len(evaluations)
-    if failed == 0 or failed < DIAGNOSTICS.failures * n:
+    if failed == 0 or failed < 0.2 * n:
         return []
     reasons = [fault for fault in evaluations.reasons if fault]
     most = max(reasons, key=reasons.count) if reasons else "-inf"
@@ -334,7 +334,7 @@ def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
         return []
     there = np.isfinite(good.gradients).all(axis=1)
     missing = int((~there).sum())
-    if missing >= DIAGNOSTICS.failures * len(good):
+    if missing >= 0.2 * len(good):
         faults = [good.reasons[i] for i in np.flatnonzero(~there) if good.reasons[i]]
         most = max(faults, key=faults.count) if faults else "not given"
         return [
@@ -354,7 +354,7 @@ def _about_bounds(posterior: Posterior) -> list[str]:
             continue
         i = coordinates.free[position]
         place = (draws[:, i] - low) / (high - low)
-        near = min(DIAGNOSTICS.beside, DIAGNOSTICS.beside_sds * float(place.std()))
+        near = min(DIAGNOSTICS.beside, 0.25 * float(place.std()))
         below, above = float(np.mean(place < near)), float(np.mean(place > 1 - near))
         name = coordinates.names[i]
         if coordinates.periodic[i] and below + above > DIAGNOSTICS.beside:
@@ -379,8 +379,8 @@ def _wrapped(coordinates: Coordinates, i: int, value: float) -> float:
 
 def _plain_draws(posterior: Posterior) -> np.ndarray:
     if posterior.draws is None:
-        return posterior.q.sample(DIAGNOSTICS.bound_draws, 0)
-    return posterior.draws.points[systematic(posterior.draws.weights, DIAGNOSTICS.bound_draws, 0.5)]
+        return posterior.q.sample(4096, 0)
+    return posterior.draws.points[systematic(posterior.draws.weights, 4096, 0.5)]
 
 
 def _about_box(posterior: Posterior) -> list[str]:

@@ -202,7 +202,7 @@ def noise_shaped(
     depth = top - values
     excess = np.maximum(depth / threshold, 1.0)
     values = top - np.where(depth > threshold, threshold * (1.0 + np.log(excess)), depth)
-    shaped = (SHAPING.steep * threshold * np.log(excess)) ** 2
+    shaped = (0.1 * threshold * np.log(excess)) ** 2
     variance = SHAPING.least_noise + shaped + (0.0 if noise is None else noise / excess**2)
     if gradients is not None:
         unknown = np.isnan(gradients)

@@ -129,4 +129,5 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
 def _weights_usable(found: Correction) -> bool:
     """Whether the importance weights are even enough to compute draws and the evidence from them."""
     share = found.effective_sample_size / len(found.u)
-    return found.effective_sample_size > RESULT.corrected and (found.pareto_k < RESULT.usable or share > 0.5)
+    # above a Pareto k of 1 weights have no mean
+    return found.effective_sample_size > RESULT.corrected and (found.pareto_k < 1.0 or share > 0.5)

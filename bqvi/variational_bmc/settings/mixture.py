@@ -24,12 +24,6 @@ class ComponentSettings:
     longer: float = 1.5
     """The largest number of components, over n^(2/3), where the posterior extends beyond q, or evaluations
     show that q lacks mass."""
-    beyond_variance: float = 1.0
-    """The largest variance of f, nats squared, at points beyond q's draws where q is given components."""
-    lacking: float = 2.0
-    """The least excess of the surrogate's density over that of q and q widened there, in nats."""
-    beyond_mass: float = 0.02
-    """The least share of the evidence at these points for which q is given components there."""
     represented: float = 0.3
     """The effective share of the draws in the last record above which its q represents the posterior."""
     doubted: float = 0.5

@@ -20,8 +20,6 @@ class ResultSettings:
     """The sd of the log evidence, in nats, by which convergence is judged where the user gives none."""
     corrected: float = 100.0
     """The number of effective draws from which the posterior is corrected by its weights."""
-    usable: float = 1.0
-    """The Pareto k above which the posterior is not corrected, as the weights have no mean."""
     located: float = 1.0
     """The sd of the log evidence, in nats, below which the posterior may suggest plausible intervals."""
 
@@ -39,14 +37,6 @@ class DiagnosticSettings:
     """The Gaussianised symmetric KL below which posteriors agree, in nats."""
     beside: float = 0.01
     """The share of a bounded interval that counts as beside a bound."""
-    beside_sds: float = 0.25
-    """The distance from a bound, in standard deviations of the posterior, that counts as beside it where it
-    is less than ``beside``: a posterior of sd .0014 whose mean is four sds above a bound of the interval [0,
-    1] is not at that bound; of a half normal at a bound 12 % of the mass is."""
-    bound_draws: int = 4096
-    """The number of draws for the mass at bounds."""
-    failures: float = 0.2
-    """The share of failed evaluations, or of missing gradients, from which a warning is given."""
 
 
 RESULT = ResultSettings()

@@ -20,8 +20,6 @@ class ShapingSettings:
     """The fraction of the largest prior variance that is added as noise."""
     rounding_with_gradients: float = 1e-11
     """This fraction where there are gradients, to which the noise is added, too."""
-    steep: float = 0.1
-    """The sd of a value deeper than the threshold r, over r log(depth / r) (Acerbi 2020)."""
     deep: float = 10.0
     """The first threshold, in nats below the best value for each dimension."""
     deepest: float = 1000.0
