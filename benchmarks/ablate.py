@@ -1,8 +1,9 @@
-"""``python -m benchmarks ablate NAME``: what a mechanism of `vbmc` does for the answer, by runs without it.
+"""``python -m benchmarks ablate NAME``: what a mechanism does for the answer, by runs without it.
 
 Each problem and seed is run twice, as the library is and without the mechanism, whose function another takes
 the place of for the run. The problems are random posteriors of `claims_problems`, from values and with
-gradients, and those of `experiments.vbmc.hard`. A mechanism has no effect if
+gradients, and those of `experiments.vbmc.hard`; for the mechanisms of `integrate` (``--door integrate``) they
+are the integrals of `claims` and of `experiments.problems`. A mechanism has no effect if
 
 - the geometric mean of |error| without it over |error| with it has an upper end (95 %) below 1.10
 - so has that of the errors of the posterior's means and standard deviations, where these are known
@@ -49,6 +50,26 @@ BARS = {"ratio": 1.10, "within": 0.02, "evaluations": 1.05}
 
 def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
     """Name -> (module or class, attribute, what takes its place), a few each."""
+    return {**_of_vbmc(), **_of_integrate()}
+
+
+def _of_integrate() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
+    from bqvi.quadrature import bayesian, credibility, ensemble, monte_carlo
+    from bqvi.quadrature.settings import SEARCH
+
+    def _own(mean: Any, covariance: Any, judgement: Any, values: Any, _: Any) -> tuple[Any, Any]:
+        sizes = monte_carlo.of_constants(np.where(values == 0, 1.0, values)) * judgement.constant
+        return mean, judgement.inflation**2 * covariance + np.diag(sizes**2 + judgement.excess)
+
+    return {
+        "Sobol average": [(bayesian, "combined", _own)],
+        "tail of the further node": [(credibility, "pareto_shape", lambda *_: 0.0)],
+        "growth slows": [(credibility, "slows", lambda *_: False)],
+        "sparse": [(ensemble, "SEARCH", replace(SEARCH, many=99))],
+    }
+
+
+def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
     from bqvi.variational_bmc import (
         added_components,
         climbing,
@@ -180,9 +201,41 @@ def tasks(seeds: Sequence[int], hard: Sequence[int]) -> list[Task]:
     return found + [("hard", name, seed) for seed in hard for name in HARD]
 
 
+def integrals(seeds: Sequence[int]) -> list[Task]:
+    """Those of `claims`, from values and from logarithms, and the integrands of `experiments.problems`."""
+    kinds = [(door, kind) for door in ("integrate", "integrate-log") for kind in claims.DOORS[door][0]]
+    kinds += [("integrand", name) for name in _integrands()]
+    return [(door, kind, seed) for seed in seeds for door, kind in kinds]
+
+
+def _integrands() -> dict[str, Any]:
+    from experiments.problems.integrands import integrands
+    from experiments.problems.unseen_integrands import first, second
+
+    return {one.name: one for one in (*integrands(), *first(), *second())}
+
+
+def _of_integrand(name: str, seed: int) -> Record:
+    """40 to 160 nodes; estimates are in standard deviations of the integrand."""
+    import bqvi
+    from gp.low_discrepancy import scrambled_sobol
+
+    posed = _integrands()[name]
+    n = int(np.random.default_rng([97, seed]).choice([40, 80, 160]))
+    found = bqvi.integrate(posed.function, posed.measure, n, seed=seed)
+    points = posed.measure.from_unit_cube(scrambled_sobol(posed.measure.dimension, 256, seed))
+    unit = float(np.std(posed.function(points))) or 1.0
+    return {"estimate": found.mean / unit, "sd": found.sd / unit, "truth": posed.truth / unit, "nats": 1e-3,
+            "converged": found.credible, "evaluations": found.n_evaluations}  # fmt: skip
+
+
 def one(task: Task) -> Record:
     """The record of a run."""
     door, kind, seed = task
+    if door == "integrand":
+        return _of_integrand(kind, seed)
+    if door.startswith("integrate"):
+        return claims.DOORS[door][1](kind, seed)
     if door != "hard":
         return claims.vbmc(problem(kind, seed), seed, door == "vbmc-gradients")
     import bqvi
@@ -316,13 +369,18 @@ def _is_false(record: Record) -> bool:
 
 
 def _size(record: Record) -> float:
-    error = abs(record["estimate"] - record["truth"])
-    return max(error, LEAST) if math.isfinite(error) else 1e3
+    error, least = abs(record["estimate"] - record["truth"]), LEAST * _unit(record)
+    return max(error, least) if math.isfinite(error) else 1e3
 
 
 def _z(record: Record) -> float:
-    slack = 1e-3 * claims.NATS
+    slack = LEAST * _unit(record)
     return max(abs(record["estimate"] - record["truth"]) - slack, 0.0) / max(record["sd"], 1e-300)
+
+
+def _unit(record: Record) -> float:
+    """The size of errors that matter over that of a log evidence: a hundredth for an integral."""
+    return float(record.get("nats", claims.NATS)) / claims.NATS
 
 
 def main(arguments: list[str]) -> int:
@@ -330,16 +388,19 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks ablate")
     parser.add_argument("names", nargs="+", help='"all", or of: ' + ", ".join(mechanisms()))
     parser.add_argument("--seeds", default="0:12", help="first:last + 1, of random posteriors")
+    parser.add_argument("--door", choices=("vbmc", "integrate"), default="vbmc")
     parser.add_argument("--hard", default="0:1", help="first:last + 1, of the hard problems")
     parser.add_argument("--out", type=Path, required=True, help="file of JSON lines, read and appended to")
     parser.add_argument("--summary", action="store_true", help="only the table of the file")
     parser.add_argument("--csv", action="store_true", help="lines of experiments/studies/ablation.csv")
     asked = parser.parse_args(arguments)
-    names = list(mechanisms()) if "all" in asked.names else asked.names
+    of_integrals = asked.door == "integrate"
+    names = list(_of_integrate() if of_integrals else _of_vbmc()) if "all" in asked.names else asked.names
     if unlike := {one for name in names for one in name.split(" + ")} - set(mechanisms()):
         parser.error(f"no mechanism {', '.join(sorted(unlike))}; there are {', '.join(mechanisms())}")
     torch.set_num_threads(1)
-    wanted = tasks(*(range(*map(int, text.split(":"))) for text in (asked.seeds, asked.hard)))
+    seeds, hard = (range(*map(int, text.split(":"))) for text in (asked.seeds, asked.hard))
+    wanted = integrals(seeds) if of_integrals else tasks(seeds, hard)
     records = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
     done = {(r["without"], r["door"], r["kind"], r["seed"]): r for r in records}
     for task in () if asked.summary else wanted:
