@@ -22,7 +22,8 @@ from matplotlib.axes import Axes
 from scipy.special import ndtr
 from scipy.stats import beta
 
-from experiments.harness import drawing
+from experiments.harness import drawing, evidence
+from experiments.harness.claims import Claim
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -150,6 +151,28 @@ def _misses(results: pd.DataFrame) -> Table:
     return Table("problems", frame, "Bayesian quadrature by integrand, over n and seeds; z = error / sd.")
 
 
+def _claims(results: pd.DataFrame) -> list[Claim]:
+    """Check how often the truth lies within two standard deviations, integrand by integrand."""
+    inside = results.assign(inside=results["z"].abs() <= 2.0)
+    shares = inside.groupby(["method", "n", "problem"], sort=False)["inside"].mean().reset_index()
+    checks = {
+        str(method): [
+            evidence.share_within(part["inside"].to_numpy(dtype=float), f"n = {n}", 0.9, 0.99)
+            for n, part in rows.groupby("n", sort=False)
+        ]
+        for method, rows in shares.groupby("method", sort=False)
+    }
+    return [
+        Claim(
+            "7.2.2",
+            f"{method} states its error.",
+            "the truth is within two standard deviations on .90 to .99 of the integrands, by a 95 % interval",
+            found,
+        )
+        for method, found in checks.items()
+    ]
+
+
 experiment = Experiment(
     name="quadrature-calibration",
     title="Quadrature: calibration",
@@ -158,6 +181,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=_claims,
     seeds=2,
     quick_seeds=1,
 )

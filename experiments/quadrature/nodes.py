@@ -43,7 +43,8 @@ from acquisition.pointwise import (
     bind,
 )
 from acquisition.search import ContinuousSearch
-from experiments.harness import drawing
+from experiments.harness import drawing, evidence
+from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -355,6 +356,42 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("errors", pd.DataFrame(rows), "Median over seeds with all nodes, and where the nodes are.")]
 
 
+def _claims(results: pd.DataFrame) -> list[Claim]:
+    """Check which criterion leaves the smaller error with all nodes."""
+    nodes = results[results["part"] == "nodes"]
+    last = nodes[nodes["n"] == nodes.groupby("problem")["n"].transform("max")]
+    last = last.assign(case=last["acquisition"])
+    present = set(last["case"])
+
+    def checks(one: str, *others: str) -> list[Check]:
+        against = [name for name in others if name in present]
+        return [
+            evidence.less(part, one, against, "error", str(problem))
+            for problem, part in last.groupby("problem", sort=False)
+            if one in present and against
+        ]
+
+    proposed = (
+        (
+            "7.3.4, Eqs 7.17, 7.18",
+            "The least expected variance of the integral is a better criterion than uncertainty.",
+            checks("variance reduction", "uncertainty sampling"),
+        ),
+        (
+            "7.3.4",
+            "Greatest variance, an upper confidence bound with lambda = 0, chooses representative nodes.",
+            checks("UCB, lambda = 0", "Sobol sequence"),
+        ),
+        (
+            "7.3.4",
+            "A criterion that contains the measure is better than an upper confidence bound.",
+            checks("uncertainty sampling", "UCB, lambda = 0", "UCB, lambda = 0.1", "UCB, lambda = 1"),
+        ),
+    )
+    criterion = "the relative error with all nodes is smaller"
+    return [Claim(source, says, criterion, found) for source, says, found in proposed if found]
+
+
 experiment = Experiment(
     name="quadrature-nodes",
     title="Quadrature: where to evaluate next",
@@ -369,6 +406,7 @@ experiment = Experiment(
     run=run,
     draw=_draw,
     tables=_tables,
-    seeds=3,
+    claims=_claims,
+    seeds=5,
     quick_seeds=1,
 )
