@@ -40,7 +40,7 @@ from gp.measures import GaussianMixture, Measure
 
 __all__ = [
     "Agreement", "ComparedRun", "PosteriorCheck", "about_width", "advice", "agreement", "check",
-    "returns_density",
+    "contradicted", "returns_density",
 ]  # fmt: skip
 
 
@@ -237,28 +237,21 @@ def agreement(runs: Sequence[ComparedRun], seed: int = 0) -> Agreement:
 
 
 def advice(
-    posterior: Posterior,
-    evaluations: Evaluations,
-    shape: float | None = None,
-    exact: bool = True,
-    located: bool = True,
+    posterior: Posterior, evaluations: Evaluations, shape: float | None = None, located: bool = True
 ) -> tuple[str, ...]:
     """Reasons not to use this posterior, each with advice; empty if there are none.
 
     Parameters
     ----------
-    posterior : the final posterior of a run.
-    evaluations : the evaluations of the run.
+    posterior, evaluations : the final posterior of a run, and its evaluations.
     shape : the Pareto shape k of the weights between the surrogate and q; None if it is not known.
-    exact : whether values are without noise, so that gradients can be compared with their differences.
-    located : whether the posterior has been found; otherwise no advice on bounds and plausible intervals is
-        given.
+    located : whether the posterior has been found; otherwise there is no advice on bounds and intervals.
     """
     return (
         *_about_weights(shape),
         *_about_failures(evaluations),
         *_about_exceptions(evaluations, posterior.coordinates),
-        *_about_gradients(evaluations, exact),
+        *_about_gradients(evaluations),
         *(_about_bounds(posterior) if located else ()),
         *(_about_box(posterior) if located else ()),
     )
@@ -327,22 +320,28 @@ def _about_failures(evaluations: Evaluations) -> list[str]:
     ]
 
 
-def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
-    """Warnings of gradients that fail, or that are those of another function."""
+def contradicted(evaluations: Evaluations) -> list[str]:
+    """The reason that gradients are those of another function than exact values, in a list."""
+    good = evaluations[~evaluations.failed]
+    if good.gradients is None or good.noise_variance is not None or len(good) == 0:
+        return []
+    there = np.isfinite(good.gradients).all(axis=1)
+    return gradient_warnings(good.points[there], good.values[there], good.gradients[there])
+
+
+def _about_gradients(evaluations: Evaluations) -> list[str]:
+    """A warning of gradients that fail."""
     good = evaluations[~evaluations.failed]
     if good.gradients is None or len(good) == 0:
         return []
     there = np.isfinite(good.gradients).all(axis=1)
-    missing = int((~there).sum())
-    if missing >= 0.2 * len(good):
+    if (missing := int((~there).sum())) >= 0.2 * len(good):
         faults = [good.reasons[i] for i in np.flatnonzero(~there) if good.reasons[i]]
         most = max(faults, key=faults.count) if faults else "not given"
         return [
             f"{missing} of {len(good)} gradients are missing (most often: {most}): values alone were used."
         ]
-    if not exact or good.noise_variance is not None:
-        return []
-    return gradient_warnings(good.points[there], good.values[there], good.gradients[there])
+    return []
 
 
 def _about_bounds(posterior: Posterior) -> list[str]:

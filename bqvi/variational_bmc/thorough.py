@@ -16,7 +16,7 @@ from bqvi.calls.evaluations import unstated_noise
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Trace
 from bqvi.variational_bmc.correction import Correction
-from bqvi.variational_bmc.diagnostics import about_width, advice, returns_density
+from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted, returns_density
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
 from bqvi.variational_bmc.result import VBMCResult
@@ -52,9 +52,10 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     posterior = _posterior(run, estimate, frame, corrected)
     held_out = predicted(state, estimate, frame, run.coordinates)
     verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)
-    reasons = (*reasons, *understated(state.evaluations.censored, estimate.surrogate))
+    made, exact = state.evaluations.censored, not run.settings_at(state).noise_unknown
+    reasons = (*reasons, *understated(made, estimate.surrogate), *(contradicted(made) if exact else ()))
     located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < RESULT.located
-    shape, exact = None if corrected else estimate.found.pareto_k, not run.settings_at(state).noise_unknown
+    shape = None if corrected else estimate.found.pareto_k
     return VBMCResult(
         posterior=posterior,
         elbo=row.elbo,
@@ -67,7 +68,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
         warnings=(
             *reasons,
             *_warnings_of_the_run(run, state, estimate),
-            *advice(posterior, state.evaluations.censored, shape, exact, located),
+            *advice(posterior, made, shape, located),
         ),
         n_evaluations=state.n_evaluations,
         evaluations=state.evaluations,

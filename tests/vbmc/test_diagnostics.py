@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+import bqvi
 from bqvi.calls import Caller, Evaluations, Function
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.pareto import pareto_shape, psis
@@ -197,3 +198,20 @@ def test_distances_vanish_for_the_same_draws():
     assert known_posteriors.gskl(x.mean(0), np.cov(x.T), x.mean(0), np.cov(x.T)) == pytest.approx(
         0.0, abs=1e-12
     )
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.4])
+def test_a_run_with_a_wrong_entry_of_the_gradient_has_not_converged(factor):
+    """It is the only reason."""
+    sds = np.array([0.6, 1.0, 1.4])
+
+    def log_joint(t):
+        return float(-0.5 * np.square(t / sds).sum() - 0.05 * t[0] ** 4)
+
+    def gradient(t):
+        return (-t / sds**2 - np.array([0.2 * t[0] ** 3, 0.0, 0.0])) * np.array([1.0, 1.0, factor])
+
+    box = {"plausible_lower": [-2.0] * 3, "plausible_upper": [2.0] * 3}
+    found = bqvi.vbmc(log_joint, gradient=gradient, **box, budget=80, seed=3)
+    assert found.converged == (factor == 1.0)
+    assert [reason[:23] for reason in found.reasons] == ["Entries of the gradient"] * (factor > 1.0)
