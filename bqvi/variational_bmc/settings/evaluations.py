@@ -80,7 +80,6 @@ class ExplorationSettings:
         its depth and these nats. With a share of .3 a narrow mode beside a wide one was missed.
     surprising : inside of a mode an evaluation is surprising if it exceeds what all others predict by these
         sds. In eleven converged runs on six kinds of posteriors with one mode the largest excess was 3.2 sds.
-    cosine : a gradient is explained where its cosine with that of the known modes is above this.
     without_mode : the number of climbs without a mode, one more for each known mode beyond the first, after
         which no further climb is begun, for each ``least + more`` points; points from which no climb was
         begun count like those from which one was.
@@ -101,7 +100,6 @@ class ExplorationSettings:
     margin: float = 3.0
     narrow: float = 0.1
     surprising: float = 4.0
-    cosine: float = 0.9
     without_mode: int = 3
     gain: float = 0.3
     longest: float = 1.0
