@@ -147,6 +147,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "sd: first error": [(steps, "_first_error", lambda *_: 0.0)],
         "sd: rise of the highest value": [(steps, "_rise", lambda *_: 0.0)],
         "sd: mass beyond the draws": [(pooled_draws.PooledDraws, "possible_rise", lambda *_: 0.0)],
+        "climbs along gradients": [(modes.Modes, "alignment", lambda _, at, slopes: np.ones(len(at)))],
         "shape of the tail": [(correction, "pareto_shape", lambda *_: 0.0)],
         "test of noise": [(run, "test_of_noise", lambda self, state, _: state.pending[:0])],
     }  # fmt: skip

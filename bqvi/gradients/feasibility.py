@@ -10,11 +10,7 @@ whose level sets include half-spaces, balls and their complements, with a normal
 the nearest evaluation decides: where it failed, and the nearest successful one is 1.5 times as far, the
 probability is 0.
 
-The model of VBMC, `bqvi.variational_bmc.feasibility`, is by distances, and its edges follow the
-evaluations. With that model here, on a bent log joint cut by a half-space (D = 2, 5 and 10, at 1 and 2.5
-from the mode, 8 seeds each), median gaps are 1.1 to 5 times as large in the five cells where they differ
-from zero (D = 5 at 1: 3.8e-4 against 7.3e-5): few points in many dimensions determine a plane, but no other
-shape.
+The model of VBMC, `bqvi.variational_bmc.feasibility`, is by distances, and its edges follow the evaluations.
 """
 
 from __future__ import annotations

@@ -99,10 +99,7 @@ class SearchSettings:
 
     @property
     def noisy_search(self) -> Search:
-        """The settings for noisy evaluations: climbs from both starts, as the evidence is flat at small s^2.
-
-        From one start, runs on a Student t in D = 3 stay 40 nats below the highest evidence.
-        """
+        """The settings for noisy evaluations: two climbs, as the evidence is flat at small s^2."""
         return replace(self.search, climbs=2, iterations=2 * self.iterations)
 
 

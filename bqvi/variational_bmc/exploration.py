@@ -11,8 +11,8 @@ would otherwise have converged therefore explores first:
    as high, exceeds the value at x_i if |c - x_i| < s sqrt(2 d_i). The widest mode that no evaluation has
    noticed thus has s = min_i |c - x_i| / sqrt(2 d_i) (`Modes.unnoticed`), and points where this is small
    are left out. Where the known modes fill the box no point is left.
-2. `Modes.unexplained` determines which points are explained by the known modes. This presumes that the log
-   joint rises towards the modes.
+2. `Modes.unexplained` and, with gradients, `Modes.alignment` determine which points are explained by the
+   known modes. This presumes that the log joint rises towards the modes.
    Inside of a known mode a value far above what all others predict is the flank of another one.
 3. From each unexplained point, the least explained first, the log joint itself is maximised
    (`bqvi.calls.climb`), until the climb enters a known mode or its gain is small. Its first step is as long
@@ -104,10 +104,12 @@ def explore(
         elif unseen < CONVERGENCE.unseen:
             wanted = 0
         further = places[: min(wanted, limit - len(made))]
-        if starts and len(climbs) < EXPLORATION.climbs(len(modes), len(made)):
-            found, climbed = _climbed(run, modes, starts[0], noise_sd, starts[0] in surprising)
+        # a climb for the direction of a gradient alone waits until the points have been evaluated
+        due = [row for row in starts if unexplained.get(row, 1.0) > 0.0 or not len(further)]
+        if due and len(climbs) < EXPLORATION.climbs(len(modes), len(made)):
+            found, climbed = _climbed(run, modes, due[0], noise_sd, due[0] in surprising)
             if not found and climbed.ended != "room":
-                climbs[starts[0]] = climbed
+                climbs[due[0]] = climbed
                 continue
             others = len(starts) - int(found)
             unseen = _unseen(run, modes, explained, list(climbs.values()), others, int(found))
@@ -168,14 +170,23 @@ def _counts_by_mode(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarra
     return np.bincount(modes.squares(run.made.points[rows]).argmin(1), minlength=len(modes))
 
 
-def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> list[int]:
-    """The ``rows`` from which a climb may lead to a further mode, the least explained first."""
+def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> dict[int, float]:
+    """The ``rows`` from which a climb may lead to a further mode, the least explained first.
+
+    With each is the excess of its value, nats, which is not positive where only the gradient is unexplained.
+    """
     if not len(rows):
-        return []
+        return {}
     points, values = run.made.points[rows], run.made.values[rows]
     margin = EXPLORATION.margin + 3.0 * noise_sd
     excess = modes.unexplained(points, values, EXPLORATION.share, margin)
-    return [int(rows[i]) for i in np.argsort(-excess, kind="stable") if excess[i] > 0.0]
+    turned = np.zeros(len(rows), bool)
+    if run.made.gradients is not None:
+        cosines = modes.alignment(points, run.made.gradients[rows])
+        turned = np.isfinite(excess) & (cosines < 0.9)
+    chosen = (excess > 0.0) | turned
+    order = [i for i in np.argsort(-excess, kind="stable") if chosen[i]]
+    return {int(rows[i]): float(excess[i]) for i in order}
 
 
 def _climbed(

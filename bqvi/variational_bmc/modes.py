@@ -14,7 +14,8 @@ it. A group q_r counts as far from Gaussian if KL(q_r || N(m_r, Sigma_r)) is abo
 
 A log joint with several modes falls as the squared distance from the nearest one. A point whose value exceeds
 g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks, or in a
-tail that is heavier than a Gaussian's.
+tail that is heavier than a Gaussian's. The direction of a gradient gives similar information: the gradient of
+g points, in the units of Sigma_j, to the nearest part.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import MODES
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
+from gp.linear_maps import lower_inverse
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 from gp.triangular import solve_lower
@@ -124,6 +126,15 @@ class Modes:
         explained, top = self.outline.log_density(points), self.outline.log_density(self.outline.means).max()
         allowed = explained + share * np.maximum(top - explained, 0.0) + margin
         return np.where(self.contain(points), -np.inf, values - allowed)
+
+    def alignment(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """The cosines of gradients (n, D) with that of the nearest part of g, in its units, (n,)."""
+        nearest = self.outline.log_parts(points).argmax(0)
+        whitening, means = self.outline.whitening[nearest], self.outline.means[nearest]
+        towards = np.einsum("nij,nj->ni", whitening, means - points)
+        slopes = np.einsum("ni,nij->nj", gradients, lower_inverse(whitening))
+        lengths = np.linalg.norm(towards, axis=1) * np.linalg.norm(slopes, axis=1)
+        return np.einsum("nd,nd->n", towards, slopes) / np.maximum(lengths, 1e-300)
 
 
 def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:

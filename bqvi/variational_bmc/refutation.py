@@ -10,10 +10,8 @@ to them. The claim stands if the log evidence has then moved by less than its sd
 The excess of the log joint over its prediction there does not decide: far out in a funnel it is many nats
 where there is no mass.
 
-*Draws of the posterior.* On curved ridges the log evidence was .1 to .3 nats too low at a stated sd of .04,
-and the log joint exceeded the surrogate by more than one nat on a tenth to a quarter of the mass. Draws u_i
-are of the surrogate's posterior p_s, tempered so that they reach into its tails. With g_i the log joint less
-its prediction there,
+*Draws of the posterior.* Draws u_i are of the surrogate's posterior p_s, tempered so that they reach into its
+tails. With g_i the log joint less its prediction there,
 
     d = sum_i w_i |exp(g_i) - 1| / sum_i w_i (exp(g_i) + 1),     u_i ~ p_s^t,     w_i = p_s(u_i)^(1 - t),
 

@@ -184,7 +184,6 @@ def _rise(before: State, state: State) -> float:
     """The rise of the highest value, in nats, over the latest half of the evaluations.
 
     It may rise as much again. After the first design, it is the excess of the highest value over the median.
-    For narrow Gaussians far outside of the plausible box, stated sds were up to 3,000 times too small.
     """
     values = state.usable.values
     if not before.rows and not state.given:

@@ -346,10 +346,7 @@ def _with_trend(psi: np.ndarray, data: Data) -> np.ndarray:
 def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSums:
     """The posterior mean of the log joint alone, for many psi; LinAlgError as `Surrogate.of`.
 
-    It takes .32 to .49 of the processor time of ``Surrogate.of(data, psi).function``, which also computes
-    C^-1 for variances: .13, .66 and 5.1 ms for .34, 2.1 and 12 ms with 60, 120 and 250 values in two, six and
-    ten dimensions, and .45, 10 and 29 ms for 1.1, 21 and 66 ms with 40, 80 and 100 gradients in four, six and
-    ten.
+    `Surrogate` also computes C^-1 for variances.
 
     Parameters
     ----------

@@ -269,6 +269,14 @@ def test_an_arc_without_components_and_the_middle_lie_outside_of_a_ring():
     assert (modes.unexplained(missing, np.full(4, -1.0), 0.1, 3.0) > 0.0).all()
 
 
+def test_gradients_are_compared_with_the_nearest_component_of_a_ring():
+    modes = ring_modes()
+    outside = np.array([[4.0, 0.0], [0.0, -4.0]])
+    towards = -outside / np.linalg.norm(outside, axis=1)[:, None]
+    np.testing.assert_allclose(modes.alignment(outside, towards), 1.0, atol=0.02)
+    np.testing.assert_allclose(modes.alignment(outside, -towards), -1.0, atol=0.02)
+
+
 def test_a_run_does_not_converge_on_one_of_two_rings():
     """Each has half of the evidence."""
     two, points = HARD["shells"].problem(0), []
