@@ -83,12 +83,8 @@ class Data:
     @property
     def log_slope(self) -> float:
         """The sum of ``log_slopes`` over all observations."""
-        steep = (
-            0
-            if self.gradients is None
-            else self.points.shape[1] * self.log_slopes[: len(self.gradients)].sum()
-        )
-        return float(self.log_slopes.sum() + steep)
+        m = 0 if self.gradients is None else len(self.gradients)
+        return float(self.log_slopes.sum() + self.points.shape[1] * self.log_slopes[:m].sum())
 
     def __getstate__(self) -> dict[str, object]:
         """The attributes alone: cached values contain functions, and are computed again."""
@@ -141,20 +137,23 @@ class Data:
         n, m = len(self.points), 0 if self.gradients is None else len(self.gradients)
         if m in (0, n):
             return np.array(self.gram(kernel)[0])
-        first, rest = (
-            self._gram_of(self.points[:m])(kernel)[0],
-            crossed(kernel, self.points[m:], self.points, m),
-        )
+        first = self._gram_of(self.points[:m])(kernel)[0]
+        rest = crossed(kernel, self.points[m:], self.points, m)
         found = np.empty((rest.shape[1],) * 2)
         found[:, m:n], found[m:n] = rest.T, rest
         of_first = np.r_[:m, n : len(found)]
         found[np.ix_(of_first, of_first)] = first
         return found
 
-    @cached_property
+    @property
     def thinned(self) -> Data:
         """The data to which hyperparameters are fitted."""
-        return self.with_best_gradients(FITTING.enough)
+        return self._thinned or self
+
+    @cached_property
+    def _thinned(self) -> Data | None:
+        found = self.with_best_gradients(FITTING.enough)
+        return None if found is self else found  # data that referred to themselves would be freed late
 
     def with_best_gradients(self, rows: int) -> Data:
         """The data with all values, but gradients only at the points of highest density.
