@@ -183,7 +183,7 @@ def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: floa
     turned = np.zeros(len(rows), bool)
     if run.made.gradients is not None:
         cosines = modes.alignment(points, run.made.gradients[rows])
-        turned = np.isfinite(excess) & (cosines < 0.9)
+        turned = np.isfinite(excess) & (cosines < 0.9)  # those within 26 degrees lead to that mode
     chosen = (excess > 0.0) | turned
     order = [i for i in np.argsort(-excess, kind="stable") if chosen[i]]
     return {int(rows[i]): float(excess[i]) for i in order}

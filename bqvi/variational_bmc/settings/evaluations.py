@@ -78,7 +78,7 @@ class ExplorationSettings:
         been noticed by no evaluation.
     share, margin : a value is explained where it exceeds the known modes' density by less than this share of
         its depth and these nats. With a share of .3 a narrow mode beside a wide one was missed.
-    surprising : an evaluation inside of a mode is, if it exceeds what all others predict by these sds.
+    surprising : an evaluation in a mode is surprising if it exceeds what all others predict by these sds.
     without_mode : the number of climbs without a mode, one more for each known mode beyond the first, after
         which no further climb is begun, for each ``least + more`` points; points from which no climb was
         begun count like those from which one was.
