@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-__all__ = ["Ascent", "Function", "ascend"]
-
 Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 

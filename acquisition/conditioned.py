@@ -26,8 +26,6 @@ import numpy as np
 
 from gp.arrays import Array, at_least, namespace, to_numpy
 
-__all__ = ["ConditionedPool", "choices", "greedy", "variance_reduction"]
-
 
 @dataclass(frozen=True, eq=False)
 class ConditionedPool:

@@ -8,12 +8,6 @@ from acquisition.search import Seed, mapped_sobol
 from gp.arrays import Array
 from gp.measures import Measure
 
-__all__ = [
-    "normal_frames",
-    "random_rotation",
-    "sobol",
-]
-
 
 def sobol(measure: Measure, n: int, seed: Seed) -> Array:
     """Return n scrambled Sobol points, mapped to the measure, (n, D).

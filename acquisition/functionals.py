@@ -20,8 +20,6 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 from gp.linear_maps import explained
 
-__all__ = ["Candidates", "most_informative"]
-
 
 @dataclass(frozen=True, eq=False)
 class Candidates:

@@ -27,8 +27,6 @@ from gp.low_discrepancy import scrambled_sobol, shifted_sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
 from gp.measures.checks import require_count
 
-__all__ = ["THOROUGH", "ContinuousSearch", "Domain", "SearchResult", "Seed", "domain_of", "mapped_sobol"]
-
 Seed: TypeAlias = int | np.random.Generator
 
 

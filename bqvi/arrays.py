@@ -16,12 +16,6 @@ import scipy.special
 from gp.arrays import Array, is_torch
 from gp.arrays import namespace as shared_namespace
 
-__all__ = [
-    "Seed", "Values", "add", "diagonal", "diagonal_matrix", "digamma", "flat", "gammaln", "generator",
-    "inner", "like", "logsumexp", "matvec", "namespace", "noise_seed", "outer", "scale", "subtract",
-    "symmetric_from_lower", "transpose", "trigamma", "unflat", "whole_seed",
-]  # fmt: skip
-
 Values: TypeAlias = tuple[Array, ...]
 """One array for each sufficient statistic of a family: natural parameters, gradients, steps."""
 

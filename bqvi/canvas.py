@@ -11,8 +11,6 @@ import numpy as np
 
 from gp.extras import needing
 
-__all__ = ["COLOURS", "estimates", "limit_to_end", "new_axes", "new_figure", "shown_figure"]
-
 with needing("plot"):
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -13,12 +13,6 @@ import scipy.sparse
 from gp.arrays import Array, is_torch, shown, to_numpy
 from gp.linear_maps import smallest_eigenvalue
 
-__all__ = [
-    "positive_vector", "require_above", "require_at_least", "require_boolean", "require_columns",
-    "require_covariance", "require_finite", "require_integer", "require_nonnegative", "require_numbers",
-    "require_one_of", "require_positive", "require_seed", "require_shape", "require_summable",
-]  # fmt: skip
-
 _LARGE = 1e140
 """Sums over data of the squares of larger entries come near the largest floating-point number."""
 

@@ -17,16 +17,6 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.measures.mixture_density import MixtureDensity
 from gp.triangular import cholesky
 
-__all__ = [
-    "ADAPTATION",
-    "AdaptationSettings",
-    "Proposal",
-    "effective_size",
-    "normalised",
-    "resampled",
-    "systematic",
-]
-
 
 @dataclass(frozen=True)
 class AdaptationSettings:

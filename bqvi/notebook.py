@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 
-__all__ = ["table", "yes_or_no"]
-
 
 def table(rows: Mapping[str, str]) -> str:
     """Names beside values, as HTML."""

@@ -17,8 +17,6 @@ from scipy.special import logsumexp
 
 from bqvi.importance import effective_size
 
-__all__ = ["PARETO", "ParetoSettings", "Smoothed", "pareto_fit", "pareto_shape", "psis"]
-
 
 @dataclass(frozen=True)
 class ParetoSettings:

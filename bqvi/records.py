@@ -19,11 +19,6 @@ import numpy as np
 from gp.arrays import is_torch, to_numpy
 from gp.files import write_arrays
 
-__all__ = [
-    "DERIVED", "RecordError", "classes_in", "fingerprint", "flattened", "named", "record_of", "restored",
-    "write_record",
-]  # fmt: skip
-
 DERIVED: dict[str, Any] = {"derived": True}
 """Metadata of a field that is not saved."""
 

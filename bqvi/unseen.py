@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["expected_rise"]
-
 
 def expected_rise(count: float, once: float = 0.0, nowhere: float = 0.0, unknown: float = 0.0) -> float:
     """Return the nats that unseen modes are expected to add to the log integral, the smaller of the two.

@@ -22,8 +22,6 @@ from scipy.special import gammaln
 from bqvi.calls.coordinates import Coordinates
 from gp.triangular import symmetric_eigen
 
-__all__ = ["WIDENING", "Spread", "WideningSettings", "widened"]
-
 
 @dataclass(frozen=True)
 class WideningSettings:

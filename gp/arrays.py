@@ -16,12 +16,6 @@ import scipy.special
 from array_api_compat import array_namespace, is_torch_array
 from array_api_compat import numpy as compatible_numpy
 
-__all__ = [
-    "IN_CACHE", "LOG_2PI", "Array", "Namespace", "SpecialFunctions", "as_like", "at_least", "at_most",
-    "describe", "differences", "is_torch", "namespace", "positive", "require_positive", "shown", "special",
-    "to_numpy",
-]  # fmt: skip
-
 Array: TypeAlias = Any
 """A ``numpy.ndarray`` or a ``torch.Tensor`` (or, for a parameter, a number)."""
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from gp.arrays import Array, describe, is_torch, namespace, to_numpy
 
-__all__ = ["as_noise", "as_points", "as_values", "require_memory"]
-
 _MATRICES = 3
 """The number of n x n matrices that are held at once."""
 

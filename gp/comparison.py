@@ -12,8 +12,6 @@ from gp.kernels.base import Kernel
 from gp.posterior import Posterior
 from gp.user_warnings import warn_user
 
-__all__ = ["Comparison", "compare"]
-
 
 @dataclass(frozen=True, eq=False)
 class Comparison:

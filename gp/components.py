@@ -23,8 +23,6 @@ from gp.kernels.composite import Sum
 from gp.observations import Functional, as_functional, covariance
 from gp.posterior import Posterior
 
-__all__ = ["Component", "components"]
-
 
 @dataclass(frozen=True, eq=False)
 class Component:

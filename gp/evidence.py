@@ -54,8 +54,6 @@ from gp.priors import JointPrior
 from gp.search import Expansion, Search, search
 from gp.triangular import cholesky, triangular_inverse
 
-__all__ = ["Convention", "Evidence", "LogPosterior", "log_density"]
-
 Convention: TypeAlias = Literal["profiled", "marginal", "known"]
 _TINY = 1e-300
 """The smallest scale and pivot, whose logarithms have to be finite."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["needing"]
-
 _PACKAGES = {
     "arviz": ("h5netcdf", "h5py", "xarray"),
     "botorch": ("botorch", "gpytorch", "linear_operator"),

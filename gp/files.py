@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["read_arrays", "unwritable", "write_arrays"]
-
 
 def unwritable(folder: Path) -> str:
     """Why no file can be made in the ``folder``; "" where one can, which is tried."""

@@ -31,8 +31,6 @@ from gp.kernels.squared_exponential import SquaredExponential
 from gp.means import Mean
 from gp.observations import Functional, Gradients, Observations, Values, covariance
 
-__all__ = ["blocks_of", "covariance_with_pullback", "mean_basis", "mean_pullback", "on_host", "pieces"]
-
 
 def blocks_of(observed: Functional) -> tuple[Functional, ...]:
     """Return the blocks of functionals; a single functional is one block."""

@@ -39,8 +39,6 @@ from gp.threads import single_threaded
 from gp.units import DataUnits, SearchCoordinates
 from gp.user_warnings import warn_user
 
-__all__ = ["Hyperparameters", "fit", "posterior_at"]
-
 _SMALLEST_SPREAD = 1e-120
 """The smallest spread; it and its reciprocal have squares whose sums are floating-point numbers."""
 

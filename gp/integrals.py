@@ -31,8 +31,6 @@ from gp.observations import (
 if TYPE_CHECKING:
     from gp.posterior import Posterior
 
-__all__ = ["Integral", "Integrals", "JointIntegral", "joint_integral", "require_space", "without_rounding"]
-
 
 @dataclass(frozen=True, eq=False)
 class Integrals:

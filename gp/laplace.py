@@ -17,8 +17,6 @@ from typing import TypeVar
 
 import numpy as np
 
-__all__ = ["LaplaceGaussian", "curvature", "root", "spectrum", "weighed"]
-
 _Result = TypeVar("_Result")
 _ROUNDING = 1e-10  # of eigenvalues, relative to the largest
 

@@ -27,11 +27,6 @@ from gp.arrays import Array, is_torch, namespace
 from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is_sound
 from gp.triangular import lapack, solve_lower
 
-__all__ = [
-    "FIRST_JITTER", "LAST_JITTER", "LEAST_SCALE", "Factor", "NotPositiveDefiniteError", "cholesky",
-    "complement", "extend", "inverse", "least_squares", "next_jitter", "regression", "ridge_regressions",
-]  # fmt: skip
-
 _MOST_ROWS = 64
 """The most rows that are kept apart below a factor; then both are joined, which copies the factor."""
 _BLOCK = 64

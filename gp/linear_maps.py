@@ -11,11 +11,6 @@ from scipy.linalg import solve_triangular
 
 from gp.arrays import Array, is_torch, namespace, to_numpy
 
-__all__ = [
-    "cholesky", "correlation_eigenvalues", "correlation_root", "explained", "log_diagonal_sum",
-    "lower_inverse", "lower_solve", "smallest_eigenvalue", "symmetric_divergence",
-]  # fmt: skip
-
 
 def lower_solve(lower: Array, right: Array) -> Array:
     """Return X with lower X = right, for lower triangular (..., D, D) and right (..., D, m)."""

@@ -17,8 +17,6 @@ import numpy as np
 import scipy
 from scipy.special import ndtri
 
-__all__ = ["normal_sobol", "scrambled_sobol", "shifted_sobol", "sobol"]
-
 _BITS = 30
 """Binary digits of a coordinate, as in SciPy's table of direction numbers."""
 _NUMBERS = Path(scipy.__file__).parent / "stats" / "_sobol_direction_numbers.npz"

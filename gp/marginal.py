@@ -41,8 +41,6 @@ from gp.search import Expansion, search
 from gp.settings import FIT
 from gp.user_warnings import warn_user
 
-__all__ = ["MarginalPosterior", "marginalise"]
-
 _LEAST = 1.0
 """The least precision of a coordinate, that of its prior."""
 _FARTHEST = 5.0

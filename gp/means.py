@@ -17,8 +17,6 @@ import numpy as np
 from gp.arrays import Array, as_like, namespace, require_positive
 from gp.kernels.base import Parameter
 
-__all__ = ["Constant", "Fixed", "Linear", "Mean", "NegativeQuadratic", "Zero"]
-
 
 @runtime_checkable
 class Mean(Protocol):

@@ -23,11 +23,6 @@ from gp.arrays import Array, describe, is_torch, namespace
 from gp.checks import as_points
 from gp.kernels.base import Differentiable, Kernel, differentiable
 
-__all__ = [
-    "Covariance", "Functional", "Gradients", "Observations", "Values", "as_functional", "covariance",
-    "register_covariance", "require_same_kind",
-]  # fmt: skip
-
 
 @runtime_checkable
 class Functional(Protocol):

@@ -20,8 +20,6 @@ from scipy.special import ndtri
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.base import Kernel
 
-__all__ = ["CosineSum", "Noise", "Plane", "Planes"]
-
 
 @dataclass(frozen=True, eq=False)
 class Plane:

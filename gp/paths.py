@@ -48,8 +48,6 @@ from gp.means import Mean
 from gp.observations import Functional, Gradients, Values, covariance
 from gp.path_components import CosineSum, Noise, Plane, Planes
 
-__all__ = ["Factor", "Path", "draw_path"]
-
 Factor: TypeAlias = tuple[Kernel, tuple[int, ...]]
 """A kernel that is not composite, and the columns of which it is a function."""
 

@@ -48,8 +48,6 @@ from gp.sampling import sample_gaussian
 if TYPE_CHECKING:
     from gp.hyperparameters import Hyperparameters
 
-__all__ = ["GradientMoments", "Posterior", "condition", "flat", "refuse_contradictions"]
-
 _MISSED = 1e-3
 """The largest error at values without noise, over theirs from the prior mean (.03 in single precision)."""
 _FAR = 100.0

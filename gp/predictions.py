@@ -14,8 +14,6 @@ from gp.saved import save
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PosteriorMethods"]
-
 _POINTS = 300
 """The number of points at which a plot is drawn."""
 

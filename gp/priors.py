@@ -29,8 +29,6 @@ from scipy.special import ndtr, ndtri
 
 from gp.kernels.base import Kind
 
-__all__ = ["Interval", "JointPrior", "LogCauchy", "Plateau", "Priors"]
-
 _WIDTH = 4.0
 """Bounds of a search lie this many times ``falloff`` beyond a plateau, where the prior has fallen by e^-8."""
 

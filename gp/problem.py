@@ -26,8 +26,6 @@ from gp.means import Mean
 from gp.observations import Functional, Observations, Values, as_functional, covariance
 from gp.settings import FIT
 
-__all__ = ["EvidenceProblem", "Solution", "fitted", "scale_slope", "solve", "solve_with_gradient"]
-
 _Noise: TypeAlias = np.ndarray | float | None
 """Known variances, or ``None`` where a common one is learnt."""
 _SMALLEST_SCALE = 1e-8

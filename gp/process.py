@@ -16,8 +16,6 @@ from gp.paths import Path, draw_path
 from gp.posterior import Posterior, condition
 from gp.sampling import sample_gaussian
 
-__all__ = ["GaussianProcess"]
-
 
 @dataclass(frozen=True, eq=False)
 class GaussianProcess:

@@ -26,8 +26,6 @@ from gp.triangular import solve_lower
 if TYPE_CHECKING:
     from gp.linalg import Factor
 
-__all__ = ["LARGE_PIVOT", "SMALLEST_EIGENVALUE", "extension_is_sound", "is_sound", "smallest_eigenvalue"]
-
 SMALLEST_EIGENVALUE = 10.0
 """The smallest eigenvalue, in rounding errors of the variances, of a covariance that counts as regular."""
 LARGE_PIVOT = 1e9

@@ -7,8 +7,6 @@ import numpy as np
 from gp.arrays import Array, as_like
 from gp.linalg import cholesky
 
-__all__ = ["sample_gaussian"]
-
 
 def sample_gaussian(
     mean: Array, covariance: Array, n: int, seed: int | np.random.Generator, scale: Array

@@ -18,8 +18,6 @@ import numpy as np
 from gp.arrays import is_torch
 from gp.files import read_arrays, write_arrays
 
-__all__ = ["load", "save"]
-
 _VERSION = 1
 
 

@@ -20,8 +20,6 @@ from gp.search import Expansion, Optimum, Search, search, successive_halving
 from gp.settings import FIT
 from gp.units import SearchCoordinates
 
-__all__ = ["Screening", "curvature", "log_evidence", "log_posterior", "screened"]
-
 _RANGE = 12**0.5
 """The range of points that are spread evenly, in their standard deviations."""
 _FAILED = 1e25

@@ -28,8 +28,6 @@ from scipy.optimize import minimize
 
 from gp.triangular import lapack
 
-__all__ = ["Expansion", "Halving", "Objective", "Optimum", "Search", "search", "successive_halving"]
-
 _FAILED = 1e25
 """Value of points without a finite objective, as the line search of L-BFGS-B needs a finite number."""
 _LEAST_CURVATURE = 1e-3

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FIT", "FitSettings"]
-
 
 @dataclass(frozen=True)
 class FitSettings:

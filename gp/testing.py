@@ -17,8 +17,6 @@ from gp._assertions import central_difference, partials, require, require_close
 from gp.kernels.base import DifferentiableKernel, Kernel
 from gp.kernels.parameters import pack, unpack
 
-__all__ = ["check_kernel"]
-
 
 def check_kernel(kernel: Kernel, dimension: int = 2, *, differentiable: bool = True, seed: int = 0) -> None:
     """Raise AssertionError, saying what is wrong, unless ``kernel`` keeps the kernel contract.

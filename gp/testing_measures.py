@@ -27,8 +27,6 @@ from gp.kernels import Kernel
 from gp.low_discrepancy import sobol
 from gp.measures import Measure
 
-__all__ = ["check_embedding", "check_measure"]
-
 _SIGMAS = 6.0
 """The number of standard errors that a comparison allows."""
 _REPLICATIONS = 64

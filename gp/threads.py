@@ -29,8 +29,6 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["CallThreads", "single_threaded", "users_threads"]
-
 _LONG = 0.02
 """Seconds of processor time of a long call, in one thread."""
 _CALLS = 3

@@ -15,11 +15,6 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from gp.arrays import Array, is_torch
 
-__all__ = [
-    "cholesky", "cholesky_inverse", "lapack", "lower_product", "positive_solve", "solve_lower",
-    "symmetric_eigen", "transposed_solve", "triangular_inverse", "whitened_rows",
-]  # fmt: skip
-
 _SMALL = 64
 """Rows of a triangular matrix that LAPACK inverts in one piece."""
 

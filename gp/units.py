@@ -22,8 +22,6 @@ from gp.observations import Functional, Gradients, as_functional
 from gp.priors import JointPrior, Priors
 from gp.problem import EvidenceProblem
 
-__all__ = ["DataUnits", "SearchCoordinates"]
-
 _CONSTANT = 1e-12
 """Relative spread below which targets count as equal up to rounding."""
 _ONE_PLACE = 1e-15

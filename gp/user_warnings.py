@@ -6,8 +6,6 @@ import inspect
 import warnings
 from collections.abc import Iterable
 
-__all__ = ["warn_user", "warn_user_of_each"]
-
 _OURS = ("acquisition", "bqvi", "gp")
 _BETWEEN = ("contextlib", "functools")
 """Modules of the standard library whose decorators are called between functions of these packages."""

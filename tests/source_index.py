@@ -73,12 +73,15 @@ class Module:
 
     @property
     def exported(self) -> tuple[str, ...]:
-        """What stands in its `__all__`; nothing where there is none."""
+        """What stands in its `__all__`; without one, what it defines without an underscore."""
         for node in self.tree.body:
             targets = node.targets if isinstance(node, ast.Assign) else ()
             if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
                 return tuple(ast.literal_eval(node.value))
-        return ()
+        if self.path.name.startswith("_"):
+            return ()
+        own = (name for name, bound in self.defined.items() if not isinstance(bound, str))
+        return tuple(name for name in own if not name.startswith("_"))
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ Public is what stands in the `__all__` of a package, and the methods of such cla
 those of its constructor; a field of a dataclass may be documented by the string that follows it. A method may
 leave it to its class, or to the protocol of its package that asks for it.
 
-A function in the `__all__` of a module, which other modules may use, names its arguments too; its docstring
-may leave out one of them.
+A function of a module without an underscore, which other modules may use, names its arguments too; its
+docstring may leave out one of them.
 """
 
 import ast
@@ -128,7 +128,7 @@ def test_public_arguments_are_documented():
 
 
 def unnamed(module: Module) -> dict[str, list[str]]:
-    """Functions in the module's `__all__`, of three arguments or more, with those their docstrings leave out.
+    """Functions for other modules, of three arguments or more, with those their docstrings leave out.
 
     Generators of random numbers and seeds are what their names say.
     """

@@ -1,4 +1,4 @@
-"""A module says in `__all__` what others may use; whatever else it defines starts with an underscore."""
+"""A name without an underscore is for other modules; a package says in `__all__` what users may use."""
 
 import ast
 import importlib
@@ -7,22 +7,15 @@ import pytest
 from source_index import Module, modules
 
 
-def is_public(module: Module) -> bool:
-    return not any(part.startswith("_") for part in module.name.split("."))
-
-
 def astray(module: Module) -> list[str]:
-    """Names that the module defines without an underscore and does not export."""
-    defined = [name for name, bound in module.defined.items() if not isinstance(bound, str)]
-    if module.path.name == "__init__.py":  # the docstring of a package lists its submodules and imports
-        defined = [name for name in defined if isinstance(module.defined[name], ast.ClassDef)]
+    """Classes that a package defines without an underscore and does not export."""
+    defined = [name for name, bound in module.defined.items() if isinstance(bound, ast.ClassDef)]
     return [name for name in defined if not name.startswith("_") and name not in module.exported]
 
 
-def test_every_name_is_exported_or_private():
-    wrong = {
-        module.name: names for module in modules().values() if is_public(module) and (names := astray(module))
-    }
+def test_every_class_of_a_package_is_exported_or_private():
+    packages = [module for module in modules().values() if module.path.name == "__init__.py"]
+    wrong = {module.name: names for module in packages if (names := astray(module))}
     assert not wrong, f"neither in __all__ nor with an underscore: {wrong}"
 
 

@@ -30,8 +30,6 @@ from acquisition.minibatch.features import Features
 from acquisition.minibatch.partition import by_assignment
 from acquisition.minibatch.strategy import Selection, equally
 
-__all__ = ["Balanced", "BalancedState"]
-
 
 @dataclass(frozen=True)
 class BalancedState:

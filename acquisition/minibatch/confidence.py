@@ -23,8 +23,6 @@ from acquisition.minibatch.regression import Coefficients, design
 from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import Selection, Summing, require_between
 
-__all__ = ["ConfidenceState", "UpperConfidence"]
-
 
 @dataclass(frozen=True)
 class ConfidenceState:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from acquisition.minibatch.features import Features, require_features
 from acquisition.minibatch.strategy import Unlearning, require_rows, require_size
 
-__all__ = ["Featured"]
-
 
 class Featured(Unlearning):
     """Strategies that choose by features and do not learn from gradients; both attributes are fields."""

@@ -40,18 +40,6 @@ from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
 from gp.measures.checks import require_count
 from gp.triangular import positive_solve, solve_lower
 
-__all__ = [
-    "Features",
-    "affine_in_labels",
-    "median_distance",
-    "pivoted_cholesky",
-    "principal",
-    "require_features",
-    "signed",
-    "standardised",
-    "with_labels",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Features:

@@ -36,8 +36,6 @@ from acquisition.minibatch.strategy import (
     require_rows,
 )
 
-__all__ = ["GPControlVariate", "GPControlVariateState"]
-
 
 @dataclass(frozen=True)
 class GPControlVariateState:

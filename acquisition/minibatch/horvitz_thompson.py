@@ -27,8 +27,6 @@ from acquisition.minibatch.strategy import (
     require_size,
 )
 
-__all__ = ["HorvitzThompson", "Probabilities", "inclusion"]
-
 
 @dataclass(frozen=True)
 class Probabilities:

@@ -17,8 +17,6 @@ from scipy.optimize import linear_sum_assignment
 
 from acquisition.minibatch.settings import PARTITION
 
-__all__ = ["by_assignment"]
-
 
 def by_assignment(phi: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """Partition by linear assignment; see the module's docstring.

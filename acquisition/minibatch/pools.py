@@ -33,8 +33,6 @@ from acquisition.minibatch.strategy import (
 )
 from acquisition.minibatch.uniform import UniformState
 
-__all__ = ["Greedy", "Herding", "MaxVariance", "SequentialBQ", "greedy_rows", "require_weighting", "weighted"]
-
 _LEAST_NOISE = 1e-10
 """Noise variance as a share of the largest k(x, x), below which rounding decides."""
 

@@ -23,8 +23,6 @@ from acquisition.minibatch.strategy import (
 )
 from acquisition.minibatch.uniform import UniformState
 
-__all__ = ["QuadratureWeighted"]
-
 
 @dataclass(frozen=True)
 class QuadratureWeighted(Featured):

@@ -19,8 +19,6 @@ from acquisition.minibatch.features import Features
 from gp.linalg import Factor
 from gp.triangular import cholesky
 
-__all__ = ["quadrature_weights"]
-
 _JITTER = 1e-10
 """Share of the largest k(x, x) that is added to the diagonal, as rows may be nearly equal."""
 

@@ -16,8 +16,6 @@ import numpy as np
 from acquisition.minibatch.features import Features
 from gp.triangular import cholesky, solve_lower
 
-__all__ = ["Coefficients", "design", "mean_design"]
-
 
 @dataclass(frozen=True)
 class Coefficients:

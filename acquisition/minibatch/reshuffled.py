@@ -13,8 +13,6 @@ import numpy as np
 
 from acquisition.minibatch.strategy import Probable, Selection, Unlearning, equally, require_size
 
-__all__ = ["Reshuffled", "ReshuffledState"]
-
 
 @dataclass(frozen=True)
 class ReshuffledState:

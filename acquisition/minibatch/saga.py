@@ -21,8 +21,6 @@ import numpy as np
 from acquisition.minibatch.strategy import Correcting, Selection, Strategy, require_base
 from acquisition.minibatch.table import GradientTable, distinct
 
-__all__ = ["Saga", "SagaState"]
-
 
 @dataclass(frozen=True)
 class SagaState:

@@ -7,15 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "FEATURES",
-    "LEARNING",
-    "PARTITION",
-    "FeatureSettings",
-    "LearningSettings",
-    "PartitionSettings",
-]
-
 
 @dataclass(frozen=True)
 class FeatureSettings:

@@ -31,21 +31,6 @@ import numpy as np
 
 from gp.arrays import shown
 
-__all__ = [
-    "Correcting",
-    "Learning",
-    "Probable",
-    "Selection",
-    "Strategy",
-    "Summing",
-    "Unlearning",
-    "equally",
-    "require_base",
-    "require_between",
-    "require_rows",
-    "require_size",
-]
-
 
 @dataclass(frozen=True)
 class Selection:

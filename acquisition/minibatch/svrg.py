@@ -19,8 +19,6 @@ import numpy as np
 
 from acquisition.minibatch.strategy import Correcting, Selection, Strategy, require_base, require_between
 
-__all__ = ["Svrg", "SvrgState"]
-
 
 @dataclass(frozen=True)
 class SvrgState:

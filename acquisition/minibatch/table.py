@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-__all__ = ["GradientTable", "distinct"]
-
 
 @dataclass(frozen=True)
 class GradientTable:

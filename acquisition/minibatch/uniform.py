@@ -11,8 +11,6 @@ import numpy as np
 
 from acquisition.minibatch.strategy import Probable, Selection, Unlearning, equally, require_size
 
-__all__ = ["Uniform", "UniformState"]
-
 
 @dataclass(frozen=True)
 class UniformState:

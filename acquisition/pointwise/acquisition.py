@@ -15,8 +15,6 @@ from gp.marginal import MarginalPosterior
 from gp.measures import Measure
 from gp.posterior import Posterior
 
-__all__ = ["Acquisition", "MarginalAcquisition", "bind"]
-
 
 @dataclass(frozen=True, eq=False)
 class Acquisition:

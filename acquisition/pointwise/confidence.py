@@ -15,8 +15,6 @@ import numpy as np
 from acquisition.pointwise.criterion import Moments, Partials
 from gp.arrays import Array, namespace
 
-__all__ = ["UpperConfidenceBound"]
-
 
 @dataclass(frozen=True)
 class UpperConfidenceBound:

@@ -24,8 +24,6 @@ from typing import Protocol, runtime_checkable
 from gp.arrays import Array
 from gp.observations import Functional
 
-__all__ = ["Criterion", "Informative", "Moments", "Partials", "Targets"]
-
 
 class Moments(Protocol):
     """Posterior moments of f at m points before it is evaluated there."""

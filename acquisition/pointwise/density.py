@@ -10,8 +10,6 @@ from gp.linear_maps import lower_inverse
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 from gp.measures.mixture_density import MixtureDensity
 
-__all__ = ["log_density_gradient"]
-
 
 @singledispatch
 def log_density_gradient(measure: Measure, x: Array) -> Array:

@@ -32,8 +32,6 @@ from gp.measures import Measure
 from gp.observations import Gradients, Values, covariance
 from gp.posterior import Posterior
 
-__all__ = ["PredictedMoments", "Predictor"]
-
 _ROUNDING = 100
 """A variance below so many times n rounding errors of the prior variance counts as rounding."""
 

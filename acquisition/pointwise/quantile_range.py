@@ -20,8 +20,6 @@ import numpy as np
 
 from gp.arrays import Array, namespace
 
-__all__ = ["log_remaining_range"]
-
 _HIGHEST = 50.0
 """Upper limit of u sd in sinh."""
 

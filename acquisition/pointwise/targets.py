@@ -20,8 +20,6 @@ from gp.integrals import Integrals
 from gp.observations import Functional, Gradients, Values, covariance
 from gp.posterior import Posterior
 
-__all__ = ["PosteriorTargets", "posterior_targets"]
-
 
 @dataclass(frozen=True, eq=False)
 class PosteriorTargets:

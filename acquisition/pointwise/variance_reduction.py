@@ -32,8 +32,6 @@ from gp.linalg import cholesky
 from gp.linear_maps import lower_inverse
 from gp.observations import Functional
 
-__all__ = ["IntegralVarianceReduction", "MutualInformation"]
-
 _MOST_CORRELATED = 1e-12
 """The smallest 1 - correlation; smaller ones are rounding."""
 

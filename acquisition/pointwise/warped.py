@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from acquisition.pointwise.criterion import Moments, Partials
 from gp.arrays import Array, namespace, positive
 
-__all__ = ["LinearisedWarpedUncertainty", "MatchedWarpedUncertainty"]
-
 
 @dataclass(frozen=True)
 class LinearisedWarpedUncertainty:

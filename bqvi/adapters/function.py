@@ -11,8 +11,6 @@ from bqvi.calls.target_model import TargetModel
 from bqvi.checks import require_integer
 from gp.arrays import shown
 
-__all__ = ["from_function"]
-
 
 def from_function(
     log_joint: Callable[[Any], Any],

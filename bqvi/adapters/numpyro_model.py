@@ -18,8 +18,6 @@ from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, VectorLayout, box_of_
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
-__all__ = ["from_numpyro"]
-
 
 def from_numpyro(
     model: Callable[..., Any],

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-__all__ = ["excess", "log_normaliser"]
-
 _KINDS = ("_LKJCholeskyCovRV", "LKJCorrRV")
 
 

@@ -19,8 +19,6 @@ from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 from gp.user_warnings import warn_user
 
-__all__ = ["from_pymc"]
-
 _LKJ = (
     "PyMC {} has the normaliser of the LKJ distribution with the wrong sign; the log joint is PyMC's less "
     "{:.6g} nats, which corrects the evidence"

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["arrays_by_name", "unconstrained_titles"]
-
 
 def arrays_by_name(titles: Sequence[str], rows: np.ndarray) -> dict[str, np.ndarray]:
     """The arrays (n, shape) of the ``rows`` (n, entries), by name.

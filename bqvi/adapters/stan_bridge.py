@@ -16,8 +16,6 @@ import numpy as np
 
 from bqvi.adapters.stan_arrays import unconstrained_titles
 
-__all__ = ["BridgeProgram", "is_ready"]
-
 
 def is_ready() -> bool:
     """Whether BridgeStan is installed together with its sources, which are not downloaded."""

@@ -17,8 +17,6 @@ import numpy as np
 
 from bqvi.adapters.stan_arrays import unconstrained_titles
 
-__all__ = ["HttpProgram", "is_ready"]
-
 _ATTEMPTS = 5
 """The number of attempts to run Stan's translator, as httpstan limits each to one second."""
 

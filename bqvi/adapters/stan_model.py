@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     _Program: TypeAlias = BridgeProgram | HttpProgram
 
-__all__ = ["from_stan"]
-
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"", re.DOTALL)
 
 

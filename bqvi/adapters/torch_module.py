@@ -12,8 +12,6 @@ from bqvi.calls.target_model import TargetModel
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["from_torch"]
-
 
 def from_torch(
     module: torch.nn.Module,

@@ -12,8 +12,6 @@ import numpy as np
 
 from bqvi.checks import require_shape
 
-__all__ = ["PRIOR_DRAWS", "Compiled", "VectorLayout", "box_of_draws", "start_within"]
-
 PRIOR_DRAWS = 200
 """The number of draws from the prior that define the plausible box. The widths of boxes of 50, 100, 200 and
 400 draws of a Gaussian are off by 8, 6, 6 and 4 %."""

@@ -37,10 +37,6 @@ from bqvi.calls.evaluations import Evaluations, matched
 from bqvi.checks import require_integer
 from gp.threads import CallThreads
 
-__all__ = [
-    "Account", "AsksError", "Budget", "BudgetError", "Ledger", "StepEvaluations", "Told", "Unfinished",
-]  # fmt: skip
-
 
 class BudgetError(RuntimeError):
     """More evaluations were requested than a budget has left: an error of the engine, not of the user."""

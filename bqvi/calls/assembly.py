@@ -25,8 +25,6 @@ from bqvi.calls.function import Function
 from bqvi.calls.returned import not_logarithms
 from gp.user_warnings import warn_user
 
-__all__ = ["CallBatch"]
-
 _NO_GRAPH = (
     "has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); write it in torch "
     "throughout, or give gradient=None to use its values only"

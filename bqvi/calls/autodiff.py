@@ -20,8 +20,6 @@ from torch.overrides import TorchFunctionMode
 from bqvi.calls.function import Function
 from gp.arrays import Array, is_torch, to_numpy
 
-__all__ = ["Differentiated", "GraphWatch", "differentiated", "values_only"]
-
 _OF_ITSELF = ("type_as", "to", "expand_as", "view_as", "reshape_as", "broadcast_tensors")
 """Operations whose other arguments give a type or a shape only; so do names with "new_" and "_like"."""
 

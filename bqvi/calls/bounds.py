@@ -10,11 +10,6 @@ import numpy as np
 from bqvi.calls.settings import INTERVALS
 from gp.arrays import shown, to_numpy
 
-__all__ = [
-    "Bound", "count_of", "names_of", "plausible_box", "require_order", "require_resolved", "turning_of",
-    "vector_of",
-]  # fmt: skip
-
 _LARGE = 1e140
 """The largest bound: squares of larger ones, summed over parameters, approach the largest float."""
 _NARROWEST = 1e-140

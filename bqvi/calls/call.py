@@ -22,8 +22,6 @@ from bqvi.calls.returned import (
     values_of,
 )
 
-__all__ = ["Call", "CallResult", "log_weights", "no_values", "noise_at", "weighted"]
-
 
 @dataclass(frozen=True, eq=False)
 class CallResult:

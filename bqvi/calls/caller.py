@@ -30,8 +30,6 @@ from bqvi.checks import require_numbers
 from gp.arrays import Array
 from gp.threads import CallThreads, users_threads
 
-__all__ = ["Caller", "evaluation_arrays"]
-
 
 @dataclass(frozen=True, eq=False)
 class Caller:

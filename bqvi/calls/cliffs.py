@@ -27,8 +27,6 @@ from scipy.spatial.distance import cdist
 
 from bqvi.calls.settings import CLIFFS
 
-__all__ = ["below_a_cliff"]
-
 
 def below_a_cliff(
     points: np.ndarray,

@@ -21,8 +21,6 @@ from bqvi.calls.account import AsksError
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.settings import CLIMB
 
-__all__ = ["Asking", "ClimbResult", "Ends", "Evaluating", "climb", "rows_of"]
-
 
 class Evaluating(Protocol):
     """The source of evaluations of a log joint."""

@@ -41,8 +41,6 @@ from bqvi.calls.bounds import (
 from gp.arrays import LOG_2PI, Array
 from gp.measures import AffineMap
 
-__all__ = ["Coordinates", "make_coordinates"]
-
 _LARGEST_EXPONENT = 700.0  # e^700 is representable
 
 

@@ -21,8 +21,6 @@ from bqvi.calls.faults import OF_ITS_CODE, EvaluationError, described, is_numeri
 from bqvi.calls.function import Function, named_point
 from gp.arrays import is_torch, to_numpy
 
-__all__ = ["ModelCalls", "at_each_draw", "called", "raised", "require_finite_terms"]
-
 _NO_PLACE = (
     ". The mean over draws of q has no place for a draw without a value, and with one at -inf it is -inf: "
     "guard the log joint, lower the schedule's scale if q has moved too far, "

@@ -11,11 +11,6 @@ import numpy as np
 
 from bqvi.calls.cliffs import below_a_cliff
 
-__all__ = [
-    "Evaluations", "Products", "joined_products", "joined_rows", "matched", "understated_noise",
-    "unstated_noise",
-]  # fmt: skip
-
 Products = tuple[Mapping[str, Any] | None, ...]
 """The by-products of each row, which are numbers, text and arrays that the log joint returned after its
 value; None where a row has none, and () where no row has any."""

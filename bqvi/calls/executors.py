@@ -27,11 +27,6 @@ from bqvi.checks import require_above, require_integer
 from gp.arrays import shown
 from gp.extras import needing
 
-__all__ = [
-    "CallsUnderWay", "Enter", "Executor", "Maps", "RayExecutor", "Submits", "TimeLimited", "collect",
-    "ended_by", "future_result", "require_workers", "returned",
-]  # fmt: skip
-
 _LOST = (
     "TimeoutError",
     "CancelledError",

@@ -31,12 +31,6 @@ import numpy as np
 
 from bqvi.calls.evaluations import Evaluations
 
-__all__ = [
-    "ERRORS", "NONE_FAILED", "OF_ITS_CODE", "EvaluationError", "Failures", "LostError", "advice",
-    "advice_on_points", "described", "exceptions_warning", "is_numerical", "is_of_the_code",
-    "kind_and_message", "may_be_meant", "message_of", "raised", "require_good", "stops",
-]  # fmt: skip
-
 
 def message_of(error: BaseException) -> str:
     """The message of an exception, also where the ``__str__`` of its class fails."""

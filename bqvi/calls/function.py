@@ -16,10 +16,6 @@ from gp.arrays import Array, as_like, is_torch, shown
 if TYPE_CHECKING:
     from bqvi.calls.target_model import TargetModel
 
-__all__ = [
-    "AUTODIFF", "CHEAP_MODEL", "LARGEST", "UNKNOWN", "Function", "GradientWithValue", "Range", "named_point",
-]  # fmt: skip
-
 AUTODIFF = "autodiff"
 UNKNOWN = "unknown"
 _LEAST_NOISE = 1e-150

@@ -24,10 +24,6 @@ from bqvi.calls.function import AUTODIFF, Function
 from bqvi.calls.settings import CHECK
 from gp.linalg import least_squares
 
-__all__ = [
-    "N_NEAR", "disagreement", "gradient_warnings", "points_near", "require_consistent", "require_slope",
-]  # fmt: skip
-
 N_NEAR = 5
 """The number of `points_near`."""
 _LEAVING = (

@@ -25,8 +25,6 @@ from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
 from gp.laplace import LaplaceGaussian
 from gp.low_discrepancy import scrambled_sobol
 
-__all__ = ["PlausibleBoxSearch"]
-
 _FLAT = 1e-8
 """The curvature, per squared half width of the first box, below which the log joint counts as flat."""
 

@@ -17,11 +17,6 @@ from bqvi.calls.function import LARGEST, Function
 from bqvi.calls.settings import DENSITY
 from gp.arrays import is_torch, to_numpy
 
-__all__ = [
-    "gradients_of", "log_weights_of", "no_tensor", "not_logarithms", "numbers_in", "parted", "reasons_of",
-    "refused", "sds_of", "values_of",
-]  # fmt: skip
-
 
 def _wrong(function: Function, points: np.ndarray, what: str, must: str) -> EvaluationError:
     """The error about ``what`` the function returned at points (m, P), and what it ``must`` return."""

@@ -24,8 +24,6 @@ from gp.arrays import Array
 from gp.measures import AffineMap
 from gp.triangular import cholesky
 
-__all__ = ["held_out", "selected"]
-
 
 def selected(
     made: Evaluations,

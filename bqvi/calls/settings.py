@@ -7,13 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "AT_THE_MODE", "CHECK", "CLIFFS", "CLIMB", "DENSITY", "FROM_Q", "INTERVALS", "PLAUSIBLE",
-    "SELECTION",
-    "CliffSettings", "ClimbSettings", "DensitySettings", "GradientCheckSettings", "IntervalSettings",
-    "PlausibleSearch", "SelectionSettings",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class ClimbSettings:

@@ -33,8 +33,6 @@ from bqvi.calls.function import Function, GradientWithValue
 from bqvi.calls.settings import INTERVALS
 from gp.arrays import Array, shown
 
-__all__ = ["RoundedPair", "RoundedValue", "TargetModel", "box_around", "require_alone", "rounded"]
-
 
 @dataclass(frozen=True)
 class RoundedValue:

@@ -22,8 +22,6 @@ from bqvi.calls.function import Function
 from bqvi.calls.target_model import TargetModel
 from gp._assertions import require, require_close
 
-__all__ = ["check_executor", "check_target"]
-
 _POINTS = np.array([[0.3, -1.2], [1.0, 0.5], [-0.7, 0.1], [0.2, 0.9], [-1.5, -0.4], [0.8, 0.8]])
 _STEP = 1e-3
 """The step of central differences of fourth order, whose error is about 1e-11 for functions of order 1."""

@@ -13,8 +13,6 @@ from bqvi.calls.caller import Caller
 from bqvi.calls.executors import CallsUnderWay
 from bqvi.checks import require_integer
 
-__all__ = ["Workers"]
-
 
 class Workers:
     """A fixed number of evaluations under way at a time.

@@ -21,8 +21,6 @@ from bqvi.arrays import Seed, Values, generator, like, logsumexp, namespace
 from bqvi.checks import require_above, require_finite
 from gp.arrays import Array, to_numpy
 
-__all__ = ["Categorical"]
-
 
 class Categorical:
     """A batch of categorical distributions.

@@ -22,8 +22,6 @@ from bqvi.arrays import Seed, Values, digamma, gammaln, logsumexp, trigamma
 from bqvi.families.dirichlet import Dirichlet
 from gp.arrays import Array
 
-__all__ = ["Concentration"]
-
 _MARGIN = 1e-9
 """The smallest 1 - sum_k exp(chi_k / nu), which is 0 where all draws are equal and alpha is infinite."""
 

@@ -16,8 +16,6 @@ from bqvi.arrays import Seed, Values, diagonal_matrix, generator, like, namespac
 from bqvi.checks import require_finite, require_positive, require_shape
 from gp.arrays import LOG_2PI, Array
 
-__all__ = ["DiagonalGaussian"]
-
 
 class DiagonalGaussian:
     """A batch of Gaussians with independent coordinates.

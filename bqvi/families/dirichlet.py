@@ -25,8 +25,6 @@ from bqvi.checks import require_nonnegative
 from bqvi.families.log_gamma import rsample_log_gamma
 from gp.arrays import Array
 
-__all__ = ["Dirichlet"]
-
 
 class Dirichlet:
     """A batch of Dirichlet distributions.

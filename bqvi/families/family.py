@@ -32,8 +32,6 @@ from typing import Protocol, Self, runtime_checkable
 from bqvi.arrays import Seed, Values
 from gp.arrays import Array
 
-__all__ = ["Distribution", "ExponentialFamily", "FamilyOrPoint"]
-
 
 class Distribution(Protocol):
     """A distribution over theta that the loop can move: an exponential family, or a mixture of Gaussians."""

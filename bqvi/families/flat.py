@@ -16,8 +16,6 @@ from bqvi.families.dirichlet import Dirichlet
 from bqvi.families.gamma import Gamma
 from gp.arrays import Array
 
-__all__ = ["Flat"]
-
 
 class Flat:
     """Density 1 on the points of ``family``.

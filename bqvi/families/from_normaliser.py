@@ -18,8 +18,6 @@ from bqvi.arrays import Values
 from bqvi.checks import require_finite
 from gp.arrays import to_numpy
 
-__all__ = ["FromNormaliser"]
-
 
 class FromNormaliser:
     """A batch of distributions of the family whose log normaliser is ``log_normaliser``.

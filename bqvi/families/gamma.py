@@ -18,8 +18,6 @@ from bqvi.checks import require_positive, require_shape
 from bqvi.families.log_gamma import rsample_log_gamma
 from gp.arrays import Array
 
-__all__ = ["Gamma"]
-
 
 class Gamma:
     """A batch of gamma distributions.

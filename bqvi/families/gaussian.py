@@ -41,8 +41,6 @@ from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
 from gp.arrays import LOG_2PI, Array
 
-__all__ = ["Gaussian"]
-
 
 class Gaussian:
     """A batch of Gaussians N(m, C) over R^D.

@@ -30,8 +30,6 @@ from gp import measures
 from gp.arrays import Array, shown, to_numpy
 from gp.measures.mixture_density import MixtureDensity
 
-__all__ = ["GaussianMixture"]
-
 
 class GaussianMixture:
     """A mixture of K Gaussians over R^D.

@@ -9,8 +9,6 @@ from __future__ import annotations
 from bqvi.arrays import diagonal, diagonal_matrix, namespace, symmetric_from_lower, transpose
 from gp.arrays import Array
 
-__all__ = ["coordinates", "factor_at", "from_factor", "pulled_back", "pushed_forward"]
-
 
 def coordinates(factor: Array) -> Array:
     """R of L (..., D, D)."""

@@ -18,8 +18,6 @@ import scipy.special
 from bqvi.arrays import Seed, generator, like
 from gp.arrays import Array, is_torch, to_numpy
 
-__all__ = ["log_gamma_draws", "log_gamma_slope", "rsample_log_gamma"]
-
 _SMALL = np.log(1e-12)
 """The draw below which its density and slope are those of the power law, to rounding."""
 

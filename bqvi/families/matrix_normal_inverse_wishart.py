@@ -54,8 +54,6 @@ from bqvi.families import log_cholesky
 from bqvi.families.log_gamma import rsample_log_gamma
 from gp.arrays import LOG_2PI, Array, to_numpy
 
-__all__ = ["MatrixNormalInverseWishart"]
-
 _LOG_2 = math.log(2.0)
 
 

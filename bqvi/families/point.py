@@ -11,8 +11,6 @@ from bqvi.arrays import Seed, Values, namespace
 from bqvi.checks import require_finite
 from gp.arrays import Array
 
-__all__ = ["Point"]
-
 
 class Point:
     """All mass at ``place``.

@@ -21,8 +21,6 @@ from bqvi.arrays import Seed, Values, namespace
 from bqvi.families.gaussian import Gaussian
 from gp.arrays import Array, is_torch, to_numpy
 
-__all__ = ["PointMass"]
-
 
 class PointMass:
     """All mass at the mode of ``family``, a distribution or a batch of distributions.

@@ -14,8 +14,6 @@ from bqvi.arrays import Seed, Values, generator
 from bqvi.families.family import ExponentialFamily
 from gp.arrays import Array
 
-__all__ = ["Product"]
-
 
 class Product:
     """Independent named factors.

@@ -27,8 +27,6 @@ from bqvi.arrays import Values, add, inner, scale, subtract
 from bqvi.families.family import ExponentialFamily
 from gp.arrays import to_numpy
 
-__all__ = ["check_family"]
-
 _SIGMAS = 6.0
 """The largest error of a mean of draws, in standard errors."""
 

@@ -36,11 +36,6 @@ from bqvi.models.amortised import AmortisedModel
 from bqvi.models.data import Data
 from gp.arrays import LOG_2PI, to_numpy
 
-__all__ = [
-    "Local", "LocalBound", "Terms", "dreg_terms", "elbo_draws", "iwae_terms", "local_gradient",
-    "pathwise_terms", "require_one_theta", "require_plain", "score_terms",
-]  # fmt: skip
-
 _ROWS = 512
 """The number of data that are evaluated at once for a record."""
 

@@ -40,8 +40,6 @@ from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.log_joint import LogJointModel, is_moving
 from gp.arrays import to_numpy
 
-__all__ = ["BayesianQuadrature"]
-
 _NEED_GRADIENTS = ("separable", "derivative", "joint")
 
 

@@ -35,12 +35,6 @@ from bqvi.models.data import Data
 from bqvi.models.log_joint import is_moving
 from gp.arrays import Array, to_numpy
 
-__all__ = [
-    "LogJointFunction", "TorchPosterior", "combined", "cost", "differentiable", "in_graph",
-    "log_joint_function", "log_joint_with_terms", "per_datum_gradient", "reference_tensor",
-    "spending", "staying_in_torch", "torch_posterior", "values_and_slopes", "with_gradients",
-]  # fmt: skip
-
 LogJointFunction = Callable[[Any], torch.Tensor]
 
 

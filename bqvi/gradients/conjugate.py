@@ -26,8 +26,6 @@ from bqvi.gradients.gradient import Batch, Gradient, local_step
 from bqvi.models.conjugate import LocalModel, LocalStep, update_target
 from bqvi.models.data import Data
 
-__all__ = ["Conjugate", "LocalMemory", "RefinableModel", "RefinedConjugate"]
-
 
 @dataclass(frozen=True)
 class Conjugate:

@@ -35,11 +35,6 @@ from gp.low_discrepancy import normal_sobol
 if TYPE_CHECKING:
     from bqvi.gradients.surrogates import Process
 
-__all__ = [
-    "AntitheticOrthogonal", "Design", "GradientUncertainty", "Independent", "Informed",
-    "MomentVarianceReduction", "Optimised", "Sobol",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False)
 class Informed:

@@ -24,11 +24,6 @@ from gp.arrays import to_numpy
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "at_draws", "caller_of", "differentiable", "evaluate", "evaluate_at_draws", "evaluate_values",
-    "is_as_stated",
-]  # fmt: skip
-
 _AS_RETURNED = Range("log joint", logarithmic=True)
 
 

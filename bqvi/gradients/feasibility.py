@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bqvi.gradients.memory import Memory
     from bqvi.gradients.whitened import WhitenedFrame
 
-__all__ = ["LogisticFeasibility"]
-
 
 @dataclass(frozen=True, eq=False)
 class LogisticFeasibility:

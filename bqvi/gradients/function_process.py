@@ -25,8 +25,6 @@ from gp.conditioning.function_kernel import FunctionKernel
 from gp.conditioning.function_process import FunctionProcess
 from gp.conditioning.functionals import standard_observed, standard_prior
 
-__all__ = ["FunctionSurrogate"]
-
 
 @dataclass(frozen=True, eq=False)
 class FunctionSurrogate(FunctionProcess):

@@ -42,8 +42,6 @@ from gp.arrays import Array
 if TYPE_CHECKING:
     from bqvi.gradients.whitened import WhitenedSurrogate
 
-__all__ = ["Anchor", "Batch", "Combination", "Estimator", "Gradient", "RememberingEstimator", "local_step"]
-
 
 class Combination:
     """The combination of the terms of one mini-batch by its strategy; it keeps the terms of one step.

@@ -36,8 +36,6 @@ from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.conditioned import Places
 from gp.expectation import KernelMeans
 
-__all__ = ["SeparableFunctionals", "SeparableKernel"]
-
 
 @dataclass(frozen=True, eq=False)
 class SeparableKernel:

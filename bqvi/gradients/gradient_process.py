@@ -37,8 +37,6 @@ from bqvi.gradients.whitened import JITTER, WhitenedFrame, WhitenedMoments, typi
 from gp.conditioning.conditioned import Conditioned
 from gp.expectation import KernelMeans
 
-__all__ = ["GradientProcess"]
-
 
 @dataclass(frozen=True, eq=False)
 class GradientProcess:

@@ -32,8 +32,6 @@ from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models.log_joint import LogJointModel
 from gp.expectation import KernelSum
 
-__all__ = ["ImportanceQuadrature"]
-
 
 @dataclass(frozen=True)
 class ImportanceQuadrature:

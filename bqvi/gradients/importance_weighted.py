@@ -46,8 +46,6 @@ from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
 
-__all__ = ["IWAE", "DReG"]
-
 
 @dataclass(frozen=True)
 class _ImportanceWeighted:

@@ -59,8 +59,6 @@ from bqvi.models.conjugate import LocalStep, is_conjugate, update_target
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array
 
-__all__ = ["Memoised", "MemoisedMemory", "Sharing"]
-
 _ORDER = 0
 """Seed of the shuffle that makes the batches, so that a resumed run has the same."""
 _LEAST = -1e30

@@ -46,8 +46,6 @@ from bqvi.models.starts import starting_centres
 if TYPE_CHECKING:
     from bqvi.gradients.memoised import MemoisedMemory
 
-__all__ = ["Moves", "divided", "divided_memory", "local_memory", "losses", "merged_memory", "require_movable"]
-
 
 @dataclass(frozen=True)
 class Moves:

@@ -18,8 +18,6 @@ from bqvi.calls.evaluations import Products, joined_products
 from bqvi.calls.faults import raised
 from bqvi.gradients.whitened import WhitenedFrame
 
-__all__ = ["Base", "Memory"]
-
 _GROWS: dict[str, Any] = {"grows": True}
 """Marks arrays whose first dimension grows, for `bqvi.runs.checkpoint`."""
 _DERIVED: dict[str, Any] = {"derived": True}

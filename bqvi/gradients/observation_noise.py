@@ -54,8 +54,6 @@ from bqvi.gradients.settings import NOISE
 from bqvi.gradients.whitened import JITTER, jitter_multiple
 from gp.triangular import positive_solve, symmetric_eigen
 
-__all__ = ["Directions", "LinearFit", "ObservationNoise", "down_weighted", "weighted_median"]
-
 _TINY = 1e-300
 """Added to denominators, and to squares before their logarithm is taken, as they may be zero."""
 _LEAST = 1e-12

@@ -53,8 +53,6 @@ from bqvi.models.conjugate import is_conjugate
 from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array
 
-__all__ = ["Pathwise"]
-
 _ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
 
 

@@ -26,8 +26,6 @@ from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import Kind, Observed, Process, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, near_q
 
-__all__ = ["ProcessCache"]
-
 _FARTHEST = 1e60
 """The largest whitened coordinate: fourth powers of larger ones overflow, and q has collapsed."""
 

@@ -40,8 +40,6 @@ from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, DirectionalProcess, slope_rows, value_rows
 from gp.evidence import LogPosterior
 
-__all__ = ["ElboEstimate", "NearQ", "Trust", "log_designs", "process_near", "remembered_elbo"]
-
 _LARGEST = 1e150
 """The largest residual, whose square is finite."""
 

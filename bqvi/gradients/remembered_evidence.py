@@ -61,8 +61,6 @@ from bqvi.pareto import pareto_shape
 from gp.arrays import LOG_2PI
 from gp.conditioning.directional import value_rows
 
-__all__ = ["EvidenceEstimate", "remembered_evidence"]
-
 _LARGEST = 300.0
 """The largest logarithm of a mass over that inside."""
 

@@ -47,8 +47,6 @@ from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from gp.arrays import Array, to_numpy
 
-__all__ = ["Score"]
-
 _BASELINES = {"none": 1, "leave-one-out": 2, "optimal": 3}
 """The smallest number of draws for each baseline."""
 

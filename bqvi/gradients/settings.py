@@ -11,13 +11,6 @@ import numpy as np
 
 from gp.search import Search
 
-__all__ = [
-    "CACHE", "DESIGN", "EVIDENCE", "FEASIBILITY", "MEMOISED", "MIXTURE", "NOISE", "PROCESS",
-    "SEARCH", "STOCHASTIC", "CacheSettings", "DesignSettings", "EvidenceSettings", "FaultSettings",
-    "MemoisedSettings", "MixtureSettings", "NoiseSettings", "ProcessSettings",
-    "SearchSettings", "StochasticSettings",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class NoiseSettings:

@@ -48,11 +48,6 @@ from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import WhitenedFrame
 from gp.arrays import to_numpy
 
-__all__ = [
-    "mean_square", "of_gradient", "of_left_out", "of_mean", "of_outputs", "require_several",
-    "standard_errors", "with_sampling",
-]  # fmt: skip
-
 
 def of_mean(terms: Values) -> Values:
     """Standard errors of means of L terms, each array (L, ...)."""

@@ -35,8 +35,6 @@ from bqvi.models.log_joint import LogJointModel, is_moving
 if TYPE_CHECKING:
     from bqvi.gradients.pathwise import Pathwise
 
-__all__ = ["entropy_terms", "require_still", "stratified_gradient", "together"]
-
 
 def stratified_gradient(
     settings: Pathwise,

@@ -31,8 +31,6 @@ from gp.fixed_points import components_gram, scaled
 from gp.priors import JointPrior
 from gp.search import search
 
-__all__ = ["Kind", "Observed", "OnFunction", "OnGradients", "Process", "fitted", "of_rows", "over_scale"]
-
 Process = GradientProcess | FunctionSurrogate
 
 

@@ -27,11 +27,6 @@ from bqvi.gradients.settings import NOISE
 from gp.arrays import to_numpy
 from gp.triangular import transposed_solve, triangular_inverse, whitened_rows
 
-__all__ = [
-    "JITTER", "WhitenedFrame", "WhitenedMoments", "WhitenedSurrogate", "distance_noise", "jitter_multiple",
-    "near_q", "typical_noise",
-]  # fmt: skip
-
 JITTER = NOISE.jitter
 
 

@@ -11,8 +11,6 @@ from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 
-__all__ = ["affordable"]
-
 
 def affordable(problem: LoopProblem, state: LoopState, remaining: int | None) -> LoopProblem | None:
     """The problem with an estimator that makes at most ``remaining`` evaluations at the next step.

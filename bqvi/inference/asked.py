@@ -21,8 +21,6 @@ from bqvi.gradients.evaluations import is_as_stated
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.state import LoopProblem, LoopState
 
-__all__ = ["account_of", "asking", "beginning_of", "chosen", "due", "require_asked"]
-
 
 def require_asked(problem: LoopProblem, monitor: Monitor) -> None:
     """Raise TypeError or ValueError unless points of the fit can be evaluated outside of it, one at a time.

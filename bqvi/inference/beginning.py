@@ -38,8 +38,6 @@ from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.models.data import n_rows, take
 from gp.triangular import cholesky_inverse, symmetric_eigen
 
-__all__ = ["begins", "begun", "searches"]
-
 
 def searches(problem: LoopProblem, q: Any, by_default: bool) -> bool:
     """Whether a run from q begins with a search.

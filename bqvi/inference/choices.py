@@ -32,8 +32,6 @@ from bqvi.models.representation import representation
 from bqvi.records import fingerprint
 from gp.arrays import shown
 
-__all__ = ["check_model", "default_recorder", "identity", "problem_of", "stop_of", "with_natural_steps"]
-
 _MODELS = ConjugateModel | LogJointModel | AmortisedModel
 
 

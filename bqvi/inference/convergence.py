@@ -39,8 +39,6 @@ from bqvi.models.data import n_rows
 from bqvi.models.log_joint import is_moving
 from gp.low_discrepancy import normal_sobol
 
-__all__ = ["Settled", "has_converged", "is_tested", "judged", "tried"]
-
 
 @dataclass(frozen=True, eq=False)
 class Settled:

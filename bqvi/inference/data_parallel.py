@@ -33,8 +33,6 @@ from bqvi.models.conjugate import LocalStep, is_conjugate, settled
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array, as_like, to_numpy
 
-__all__ = ["AllReduced", "DataParallel", "require_same_end"]
-
 
 def require_same_end(model: Model, method: Any, max_seconds: float | None) -> None:
     """Raise ValueError for conditions that would end the processes of a fit at different steps.

@@ -50,8 +50,6 @@ from bqvi.records import named
 from bqvi.runs import Checkpoint, Ended, Run, Watch, door, resumed
 from gp.arrays import Array
 
-__all__ = ["fit"]
-
 
 @door(Fit)
 def fit(

@@ -60,8 +60,6 @@ from bqvi.records import classes_in, named
 from bqvi.runs import Checkpoint, RunStatus, Trace
 from gp.user_warnings import warn_user_of_each
 
-__all__ = ["DOOR", "FitRun", "Saved", "classes", "saved", "with_raised_warnings"]
-
 DOOR = "fit"
 _IN_TORCH = Function(len, AUTODIFF)
 """What is checked of the log joint of a model with data: a log density with derivatives by torch."""

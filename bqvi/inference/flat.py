@@ -24,8 +24,6 @@ from gp.arrays import to_numpy
 from gp.laplace import spectrum
 from gp.linalg import least_squares, regression
 
-__all__ = ["outside", "settling_warnings"]
-
 
 def settling_warnings(
     q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray | None

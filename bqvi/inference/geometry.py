@@ -33,8 +33,6 @@ from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.surrogate_ascent import ascend
 from gp.arrays import is_torch
 
-__all__ = ["Euclidean", "Geometry", "Natural", "Riemannian", "TrustRegion"]
-
 
 @runtime_checkable
 class Geometry(Protocol):

@@ -25,8 +25,6 @@ from bqvi.inference.state import LoopState
 from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array, shown
 
-__all__ = ["GivenCalls", "with_calls", "with_known", "with_noise"]
-
 _BOUNDS = ("lower", "upper", "plausible_lower", "plausible_upper")
 
 

@@ -38,11 +38,6 @@ from bqvi.models.amortised import is_amortised
 from bqvi.models.data import n_rows, take
 from gp.arrays import Array, is_torch, to_numpy
 
-__all__ = [
-    "Drawn", "NotFiniteError", "Records", "advance", "closed", "gradient_at", "has_settled",
-    "no_gradients_message", "recorded", "reopened", "start", "step", "with_evaluations", "with_unused",
-]  # fmt: skip
-
 _FREE = Account()
 """An account without limit and ledger."""
 

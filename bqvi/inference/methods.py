@@ -28,8 +28,6 @@ from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 from bqvi.inference.settings import DEFAULTS, SETTLING
 
-__all__ = ["EXACT", "METHODS", "Method", "defaults_for", "for_networks", "gives_surrogate"]
-
 
 @dataclass(frozen=True)
 class Method:

@@ -22,8 +22,6 @@ from bqvi.models.log_joint import is_moving
 from gp.arrays import Array, to_numpy
 from gp.threads import users_threads
 
-__all__ = ["Monitor", "Value", "is_of_one_function", "log_base_measure"]
-
 
 class Value(NamedTuple):
     """The ELBO of q, and the evaluations for it."""

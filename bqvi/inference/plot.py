@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from bqvi.inference.result import Fit
 
-__all__ = ["trace"]
-
 
 def trace(fit: Fit, ax: Axes | None = None, truth: float | None = None) -> Axes:
     """Draw the ELBO, with bands of one and two standard errors, against the evaluations.

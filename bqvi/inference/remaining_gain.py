@@ -43,8 +43,6 @@ from bqvi.models.data import n_rows
 from bqvi.models.log_joint import is_moving
 from gp.triangular import symmetric_eigen
 
-__all__ = ["evaluations_for", "gain_is_tested", "has_no_gain", "is_test_due", "tested"]
-
 
 def gain_is_tested(problem: LoopProblem, q: Any) -> bool:
     """Whether runs of the problem are tested: a Gaussian q, of draws, or of mini-batches of data."""

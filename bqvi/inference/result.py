@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from bqvi.gradients.memory import Memory
     from bqvi.gradients.remembered_evidence import EvidenceEstimate
 
-__all__ = ["Fit"]
-
 
 @dataclass(frozen=True, repr=False)
 class Fit:

@@ -16,8 +16,6 @@ from bqvi.arrays import Values, like, namespace, scale
 from bqvi.checks import require_above, require_at_least
 from gp.arrays import Array, is_torch
 
-__all__ = ["Adam", "Constant", "Cosine", "Exponential", "RobbinsMonro", "Schedule", "StepSizes"]
-
 
 @runtime_checkable
 class Schedule(Protocol):

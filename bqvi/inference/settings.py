@@ -9,21 +9,6 @@ from dataclasses import dataclass
 
 from bqvi.gradients.settings import STOCHASTIC
 
-__all__ = [
-    "ASCENT",
-    "BEGINNING",
-    "DEFAULTS",
-    "FLAT",
-    "GAIN",
-    "SETTLING",
-    "AscentSettings",
-    "BeginningSettings",
-    "DefaultSettings",
-    "FlatSettings",
-    "GainSettings",
-    "SettlingSettings",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class DefaultSettings:

@@ -24,8 +24,6 @@ from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.starts import STARTS
 from gp.arrays import Array
 
-__all__ = ["FAMILIES", "in_family", "starting_q", "why_singular"]
-
 FAMILIES = ("full", "mean-field", "point")
 
 

@@ -16,8 +16,6 @@ from bqvi.inference.result import Fit
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.runs.run import FAILED
 
-__all__ = ["Starts", "StartsRun"]
-
 
 @dataclass(frozen=True)
 class Starts:

@@ -23,8 +23,6 @@ from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import shown
 
-__all__ = ["LoopProblem", "LoopState", "Metrics", "Model", "Recorder", "Stop", "TraceRow", "require_metrics"]
-
 
 @dataclass(frozen=True)
 class TraceRow:

@@ -32,8 +32,6 @@ from bqvi.gradients.whitened import WhitenedSurrogate
 from bqvi.inference.settings import ASCENT
 from gp.triangular import cholesky_inverse
 
-__all__ = ["Place", "ascend"]
-
 
 @dataclass(frozen=True, eq=False)
 class Place:

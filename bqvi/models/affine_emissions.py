@@ -30,8 +30,6 @@ from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.incomplete import IncompletePass, MarginalComponents
 from bqvi.models.mixture import AffineLogJoint, lifted
 
-__all__ = ["ComponentEmissions", "PoissonEmissions", "gaussian_emissions"]
-
 
 @dataclass(frozen=True)
 class PoissonEmissions:

@@ -23,8 +23,6 @@ from bqvi.families import DiagonalGaussian, Product
 from bqvi.models.data import Data
 from gp.arrays import Array
 
-__all__ = ["AmortisedModel", "is_amortised"]
-
 
 @runtime_checkable
 class AmortisedModel(Protocol):

@@ -30,8 +30,6 @@ from bqvi.models.random_weights import RandomNetwork, WeightPrior
 from bqvi.models.weight_network import WEIGHTS, NetworkPosterior
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
-__all__ = ["VariationalAutoencoder"]
-
 _BLOCK = 2048
 """The number of data evaluated together where no gradients are computed."""
 _DRAWS = 20_000

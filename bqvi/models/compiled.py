@@ -12,8 +12,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
-__all__ = ["Loop", "compiled", "compiled_in_order", "is_available", "worth_compiling"]
-
 _ENTRIES = 1 << 14
 """The number of entries of a table, read in each pass, from which compiled loops are used: importing numba
 takes as long as some hundred passes over such a table."""

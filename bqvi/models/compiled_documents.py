@@ -13,8 +13,6 @@ import numpy as np
 
 from bqvi.models.compiled import compiled
 
-__all__ = ["settle_documents"]
-
 _LEAST = -340.0
 """The least exponent: the square of its exponential is representable in double precision."""
 

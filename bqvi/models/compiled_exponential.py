@@ -13,8 +13,6 @@ import numpy as np
 
 from bqvi.models.compiled import compiled_in_order
 
-__all__ = ["exponentiate"]
-
 _LOG2_E = 1.4426950408889634
 _LN2 = 0.693147180369123816490
 _LN2_REST = 1.90821492927058770002e-10

@@ -13,10 +13,6 @@ import numpy as np
 from bqvi.models.compiled import compiled
 from bqvi.models.compiled_exponential import exponentiate
 
-__all__ = [
-    "backward", "forward", "relative_likelihoods", "symbol_likelihoods", "symbol_visits", "weighted_sums",
-]  # fmt: skip
-
 _WIDTH = 128
 """The number of pieces in a block; 32, 64 and 128 were compared at 100,000 values."""
 

@@ -36,8 +36,6 @@ from bqvi.models.mixture_terms import MixtureLimits, mixture_terms
 from bqvi.models.starts import STARTS
 from gp.arrays import Array, to_numpy
 
-__all__ = ["Mixture"]
-
 
 class Mixture:
     """A mixture model.

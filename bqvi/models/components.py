@@ -23,8 +23,6 @@ from bqvi.models.mixture import AffineLogJoint, Lift, lifted
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, to_numpy
 
-__all__ = ["Components", "posterior_of", "start_from_clusters", "statistics_of"]
-
 
 class Components(Protocol):
     """A conjugate pair; frozen settings."""

@@ -34,11 +34,6 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array
 
-__all__ = [
-    "ConjugateModel", "LocalModel", "LocalStep", "LocalTerms", "Model", "PerDatumModel", "altered", "elbo",
-    "is_conjugate", "settled", "update_target",
-]  # fmt: skip
-
 Model = TypeVar("Model")
 
 

@@ -40,8 +40,6 @@ from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
 from gp.arrays import Array, is_torch, to_numpy
 
-__all__ = ["ConjugateComponents", "bernoulli", "categorical", "exponential", "poisson", "von_mises"]
-
 _LEAST = -1e30
 """The value of an expected statistic of minus infinity, so that its product with 0 is 0."""
 

@@ -24,8 +24,6 @@ from bqvi.models.mixture import AffineLogJoint
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
 
-__all__ = ["Multinomial"]
-
 _TINY = 1e-300
 """Rates below this count as this: their logarithm has to be a number."""
 

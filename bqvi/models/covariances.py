@@ -37,10 +37,6 @@ from bqvi.families import MatrixNormalInverseWishart
 from bqvi.models.mixture import Lift
 from gp.arrays import Array
 
-__all__ = [
-    "COVARIANCES", "Covariance", "Diagonal", "GaussianExpectations", "GaussianPrior", "Matrix", "Spherical",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class GaussianPrior:

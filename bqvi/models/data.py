@@ -14,11 +14,6 @@ import scipy.special
 
 from gp.arrays import is_torch
 
-__all__ = [
-    "LARGEST_COUNT", "Data", "as_numbers", "filled", "has_missing", "is_sparse",
-    "log_factorials", "n_rows", "patterns", "require_observed_columns", "spread", "take",
-]  # fmt: skip
-
 Data: TypeAlias = Any
 
 LARGEST_COUNT = 2.0**53

@@ -16,8 +16,6 @@ from bqvi.models.components import Components
 from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.mixing import Sticks
 
-__all__ = ["DirichletProcessMixture"]
-
 
 class DirichletProcessMixture(Mixture):
     """A mixture of which the number of occupied components is inferred.

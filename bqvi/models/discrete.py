@@ -25,8 +25,6 @@ from bqvi.models.mixing import Mixing
 from bqvi.models.mixture import AffineLogJoint
 from gp.arrays import Array, to_numpy
 
-__all__ = ["Marginal", "Relaxed", "SummableMixture"]
-
 
 class SummableMixture(ConjugateModel, Protocol):
     """The part of a mixture that the two classes use."""

@@ -37,8 +37,6 @@ from bqvi.models.compiled import worth_compiling
 from bqvi.models.documents import Block, blocks, parts
 from gp.arrays import Array, to_numpy
 
-__all__ = ["DocumentSums", "Sweeps", "document_step"]
-
 _FLOOR: dict[np.dtype, Any] = {
     np.dtype(np.float32): np.float32(-40.0),
     np.dtype(np.float64): np.float64(-340.0),

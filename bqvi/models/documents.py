@@ -22,10 +22,6 @@ from bqvi.checks import require_above, require_columns
 from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse
 from gp.arrays import to_numpy
 
-__all__ = [
-    "Block", "blocks", "check_counts", "log_multinomial_coefficients", "parts", "split_words", "word_totals",
-]  # fmt: skip
-
 _PART = 1 << 14
 """The number of documents that are read at once."""
 _BLOCK_ENTRIES = 1 << 18

@@ -18,8 +18,6 @@ import numpy as np
 
 from bqvi.arrays import Values
 
-__all__ = ["Emissions", "Likelihoods", "finite_or_missing", "known_values"]
-
 
 @dataclass(frozen=True)
 class Likelihoods:

@@ -30,11 +30,6 @@ from bqvi.models.regression_prior import (
 )
 from gp.arrays import LOG_2PI, Array
 
-__all__ = [
-    "Experts", "LinearExperts", "LogisticExperts", "centred_normal", "empirical_scale",
-    "normal_log_densities", "require_binary", "visible_scale",
-]  # fmt: skip
-
 
 class Experts(Protocol):
     """The K regressions, as frozen settings. ``x`` is (N, P), ``y`` (N,)."""

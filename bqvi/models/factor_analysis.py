@@ -42,8 +42,6 @@ from bqvi.models.regression_prior import (
 )
 from gp.arrays import LOG_2PI, Array, to_numpy
 
-__all__ = ["NOISES", "PARAMETERS", "FactorAnalysis", "log_densities"]
-
 NOISES = ("diagonal", "spherical")
 PARAMETERS = ("loadings", "centre", "variances")
 

@@ -31,11 +31,6 @@ from bqvi.arrays import logsumexp
 from bqvi.models.compiled import worth_compiling
 from bqvi.models.sequences import SequenceLayout
 
-__all__ = [
-    "FLOOR", "TOLERANCE", "Chain", "SmoothedStates", "in_logarithms", "log_predictives", "most_likely_paths",
-    "smooth",
-]  # fmt: skip
-
 FLOOR = -70.0
 """The least logarithm of a relative likelihood or probability; its exponential, 4e-31, is below rounding."""
 _EVERY = 8

@@ -12,8 +12,6 @@ from bqvi.calls.returned import numbers_in
 from gp.arrays import Array, shown, to_numpy
 from gp.threads import users_threads
 
-__all__ = ["TorchFunction"]
-
 
 @dataclass(frozen=True)
 class TorchFunction:

@@ -31,8 +31,6 @@ from bqvi.models.data import Data, as_numbers, filled, has_missing, n_rows, spre
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
-__all__ = ["EMPIRICAL", "EmpiricalPrior", "GaussianComponents", "require_table"]
-
 
 @dataclass(frozen=True)
 class EmpiricalPrior:

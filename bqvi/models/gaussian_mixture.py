@@ -21,8 +21,6 @@ from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.known_covariance import KnownCovariance
 from bqvi.models.mixing import DirichletWeights
 
-__all__ = ["GaussianMixture", "component_estimates", "gaussian_components", "simulate"]
-
 
 def gaussian_components(covariance: str | np.ndarray, **prior: Any) -> KnownCovariance | GaussianComponents:
     """Components by the name of their covariance's shape, or with a known covariance (D, D).

@@ -39,8 +39,6 @@ from bqvi.models.forward_backward import (
 from bqvi.models.sequences import SequenceLayout, Sequences
 from gp.arrays import Array, shown, to_numpy
 
-__all__ = ["HiddenMarkovModel", "simulate_states"]
-
 _LEAST = 1e-300
 """The least positive concentration: psi(b), about -1 / b, is finite."""
 

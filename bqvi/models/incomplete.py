@@ -19,8 +19,6 @@ from bqvi.models.data import patterns
 from bqvi.models.mixture import AffineLogJoint, lifted, mixture_pass
 from gp.arrays import Array, to_numpy
 
-__all__ = ["IncompletePass", "MarginalComponents"]
-
 
 @runtime_checkable
 class MarginalComponents(Protocol):

@@ -31,8 +31,6 @@ from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
-__all__ = ["KnownCovariance", "MeansAndCovariances"]
-
 
 class MeansAndCovariances(NamedTuple):
     """Of each component's mean under q."""

@@ -40,8 +40,6 @@ from bqvi.models.settings import CENTRES, TOPIC_STARTS
 from bqvi.models.starts import cluster_means, sample_rows, scatter, starting_centres
 from gp.arrays import Array
 
-__all__ = ["LatentDirichletAllocation"]
-
 _LEARNT = ("symmetric", "asymmetric")
 
 

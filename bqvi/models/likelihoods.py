@@ -18,8 +18,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from bqvi.checks import require_above, require_integer
 from gp.arrays import LOG_2PI, to_numpy
 
-__all__ = ["NAMED", "BernoulliLikelihood", "CategoricalLikelihood", "GaussianLikelihood", "Likelihood"]
-
 
 @runtime_checkable
 class Likelihood(Protocol):

@@ -30,8 +30,6 @@ from bqvi.models.regression_prior import (
 )
 from gp.arrays import LOG_2PI, Array, to_numpy
 
-__all__ = ["LinearRegression", "check_regression"]
-
 
 class LinearRegression:
     """Linear regression; data are (X (N, P), y (N,) or (N, J)). Add a column of ones for an intercept.

@@ -24,8 +24,6 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array, is_torch, shown
 
-__all__ = ["VALUES_ONLY", "LogJoint", "LogJointModel", "MovingLogJoint", "initial_gaussian", "is_moving"]
-
 VALUES_ONLY = (
     "this LogJoint has values only; give it gradient=..., or use a method that needs none: 'bq' or 'score'"
 )

@@ -16,8 +16,6 @@ from __future__ import annotations
 import numpy as np
 import scipy.special
 
-__all__ = ["expected_derivatives", "expected_log_sigmoid"]
-
 _HERMITE_NODES, _HERMITE_WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 _HERMITE_WEIGHTS = _HERMITE_WEIGHTS / np.sqrt(2.0 * np.pi)
 _nodes, _weights = np.polynomial.legendre.leggauss(16)

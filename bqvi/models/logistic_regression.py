@@ -23,8 +23,6 @@ from bqvi.models.log_joint import initial_gaussian
 from bqvi.models.log_sigmoid import expected_derivatives, expected_log_sigmoid
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
-__all__ = ["LogisticRegression"]
-
 
 class LogisticRegression:
     """Logistic regression; data are (X (N, D), y (N,) in {0, 1}). Add a column of ones for an intercept.

@@ -26,8 +26,6 @@ from bqvi.models.data import Data
 from bqvi.models.settings import MOVES
 from bqvi.models.weighted import Weighted
 
-__all__ = ["merged", "require_own_parameters"]
-
 
 def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = None) -> Product:
     """``q`` after all merges that raise the bound; with the largest components first where that raises it.

@@ -34,8 +34,6 @@ from bqvi.families import Dirichlet, Gamma, PointMass
 from bqvi.families.family import FamilyOrPoint
 from gp.arrays import Array, is_torch
 
-__all__ = ["DirichletWeights", "Mixing", "Sticks", "UniformWeights", "expected_weights"]
-
 
 class Mixing(Protocol):
     """A prior of weights; frozen settings."""

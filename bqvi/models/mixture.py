@@ -30,11 +30,6 @@ from bqvi.models.data import Data, is_sparse, n_rows
 from gp.arrays import Array, is_torch, to_numpy
 from gp.threads import single_threaded, users_threads
 
-__all__ = [
-    "BLOCK_ENTRIES", "LARGE_PASS", "AffineLogJoint", "Lift", "MixtureSums", "blocks", "lifted",
-    "mixture_pass", "short_mantissa",
-]  # fmt: skip
-
 BLOCK_ENTRIES = 1 << 16
 """The number of responsibilities in memory (half a MiB in float64), within a core's second-level cache."""
 _THREADED_ROWS = 1000

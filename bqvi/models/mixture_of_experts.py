@@ -39,8 +39,6 @@ from bqvi.models.regression_prior import SINGULAR, RegressionPrior
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, shown, to_numpy
 
-__all__ = ["MixtureOfExperts"]
-
 _EXPERTS = ("linear", "logistic")
 
 

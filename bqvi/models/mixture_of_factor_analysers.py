@@ -32,8 +32,6 @@ from bqvi.models.regression_prior import DEFAULT, RegressionExpectations, Regres
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, to_numpy
 
-__all__ = ["MixtureOfFactorAnalysers"]
-
 
 class _Pass(NamedTuple):
     """Rows that have the same columns."""

@@ -20,8 +20,6 @@ from bqvi.models.data import Data, is_sparse, n_rows
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted
 from gp.arrays import to_numpy
 
-__all__ = ["MixtureLimits", "mixture_terms"]
-
 
 @dataclass(frozen=True)
 class MixtureLimits:

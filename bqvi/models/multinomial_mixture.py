@@ -13,8 +13,6 @@ from bqvi.models.component_mixture import Mixture
 from bqvi.models.count_components import Multinomial
 from bqvi.models.mixing import DirichletWeights
 
-__all__ = ["MultinomialMixture"]
-
 
 class MultinomialMixture(Mixture):
     """Mixture of multinomials; data are counts (N, V), dense or SciPy CSR.

@@ -30,8 +30,6 @@ from bqvi.models.experts import empirical_scale, normal_log_densities, require_b
 from bqvi.models.networks import Network
 from gp.arrays import LOG_2PI, Array
 
-__all__ = ["NetworkExperts"]
-
 _OUTPUTS = ("normal", "bernoulli")
 _SPREAD = 2.0
 """The prior standard deviation of ln v_k; two of them are a factor of 50 from the median of v_k."""

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from gp.arrays import to_numpy
 
-__all__ = ["Network", "perceptron"]
-
 _WITH_STATE = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 _RANDOM = (nn.modules.dropout._DropoutNd,)
 

@@ -28,8 +28,6 @@ from bqvi.models.mixing import Sticks
 from gp.arrays import shown
 from gp.extras import needing
 
-__all__ = ["bound", "clusters", "ellipses", "states", "sticks", "top_words", "weights"]
-
 with needing("plot"):
     from matplotlib.axes import Axes
     from matplotlib.patches import Ellipse

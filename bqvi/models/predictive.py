@@ -27,8 +27,6 @@ from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.incomplete import IncompletePass
 from gp.arrays import to_numpy
 
-__all__ = ["log_predictive"]
-
 _LOG_PI = math.log(math.pi)
 
 

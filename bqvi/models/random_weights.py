@@ -29,8 +29,6 @@ from bqvi.families import DiagonalGaussian
 from bqvi.models.networks import Network
 from bqvi.models.weight_network import WeightNetwork
 
-__all__ = ["RandomNetwork", "WeightPrior"]
-
 _VARIANCE = "_variance"
 _TINY = 1e-12
 """Added to variances: a square root has no gradient at 0."""

@@ -21,11 +21,6 @@ from bqvi.models.gaussian_components import EMPIRICAL
 from gp.arrays import shown
 from gp.user_warnings import warn_user
 
-__all__ = [
-    "DEFAULT", "SINGULAR", "RegressionExpectations", "RegressionPrior", "Rounding", "estimates",
-    "expectations", "require_prior", "statistics", "visible_strength",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class RegressionPrior:

@@ -14,8 +14,6 @@ from acquisition.minibatch import standardised
 from bqvi.models.data import Data, is_sparse
 from gp.arrays import to_numpy
 
-__all__ = ["representation"]
-
 
 def representation(model: Any, data: Data) -> np.ndarray:
     """(N, D), finite.

@@ -35,8 +35,6 @@ from bqvi.models.data import Data, is_sparse
 from bqvi.models.documents import check_counts, log_multinomial_coefficients
 from gp.arrays import Array, to_numpy
 
-__all__ = ["ProbabilisticLatentSemanticAnalysis", "latent_semantic_analysis"]
-
 
 class ProbabilisticLatentSemanticAnalysis:
     """pLSA; data are whole counts (N, V), dense or SciPy sparse.

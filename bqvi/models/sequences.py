@@ -20,8 +20,6 @@ from bqvi.models.compiled import is_available
 from bqvi.models.data import as_numbers
 from gp.arrays import to_numpy
 
-__all__ = ["SequenceLayout", "Sequences"]
-
 _PIECES = 500
 """The number of pieces where sequences are long enough; 300, 500 and 1,000 were compared at 100,000 values, K
 = 5 and 8."""

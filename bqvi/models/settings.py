@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CENTRES", "MOVES", "TOPIC_STARTS", "CentreSettings", "MoveSettings", "TopicStartSettings"]
-
 
 @dataclass(frozen=True)
 class CentreSettings:

@@ -34,8 +34,6 @@ from bqvi.models.log_joint import LogJoint, initial_gaussian
 from gp.arrays import LOG_2PI, Array, to_numpy
 from gp.low_discrepancy import normal_sobol
 
-__all__ = ["SoftmaxMixture", "Step"]
-
 _POINTS = 512
 """The number of quasi-random logits for E_q[ln pi], which has no closed form."""
 

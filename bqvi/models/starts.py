@@ -8,8 +8,6 @@ import scipy.spatial.distance
 from bqvi.checks import require_one_of
 from bqvi.models.settings import CENTRES
 
-__all__ = ["STARTS", "cluster_means", "sample_rows", "scatter", "starting_centres"]
-
 STARTS = ("k-means++", "random")
 
 

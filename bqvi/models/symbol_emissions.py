@@ -15,8 +15,6 @@ from bqvi.models.compiled import worth_compiling
 from bqvi.models.emissions import Likelihoods, finite_or_missing, known_values
 from bqvi.models.forward_backward import FLOOR
 
-__all__ = ["CategoricalEmissions"]
-
 
 @dataclass(frozen=True)
 class CategoricalEmissions:

@@ -21,8 +21,6 @@ from bqvi.checks import require_finite, require_integer
 from bqvi.families import DiagonalGaussian
 from bqvi.models.networks import Network, perceptron
 
-__all__ = ["WEIGHTS", "NetworkPosterior", "WeightNetwork"]
-
 WEIGHTS = "weights"
 
 

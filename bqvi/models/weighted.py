@@ -22,8 +22,6 @@ from bqvi.models.sequences import Sequences
 from bqvi.models.settings import CENTRES
 from gp.arrays import Array, to_numpy
 
-__all__ = ["WeighableModel", "Weighted", "WeightedRefinable", "weighted"]
-
 _SORTED_BY = 8
 """The number of values of a row by which rows are ordered for a start; other ties are broken arbitrarily."""
 

@@ -12,8 +12,6 @@ from scipy.special import ndtr
 from bqvi.calls.coordinates import Coordinates
 from gp.measures import GaussianMixture
 
-__all__ = ["mixture_quantiles", "moments"]
-
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _BISECTIONS = 80

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from bqvi.calls.target_model import TargetModel
     from bqvi.posterior.posterior import Posterior
 
-__all__ = ["as_arviz", "data_tree", "torch_distribution"]
-
 _CHAINS = 4
 """The number of chains into which independent draws are divided, as ArviZ's diagnostics compare chains."""
 _NOTE = (

@@ -21,8 +21,6 @@ from bqvi.canvas import COLOURS, new_axes, new_figure
 from bqvi.posterior.posterior import Posterior
 from gp.extras import needing
 
-__all__ = ["EvidenceRow", "corner", "mass", "nodes", "plane", "shade", "trace"]
-
 with needing("plot"):
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure

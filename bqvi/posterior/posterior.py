@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     import torch
     from matplotlib.figure import Figure
 
-__all__ = ["Posterior"]
-
 _KIND, _FORMAT = "bqvi.Posterior", 2
 """Version of the file format that ``save`` writes and ``load`` accepts."""
 _GAUSSIANS = Gaussian | families.Gaussian | families.DiagonalGaussian

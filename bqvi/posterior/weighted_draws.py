@@ -10,8 +10,6 @@ from bqvi.importance import effective_size, normalised
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 
-__all__ = ["WeightedDraws", "weighted_quantiles"]
-
 _ROUNDS = 20
 """Rounds of expectation maximisation."""
 

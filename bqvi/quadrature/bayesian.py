@@ -52,12 +52,6 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
 
-__all__ = [
-    "data_of", "final", "finished", "initial_state", "number", "prepared", "require_nodes", "standardised",
-    "step", "whole_ensemble", "with_estimate", "with_estimate_if_due", "with_evaluations", "with_known",
-    "with_more", "with_next",
-]  # fmt: skip
-
 
 def standardised(measure: Measure) -> Standardised:
     """Return the measure in standard coordinates; points of a finite one are only scaled."""

@@ -34,9 +34,6 @@ from gp.linear_maps import lower_inverse
 from gp.measures import Empirical
 from gp.user_warnings import warn_user_of_each
 
-__all__ = ["DOOR", "RECORDS", "BayesianRun", "scaled"]
-
-
 DOOR = "integrate"
 RECORDS = named(IntegrationState, Fits, EstimateRow, Failures)
 """What a saved run is made of."""

@@ -28,8 +28,6 @@ from bqvi.quadrature.settings import SEARCH
 from gp.measures import Gaussian, Measure, Uniform
 from gp.measures.pushed import pushed
 
-__all__ = ["AffineChart", "Cube", "MeasureChart", "Probit", "cube", "identity", "probit", "rotated"]
-
 
 class MeasureChart(Protocol):
     """A bijection from standard coordinates u to v, and the measure of v."""

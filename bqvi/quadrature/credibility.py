@@ -65,21 +65,6 @@ from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, slows
 from gp.evidence import Evidence
 from gp.linalg import Factor
 
-__all__ = [
-    "Judgement",
-    "Tested",
-    "combined",
-    "drawn",
-    "explained_by",
-    "judge",
-    "kappa",
-    "left_out",
-    "may_grow",
-    "predicts",
-    "share_explained",
-    "unexpected_change",
-]
-
 
 def predicts(dimension: int) -> float:
     """Return the share explained from which a surrogate chooses the nodes."""

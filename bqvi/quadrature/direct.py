@@ -14,8 +14,6 @@ from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 if TYPE_CHECKING:
     from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 
-__all__ = ["Direct"]
-
 
 @dataclass(frozen=True)
 class Direct:

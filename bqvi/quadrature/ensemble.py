@@ -40,18 +40,6 @@ from gp.laplace import curvature, root, spectrum, weighed
 from gp.low_discrepancy import normal_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
-__all__ = [
-    "PLAIN",
-    "TILTED_AXES",
-    "TURNED",
-    "Ensemble",
-    "Fits",
-    "Moments",
-    "condition",
-    "fit",
-]
-
-
 Moments: TypeAlias = Callable[[CandidateProcess], tuple[np.ndarray, np.ndarray]]
 """A function of a surrogate that returns the mean (o,) and the covariance (o, o) of the integral."""
 

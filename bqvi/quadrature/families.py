@@ -39,9 +39,6 @@ from gp.kernels import (
 from gp.kernels.base import Pullback
 from gp.observations import Functional
 
-__all__ = ["ROUGH", "SMOOTH", "SPARSE", "TILTED", "Family", "Gram", "KernelFamily"]
-
-
 Gram: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
 """A function of P parameters p, such as lengthscales, that returns K (m, m), which the caller may change, and
 its pull-back: a function of symmetric weights W (m, m) that returns sum_ij W_ij dK_ij/dlog p, (P,)."""

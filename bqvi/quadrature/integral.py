@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from bqvi.quadrature.integrand_process import IntegrandProcess
 
-__all__ = ["EstimateRow", "Integral", "log_moments", "with_doubt", "with_failures"]
-
 
 @dataclass(frozen=True)
 class EstimateRow:

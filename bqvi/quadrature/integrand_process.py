@@ -26,8 +26,6 @@ from gp.observations import Gradients, Values
 from gp.posterior import Posterior
 from gp.process import GaussianProcess
 
-__all__ = ["IntegrandProcess"]
-
 
 @dataclass(frozen=True, eq=False)
 class IntegrandProcess:

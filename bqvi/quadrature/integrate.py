@@ -39,9 +39,6 @@ from gp.embeddings.registry import in_kind_of
 from gp.kernels import SquaredExponential
 from gp.measures import Gaussian, Measure, Uniform
 
-__all__ = ["METHODS", "SAMPLING", "VALUES", "integrate"]
-
-
 METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
 SAMPLING = ("monte-carlo", "qmc")
 _UNWARPED = (*SAMPLING, "bq")

@@ -32,22 +32,6 @@ import numpy as np
 from bqvi.calls import EvaluationError, Evaluations, Function
 from bqvi.importance import effective_size, normalised
 
-__all__ = [
-    "LEAST_REPLICATES",
-    "SampleMean",
-    "as_wide",
-    "average",
-    "effective_sample_size",
-    "in_range",
-    "in_units",
-    "of_constants",
-    "over_blocks",
-    "shifted_back",
-    "unlogged",
-    "with_zeros",
-]
-
-
 LEAST_REPLICATES = 4
 """The smallest number of blocks, as fewer do not estimate their spread."""
 _SMALLEST = 1e-120

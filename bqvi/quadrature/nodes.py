@@ -27,8 +27,6 @@ from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
-__all__ = ["among", "by_criterion", "by_variance", "conditioned", "outermost", "pool", "whitened_cross"]
-
 
 def pool(
     measure: Measure, member: CandidateProcess, seed: int, taken: np.ndarray | None = None

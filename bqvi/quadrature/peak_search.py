@@ -23,8 +23,6 @@ from gp.linear_maps import log_diagonal_sum
 from gp.measures import Measure
 from gp.triangular import cholesky, solve_lower
 
-__all__ = ["penalty", "with_peaks"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Shape:

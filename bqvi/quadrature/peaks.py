@@ -33,8 +33,6 @@ from gp.measures import Measure, Uniform
 from gp.observations import Functional
 from gp.triangular import solve_lower
 
-__all__ = ["PEAKED", "PeakFamily", "chart_of_peaks", "drawn", "smooth_part"]
-
 PEAKED = "peaks"
 """The name of the candidate."""
 

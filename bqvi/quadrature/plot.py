@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from bqvi.quadrature.integral import Integral
 
-__all__ = ["trace"]
-
 
 def trace(integral: Integral, ax: Axes | None = None, truth: float | None = None) -> Axes:
     """Draw the estimate, with bands of one and two standard deviations, against the evaluations.

@@ -39,8 +39,6 @@ from bqvi.quadrature.surrogate import CandidateProcess
 from bqvi.widened import Spread
 from gp.measures import Measure, Uniform
 
-__all__ = ["Answer", "test_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Answer:

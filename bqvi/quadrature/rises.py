@@ -36,8 +36,6 @@ from bqvi.unseen import expected_rise
 from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
 
-__all__ = ["Rises", "doubts", "nodes_of_logarithms", "unseen_modes"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Smooth:

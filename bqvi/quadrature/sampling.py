@@ -32,8 +32,6 @@ from gp.arrays import as_like, is_torch
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 
-__all__ = ["RECORDS", "Sampled", "SamplingRun"]
-
 
 @dataclass(frozen=True, eq=False)
 class Sampled:

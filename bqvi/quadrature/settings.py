@@ -9,13 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = [
-    "CREDIBILITY", "DESIGN", "PEAK_KERNEL", "PRECISE", "PRODUCTS", "REFUTATION", "RISES",
-    "ROUGHLY", "SEARCH", "TAILS", "CandidateSettings", "CredibilitySettings", "Effort",
-    "NodeDesignSettings", "PeakKernelSettings", "ProductSettings", "RefutationSettings",
-    "RiseSettings", "TailSettings",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class NodeDesignSettings:

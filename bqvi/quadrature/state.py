@@ -28,8 +28,6 @@ from gp.arrays import Array
 from gp.measures import Measure
 from gp.measures.base import Standardised
 
-__all__ = ["IntegrandUnits", "IntegrationProblem", "IntegrationState", "Model", "identity"]
-
 
 @dataclass(frozen=True, eq=False)
 class IntegrandUnits:

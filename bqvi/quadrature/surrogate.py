@@ -36,16 +36,6 @@ from gp.priors import JointPrior
 from gp.process import GaussianProcess
 from gp.search import Search, search
 
-__all__ = [
-    "CandidateProcess",
-    "StandardData",
-    "View",
-    "fitted",
-    "short_start",
-    "starting_points",
-    "surrogate",
-]
-
 _ROWS = 100
 """The most nodes at which slopes are computed at a time."""
 

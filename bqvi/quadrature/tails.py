@@ -18,15 +18,6 @@ import numpy as np
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.quadrature.settings import TAILS
 
-__all__ = [
-    "ALL_THE_SAME",
-    "NOTHING_SEEN",
-    "largest_share",
-    "slows",
-    "verdict",
-]
-
-
 ALL_THE_SAME = (
     "All values are the same. If the integrand is a constant, that is the integral; the standard deviation "
     "is that of one further node at which it differs by as much as its size."

@@ -46,8 +46,6 @@ from gp.triangular import lapack
 if TYPE_CHECKING:
     from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 
-__all__ = ["Products", "Warped", "products"]
-
 
 @dataclass(frozen=True, eq=False)
 class Products:

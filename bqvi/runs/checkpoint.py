@@ -15,8 +15,6 @@ from bqvi.records import record_of, write_record
 from gp.arrays import shown
 from gp.files import read_arrays
 
-__all__ = ["Checkpoint", "read", "require_unused", "resumed"]
-
 _PROGRAM, _FORMAT = "bqvi", 3
 _FINGERPRINTS = ("bounds", "data", "gradient_noise_sd", "measure", "prior", "proposal")
 """Settings that say whether arrays are the same, and not what they are."""

@@ -10,8 +10,6 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from bqvi.runs.run import Run
 
-__all__ = ["Door", "door"]
-
 _P = ParamSpec("_P")
 _S = TypeVar("_S")
 _R = TypeVar("_R")

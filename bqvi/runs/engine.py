@@ -13,8 +13,6 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.runs.checkpoint import Checkpoint
 
-__all__ = ["Asked", "Engine", "R_co", "RunStatus", "VerifiableEngine"]
-
 _S = TypeVar("_S")
 R_co = TypeVar("R_co", covariant=True)
 

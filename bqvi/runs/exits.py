@@ -21,8 +21,6 @@ from bqvi.runs.checkpoint import Checkpoint
 from bqvi.runs.engine import RunStatus
 from bqvi.runs.verified import OtherFunctionError
 
-__all__ = ["Ended", "RunError", "RunExit", "RunInterrupted", "RunStopped", "exit_of"]
-
 
 class Ended:
     """The base class of the exceptions below.

@@ -29,8 +29,6 @@ from bqvi.runs.engine import RunStatus
 from bqvi.runs.run import Run, Watch
 from bqvi.runs.two_phases import TwoPhases
 
-__all__ = ["Locating", "Searching", "located"]
-
 _BOX = ("plausible_lower", "plausible_upper")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from bqvi.runs.engine import RunStatus
 
-__all__ = ["ProgressLine"]
-
 
 def _release_lock() -> None:
     """Release the lock of tqdm where an exception left this thread holding it."""

@@ -36,8 +36,6 @@ from gp.arrays import Array, shown
 from gp.files import unwritable
 from gp.threads import single_threaded, users_threads
 
-__all__ = ["FAILED", "Run", "Watch"]
-
 _S = TypeVar("_S")
 _R = TypeVar("_R")
 

@@ -21,8 +21,6 @@ from bqvi.runs.run import Run
 from gp._assertions import require
 from gp.threads import single_threaded
 
-__all__ = ["check_engine"]
-
 
 class _Interruption(BaseException):
     pass

@@ -10,8 +10,6 @@ import numpy as np
 
 from bqvi import notebook
 
-__all__ = ["Trace"]
-
 
 @dataclass(frozen=True)
 class Trace(Sequence[Any]):

@@ -18,8 +18,6 @@ from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.runs.checkpoint import Checkpoint
 from bqvi.runs.engine import Asked, RunStatus, VerifiableEngine
 
-__all__ = ["B_co", "First", "TwoPhases"]
-
 _A = TypeVar("_A")
 _B = TypeVar("_B")
 B_co = TypeVar("B_co", covariant=True)

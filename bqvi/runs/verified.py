@@ -13,8 +13,6 @@ import numpy as np
 from bqvi.checks import require_integer
 from bqvi.runs.engine import VerifiableEngine
 
-__all__ = ["OtherFunctionError", "VerifySettings", "compare", "require_verifiable"]
-
 
 @dataclass(frozen=True)
 class VerifySettings:

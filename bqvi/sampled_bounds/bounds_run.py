@@ -21,8 +21,6 @@ from bqvi.sampled_bounds.state import BACKWARDS, FORWARDS, PILOT, AnnealingPlan,
 from bqvi.sampled_bounds.transitions import Transition
 from gp.user_warnings import warn_user_of_each
 
-__all__ = ["DOOR", "BoundsRun", "Choices"]
-
 DOOR = "evidence_bounds"
 _SMALLEST_PILOT, _RUNGS = 16, 8
 """The least number of particles of a pilot run; the number of temperatures that its budget should allow."""

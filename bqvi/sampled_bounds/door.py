@@ -28,8 +28,6 @@ from bqvi.sampled_bounds.state import RECORDS
 from bqvi.sampled_bounds.transitions import TRANSITIONS
 from gp.arrays import is_torch, shown, to_numpy
 
-__all__ = ["METHODS", "evidence_bounds"]
-
 METHODS = ("smc", "ais", "importance")
 
 

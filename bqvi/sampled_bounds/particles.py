@@ -36,8 +36,6 @@ from gp.linear_maps import cholesky
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 
-__all__ = ["AnnealedTarget", "Particles", "Proposals", "with_numbers"]
-
 
 @dataclass(frozen=True, eq=False)
 class Proposals:

@@ -28,8 +28,6 @@ from bqvi.sampled_bounds.resampling import log_mean, parents_of
 from bqvi.sampled_bounds.state import AnnealingPlan, Pass
 from bqvi.sampled_bounds.transitions import Transition
 
-__all__ = ["Annealing", "Systems", "begun", "begun_backwards", "estimates", "stepped", "stepped_backwards"]
-
 
 @dataclass(frozen=True)
 class Systems:

@@ -27,8 +27,6 @@ from bqvi.sampled_bounds.state import AnnealingPlan, Pilot
 from bqvi.sampled_bounds.transitions import MoveUnits, Transition
 from gp.linear_maps import cholesky
 
-__all__ = ["begun", "curtailed", "one_further", "planned"]
-
 
 def begun(target: AnnealedTarget, particles: int, rng: np.random.Generator) -> Pilot:
     """The pilot run at temperature 0, with ``particles`` draws of each proposal."""

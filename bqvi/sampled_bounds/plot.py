@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from bqvi.sampled_bounds.result import EvidenceBounds
 
-__all__ = ["bracket"]
-
 _BELOW, _ABOVE = "#1f77b4", "#d95f02"
 
 

@@ -17,8 +17,6 @@ import numpy as np
 from bqvi.arrays import logsumexp
 from bqvi.importance import normalised, systematic
 
-__all__ = ["conditional_ess", "log_mean", "parents_of"]
-
 
 def log_mean(log_weights: np.ndarray) -> np.ndarray:
     """The logarithm of the mean weight of L particles, (...); -inf where all weights are zero."""

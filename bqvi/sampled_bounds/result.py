@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from bqvi.sampled_bounds.bounds_run import Choices
 
-__all__ = ["EvidenceBounds", "bounds_of"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EvidenceBounds:

@@ -19,8 +19,6 @@ import numpy as np
 from bqvi.sampled_bounds.resampling import conditional_ess
 from bqvi.sampled_bounds.settings import SETTINGS
 
-__all__ = ["Allotment", "lengths", "next_temperature", "spread"]
-
 
 def next_temperature(log_ratios: np.ndarray, temperature: float, wanted: float) -> tuple[float, float]:
     """The next temperature, at most 1, and the conditional effective sample size over L to reach it.

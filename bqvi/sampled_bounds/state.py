@@ -11,8 +11,6 @@ from bqvi.records import named
 from bqvi.sampled_bounds.particles import Particles
 from bqvi.sampled_bounds.transitions import MoveUnits
 
-__all__ = ["BACKWARDS", "FORWARDS", "PILOT", "RECORDS", "AnnealingPlan", "BoundsState", "Pass", "Pilot"]
-
 PILOT, BACKWARDS, FORWARDS = "pilot run", "backwards", "forwards"
 """The phases of a run, in order."""
 

@@ -23,8 +23,6 @@ import numpy as np
 from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
 from bqvi.sampled_bounds.settings import SETTINGS
 
-__all__ = ["TRANSITIONS", "Hamiltonian", "MoveUnits", "RandomWalk", "Transition"]
-
 
 @dataclass(frozen=True, eq=False)
 class MoveUnits:

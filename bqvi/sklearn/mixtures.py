@@ -42,8 +42,6 @@ from bqvi.sklearn.shared import (
     warn_unsettled,
 )
 
-__all__ = ["BayesianGaussianMixture", "DirichletProcessMixture", "GaussianMixture"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]

@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import gp
 from bqvi.sklearn.shared import RandomState, generator_of
 
-__all__ = ["GaussianProcessRegressor"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GaussianProcessRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]

@@ -31,8 +31,6 @@ from bqvi.sklearn.shared import (
     warn_unsettled,
 )
 
-__all__ = ["HiddenMarkovModel"]
-
 _EMISSIONS = ("gaussian", "categorical", "poisson")
 _MOST_SYMBOLS = 10_000_000
 """All symbols must be below this; a larger one is probably an error, as symbols are numbered from 0."""

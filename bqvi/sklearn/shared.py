@@ -20,11 +20,6 @@ from bqvi.models.weighted import Weighted
 from gp.linear_maps import cholesky
 from gp.user_warnings import warn_user
 
-__all__ = [
-    "FIRST_ROWS", "SHAPES", "STREAM", "RandomState", "StreamState", "first_seen", "gaussian_draws",
-    "generator_of", "natural_step", "require_enough", "require_settings", "warn_empty", "warn_unsettled",
-]  # fmt: skip
-
 SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
 """For scikit-learn's names of covariances those of `bqvi.models`."""
 

@@ -24,8 +24,6 @@ from bqvi.sklearn.shared import (
     warn_unsettled,
 )
 
-__all__ = ["LatentDirichletAllocation"]
-
 _METHODS = {"batch": "cavi", "online": "sngd", "memoised": "memoised"}
 
 

@@ -15,8 +15,6 @@ from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture, grown
 
-__all__ = ["extended", "most_components", "with_more"]
-
 
 def with_more(
     surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int, feasible: Feasibility

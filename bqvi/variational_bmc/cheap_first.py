@@ -24,8 +24,6 @@ from bqvi.variational_bmc.diagnostics import about_width
 from bqvi.variational_bmc.state import CheapModel, State
 from bqvi.variational_bmc.vbmc_run import DOOR, VBMCRun
 
-__all__ = ["CheapFirst", "OnCheap"]
-
 
 @dataclass(frozen=True, eq=False)
 class OnCheap:

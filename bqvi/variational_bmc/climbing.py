@@ -29,8 +29,6 @@ from bqvi.calls.climb import Asking, Ends, climb
 from bqvi.variational_bmc.settings import CLIMBING, RESULT
 from gp.linalg import complement
 
-__all__ = ["next_step"]
-
 
 def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     """The next point (D,) before there is a surrogate, or None at the end.

@@ -12,8 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Clock"]
-
 
 class Clock:
     """The seconds that one process has spent on a run.

@@ -57,11 +57,6 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.triangular import cholesky, solve_lower
 
-__all__ = [
-    "ANYWHERE", "Correction", "PosteriorMoments", "bounded", "correct", "moments_of", "polished",
-    "proposal_of", "variance_penalised", "weighed",
-]  # fmt: skip
-
 ANYWHERE = Feasibility(None, None, None, 1.0)
 
 

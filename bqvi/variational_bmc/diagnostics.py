@@ -38,11 +38,6 @@ from bqvi.variational_bmc.settings import DIAGNOSTICS, WEIGHTS
 from gp.arrays import Array, shown
 from gp.measures import GaussianMixture, Measure
 
-__all__ = [
-    "Agreement", "ComparedRun", "PosteriorCheck", "about_width", "advice", "agreement", "check",
-    "contradicted", "returns_density",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False)
 class PosteriorCheck:

@@ -17,8 +17,6 @@ from scipy.fft import irfft, rfft
 
 from gp.linear_maps import symmetric_divergence
 
-__all__ = ["gskl", "mmtv", "total_variation"]
-
 
 def gskl(mean_p: np.ndarray, covariance_p: np.ndarray, mean_q: np.ndarray, covariance_q: np.ndarray) -> float:
     """Half the sum of the two Kullback-Leibler divergences between two Gaussians.

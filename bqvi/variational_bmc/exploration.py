@@ -41,8 +41,6 @@ from bqvi.unseen import expected_rise
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION
 
-__all__ = ["UNEXPLORED", "Explored", "explore"]
-
 
 @dataclass(frozen=True)
 class Explored:

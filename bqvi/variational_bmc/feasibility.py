@@ -38,8 +38,6 @@ from scipy.spatial import cKDTree
 
 from bqvi.variational_bmc.settings import FEASIBILITY
 
-__all__ = ["Feasibility"]
-
 
 @dataclass(frozen=True, eq=False)
 class Feasibility:

@@ -18,8 +18,6 @@ from gp.linear_maps import correlation_eigenvalues, correlation_root
 from gp.measures import AffineMap, GaussianMixture
 from gp.triangular import symmetric_eigen
 
-__all__ = ["Frame", "alternative", "axes", "elite", "fitting", "turned", "turns"]
-
 
 @dataclass(frozen=True, eq=False)
 class Frame:

@@ -23,8 +23,6 @@ from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped, w
 from bqvi.variational_bmc.variational import Box
 from gp.expectation import AnovaSums, Quadratic
 
-__all__ = ["Candidate", "evaluated_box", "next_frame", "rescaled", "selected", "short_fit"]
-
 
 def _shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
     """The good evaluations as data of a surrogate, with the predictions of a cheap model if there is one."""

@@ -36,8 +36,6 @@ from bqvi.variational_bmc.settings import FRAMES, GRADIENT_SCALINGS
 from bqvi.variational_bmc.user_units import UserUnits
 from gp.linalg import ridge_regressions
 
-__all__ = ["FittedScaling", "fewest_gradients", "is_of_use", "scaling_from_gradients"]
-
 
 @dataclass(frozen=True, eq=False)
 class FittedScaling:

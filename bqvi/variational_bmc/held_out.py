@@ -22,8 +22,6 @@ from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.state import Estimate, State
 
-__all__ = ["CONTRADICTED", "HeldOut", "predicted"]
-
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:

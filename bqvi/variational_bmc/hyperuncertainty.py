@@ -23,8 +23,6 @@ from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_m
 from gp.laplace import root, weighed
 from gp.low_discrepancy import normal_sobol
 
-__all__ = ["spread"]
-
 
 def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     """The standard deviation of log Z over the hyperparameters' posterior; infinite if Laplace's fails."""

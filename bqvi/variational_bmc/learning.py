@@ -39,8 +39,6 @@ from bqvi.variational_bmc.state import Estimate, InferenceStep, State, settled
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, pruned
 
-__all__ = ["learn", "with_scales"]
-
 
 def learn(state: State, step: InferenceStep) -> tuple[State, Estimate]:
     """Fit the surrogate, maximise its ELBO and weight draws; the state keeps the start of the next step."""

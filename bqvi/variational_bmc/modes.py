@@ -34,8 +34,6 @@ from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 from gp.triangular import solve_lower
 
-__all__ = ["Modes", "connected", "pooled_within"]
-
 
 @dataclass(frozen=True, eq=False)
 class Modes:

@@ -31,8 +31,6 @@ from gp.linear_maps import correlation_root
 from gp.low_discrepancy import normal_sobol
 from gp.search import Expansion, search
 
-__all__ = ["annealed", "ascended", "laplace"]
-
 
 def laplace(
     surrogate: Surrogate, start: np.ndarray, lower: np.ndarray, upper: np.ndarray, widest: float | None = None

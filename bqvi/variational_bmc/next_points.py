@@ -26,8 +26,6 @@ from bqvi.variational_bmc.pooled_draws import PointMoments, PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
-__all__ = ["NodeCriterion", "next_points"]
-
 _QUARTILE = 0.6744897501960817
 """The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
 

@@ -27,8 +27,6 @@ from bqvi.variational_bmc.settings import NODES, POOLED, WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 
-__all__ = ["PointMoments", "PooledDraws", "pool_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class PooledDraws:

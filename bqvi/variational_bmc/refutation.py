@@ -35,8 +35,6 @@ from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import observation_noise, with_pending
 from bqvi.widened import widened
 
-__all__ = ["is_due", "with_points"]
-
 
 def is_due(state: State) -> bool:
     """Whether a claim is tested now: none was before, or evaluations have grown enough since then."""

@@ -23,8 +23,6 @@ from bqvi.variational_bmc.settings import FEASIBILITY, SCALINGS
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State
 from bqvi.variational_bmc.user_units import UserUnits
 
-__all__ = ["wasteful", "with_map_of_draws", "with_map_of_gradients"]
-
 
 def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> State | None:
     """The state in a frame with another map, where the evidence of the values is for it; else None.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["VBMCResult"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VBMCResult:

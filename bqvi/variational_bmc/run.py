@@ -41,8 +41,6 @@ from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
 from gp.arrays import Array
 
-__all__ = ["Bounds", "vbmc"]
-
 Bounds: TypeAlias = tuple[Bound, Bound, Bound, Bound]
 """Lower, upper, plausible lower and plausible upper ones."""
 

@@ -33,8 +33,6 @@ from bqvi.variational_bmc.settings import SCALINGS
 from bqvi.variational_bmc.user_units import UserUnits
 from gp.linalg import least_squares
 
-__all__ = ["Scaling", "led_by", "unlike"]
-
 
 @dataclass(frozen=True, eq=False)
 class Scaling:

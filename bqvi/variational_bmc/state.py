@@ -22,21 +22,6 @@ from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 
-__all__ = [
-    "CheapModel",
-    "Estimate",
-    "InferenceStep",
-    "Known",
-    "Row",
-    "Settings",
-    "State",
-    "begun",
-    "evaluated",
-    "prediction_error",
-    "settled",
-    "total_variation",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Settings:

@@ -33,10 +33,6 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from gp.linear_maps import symmetric_divergence
 from gp.low_discrepancy import scrambled_sobol
 
-__all__ = [
-    "batch_size", "design", "first_count", "observation_noise", "record", "with_next", "with_pending",
-]  # fmt: skip
-
 
 def design(dimension: int, count: int, seed: int) -> np.ndarray:
     """The middle of the plausible box followed by a Sobol set in it, (count, D), D being ``dimension``."""

@@ -27,8 +27,6 @@ import numpy as np
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Row
 
-__all__ = ["Verdict", "judge", "needs_test", "verifies"]
-
 _UNTESTED = "the log joint has not been evaluated at points that could refute the result"
 _REFUTED = "evaluations that tested the result have changed it"
 _DIFFERENT_MASS = "at draws of the posterior, the densities of surrogate and log joint differ"

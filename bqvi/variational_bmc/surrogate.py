@@ -38,11 +38,6 @@ from gp.priors import JointPrior
 from gp.search import Search, search
 from gp.triangular import cholesky, lower_product, solve_lower, triangular_inverse
 
-__all__ = [
-    "Data", "Surrogate", "fit", "kernel_of", "log_posterior", "noise_shaped", "posterior_mean", "prior_of",
-    "with_terms_of",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False)
 class Data:

@@ -32,8 +32,6 @@ from gp.measures import GaussianMixture
 if TYPE_CHECKING:
     from bqvi.variational_bmc.vbmc_run import VBMCRun
 
-__all__ = ["thorough"]
-
 _UNUSED = (
     "The cheap model was not used: its posterior is far wider than the plausible box, as that of an improper "
     "density does. Give it bounds, or the prior of the log joint."

@@ -29,8 +29,6 @@ from bqvi.calls.evaluations import understated_noise
 from bqvi.variational_bmc.settings import NOISE
 from bqvi.variational_bmc.surrogate import Surrogate, fit
 
-__all__ = ["again", "differ", "differing", "repeated", "understated"]
-
 
 def repeated(made: Evaluations) -> np.ndarray:
     """The pairs of evaluations (k, 2) at nearly the same point, each with the earlier one first.

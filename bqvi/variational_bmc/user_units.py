@@ -22,8 +22,6 @@ from gp.arrays import LOG_2PI
 from gp.linear_maps import cholesky
 from gp.low_discrepancy import normal_sobol
 
-__all__ = ["UserUnits"]
-
 _EDGE = 0.01
 """The share of an interval beside either bound that stands for what lies beyond it."""
 _DRAWS = 1024

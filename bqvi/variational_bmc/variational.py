@@ -24,8 +24,6 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from gp.arrays import LOG_2PI
 from gp.low_discrepancy import normal_sobol
 
-__all__ = ["Box", "DiagonalMixture", "Entropy", "base_points", "climb", "elbo", "entropy", "grown", "pruned"]
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalMixture:

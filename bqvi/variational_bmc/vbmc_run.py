@@ -49,8 +49,6 @@ from bqvi.variational_bmc.variational import DiagonalMixture
 from bqvi.variational_bmc.waiting import with_more
 from gp.user_warnings import warn_user_of_each
 
-__all__ = ["DOOR", "RECORDS", "Limits", "VBMCRun"]
-
 DOOR = "vbmc"
 RECORDS = named(
     State, Evaluations, Frame, Scaling, UserUnits, DiagonalMixture, Row, Explored, Known, Coordinates,

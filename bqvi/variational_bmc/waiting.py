@@ -27,8 +27,6 @@ from bqvi.variational_bmc.steps import batch_size, design, record, with_next, wi
 if TYPE_CHECKING:
     from bqvi.variational_bmc.vbmc_run import VBMCRun
 
-__all__ = ["with_more"]
-
 
 def with_more(run: VBMCRun, state: State, count: int) -> State:
     """The state with up to ``count`` further pending points; with none once the run has finished.

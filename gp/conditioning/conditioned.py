@@ -55,8 +55,6 @@ import numpy as np
 from gp.evidence import log_density
 from gp.triangular import cholesky, lower_product, triangular_inverse
 
-__all__ = ["BlockKernel", "Conditioned", "Noise", "Places"]
-
 
 @dataclass(frozen=True, eq=False)
 class Places:

@@ -33,8 +33,6 @@ from gp.conditioning.function_process import kernel_sum
 from gp.expectation import KernelSum, standard_means, standard_variance
 from gp.fixed_points import Changes
 
-__all__ = ["DirectionalKernel", "DirectionalProcess", "directional_gram", "slope_rows", "value_rows"]
-
 _IN_CACHE = 2**14
 """Entries of a matrix that are worked on at once: arrays of them are below the 128 KiB from which the
 allocator asks the system for each anew. With 2^15 covariances of 180 rows take 3 to 6 times as long, those of

@@ -28,8 +28,6 @@ import numpy as np
 from gp.arrays import differences
 from gp.conditioning.conditioned import Places
 
-__all__ = ["FunctionKernel", "Shown"]
-
 
 @dataclass(frozen=True)
 class Shown:

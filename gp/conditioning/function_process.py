@@ -18,8 +18,6 @@ from gp.conditioning.conditioned import Conditioned, Noise
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.expectation import KernelSum, Quadratic
 
-__all__ = ["FunctionProcess", "TrendedKernel", "kernel_sum"]
-
 
 @dataclass(frozen=True, eq=False)
 class FunctionProcess:

@@ -22,8 +22,6 @@ import scipy.linalg
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.expectation import jacobian_variance, slope_jacobian, value_jacobian
 
-__all__ = ["standard_observed", "standard_prior"]
-
 
 def standard_observed(points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
     """Covariance / s^2 of observations at (m, D) points with slopes, Hessian under N(0, I), (m B, F - 1)."""

@@ -25,8 +25,6 @@ import numpy as np
 
 from gp.evidence import Evidence
 
-__all__ = ["StudentProcess"]
-
 _TINY = 1e-300
 """The smallest scale and precision, as other quantities are divided by them."""
 _LEAST_DEGREES = 3.0

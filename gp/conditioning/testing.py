@@ -14,8 +14,6 @@ import numpy as np
 from gp._assertions import require, require_close
 from gp.conditioning.conditioned import BlockKernel, Conditioned
 
-__all__ = ["check_block_kernel"]
-
 _LEVEL = 1e3
 """Added to values where the kernel fits a constant: the process must lose no digits by it."""
 

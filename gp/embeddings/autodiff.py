@@ -13,8 +13,6 @@ from typing import Any
 from gp.arrays import Array, is_torch, to_numpy
 from gp.measures import Measure
 
-__all__ = ["gradient_in_points", "jacobian_in_parameters"]
-
 
 def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
     """Return df(x_i)/dx_i, (n, D), of a function of points x (n, D) that acts on each alone."""

@@ -29,8 +29,6 @@ from gp.embeddings.registry import (
 from gp.kernels import Columns, Constant, Kernel, Linear, Product, SquaredExponential, Sum, White
 from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure, Uniform
 
-__all__ = ["sum_of_kernels"]
-
 
 @embedding(Sum, object)
 def sum_of_kernels(kernel: Sum, measure: Measure) -> Formulas:

@@ -29,8 +29,6 @@ from gp.embeddings.registry import (
 from gp.kernels import Kernel
 from gp.measures import Measure
 
-__all__ = ["KernelEmbedding", "added", "embed"]
-
 
 @dataclass(frozen=True, eq=False)
 class KernelEmbedding:

@@ -27,8 +27,6 @@ from gp.embeddings.embed import KernelEmbedding, embed
 from gp.kernels import SquaredExponential
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
-__all__ = ["single", "square", "triple"]
-
 _RULE = 96
 """Nodes of the Gauss-Legendre rule in each coordinate of a box. With lengthscales of .05, .03, .02 and .0144
 of the box's width, the last being the least that quadrature uses, the largest error over the largest value is

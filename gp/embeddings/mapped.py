@@ -9,8 +9,6 @@ from gp.kernels import Mapped
 from gp.measures import Gaussian, GaussianMixture
 from gp.measures.pushed import pushed
 
-__all__: list[str] = []
-
 
 @embedding(Mapped, Gaussian)
 @embedding(Mapped, GaussianMixture)

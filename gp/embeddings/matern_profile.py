@@ -41,8 +41,6 @@ from gp.embeddings.profiles import (
 )
 from gp.kernels import Matern12, Matern32, Matern52, Stationary
 
-__all__ = ["MaternProfile", "Polynomial", "matern_profile"]
-
 Polynomial = tuple[float, ...]
 
 

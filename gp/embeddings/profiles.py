@@ -29,11 +29,6 @@ import numpy as np
 from gp.arrays import Array, as_like, namespace, special
 from gp.kernels import SquaredExponential, Stationary
 
-__all__ = [
-    "Profile", "SquaredExponentialProfile", "column_lengthscale", "gauss_legendre", "normal_interval",
-    "overlap", "second_difference", "short_by_quadrature", "squared_exponential_profile",
-]  # fmt: skip
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 

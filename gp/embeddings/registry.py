@@ -30,12 +30,6 @@ from gp.arrays import Array, as_like
 from gp.kernels import Kernel
 from gp.measures import Empirical, GaussianMixture, Measure
 
-__all__ = [
-    "DISCRETISE", "Formulas", "Known", "PairFunction", "Parameters", "UnknownPairError", "choose",
-    "dirac_parts", "embedding", "formulas", "in_kind_of", "refuse_mixture", "registered_pairs",
-    "weighted_components",
-]  # fmt: skip
-
 Parameters: TypeAlias = Any
 """A named tuple like that of ``measure.parameters()``; in a gradient, each entry has the leading
 dimensions of what is differentiated, then its own."""

@@ -41,8 +41,6 @@ from gp.kernels import (
 )
 from gp.measures import Gaussian, Measure, Uniform
 
-__all__ = ["as_squared_exponentials", "radial"]
-
 _STEP = 0.25
 """Largest step of the trapezoidal rule in the logarithm of the Gamma variable."""
 _NARROW_STEP = 0.5

@@ -22,8 +22,6 @@ from gp.embeddings.scale_mixture import radial
 from gp.kernels import ByColumn, Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from gp.measures import Gaussian, Measure, Uniform
 
-__all__ = ["gaussian_by_column", "independent"]
-
 
 def _box_by_column(kernel: Stationary, profile: Profile, measure: Uniform) -> Formulas:
     """Return the integrals of a product over columns against a box."""

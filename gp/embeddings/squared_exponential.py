@@ -37,8 +37,6 @@ from gp.measures import (
     Uniform,
 )
 
-__all__ = ["Bumps"]
-
 
 @dataclass(frozen=True, eq=False)
 class Bumps:

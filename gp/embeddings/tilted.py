@@ -18,8 +18,6 @@ from gp.embeddings.registry import Formulas, embedding
 from gp.kernels import Tilted
 from gp.measures import Gaussian, GaussianMixture, Measure
 
-__all__ = ["tilted_measure"]
-
 
 def tilted_measure(measure: Measure, growth: float) -> tuple[Array, Measure]:
     """Return C, (), and the normalised measure of a(u) times a Gaussian or a mixture of them.

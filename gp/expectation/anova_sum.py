@@ -23,8 +23,6 @@ from gp.expectation.quadratic import Quadratic
 from gp.kernels.anova import Anova
 from gp.kernels.crossed import crossed
 
-__all__ = ["AnovaSum", "AnovaSums", "DiagonalIntegrals"]
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalIntegrals:

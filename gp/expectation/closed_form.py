@@ -18,8 +18,6 @@ from gp.observations import Gradients, Values
 if TYPE_CHECKING:
     from gp.posterior import Posterior
 
-__all__ = ["kernel_sum"]
-
 
 def kernel_sum(posterior: Posterior) -> KernelSum | None:
     """Return the posterior mean as a sum of squared exponentials; ``None`` where it is not one."""

@@ -15,8 +15,6 @@ from gp.observations import Gradients, Values
 if TYPE_CHECKING:
     from gp.posterior import Posterior
 
-__all__ = ["mean_gradient"]
-
 
 def mean_gradient(posterior: Posterior, q: Measure) -> Parameters:
     """Return the gradient, in the parameters of a measure, of the posterior mean of q[f].

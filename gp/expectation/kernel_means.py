@@ -18,11 +18,6 @@ import numpy as np
 
 from gp.triangular import cholesky_inverse
 
-__all__ = [
-    "KernelMeans", "jacobian_variance", "slope_jacobian", "standard_means", "standard_variance",
-    "value_jacobian",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False)
 class KernelMeans:

@@ -30,8 +30,6 @@ from gp.expectation.kernel_means import KernelMeans
 from gp.expectation.quadratic import Quadratic
 from gp.measures import GaussianMixture, MixtureParameters
 
-__all__ = ["Integrated", "KernelSum"]
-
 
 @dataclass(frozen=True, eq=False)
 class Integrated:

@@ -34,8 +34,6 @@ from gp.observations import covariance
 if TYPE_CHECKING:
     from gp.posterior import Posterior
 
-__all__ = ["Expectation", "covariances", "expectation", "variance_gradient"]
-
 
 @dataclass(frozen=True, eq=False)
 class Expectation:

@@ -11,8 +11,6 @@ import numpy as np
 from gp.kernels import Constant, Kernel, QuadraticTrend, Sum
 from gp.means import Mean
 
-__all__ = ["Quadratic"]
-
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:

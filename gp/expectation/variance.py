@@ -28,8 +28,6 @@ from gp.triangular import cholesky_inverse
 if TYPE_CHECKING:
     from gp.posterior import Posterior
 
-__all__ = ["variance_of"]
-
 
 def variance_of(posterior: Posterior, mean: KernelSum, q: Gaussian) -> tuple[float, GaussianParameters]:
     """Return the variance of E_q[f], never negative, and its gradient in q.

@@ -27,11 +27,6 @@ from gp.kernels import Constant, Kernel, Sum
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Gradients, Observations, Values
 
-__all__ = [
-    "MOST_PAIRED", "Changes", "Gram", "Pairs", "gradients_alone", "gram_of", "rows_of_gaps", "scaled",
-    "slopes_at", "without_values",
-]  # fmt: skip
-
 MOST_PAIRED = 500
 """The most points whose pairs are kept by coordinate: beyond it the memory outweighs the time saved."""
 _BLOCK = 1_000_000

@@ -35,8 +35,6 @@ from gp.kernels import ByColumn, Mapped, Matern12, Matern32, SquaredExponential,
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Values
 
-__all__ = ["components_gram"]
-
 _Parts = tuple[Callable[[], np.ndarray], Callable[[np.ndarray], np.ndarray], Callable[[], np.ndarray]]
 """For P pairs: k (P,); from weights times k (P,) the gradient in ln l (D,); dlog k/dlog l (D, P)."""
 _Profile = Callable[[np.ndarray, np.ndarray], _Parts]

@@ -23,8 +23,6 @@ from gp.kernels.base import Kernel, Parameter
 from gp.kernels.parameters import scaled
 from gp.means import Constant, Linear, Mean, Zero
 
-__all__ = ["InputMap", "OutputMap", "kernel_in_units", "mean_in_units"]
-
 
 @dataclass(frozen=True, eq=False)
 class InputMap:

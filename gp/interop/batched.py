@@ -42,8 +42,6 @@ from gp.observations import Values, covariance, require_same_kind
 from gp.posterior import Posterior
 from gp.rounding import SMALLEST_EIGENVALUE
 
-__all__ = ["Batched", "BatchedMixture", "Fantasy", "cholesky"]
-
 
 @dataclass(frozen=True, eq=False)
 class Fantasy:

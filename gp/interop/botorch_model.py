@@ -22,8 +22,6 @@ from torch import Tensor
 from gp.interop.batched import Batched, BatchedMixture, cholesky
 from gp.posterior import Posterior
 
-__all__ = ["JointPosterior", "PosteriorModel"]
-
 
 class JointPosterior(GPyTorchPosterior):
     """The distribution of f, or of noisy observations of it, at points x (batch x q x D).

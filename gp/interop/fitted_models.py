@@ -25,8 +25,6 @@ from gp.kernels.base import Kernel
 from gp.means import Constant, Linear, Mean, Zero
 from gp.posterior import Posterior, condition
 
-__all__ = ["posterior_of_botorch", "posterior_of_gpytorch"]
-
 _POINTS_COMPARED = 32
 """Training inputs at which the converted prior is compared with the one of ``forward``."""
 

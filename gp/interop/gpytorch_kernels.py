@@ -43,8 +43,6 @@ from gp.kernels import (
     scaled,
 )
 
-__all__ = ["Converter", "converted", "values_of"]
-
 Converter: TypeAlias = Callable[[Any], Kernel]
 
 _MATERN: dict[float, Callable[[Array], Kernel]] = {0.5: Matern12, 1.5: Matern32, 2.5: Matern52}

@@ -14,8 +14,6 @@ from gp.linalg import Factor
 from gp.observations import Functional, Gradients, Observations, Values
 from gp.posterior import Posterior
 
-__all__ = ["as_tensors"]
-
 
 def as_tensors(posterior: Posterior) -> Posterior:
     """Return the posterior in torch, its data cut off from any autodiff graph.

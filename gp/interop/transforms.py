@@ -22,8 +22,6 @@ from botorch.models.transforms.outcome import Standardize
 from gp.arrays import to_numpy
 from gp.interop.affine import InputMap, OutputMap
 
-__all__ = ["input_map", "output_map"]
-
 _AFFINE = (Normalize, InputStandardize, AffineInputTransform)
 
 

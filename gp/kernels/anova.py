@@ -27,8 +27,6 @@ from gp.arrays import IN_CACHE, Array, as_like, describe, is_torch, namespace, r
 from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
 from gp.kernels.stationary import diagonal_matrix
 
-__all__ = ["Anova"]
-
 
 @dataclass(frozen=True, eq=False)
 class Anova(Algebra):

@@ -27,11 +27,6 @@ from gp.arrays import Array
 if TYPE_CHECKING:
     from gp.kernels.composite import Product, Sum
 
-__all__ = [
-    "Algebra", "Derivatives", "DiagonalDerivatives", "Differentiable", "DifferentiableKernel", "Kernel",
-    "Kind", "Parameter", "Pullback", "differentiable",
-]  # fmt: skip
-
 Kind: TypeAlias = Literal["lengthscale", "variance", "noise", "period", "shape", "location"]
 Pullback: TypeAlias = Callable[[Array], Array]
 

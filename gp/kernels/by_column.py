@@ -19,8 +19,6 @@ from gp.arrays import Array, as_like, namespace
 from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
 from gp.kernels.stationary import Stationary, diagonal_matrix
 
-__all__ = ["ByColumn"]
-
 
 @dataclass(frozen=True, eq=False)
 class ByColumn(Algebra):

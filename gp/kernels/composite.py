@@ -31,8 +31,6 @@ from gp.kernels.base import (
     differentiable,
 )
 
-__all__ = ["Columns", "Product", "Sum"]
-
 
 @dataclass(frozen=True, eq=False)
 class Sum(Algebra):

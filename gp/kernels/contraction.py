@@ -26,8 +26,6 @@ from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.stationary import Stationary
 from gp.kernels.white import White
 
-__all__ = ["contracted_gradient", "diagonal_gradient"]
-
 
 @singledispatch
 def contracted_gradient(kernel: Kernel, x: Array, y: Array, weights: Array) -> Array:

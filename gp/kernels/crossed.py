@@ -18,8 +18,6 @@ from gp.kernels.composite import Sum
 from gp.kernels.multiple import Multiple
 from gp.kernels.polynomial import Constant, QuadraticTrend
 
-__all__ = ["crossed"]
-
 
 def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: int = 0) -> np.ndarray:
     """Return the covariances of f at x (m, D) with f at y (n, D), and with derivatives at the first of y.

@@ -20,8 +20,6 @@ from gp.kernels.base import (
     Pullback,
 )
 
-__all__ = ["Mapped"]
-
 
 @dataclass(frozen=True, eq=False)
 class Mapped(Algebra):

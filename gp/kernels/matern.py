@@ -19,8 +19,6 @@ from gp.arrays import Array, namespace
 from gp.kernels.base import Derivatives, DiagonalDerivatives
 from gp.kernels.stationary import Stationary, safe_sqrt
 
-__all__ = ["Matern12", "Matern32", "Matern52"]
-
 
 @dataclass(frozen=True, eq=False)
 class Matern12(Stationary):

@@ -15,8 +15,6 @@ import numpy as np
 from gp.arrays import Array, require_positive
 from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Differentiable, Parameter, Pullback
 
-__all__ = ["Multiple"]
-
 
 @dataclass(frozen=True, eq=False)
 class Multiple(Algebra):

@@ -10,8 +10,6 @@ import numpy as np
 from gp.arrays import Array, to_numpy
 from gp.kernels.base import Kernel, Parameter
 
-__all__ = ["EACH", "EachColumn", "Parametrised", "pack", "per_column", "scaled", "unpack"]
-
 
 class EachColumn(float):
     """A number that was not given: of a process one for all columns, in a fit one for each."""

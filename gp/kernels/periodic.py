@@ -24,8 +24,6 @@ from gp.kernels.stationary import (
     squared_distance,
 )
 
-__all__ = ["Periodic"]
-
 
 @dataclass(frozen=True, eq=False)
 class Periodic(Algebra):

@@ -22,8 +22,6 @@ from gp.arrays import Array, as_like, namespace, require_positive, to_numpy
 from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
 from gp.kernels.stationary import diagonal_matrix
 
-__all__ = ["Constant", "Linear", "QuadraticTrend"]
-
 
 @dataclass(frozen=True, eq=False)
 class Constant(Algebra):

@@ -16,8 +16,6 @@ from gp.arrays import Array, as_like, namespace, require_positive
 from gp.kernels.base import Parameter, Pullback
 from gp.kernels.stationary import Stationary
 
-__all__ = ["RationalQuadratic"]
-
 
 @dataclass(frozen=True, eq=False)
 class RationalQuadratic(Stationary):

@@ -14,8 +14,6 @@ import numpy as np
 from gp.arrays import Array, is_torch, namespace
 from gp.kernels.stationary import Stationary
 
-__all__ = ["SquaredExponential"]
-
 
 @dataclass(frozen=True, eq=False)
 class SquaredExponential(Stationary):

@@ -32,8 +32,6 @@ from gp.kernels.base import (
 )
 from gp.kernels.parameters import EACH
 
-__all__ = ["Stationary", "contract_squared_differences", "diagonal_matrix", "safe_sqrt", "squared_distance"]
-
 
 @dataclass(frozen=True, eq=False)
 class Stationary(Algebra):

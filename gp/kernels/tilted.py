@@ -26,8 +26,6 @@ from gp.kernels.base import (
     Pullback,
 )
 
-__all__ = ["Tilted"]
-
 
 @dataclass(frozen=True, eq=False)
 class Tilted(Algebra):

@@ -18,8 +18,6 @@ from gp.arrays import Array, as_like, namespace, require_positive
 from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
 from gp.kernels.stationary import squared_distance
 
-__all__ = ["White"]
-
 _NOT_DIFFERENTIABLE = (
     "White has no derivatives: its functions are continuous nowhere. Give the noise of the "
     "observations as `noise` where derivatives are observed or predicted"

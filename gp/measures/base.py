@@ -27,8 +27,6 @@ import numpy as np
 from gp.arrays import Array, as_like, namespace
 from gp.linear_maps import log_diagonal_sum, lower_solve
 
-__all__ = ["AffineMap", "Measure", "Seed", "Standardised"]
-
 Seed: TypeAlias = int | np.random.Generator
 """An integer or a generator of random numbers: the same seed gives the same numbers."""
 

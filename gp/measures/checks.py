@@ -12,17 +12,6 @@ import numpy as np
 
 from gp.arrays import Array, as_like, describe, is_torch, namespace, to_numpy
 
-__all__ = [
-    "common_arrays",
-    "diagonal_covariance",
-    "full_covariance",
-    "open_interval",
-    "require_count",
-    "require_cube",
-    "require_shape",
-    "require_weights",
-]
-
 
 def common_arrays(**arguments: Array) -> tuple[Array, ...]:
     """Return the arguments as floating arrays of one kind, dtype and device, all finite.

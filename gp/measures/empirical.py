@@ -19,8 +19,6 @@ from gp.linear_maps import cholesky
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 
-__all__ = ["Empirical", "EmpiricalParameters"]
-
 
 class EmpiricalParameters(NamedTuple):
     """Points (..., N, D) and weights (..., N) of an empirical measure, or gradients in them."""

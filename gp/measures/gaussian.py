@@ -18,8 +18,6 @@ from gp.linear_maps import cholesky, log_diagonal_sum
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 
-__all__ = ["Gaussian", "GaussianParameters"]
-
 
 class GaussianParameters(NamedTuple):
     """Mean (..., D) and covariance (..., D, D) of a Gaussian, or gradients in them."""

@@ -27,8 +27,6 @@ from gp.measures.base import AffineMap, Seed, Standardised
 from gp.measures.gaussian import Gaussian
 from gp.measures.mixture_density import MixtureDensity
 
-__all__ = ["GaussianMixture", "MixtureParameters"]
-
 
 class MixtureParameters(NamedTuple):
     """Weights (..., K), means (..., K, D), covariances (..., K, D, D), or gradients in them."""

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from gp.arrays import LOG_2PI, Array, namespace
 from gp.linear_maps import log_diagonal_sum, lower_inverse
 
-__all__ = ["MixtureDensity"]
-
 
 @dataclass(frozen=True, eq=False)
 class MixtureDensity:

@@ -11,8 +11,6 @@ from gp.measures.gaussian import Gaussian
 from gp.measures.mixture import GaussianMixture
 from gp.measures.uniform import Uniform
 
-__all__ = ["pushed"]
-
 
 def pushed(measure: Measure, shift: Array, linear: Array) -> Measure:
     """Return the measure of A (x - shift) for a matrix A (D, D).

@@ -19,8 +19,6 @@ from gp.kernels.stationary import diagonal_matrix
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 
-__all__ = ["Uniform", "UniformParameters"]
-
 
 class UniformParameters(NamedTuple):
     """Lower and upper corner of a box, (..., D) each, or gradients in them."""

@@ -7,17 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "COMPARISON",
-    "CONVERGENCE",
-    "NOISE",
-    "PREDICTIONS",
-    "ComparisonSettings",
-    "ConvergenceSettings",
-    "PredictionSettings",
-    "UndeclaredNoiseSettings",
-]
-
 
 @dataclass(frozen=True)
 class PredictionSettings:

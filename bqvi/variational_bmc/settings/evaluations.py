@@ -7,17 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "CLIMBING",
-    "EXPLORATION",
-    "FEASIBILITY",
-    "NODES",
-    "ExplorationSettings",
-    "FeasibilitySettings",
-    "FirstClimbSettings",
-    "NodeSettings",
-]
-
 
 @dataclass(frozen=True)
 class FirstClimbSettings:

@@ -7,15 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "FRAMES",
-    "GRADIENT_SCALINGS",
-    "SCALINGS",
-    "FrameSettings",
-    "GradientScalingSettings",
-    "ScalingSettings",
-]
-
 
 @dataclass(frozen=True)
 class FrameSettings:

@@ -10,8 +10,6 @@ from math import inf
 
 from gp.search import Search
 
-__all__ = ["COMPONENTS", "MODES", "RESTARTS", "ComponentSettings", "ModeSettings", "RestartSettings"]
-
 
 @dataclass(frozen=True)
 class ComponentSettings:

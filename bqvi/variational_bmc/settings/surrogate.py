@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CHEAP", "FITTING", "SHAPING", "CheapSettings", "FittingSettings", "ShapingSettings"]
-
 
 @dataclass(frozen=True)
 class ShapingSettings:

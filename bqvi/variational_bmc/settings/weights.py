@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["POOLED", "WEIGHTS", "PooledSettings", "WeightSettings"]
-
 
 @dataclass(frozen=True)
 class WeightSettings:
