@@ -13,6 +13,7 @@ standard deviation s_i of the test targets y_i,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import log, pi
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.gp.regressors import REGRESSORS, Predictions
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -28,10 +29,11 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.problems.regression_sets import RegressionSet, Split, diabetes
 
-__all__ = ["QUICK_ROWS", "cases_of", "draw", "experiment", "scores", "tables"]
+__all__ = ["QUICK_ROWS", "cases_of", "claims", "draw", "experiment", "scores", "tables"]
 
 _COLUMNS = {
     "rmse": "RMSE (sd of targets)",
@@ -119,6 +121,19 @@ def tables(results: pd.DataFrame) -> Sequence[Table]:
     return [Table("errors", frame, caption)]
 
 
+_OURS, *_PEERS = REGRESSORS
+_CLAIMS = (
+    Statement("bqvi", "The defaults of gp.fit predict as well as those of scikit-learn and BoTorch.",
+              "on each split the RMSE is less than 1.02 times theirs",
+              "rmse", {_OURS: _PEERS}, factor=1.02, shown="RMSE"),
+    Statement("bqvi", "The defaults of gp.fit state their error.",
+              "95 % intervals hold in 93 to 97 % of the test rows, mean over splits",
+              "coverage", [_OURS], between=(0.93, 0.97)),
+)  # fmt: skip
+
+claims = partial(statements.claims, statements=_CLAIMS, by="method", each="set")
+"""For each set."""
+
 experiment = Experiment(
     name="gp-benchmarks",
     title="Gaussian process regression beside its peers",
@@ -129,6 +144,7 @@ experiment = Experiment(
     run=_run,
     draw=draw,
     tables=tables,
+    claims=claims,
     seeds=10,
     quick_seeds=2,
 )

@@ -52,6 +52,7 @@ experiment = Experiment(
     run=_run,
     draw=gp_benchmarks.draw,
     tables=gp_benchmarks.tables,
+    claims=gp_benchmarks.claims,
     seeds=10,
     quick_seeds=1,
     needs=("data",),

@@ -18,6 +18,7 @@ For every term of the sum, `gp.components` gives its posterior mean and standard
 
 from __future__ import annotations
 
+from functools import partial
 from math import log, pi
 from typing import Any
 
@@ -25,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 import gp
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -33,6 +34,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from gp import kernels
 
 __all__ = ["PREDICTIONS", "TERMS", "experiment", "monthly_means"]
@@ -232,6 +234,33 @@ def _hyperparameter_table(rows: pd.DataFrame) -> Table:
     return Table("hyperparameters", frame, caption)
 
 
+def _ahead(results: pd.DataFrame) -> pd.DataFrame:
+    """Squared errors, and how far the root mean square of z is from 1, of each forecast."""
+    rows = results[results["part"].isin(PREDICTIONS) & (results["time"] >= results["until"])]
+    error = rows["y"] - rows["mean"]
+    z = error / rows["sd"]
+    found = rows.assign(error=error**2, z=z**2, outside=(z.abs() > 1.96) * 1.0)
+    columns = ["error", "z", "outside"]
+    found = found.groupby(["case", "part", "seed"], sort=False)[columns].mean().reset_index()
+    return found.assign(name=found["case"] + ", " + found["part"])
+
+
+_CLAIMS = (
+    Statement("7.1", "A composite kernel forecasts better than a squared exponential.",
+              "its mean squared error is less than a quarter",
+              "error", {f"composite, {one}": [f"squared exponential, {one}"] for one in PREDICTIONS},
+              factor=0.25, shown="mean squared error", rows=_ahead, counted=False),
+    Statement("7.1", "The forecast of the composite kernel states its error.",
+              "at most 15 % of the months are outside of the 95 % band",
+              "outside", [f"composite, {one}" for one in PREDICTIONS], level=0.15, shown="share outside",
+              rows=_ahead, counted=False),
+    Statement("7.1", "An average over hyperparameters states its error better than their optimum does.",
+              "the mean square of z is lower",
+              "z", {f"composite, {PREDICTIONS[1]}": [f"composite, {PREDICTIONS[0]}"]}, shown="mean square z",
+              rows=_ahead, counted=False),
+)  # fmt: skip
+
+
 experiment = Experiment(
     name="mauna-loa",
     title="Carbon dioxide on Mauna Loa",
@@ -242,6 +271,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=_CLAIMS, by="name"),
     seeds=1,
     quick_seeds=1,
 )

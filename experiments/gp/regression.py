@@ -11,13 +11,14 @@ given by their values at 500 points.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import gp
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -25,6 +26,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 
 __all__ = ["experiment"]
 
@@ -125,6 +127,27 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("errors", pd.DataFrame(rows), "Prior and posterior against the sine, over the grid.")]
 
 
+def _errors(results: pd.DataFrame) -> pd.DataFrame:
+    """The largest error, the largest sd, and the share of the grid at which the band misses the sine."""
+    shown = results[results["part"] != "observations"]
+    error = (shown["mean"] - shown["truth"]).abs()
+    missed = (error > _BAND * shown["sd"]).astype(float)
+    columns = {"error": error, "missed": missed, "variance": shown["sd"] ** 2}
+    return shown.assign(**columns).groupby(["part", "seed"])[list(columns)].mean().reset_index()
+
+
+_CLAIMS = (
+    Statement("7.1", "Five observations bring the mean near the sine.",
+              "its mean error is at most a quarter of that of the prior's mean",
+              "error", {"posterior": ["prior"]}, factor=0.25, rows=_errors, counted=False),
+    Statement("7.1", "The posterior knows where it is uncertain.",
+              "its band of two standard deviations holds the sine in at least 95 % of the grid",
+              "missed", ["posterior"], level=0.05, shown="share outside", rows=_errors, counted=False),
+    Statement("7.1", "Observations take away variance.", "the mean variance is at most half of the prior's",
+              "variance", {"posterior": ["prior"]}, factor=0.5, rows=_errors, counted=False),
+)  # fmt: skip
+
+
 experiment = Experiment(
     name="gp-regression",
     title="Gaussian process regression",
@@ -134,6 +157,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=_CLAIMS, by="part"),
     seeds=1,
     quick_seeds=1,
 )

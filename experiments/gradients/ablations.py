@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import pandas as pd
 
@@ -19,7 +20,7 @@ from bqvi.gradients.surrogates import OnGradients
 from experiments.gradients.inference import LEAST
 from experiments.gradients.references import problem
 from experiments.gradients.runs import surrogate_run
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -27,6 +28,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 
 __all__ = ["experiment"]
@@ -129,6 +131,21 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return made
 
 
+_CLAIMS = tuple(
+    Statement("7.3.2", statement,
+              f"the gap after {_LAST} evaluations is below that with {' and '.join(changes)}",
+              "elbo_gap", {_DEFAULT: changes}, shown="gap")
+    for statement, changes in (
+        ("Evaluations of earlier steps are worth keeping.", ["no memory"]),
+        ("All of them are, not the most recent alone.", ["40 most recent"]),
+        ("Steps on a surrogate need a trust region.", ["no trust region"]),
+        ("Nodes that lower the variance of the integral are better than drawn ones.",
+         ["antithetic", "independent"]),
+        ("They are better than those where the gradient is least certain.",
+         ["uncertainty"]),
+    )
+)  # fmt: skip
+
 experiment = Experiment(
     name="bq-ablations",
     title="The effect of each part of the surrogate",
@@ -139,4 +156,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=_CLAIMS, by="change", each="target"),
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from experiments.gradients.runs import (
     stepped_run,
     surrogate_run,
 )
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -34,6 +35,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement, only
 
 __all__ = ["experiment"]
 
@@ -168,6 +170,14 @@ def _crossing(ours: pd.Series[float], theirs: pd.Series[float]) -> str:
     return f"{low + (high - low) * gap[i - 1] / (gap[i - 1] - gap[i]):.2g} ms"
 
 
+_CLAIMS = tuple(
+    Statement("7.3.2", f"With {cost:g} ms an evaluation a surrogate takes less time than natural gradients.",
+              f"its gap stays below {_LEVEL:g} nats after fewer seconds",
+              "seconds", {name: [_METHODS[-1]] for name in _NODES},
+              rows=only("cost_ms", cost))
+    for cost in (0.0, 1.0, 3.0)
+)  # fmt: skip
+
 experiment = Experiment(
     name="bq-break-even",
     title="When a surrogate pays",
@@ -177,4 +187,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=_CLAIMS, by="method", each="target"),
 )

@@ -18,7 +18,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.whitened import WhitenedFrame
 from experiments.gradients.inference import (
+    CLAIMS,
     LEAST,
     SURROGATES,
     at_budgets,
@@ -46,7 +47,7 @@ from experiments.gradients.runs import (
     surrogate_run,
     tune_on,
 )
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -164,6 +165,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=CLAIMS, by="method", each=("target", "budget")),
     quick_seeds=1,
     needs=("posteriors",),
 )

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ import bqvi
 from experiments.gradients.inference import at_budgets
 from experiments.gradients.references import optimum, problem, target_named
 from experiments.gradients.runs import surrogate_run, without_gradient
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -44,6 +44,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.problems.gradient_targets import GradientTarget
 
@@ -196,6 +197,27 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return made
 
 
+def _stated(results: pd.DataFrame) -> pd.DataFrame:
+    last = results[results["budget"] == results["budget"].max()]
+    return last.assign(evidence=last["evidence_error"].abs(), said=last["said_error"].abs())
+
+
+_CLAIMS = (
+    Statement("7.3.1", "A mixture from a surrogate is better than any Gaussian.",
+              "the ELBO of VBMC's q is above that of the best Gaussian at the end",
+              "elbo_gap", [_VBMC, _VBMC_VALUES], shown="gap"),
+    Statement("7.3.2", "With gradients quadrature of the ELBO's gradient finds the best Gaussian.",
+              "its gap is at most .01 nats at the end",
+              "elbo_gap", [_BQ], level=0.01, shown="gap", rows=_stated),
+    Statement("7.3.1", "The ELBO that VBMC reports is that of its q.",
+              "they differ by at most .1 nats at the end",
+              "said", [_VBMC, _VBMC_VALUES], level=0.1, shown="difference", rows=_stated),
+    Statement("7.3.1", "The evidence that VBMC reports is right.", "it errs by at most .1 nats at the end",
+              "evidence", [_VBMC, _VBMC_VALUES], level=0.1, shown="error",
+              rows=lambda results: _stated(results).dropna(subset=["evidence"])),
+)  # fmt: skip
+
+
 experiment = Experiment(
     name="bq-vbmc",
     title="Inference with a surrogate: beside VBMC",
@@ -206,5 +228,6 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=_CLAIMS, by="method", each="target"),
     seeds=5,
 )

@@ -4,6 +4,7 @@
     registry     an experiment by its name
     runner       the grid of cases and seeds, computed in parallel; store, provenance: its files and records
     results      the runs read back as one table; bands, evidence, claims: curves, statistics and verdicts
+    statements   a table of statements as claims
     drawing, animation, comparison, summaries   figures and tables of the same form in many experiments
     report       the page; cli: `bqvi list`, `bqvi run`, `bqvi report`
 

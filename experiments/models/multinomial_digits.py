@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from bqvi.models import MultinomialMixture
 from experiments import fitting
-from experiments.harness import comparison, drawing, evidence
+from experiments.harness import comparison, drawing, evidence, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -18,6 +18,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.problems import data
 
@@ -91,9 +92,7 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Return the end of each case, and its costs to near the end of batch VI."""
-    rows = evidence.with_gap(results, ("components",))
-    rows = evidence.with_lag(rows, rows["method"] == "cavi")
-    summed = evidence.runs(rows, "behind", level=_NEAR, keep=("elbo_gap", "rand"))
+    summed = _ends(results)
     columns = {
         "elbo_gap": "final ELBO gap (nats)",
         "behind": "final ELBO behind batch VI (nats)",
@@ -110,6 +109,27 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("costs", quartiles(summed, columns), caption)]
 
 
+def _ends(results: pd.DataFrame) -> pd.DataFrame:
+    """A row for each run: how far it ended behind batch VI from the same start, and its costs to near."""
+    rows = evidence.with_gap(results, ("components",))
+    rows = evidence.with_lag(rows, rows["method"] == "cavi")
+    return evidence.runs(rows, "behind", level=_NEAR, keep=("elbo_gap", "rand"))
+
+
+_STOCHASTIC = [f"SVI, S = {size}" for size in _SIZES]
+_CLAIMS = (
+    Statement("003", "Stochastic VI reaches the bound of batch VI.",
+              f"it ends at most {_NEAR:g} nats behind batch VI from the same start",
+              "behind", _STOCHASTIC, level=_NEAR, shown="nats behind", rows=_ends),
+    Statement("003", "Stochastic VI needs fewer evaluations of data than batch VI.",
+              f"it comes within {_NEAR:g} nats of the end of batch VI, and stays there, after fewer",
+              "evaluations_to", dict.fromkeys(_STOCHASTIC, ("batch VI",)), shown="evaluations", rows=_ends),
+    Statement("003", "Stochastic VI takes less time than batch VI.",
+              f"it comes within {_NEAR:g} nats of the end of batch VI, and stays there, in fewer seconds",
+              "seconds_to", dict.fromkeys(_STOCHASTIC, ("batch VI",)), shown="seconds", rows=_ends),
+)  # fmt: skip
+
+
 experiment = Experiment(
     name="multinomial-digits",
     title="Mixture of multinomials: batch VI and SVI on counts",
@@ -122,4 +142,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=_CLAIMS),
 )

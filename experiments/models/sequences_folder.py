@@ -7,14 +7,16 @@ out.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bqvi.models import CategoricalEmissions, PoissonEmissions, Sequences, gaussian_emissions
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, looked_for
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.models import sequences
 from experiments.problems.array_files import checksum
@@ -110,6 +112,13 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("bound", quartiles(first, columns, by=("data", "kind", "states"), digits=5), caption)]
 
 
+_CLAIMS = (
+    Statement("004", "The bound tells that a sequence has states.",
+              "with two states the ELBO is above that with one",
+              "below", {"2": ["1"]}, shown="negative ELBO (nats)",
+              rows=lambda found: found.assign(below=-found["elbo"], name=found["states"].astype(str))),
+)  # fmt: skip
+
 experiment = Experiment(
     name="models-sequences-folder",
     title="States of your own sequences",
@@ -120,5 +129,6 @@ experiment = Experiment(
     run=run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=_CLAIMS, by="name", each="data"),
     needs=("data",),
 )

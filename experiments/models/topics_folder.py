@@ -7,12 +7,15 @@ with the words' frequencies, one topic for all documents.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, looked_for
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.models import topic_fits
 from experiments.problems.array_files import checksum
@@ -138,6 +141,15 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("end", quartiles(rows, columns, by=("texts", "way"), digits=4), caption)]
 
 
+_CLAIMS = (
+    Statement("003", "Topics predict the words of a document better than the words' frequencies.",
+              "the held-out perplexity is lower",
+              "perplexity", dict.fromkeys(topic_fits.CASES, (FREQUENCIES,)), rows=topic_fits.traces),
+    Statement("003", "SVI reaches what batch inference reaches.",
+              "its held-out perplexity is less than 1.02 times that of the batch",
+              "perplexity", {"SVI, S = 100": ["batch"]}, factor=1.02, rows=topic_fits.traces),
+)  # fmt: skip
+
 experiment = Experiment(
     name="models-topics-folder",
     title="Topics of your own texts",
@@ -148,5 +160,6 @@ experiment = Experiment(
     run=run,
     draw=draw,
     tables=tables,
+    claims=partial(statements.claims, statements=_CLAIMS, by="way", each="texts"),
     needs=("data",),
 )

@@ -5,15 +5,16 @@ against which they are integrated are in `evidence_runs`. The standard deviation
 patients is a twentieth of the prior's in each of four dimensions, so that it is hard to integrate against the
 prior, but easy against a Gaussian around the mode. For the other evidence this is not so: the length scale of
 the Nile's trend is weakly determined, and its posterior has heavier tails than Laplace's approximation.
-
-`bqvi run quadrature-evidence --seeds 20` for narrower bands (three minutes on two cores).
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
+from experiments.harness import statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -23,6 +24,7 @@ from experiments.harness.experiment import (
 )
 from experiments.problems.evidence_targets import TARGETS
 from experiments.quadrature.evidence_runs import (
+    CLAIMS,
     GAUSSIAN,
     HEAVY,
     PRIOR,
@@ -77,6 +79,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    seeds=2,
+    claims=partial(statements.claims, statements=CLAIMS, by="method", each=("problem", "proposal")),
+    seeds=10,
     quick_seeds=1,
 )

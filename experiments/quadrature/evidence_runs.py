@@ -25,12 +25,13 @@ import torch
 
 from experiments.harness import drawing
 from experiments.harness.experiment import Case, Drawing, Table
+from experiments.harness.statements import Statement
 from experiments.problems.laplace import laplace
 from experiments.quadrature.runs import LABELS, LINE_STYLES, estimates
 from gp.measures import Measure
 
 __all__ = [
-    "GAUSSIAN", "HEAVY", "PRIOR", "draw_errors", "evidence_cases", "log_evidences", "proposals",
+    "CLAIMS", "GAUSSIAN", "HEAVY", "PRIOR", "draw_errors", "evidence_cases", "log_evidences", "proposals",
     "table_of_estimates",
 ]  # fmt: skip
 
@@ -154,3 +155,26 @@ def table_of_estimates(results: pd.DataFrame, note: str = "") -> Table:
         )
     caption = f"ln Z in nats at n = {int(n)}: medians over seeds. {note}"
     return Table("estimates", pd.DataFrame(rows), caption)
+
+
+def _last(results: pd.DataFrame) -> pd.DataFrame:
+    """The estimates at the last n, and what is wrong with what they state."""
+    rows = results[results["n"] == results["n"].max()]
+    beyond = rows["size"] > 3.0 * rows["log_sd"]
+    wrong = beyond & (rows["size"] > 0.1) & rows["credible"].astype(bool)
+    return rows.assign(beyond=beyond * 1.0, wrong=wrong * 1.0)
+
+
+_BY_QUADRATURE = [LABELS[key] for key in ("bq", "wsabi-l")]
+CLAIMS = (
+    Statement("7.2.2", "Quadrature finds an evidence from fewer evaluations than quasi-random points.",
+              "its error at the last n is smaller than that of Sobol points",
+              "size", dict.fromkeys(_BY_QUADRATURE, (LABELS["sobol"],)), shown="error of ln Z", rows=_last),
+    Statement("7.2.2", "Quadrature states its error.",
+              "at the last n it is beyond three stated sds in at most 5 % of the runs",
+              "beyond", _BY_QUADRATURE, level=0.05, shown="share of runs", rows=_last, counted=False),
+    Statement("bqvi", "A credible evidence is right.",
+              "at the last n no credible one errs by .1 nats and three stated sds",
+              "wrong", _BY_QUADRATURE, shown="share of runs", rows=_last, counted=False),
+)  # fmt: skip
+"""By method, for each problem and proposal."""

@@ -10,8 +10,11 @@ the mode starts at the reference's mean, as this search is not part of the compa
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 
+from experiments.harness import statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -21,6 +24,7 @@ from experiments.harness.experiment import (
 )
 from experiments.problems.reference import load_reference
 from experiments.quadrature.evidence_runs import (
+    CLAIMS,
     GAUSSIAN,
     HEAVY,
     draw_errors,
@@ -84,7 +88,8 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    seeds=3,
+    claims=partial(statements.claims, statements=CLAIMS, by="method", each=("problem", "proposal")),
+    seeds=10,
     quick_seeds=1,
     needs=("posteriors",),
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from functools import partial
 
-from experiments.harness import evidence
-from experiments.harness.claims import Claim
+from experiments.harness import statements
 from experiments.harness.experiment import Case, Experiment, Resources
+from experiments.harness.statements import Statement, only
 from experiments.quadrature import error
 from experiments.quadrature.runs import LABELS, method_cases
 
@@ -15,7 +15,6 @@ __all__ = ["experiment"]
 _PROBLEMS = ("bump, full covariance 2", "Genz discontinuous 2", "cosine 3", "logistic ELBO 5")
 _METHODS = ("monte-carlo", "sobol", "bq")
 _BUDGETS = (10, 20, 40)
-_QUADRATURE, _SOBOL = LABELS["bq"], LABELS["sobol"]
 
 
 def _cases(quick: bool, _: Resources) -> list[Case]:
@@ -23,22 +22,11 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
     return method_cases(_PROBLEMS[: 2 if quick else None], _METHODS, _BUDGETS)
 
 
-def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Check whether quadrature has the smaller error at the largest budget."""
-    last = results[results["n"] == max(_BUDGETS)]
-    checks = [
-        evidence.less(rows.assign(case=rows["method"]), _QUADRATURE, _SOBOL, "relative", str(problem))
-        for problem, rows in last.groupby("problem", sort=False)
-    ]
-    return [
-        Claim(
-            "7.2.2",
-            "Bayesian quadrature needs fewer evaluations than scrambled Sobol points.",
-            f"its relative error at n = {max(_BUDGETS)} is smaller",
-            checks,
-        )
-    ]
-
+_CLAIMS = (
+    Statement("7.2.2", "Bayesian quadrature needs fewer evaluations than scrambled Sobol points.",
+              f"its relative error at n = {max(_BUDGETS)} is smaller",
+              "relative", {LABELS["bq"]: [LABELS["sobol"]]}, rows=only("n", max(_BUDGETS))),
+)  # fmt: skip
 
 experiment = Experiment(
     name="short-quadrature",
@@ -49,6 +37,6 @@ experiment = Experiment(
     cases=_cases,
     run=error.run,
     draw=error.draw,
-    claims=_claims,
+    claims=partial(statements.claims, statements=_CLAIMS, by="method", each="problem"),
     seeds=10,
 )

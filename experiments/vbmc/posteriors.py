@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 
 import bqvi
 from bqvi.variational_bmc.distances import gskl, mmtv
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -26,6 +27,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from experiments.problems.reference import MODELS, Reference, load_reference
 from experiments.vbmc.runs import GRADIENTS, VALUES, covered
 
@@ -158,6 +160,29 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("ends", pd.DataFrame(rows), caption)]
 
 
+def _beyond(results: pd.DataFrame) -> pd.DataFrame:
+    error, wrong = results["error"].abs(), np.maximum(_LEVEL, 3.0 * results["sd"])
+    noise = 3.0 * results["reference_se"]
+    return results.assign(
+        bad=1.0 - results["good"].astype(float),
+        beyond=(error > 3.0 * results["sd"] + noise) * 1.0,
+        wrong=(results["converged"].astype(bool) & (error > wrong + noise)) * 1.0,
+    )
+
+
+_CLAIMS = tuple(
+    Statement("7.3.1", statement, criterion, column, level=level, shown="share of runs",
+              rows=_beyond, counted=False)
+    for statement, criterion, column, level in (
+        ("VBMC finds the evidence of reference posteriors.",
+         "the error is below .1 and three standard errors of the reference in nine of ten runs", "bad", 0.1),
+        ("VBMC states its error.",
+         "it is beyond three stated sds in at most 3 % of the runs", "beyond", 0.03),
+        ("A run that has converged is right.", "no converged run errs by .1 and three sds", "wrong", 0.0),
+    )
+)  # fmt: skip
+
+
 experiment = Experiment(
     name="vbmc-posteriors",
     title="VBMC: reference posteriors",
@@ -167,6 +192,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=_CLAIMS, by="method"),
     seeds=3,
     quick_seeds=1,
     needs=("posteriors",),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 import bqvi
 from bqvi.variational_bmc.distances import gskl
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -23,6 +24,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import covered, problem_named
 
@@ -126,6 +128,30 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("runs", pd.DataFrame(rows), caption)]
 
 
+def _counted(results: pd.DataFrame) -> pd.DataFrame:
+    """What goes wrong in each run; a run that raised has no error."""
+    error = results["error"].abs() if "error" in results else pd.Series(np.nan, results.index)
+    return results.assign(
+        raised=(results["crashed"].fillna("") != "") * 1.0,
+        wrong=(results["converged"].eq(True) & (error > _WRONG)) * 1.0,
+        beyond=(error > 3.0 * results["sd"]) * 1.0,
+    )
+
+
+_CLAIMS = tuple(
+    Statement("bqvi", statement, criterion, column, level=level, shown="share of runs",
+              rows=_counted, counted=False)
+    for statement, criterion, column, level in (
+        ("A badly chosen box makes no run fail.", "no run raises", "raised", 0.0),
+        ("A run that has converged is right, whatever its box.", f"no converged run errs by {_WRONG:g} nat",
+         "wrong", 0.0),
+        ("The stated error holds in a badly chosen box.",
+         "it is beyond three stated sds in at most 5 % of the runs",
+         "beyond", 0.05),
+    )
+)  # fmt: skip
+
+
 experiment = Experiment(
     name="vbmc-robustness",
     title="VBMC: badly chosen plausible boxes",
@@ -135,6 +161,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
+    claims=partial(statements.claims, statements=_CLAIMS, by="problem"),
     seeds=25,
     quick_seeds=1,
 )

@@ -6,6 +6,8 @@ grey, and the contours of the posterior that hold half and nine tenths of it. Th
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,7 +15,7 @@ from matplotlib.figure import Figure
 
 import bqvi
 from bqvi.posterior import plots
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.animation import gif
 from experiments.harness.experiment import (
     Case,
@@ -21,10 +23,11 @@ from experiments.harness.experiment import (
     Experiment,
     Resources,
 )
+from experiments.harness.statements import Statement, only
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import problem_named
 
-__all__ = ["draw", "experiment", "run"]
+__all__ = ["CLAIMS", "draw", "experiment", "run"]
 
 _BUDGETS = (10, 15, 20, 30, 45, 60)
 _NAMES = ("Rosenbrock 2", "bounded banana", "lumpy 2")
@@ -147,6 +150,16 @@ def _limits(ax: Axes, rows: pd.DataFrame) -> None:
     ax.grid(False)
 
 
+_NEAR = 0.1
+"""The largest error in nats, with which a Bayes factor is known to a tenth."""
+CLAIMS = (
+    Statement("7.3.1", "VBMC finds the evidence of a posterior in the plane from some tens of evaluations.",
+              f"at the end the log evidence is within {_NEAR} nats of the truth",
+              "error", level=_NEAR, shown="error of the log evidence",
+              rows=only("part", "evidence")),
+)  # fmt: skip
+
+
 experiment = Experiment(
     name="vbmc-2d",
     title="VBMC: a run in two dimensions",
@@ -155,6 +168,7 @@ experiment = Experiment(
     cases=_cases,
     run=run,
     draw=draw,
-    seeds=1,
+    claims=partial(statements.claims, statements=CLAIMS),
+    seeds=5,
     quick_seeds=1,
 )

@@ -1,0 +1,105 @@
+"""Claims as tables: a line for each statement of a source, with the column of the results that decides it.
+
+    claims(results, [
+        Statement("7.2.2", "Quadrature needs fewer evaluations than Sobol points.",
+                  "its error at n = 40 is smaller", "error", {"BQ": ["Sobol points"]}),
+    ], by="method", each="problem")
+
+checks ``error`` of the rows with method BQ against those with Sobol points, seed by seed, on each problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from experiments.harness import evidence
+from experiments.harness.claims import Check, Claim
+
+__all__ = ["Statement", "claims", "only"]
+
+
+def _all(results: pd.DataFrame) -> pd.DataFrame:
+    return results
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a source says of one column.
+
+    Attributes
+    ----------
+    source, statement, criterion : as of a `Claim`.
+    column : what is compared; the last row of each run counts.
+    of : the names, in the column ``by``, that are checked; a mapping has for each those than which its column
+        is lower. Names without results are left out; without any, all names are checked.
+    level : where nothing is compared: the largest value.
+    between : in the place of ``level``: the range of the mean over seeds.
+    factor : by which the others' values are multiplied before they are compared.
+    shown : the name of the column in words; its own by default.
+    rows : the part of the results that decides, or a summary of them.
+    counted : whether seeds are counted; otherwise the mean over all rows decides, as for results that do not
+        depend on a seed, or shares of runs.
+    """
+
+    source: str
+    statement: str
+    criterion: str
+    column: str
+    of: Mapping[str, Sequence[str]] | Sequence[str] = ()
+    level: float = 0.0
+    between: tuple[float, float] | None = None
+    factor: float = 1.0
+    shown: str = ""
+    rows: Callable[[pd.DataFrame], pd.DataFrame] = _all
+    counted: bool = True
+
+
+def only(column: str, *values: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """Return the function that keeps the rows with one of ``values`` in ``column``."""
+    return lambda results: results[results[column].isin(values)]
+
+
+def claims(
+    results: pd.DataFrame, statements: Sequence[Statement], by: str = "case", each: str | Sequence[str] = ()
+) -> list[Claim]:
+    """Return the claims that the results have rows for.
+
+    Parameters
+    ----------
+    results : the rows of all runs. statements : the table. by : the column of the names that are checked or
+        compared. each : the columns for each of whose values there are checks.
+    """
+    places = [each] if isinstance(each, str) else list(each)
+    checked = [(one, list(_checks(one, one.rows(results), by, places))) for one in statements]
+    return [Claim(one.source, one.statement, one.criterion, found) for one, found in checked if found]
+
+
+def _checks(one: Statement, rows: pd.DataFrame, by: str, places: Sequence[str]) -> Iterator[Check]:
+    rows = rows.groupby([*dict.fromkeys([*places, by, "seed"])], sort=False).tail(1)
+    for place, part in rows.groupby(list(places), sort=False) if places else [((), rows)]:
+        table = part.assign(case=part[by].astype(str))
+        where = [f"{value:g}" if isinstance(value, float) else str(value) for value in place]
+        names = list(table["case"].unique())
+        for name in [name for name in one.of or names if name in names]:
+            setting = ", ".join(where if where and len(one.of) == 1 else [*where, name])
+            if not isinstance(one.of, Mapping):
+                yield _check(one, table, name, (), setting)
+            elif others := [other for other in one.of[name] if other in names]:
+                yield _check(one, table, name, others, setting)
+
+
+def _check(one: Statement, table: pd.DataFrame, name: str, others: Sequence[str], setting: str) -> Check:
+    shown = one.shown or one.column
+    if others and one.counted:
+        return evidence.less(table, name, others, one.column, setting, factor=one.factor, shown=shown)
+    values = table[table["case"] == name][one.column].astype(float)
+    if one.between is not None:
+        return evidence.share_within(values.to_numpy(), setting, *one.between)
+    if one.counted:
+        return evidence.at_most(table, name, one.column, one.level, setting, shown=shown)
+    means = table.groupby("case")[one.column].mean()
+    least = one.factor * min((float(means[other]) for other in others), default=one.level)
+    return Check(setting, bool(values.mean() <= least), f"{shown} {values.mean():.3g}, at most {least:.3g}")
