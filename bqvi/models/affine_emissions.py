@@ -11,7 +11,6 @@ out (`incomplete`), with a matrix product for each pattern of columns.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -21,7 +20,6 @@ from bqvi.arrays import Values
 from bqvi.checks import positive_vector
 from bqvi.families import Gamma
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.compiled import worth_compiling
 from bqvi.models.components import Components
 from bqvi.models.data import LARGEST_COUNT, filled, has_missing, log_factorials, require_observed_columns
 from bqvi.models.emissions import Likelihoods, finite_or_missing, known_values
@@ -105,7 +103,7 @@ class PoissonEmissions:
 
     def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray) -> Likelihoods:
         """Relative to the largest of each time."""
-        return _affine_likelihoods(_rate_weights(*q.expected_statistics), arranged)
+        return _relative(self.logarithms(q, arranged))
 
     def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray) -> np.ndarray:
         """One product."""
@@ -206,9 +204,7 @@ class ComponentEmissions:
 
     def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> Likelihoods:
         """Relative to the largest of each time."""
-        if isinstance(arranged, _IncompleteRows):
-            return _relative(self.logarithms(q, arranged))
-        return _affine_likelihoods(self._weights(self._affine(q)), arranged)
+        return _relative(self.logarithms(q, arranged))
 
     def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
         """The sums by one product, or by one for each pattern of missing columns."""
@@ -292,20 +288,6 @@ def gaussian_emissions(covariance: str | np.ndarray = "full", **prior: Any) -> C
     return ComponentEmissions(gaussian_components(covariance, **prior))
 
 
-def _affine_likelihoods(weights: np.ndarray, arranged: np.ndarray) -> Likelihoods:
-    """exp of ``weights`` (K, P) times ``arranged`` (c, P, C), relative to the largest of each time."""
-    shape = (len(arranged), len(weights), arranged.shape[2])
-    if not worth_compiling(math.prod(shape)):
-        return _relative(weights @ arranged)
-    from bqvi.models import compiled_recursions
-
-    relative, top, floored = np.empty(shape), np.zeros(shape[2]), np.zeros(shape, bool)
-    found = compiled_recursions.relative_likelihoods(
-        np.ascontiguousarray(weights), arranged, FLOOR, relative, top, floored
-    )
-    return Likelihoods(relative, top, floored if found else np.zeros((1, 1, 1), bool))
-
-
 def _relative(logs: np.ndarray) -> Likelihoods:
     """exp of ``logs`` (c, K, C), which are overwritten, relative to the largest of each time."""
     top = logs.max(axis=1)
@@ -319,13 +301,7 @@ def _relative(logs: np.ndarray) -> Likelihoods:
 
 def _weighted_sums(visits: np.ndarray, arranged: np.ndarray) -> np.ndarray:
     """sum of ``visits`` (c, K, C) times ``arranged`` (c, P, C), (K, P)."""
-    if not worth_compiling(visits.size):
-        return np.asarray(np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0))
-    from bqvi.models import compiled_recursions
-
-    sums = np.zeros((visits.shape[1], arranged.shape[1]))
-    compiled_recursions.weighted_sums(visits, arranged, sums)
-    return sums
+    return np.asarray(np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0))
 
 
 def _table(values: np.ndarray, columns: int | None) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""The local step of `document_step` as loops over documents, for numba.
+"""The local step of `document_step` as loops over documents, for numba (``pip install "bqvi[compiled]"``).
+
+Importing numba takes a second, and compiling takes half a minute once for an installation. This module is
+therefore imported only for data that are large enough. Without numba it runs as plain Python with the same
+results, which only tests use.
 
 The digamma function psi(x) is taken from psi(x + 6), which its asymptotic series gives to rounding:
 
@@ -7,17 +11,32 @@ The digamma function psi(x) is taken from psi(x + 6), which its asymptotic serie
 
 from __future__ import annotations
 
+import importlib.util
 import math
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from bqvi.models.compiled import compiled
-
+_Loop = TypeVar("_Loop", bound=Callable[..., Any])
 _LEAST = -340.0
 """The least exponent: the square of its exponential is representable in double precision."""
 
 
-@compiled
+def _compiled(loop: _Loop) -> _Loop:
+    """The ``loop``, compiled at its first call; unchanged where numba is not installed.
+
+    Sums may be taken in any order, so that they can be vectorised; NaN and infinities keep their meaning.
+    """
+    if importlib.util.find_spec("numba") is None:
+        return loop
+    import numba
+
+    flags = {"reassoc", "contract", "arcp", "nsz"}
+    return cast(_Loop, numba.njit(cache=True, fastmath=flags, error_model="numpy")(loop))
+
+
+@_compiled
 def _below_log(x: float) -> float:
     """psi(x) - ln(x + 6)."""
     over, under = 0.0, 1.0
@@ -30,7 +49,7 @@ def _below_log(x: float) -> float:
     return -over / under - 0.5 * y - series
 
 
-@compiled
+@_compiled
 def _relative(gamma: np.ndarray, share: np.ndarray) -> float:
     """Fill ``share`` (K,) with a multiple of exp(psi(gamma)); returns the logarithm of 1 over that."""
     top = -np.inf
@@ -42,7 +61,7 @@ def _relative(gamma: np.ndarray, share: np.ndarray) -> float:
     return top
 
 
-@compiled
+@_compiled
 def _sweep(
     rows: np.ndarray,
     counts: np.ndarray,
@@ -66,7 +85,7 @@ def _sweep(
         out[k] = alpha[k] + share[k] * out[k]
 
 
-@compiled
+@_compiled
 def _settle(
     rows: np.ndarray,
     counts: np.ndarray,
@@ -98,7 +117,7 @@ def _settle(
             gamma[k] = max(gamma[k] + 2.0 * length * first + length * length * second, alpha[k])
 
 
-@compiled
+@_compiled
 def _evaluate(
     rows: np.ndarray,
     counts: np.ndarray,
@@ -132,7 +151,7 @@ def _evaluate(
     return bound
 
 
-@compiled
+@_compiled
 def _gather(
     words: np.ndarray, table: np.ndarray, top: np.ndarray, rows: np.ndarray, tops: np.ndarray
 ) -> None:
@@ -144,7 +163,7 @@ def _gather(
             row[k] = source[k]
 
 
-@compiled
+@_compiled
 def settle_documents(
     indptr: np.ndarray,
     words: np.ndarray,

@@ -28,11 +28,6 @@ class DirichletProcessMixture(Mixture):
     concentration : alpha, a number; or the (shape, rate) of a gamma prior, to learn it
     discount : d in [0, 1), for Pitman and Yor's process; above 0 only with a fixed concentration
     tail : 'truncated' (the last component has all remaining weight) or 'tied' (beyond T, q is the prior)
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

@@ -26,14 +26,15 @@ does not underflow, and entries at the floor have a responsibility of zero to ro
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from bqvi.arrays import digamma, gammaln
-from bqvi.models.compiled import worth_compiling
 from bqvi.models.documents import Block, blocks, parts
 from gp.arrays import Array, to_numpy
 
@@ -42,6 +43,20 @@ _FLOOR: dict[np.dtype, Any] = {
     np.dtype(np.float64): np.float64(-340.0),
 }
 """The least exponent by type: the square of its exponential is representable in that type."""
+_COMPILED_ENTRIES = 1 << 14
+"""The number of entries of a table, read in each pass, from which compiled loops are used: importing numba
+takes as long as some hundred passes over such a table."""
+
+
+@cache
+def is_available() -> bool:
+    """Whether numba is installed."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def worth_compiling(entries: int) -> bool:
+    """Whether numba is installed, and the number of ``entries`` read in a pass is large enough."""
+    return entries >= _COMPILED_ENTRIES and is_available()
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,6 @@ class FactorAnalysis:
         components)
     prior : of each column's regression on the factors, see `RegressionPrior`: loadings, centre and noise
         variance. Its scale is (D,) or a number
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

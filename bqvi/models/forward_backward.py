@@ -28,7 +28,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.arrays import logsumexp
-from bqvi.models.compiled import worth_compiling
 from bqvi.models.sequences import SequenceLayout
 
 FLOOR = -70.0
@@ -85,9 +84,15 @@ def smooth(
     """
     scratch = {} if scratch is None else scratch
     pi, a = (np.exp(np.maximum(x, FLOOR)) for x in (chain.initial, chain.transitions))
-    recursions = _compiled if worth_compiling(relative.size) else _by_arrays
-    gamma, pairs, log_evidence = recursions(pi, a, relative, layout, weights, scratch)
-    pairs, begins = a * pairs, layout.previous < 0
+    forward = _Forward(pi, a, relative, layout, scratch)
+    forward.run()
+    backward = _Backward(a, forward, layout, scratch)
+    backward.run()
+    w = backward.w if weights is None else backward.w * weights
+    pairs = np.matmul(forward.alpha[:-1], w[1:].transpose(0, 2, 1)).sum(axis=0)
+    later, begins = layout.previous >= 0, layout.previous < 0
+    pairs = a * (pairs + forward.ends[:, layout.previous[later]] @ w[0][:, later].T)
+    gamma = backward.gamma
     floored = float(pairs[chain.transitions < FLOOR].sum())
     floored += float(gamma[0][:, begins][chain.initial < FLOOR].sum())
     if floored > TOLERANCE:
@@ -95,52 +100,7 @@ def smooth(
     # an entry at the floor is visited in proportion to its own probability
     gamma[0][:, begins] *= np.exp(np.minimum(chain.initial - FLOOR, 0.0))[:, None]
     pairs *= np.exp(np.minimum(chain.transitions - FLOOR, 0.0))
-    return SmoothedStates(gamma, pairs, log_evidence)
-
-
-def _by_arrays(
-    pi: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    layout: SequenceLayout,
-    weights: np.ndarray | None,
-    scratch: dict[str, np.ndarray],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """gamma, sum_t alpha_t w_t+1^T, and the log evidence of each piece."""
-    forward = _Forward(pi, a, b, layout, scratch)
-    forward.run()
-    backward = _Backward(a, forward, layout, scratch)
-    backward.run()
-    w = backward.w if weights is None else backward.w * weights
-    pairs = np.matmul(forward.alpha[:-1], w[1:].transpose(0, 2, 1)).sum(axis=0)
-    later = layout.previous >= 0
-    pairs += forward.ends[:, layout.previous[later]] @ w[0][:, later].T
-    return backward.gamma, pairs, forward.log_evidence
-
-
-def _compiled(
-    pi: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    layout: SequenceLayout,
-    weights: np.ndarray | None,
-    scratch: dict[str, np.ndarray],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same by loops."""
-    from bqvi.models import compiled_recursions  # importing it compiles the loops, or loads compiled ones
-
-    alpha, gamma = (_zeros(scratch, name, b.shape) for name in ("alpha", "gamma"))
-    n_states, n_pieces = b.shape[1:]
-    w = np.ones(n_pieces) if weights is None else np.asarray(weights, float)
-    ends, pairs, log_evidence = np.empty((n_states, n_pieces)), np.empty(a.shape), np.empty(n_pieces)
-    lengths, previous, order = layout.lengths, layout.previous, layout.order
-    compiled_recursions.forward(
-        pi, np.ascontiguousarray(a.T), b, lengths, previous, order, _EVERY, _SAME, alpha, ends, log_evidence
-    )
-    compiled_recursions.backward(
-        pi, a, alpha, ends, lengths, previous, layout.following, order, w, _EVERY, _SAME, gamma, pairs
-    )
-    return gamma, pairs, log_evidence
+    return SmoothedStates(gamma, pairs, forward.log_evidence)
 
 
 def _zeros(scratch: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -69,11 +69,6 @@ class GaussianMixture(Mixture):
         mean
     flat : True for a flat prior of unknown covariances, and of the weights: with family='point', maximum
         likelihood by EM
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

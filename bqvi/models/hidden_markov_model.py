@@ -57,11 +57,6 @@ class HiddenMarkovModel:
     transition_concentration : b, a number, (K,) or (K, K), row k of the transitions from k; default 1.
         Concentrations are positive, from 1e-300; a 0 forbids a start or a transition, and each row has a
         positive entry
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

@@ -49,11 +49,6 @@ class KnownCovariance:
     covariance : (D, D), Sigma
     prior_mean : (D,), m_0; default 0
     prior_covariance : (D, D), C_0; default 100 times ``covariance``
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     name = "means"

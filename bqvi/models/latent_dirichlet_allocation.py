@@ -55,11 +55,6 @@ class LatentDirichletAllocation:
     learn_concentration : 'symmetric', 'asymmetric', or None to keep alpha
     learn_word_concentration : whether eta is learnt, as one number
     fractional : whether counts may be weights of words that are not whole numbers, such as tf-idf
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

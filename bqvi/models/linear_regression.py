@@ -40,11 +40,6 @@ class LinearRegression:
     n_outputs : J >= 1, outputs with coefficients of their own and one noise variance
     prior : of coefficients and noise variance, see `RegressionPrior`; flat, with family='point', it gives
         least squares
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

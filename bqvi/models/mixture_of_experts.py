@@ -59,11 +59,6 @@ class MixtureOfExperts:
     prior_scale : > 0; of linear experts that of the noise variances, InverseGamma(3 / 2, scale / 2), default
         a tenth of the variance of y; of logistic ones the standard deviation of each coefficient, default 3
     flat : True for flat priors: with family='point', maximum likelihood by generalised EM
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

@@ -58,11 +58,6 @@ class MixtureOfFactorAnalysers:
         (mixtures of probabilistic principal components)
     concentration : > 0, of the weights, a number or (K,); default 1 / K, which empties superfluous components
     prior : of each component's columns, see `RegressionPrior`; flat, the weights' prior is flat too
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

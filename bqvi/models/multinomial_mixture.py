@@ -23,11 +23,6 @@ class MultinomialMixture(Mixture):
     n_words : V >= 1, size of the vocabulary
     concentration : alpha_0 > 0, a number or (K,); default 1 / K
     word_concentration : gamma_0 > 0, a number or (V,); default 0.1
-
-    Raises
-    ------
-    ValueError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

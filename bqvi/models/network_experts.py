@@ -47,11 +47,6 @@ class NetworkExperts:
     iterations : >= 1, of L-BFGS in each M step; on a piecewise sine, three starts, 900 of them ended 100 to
         136 nats lower by 3 a step, and 1 to 10 lower by 30, than by 10
     noise : > 0, the prior median of v_k; default a tenth of the variance of y
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     module: nn.Module

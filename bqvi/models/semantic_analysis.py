@@ -47,11 +47,6 @@ class ProbabilisticLatentSemanticAnalysis:
     power : in (0, 1], of the tempered E step; 1 is EM
     concentration, word_concentration : > 0, of all Dirichlet priors over topics or documents, and over words;
         1 is flat
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     full_batch = True

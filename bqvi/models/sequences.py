@@ -16,15 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.models.compiled import is_available
 from bqvi.models.data import as_numbers
 from gp.arrays import to_numpy
 
 _PIECES = 500
 """The number of pieces where sequences are long enough; 300, 500 and 1,000 were compared at 100,000 values, K
 = 5 and 8."""
-_COMPILED_PIECES = 64
-"""The number of pieces where loops are compiled; 32, 64, 128 and 500 were compared."""
 _SHORTEST = 128
 """The length up to which a sequence is not cut: the end of shorter pieces depends on the initial state."""
 
@@ -162,8 +159,7 @@ class Sequences:
     @cached_property
     def layout(self) -> SequenceLayout:
         """Cut into pieces."""
-        pieces = _COMPILED_PIECES if is_available() else _PIECES
-        return SequenceLayout.of(self.lengths, max(_SHORTEST, -(-len(self.values) // pieces)))
+        return SequenceLayout.of(self.lengths, max(_SHORTEST, -(-len(self.values) // _PIECES)))
 
     @cached_property
     def scratch(self) -> dict[str, np.ndarray]:

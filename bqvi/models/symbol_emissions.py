@@ -11,7 +11,6 @@ from bqvi.arrays import Values
 from bqvi.checks import positive_vector, require_integer
 from bqvi.families import Dirichlet
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.compiled import worth_compiling
 from bqvi.models.emissions import Likelihoods, finite_or_missing, known_values
 from bqvi.models.forward_backward import FLOOR
 
@@ -77,7 +76,7 @@ class CategoricalEmissions:
         table = _with_missing(q.expected_statistics[0])
         top = table.max(axis=0)
         relative = np.exp(np.maximum(table - top, FLOOR))
-        taken = _taken(relative, arranged)
+        taken = np.take(relative, arranged, axis=1).transpose(1, 0, 2)
         return Likelihoods(taken, np.take(top, arranged).sum(axis=0), table - top < FLOOR)
 
     def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray) -> np.ndarray:
@@ -92,12 +91,6 @@ class CategoricalEmissions:
     def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
         """(K, V + 1), how often each state emitted each symbol."""
         size = self.n_symbols + 1
-        if worth_compiling(posterior.size):
-            from bqvi.models import compiled_recursions
-
-            counts = np.zeros((size, posterior.shape[1]))
-            compiled_recursions.symbol_visits(arranged, posterior, counts)
-            return counts.T
         flat = arranged.ravel()
         states = range(posterior.shape[1])
         return np.stack([np.bincount(flat, posterior[:, k].ravel(), minlength=size) for k in states])
@@ -109,17 +102,6 @@ class CategoricalEmissions:
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
         """0."""
         return np.zeros(len(values))
-
-
-def _taken(table: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-    """What ``table`` (K, V) has for ``symbols`` (c, C), (c, K, C)."""
-    out = np.empty((len(symbols), len(table), symbols.shape[1]))
-    if not worth_compiling(out.size):
-        return np.take(table, symbols, axis=1).transpose(1, 0, 2)
-    from bqvi.models import compiled_recursions
-
-    compiled_recursions.symbol_likelihoods(table, symbols, out)
-    return out
 
 
 def _with_missing(log_symbols: np.ndarray) -> np.ndarray:

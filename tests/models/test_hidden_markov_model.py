@@ -21,16 +21,12 @@ from bqvi.models import (
     Mixture,
     PoissonEmissions,
     Sequences,
-    affine_emissions,
     categorical,
     elbo,
     gaussian_emissions,
     poisson,
-    symbol_emissions,
 )
 from bqvi.models import forward_backward as fb
-from bqvi.models.compiled import is_available
-from bqvi.models.compiled_exponential import exponentiate
 from bqvi.models.count_components import Multinomial
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
@@ -66,25 +62,6 @@ def laid_out(b, layout):
     return np.where(layout.shown[:, None, :], b[layout.index].transpose(0, 2, 1), 1.0)
 
 
-@pytest.fixture
-def _loops(request, monkeypatch):
-    """Whether the recursions are the loops that numba compiles; without numba they run as plain Python."""
-    for module in (fb, affine_emissions, symbol_emissions):
-        monkeypatch.setattr(module, "worth_compiling", lambda entries: request.param)
-
-
-@pytest.mark.skipif(not is_available(), reason="numba is not installed: loops run as plain Python")
-def test_loops_are_compiled_where_numba_is():
-    from bqvi.models import compiled_recursions
-
-    assert hasattr(compiled_recursions.forward, "py_func")
-
-
-both_recursions = pytest.mark.parametrize("_loops", [False, True], indirect=True)
-
-
-@both_recursions
-@pytest.mark.usefixtures("_loops")
 @few
 @given(seed=seeds, piece=st.integers(1, 6))
 def test_recursions_are_sums_over_all_paths(seed, piece):
@@ -110,8 +87,6 @@ def test_recursions_are_sums_over_all_paths(seed, piece):
     np.testing.assert_array_equal(states, np.concatenate([t[3] for t in truth]))
 
 
-@both_recursions
-@pytest.mark.usefixtures("_loops")
 @pytest.mark.parametrize("stay", [0.5, 0.999, 1.0 - 1e-9])
 def test_pieces_that_do_not_forget_give_the_same_numbers(stay):
     rng = np.random.default_rng(2)
@@ -132,8 +107,6 @@ def test_pieces_that_do_not_forget_give_the_same_numbers(stay):
         np.testing.assert_allclose(evidence, own, atol=1e-7)
 
 
-@both_recursions
-@pytest.mark.usefixtures("_loops")
 def test_floors_that_matter_are_noticed():
     """Two states without transitions between them: data of one for 30 steps, then of the other, which no path
     allows."""
@@ -354,48 +327,6 @@ def test_stochastic_steps_average_to_the_full_data_step(kind):
         mean = np.mean([part.statistics[i] for part in parts], axis=0)
         np.testing.assert_allclose(mean, expected, rtol=1e-8, atol=1e-8)
     assert np.isfinite(bqvi.fit(model, data, "sngd", minibatch=2, steps=20).elbo)
-
-
-@pytest.mark.parametrize(("emissions", "width"), [(gaussian_emissions("full"), 2), (PoissonEmissions(), 1)])
-def test_loops_over_values_have_the_likelihoods_and_sums_of_arrays(emissions, width, monkeypatch):
-    """Also where a state is so unlikely that its likelihood is set to the floor."""
-    rng = np.random.default_rng(0)
-    values = np.repeat([0.0, 400.0], 30)[:, None] + rng.poisson(3.0, (60, width))
-    emissions = emissions.for_data(values)
-    q = emissions.start(values, 3, "k-means++", rng)
-    layout = SequenceLayout.of(np.array([40, 20]), 16)
-    arranged = emissions.arrange(values[layout.index], layout.shown)
-    found = []
-    for loops in (False, True):
-        monkeypatch.setattr(affine_emissions, "worth_compiling", lambda entries, loops=loops: loops)
-        likelihoods = emissions.likelihoods(q, arranged)
-        statistics = emissions.statistics(q, arranged, likelihoods.relative)
-        found.append([likelihoods.relative, likelihoods.log_largest, likelihoods.floored, *statistics])
-    assert found[0][2].any()
-    for a, b in zip(*found, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9)
-
-
-def test_the_loops_exponential_is_numpys():
-    x = np.concatenate([np.linspace(-70.0, 0.0, 2001), [-700.0, 5.0, 700.0]])
-    found, bits = x.copy(), np.empty(len(x), np.int64)
-    exponentiate(found, bits, bits.view(float))
-    np.testing.assert_array_max_ulp(found, np.exp(x), 2)
-
-
-def test_loops_over_symbols_add_up_what_arrays_do(monkeypatch):
-    rng = np.random.default_rng(6)
-    data = Sequences(np.where(rng.random(40) < 0.2, np.nan, rng.integers(0, 4, 40)), np.array([25, 1, 14]))
-    model = HiddenMarkovModel(3, CategoricalEmissions(4))
-    q = model.initial(data, "random", rng)
-    steps = []
-    for loops in (False, True):
-        for module in (fb, affine_emissions, symbol_emissions):
-            monkeypatch.setattr(module, "worth_compiling", lambda entries, loops=loops: loops)
-        steps.append(model.local_step(q, data, np.array([1.0, 0.5, 2.0])))
-    assert steps[0].bound == pytest.approx(steps[1].bound, rel=1e-12)
-    for one, other in zip(steps[0].statistics, steps[1].statistics, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
 def test_missing_values_are_summed_out():
