@@ -22,10 +22,9 @@ from acquisition.pointwise import (
     UpperConfidenceBound,
     bind,
 )
-from acquisition.search import THOROUGH, ContinuousSearch, Domain, SearchResult, domain_of
+from acquisition.search import ContinuousSearch, Domain, SearchResult, domain_of
 
 __all__ = [
-    "THOROUGH",
     "Acquisition",
     "ContinuousSearch",
     "Domain",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from acquisition.search import Seed, mapped_sobol
-from gp.arrays import Array
-from gp.measures import Measure
+from gp.arrays import Array, as_like
+from gp.low_discrepancy import scrambled_sobol
+from gp.measures import Measure, Seed
+from gp.measures.checks import require_count
 
 
 def sobol(measure: Measure, n: int, seed: Seed) -> Array:
@@ -15,7 +16,9 @@ def sobol(measure: Measure, n: int, seed: Seed) -> Array:
     Averages over them are unbiased for any n. Where n is a power of two the points are balanced, and the
     error is near 1/n for smooth integrands (Owen 1995). They are the first n of the next power of two.
     """
-    return mapped_sobol(measure, n, seed)
+    require_count(n)
+    cube = scrambled_sobol(measure.dimension, n, seed)
+    return measure.from_unit_cube(as_like(cube, measure.mean))
 
 
 def normal_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:

@@ -15,7 +15,6 @@ standard deviations wide lost two orders of magnitude in accuracy.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 
@@ -23,11 +22,9 @@ from acquisition.ascent import ascend
 from acquisition.pointwise.acquisition import Acquisition
 from acquisition.settings import DOMAIN
 from gp.arrays import Array, as_like, to_numpy
-from gp.low_discrepancy import scrambled_sobol, shifted_sobol
-from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
+from gp.low_discrepancy import shifted_sobol
+from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Seed, Uniform
 from gp.measures.checks import require_count
-
-Seed: TypeAlias = int | np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +73,6 @@ class Domain:
         return np.minimum(np.maximum(u, self.lower), self.upper)
 
 
-def mapped_sobol(measure: Measure, n: int, seed: Seed) -> Array:
-    """Return the first n points of a scrambled Sobol set, mapped to the measure, (n, D)."""
-    require_count(n)
-    cube = scrambled_sobol(measure.dimension, n, seed)
-    return measure.from_unit_cube(as_like(cube, measure.mean))
-
-
 def domain_of(measure: Measure, radius: float = DOMAIN.radius) -> Domain:
     """Return the domain of a search: the measure's box, or ``radius`` standard deviations around its mean."""
     if isinstance(measure, Empirical):
@@ -117,8 +107,7 @@ class ContinuousSearch:
     """Settings of a search; call :meth:`maximise`.
 
     By default a search stops within a few per cent of a local maximum: exact maxima gave no smaller integral
-    variance after 50 nodes in D = 1, 2, 5 and 10, and took twice the time. :data:`THOROUGH` finds the maximum
-    itself.
+    variance after 50 nodes in D = 1, 2, 5 and 10, and took twice the time.
 
     Attributes
     ----------
@@ -201,10 +190,6 @@ class ContinuousSearch:
         if starts is not None and len(starts):
             parts.append(domain.coordinates(to_numpy(starts)))
         return domain.inside(np.concatenate(parts))
-
-
-THOROUGH = ContinuousSearch(candidates=1024, ascents=8, max_evaluations=100, tolerance=1e-9)
-"""Settings that find the maximum itself, at some twenty times the cost of the default."""
 
 
 def _unit(acquisition: Acquisition, scores: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Assertions and finite differences of the contract tests in `gp.testing` and `gp.testing_measures`."""
+"""Assertions and finite differences of the contract tests of `gp.testing` and of bqvi."""
 
 from __future__ import annotations
 

@@ -67,7 +67,6 @@ class Integrals:
         return xp.stack(values)
 
     def variance(self, kernel: Kernel) -> Array:
-        """Return the prior variances C(pi_i, pi_i) under the kernel, (m,)."""
         xp = namespace(self.x)
         return xp.stack([embed(kernel, m).double() for m in self.measures])
 
@@ -108,7 +107,7 @@ def joint_integral(posterior: Posterior, measures: Sequence[Measure]) -> JointIn
         where the kernel has no embedding against one of them.
     ArithmeticError
         where a posterior variance is negative beyond rounding: the embedding is not that of the
-        kernel (see :func:`gp.testing_measures.check_embedding`).
+        kernel.
     """
     if not all(isinstance(measure, Measure) for measure in measures):
         raise TypeError(f"measure = {measures!r}: give a measure, or a sequence of measures")
@@ -153,8 +152,8 @@ def without_rounding(matrix: Array, prior: Array, posterior: Posterior) -> Array
         raise ArithmeticError(
             f"a posterior variance of an integral is {float(xp.min(variance)):.3g}, prior variance "
             f"{float(xp.max(prior)):.3g}: more than rounding, so the embedding of "
-            f"{type(posterior.kernel).__name__} is not that of the kernel; try "
-            "gp.testing_measures.check_embedding"
+            f"{type(posterior.kernel).__name__} is not that of the kernel: compare it with a "
+            "quadrature rule"
         )
     eye = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
     lifted = xp.where(variance < 0, -variance, xp.zeros_like(variance))

@@ -14,8 +14,8 @@ from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from gp.arrays import Array, as_like, namespace, require_positive
-from gp.kernels.base import Parameter
+from gp.arrays import Array, as_like, namespace
+from gp.kernels.base import Declared, Parameter, parameter
 
 
 @runtime_checkable
@@ -50,19 +50,10 @@ class Mean(Protocol):
         """Return its gradients in the measure's mean, (D,), and covariance, (D, D), symmetric."""
 
 
-class _WithoutParameters:
+class _WithoutParameters(Declared):
     """A mean with nothing to fit but its coefficients."""
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return no parameters."""
-        return ()
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return the mean itself."""
-        return self
-
     def pullback(self, x: Array, weights: Array) -> Array:
-        """Return an empty gradient."""
         return np.zeros(0)
 
 
@@ -71,27 +62,21 @@ class Zero(_WithoutParameters):
     """m(x) = 0."""
 
     def __call__(self, x: Array) -> Array:
-        """Return zeros, (n,)."""
         return namespace(x).zeros_like(x[:, 0])
 
     def gradient(self, x: Array) -> Array:
-        """Return zeros, (n, D)."""
         return namespace(x).zeros_like(x)
 
     def basis(self, x: Array) -> Array:
-        """Return (n, 0)."""
         return x[:, :0]
 
     def with_coefficients(self, coefficients: Array) -> Zero:
-        """Return the mean itself."""
         return self
 
     def expectation(self, location: Array, covariance: Array) -> Array:
-        """Return 0."""
         return 0.0 * location[0]
 
     def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
-        """Return zeros."""
         xp = namespace(location, covariance)
         return xp.zeros_like(location), xp.zeros_like(covariance)
 
@@ -103,27 +88,21 @@ class Constant(_WithoutParameters):
     value: Array = 0.0
 
     def __call__(self, x: Array) -> Array:
-        """Return the value, (n,)."""
         return as_like(self.value, x) * namespace(x).ones_like(x[:, 0])
 
     def gradient(self, x: Array) -> Array:
-        """Return zeros, (n, D)."""
         return namespace(x).zeros_like(x)
 
     def basis(self, x: Array) -> Array:
-        """Return ones, (n, 1)."""
         return namespace(x).ones_like(x[:, :1])
 
     def with_coefficients(self, coefficients: Array) -> Constant:
-        """Return the constant coefficients[0]."""
         return Constant(coefficients[0])
 
     def expectation(self, location: Array, covariance: Array) -> Array:
-        """Return the value."""
         return as_like(self.value, location) + 0.0 * location[0]
 
     def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
-        """Return zeros."""
         return Zero().expectation_gradient(location, covariance)
 
 
@@ -135,34 +114,28 @@ class Linear(_WithoutParameters):
     slope: Array = 0.0
 
     def __call__(self, x: Array) -> Array:
-        """Return m(x_i), (n,)."""
         return namespace(x).sum(as_like(self.slope, x) * x, axis=1) + as_like(self.intercept, x)
 
     def gradient(self, x: Array) -> Array:
-        """Return the slope, (n, D)."""
         return as_like(self.slope, x) * namespace(x).ones_like(x)
 
     def basis(self, x: Array) -> Array:
-        """Return (1, x), (n, 1 + D)."""
         xp = namespace(x)
         return xp.concat([xp.ones_like(x[:, :1]), x], axis=1)
 
     def with_coefficients(self, coefficients: Array) -> Linear:
-        """Return the linear function with intercept coefficients[0] and the others as slope."""
         return Linear(coefficients[0], coefficients[1:])
 
     def expectation(self, location: Array, covariance: Array) -> Array:
-        """Return m(location)."""
         return self(location[None, :])[0]
 
     def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
-        """Return the slope, and zeros."""
         xp = namespace(location, covariance)
         return as_like(self.slope, location) * xp.ones_like(location), xp.zeros_like(covariance)
 
 
 @dataclass(frozen=True, eq=False)
-class NegativeQuadratic:
+class NegativeQuadratic(Declared):
     """m(x) = maximum - sum_d (x_d - location_d)^2 / (2 scale_d^2).
 
     The mean of VBMC's Gaussian process for a log joint (Acerbi 2018, Eq. 4), which makes the
@@ -176,45 +149,26 @@ class NegativeQuadratic:
     """
 
     maximum: Array = 0.0
-    location: Array = 0.0
-    scale: Array = 1.0
-
-    def __post_init__(self) -> None:
-        require_positive("scale", self.scale)
+    location: Array = parameter(0.0, "location", input_power=1, positive=False)
+    scale: Array = parameter(1.0, "lengthscale", input_power=1, output_power=-0.5)
 
     def _standardised(self, x: Array) -> Array:
         return (x - as_like(self.location, x)) / as_like(self.scale, x)
 
     def __call__(self, x: Array) -> Array:
-        """Return m(x_i), (n,)."""
         squares = namespace(x).sum(self._standardised(x) ** 2, axis=1)
         return as_like(self.maximum, x) - 0.5 * squares
 
     def gradient(self, x: Array) -> Array:
-        """Return dm/dx, (n, D)."""
         return -self._standardised(x) / as_like(self.scale, x)
 
     def basis(self, x: Array) -> Array:
-        """Return ones, (n, 1): the maximum enters linearly."""
         return namespace(x).ones_like(x[:, :1])
 
     def with_coefficients(self, coefficients: Array) -> NegativeQuadratic:
-        """Return a copy with the maximum coefficients[0]."""
         return replace(self, maximum=coefficients[0])
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return location and scale."""
-        return (
-            Parameter("location", self.location, "location", input_power=1, positive=False),
-            Parameter("scale", self.scale, "lengthscale", input_power=1, output_power=-0.5),
-        )
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with another location and scale."""
-        return replace(self, location=values[0], scale=values[1])
-
     def pullback(self, x: Array, weights: Array) -> Array:
-        """Return the gradient of sum_i w_i m(x_i) in location and log scale."""
         standardised = self._standardised(x)
         location = weights @ (standardised / self.scale)
         scale = weights @ standardised**2
@@ -246,25 +200,19 @@ class Fixed(_WithoutParameters):
     mean: Mean
 
     def __call__(self, x: Array) -> Array:
-        """Return m(x_i), (n,)."""
         return self.mean(x)
 
     def gradient(self, x: Array) -> Array:
-        """Return dm/dx, (n, D)."""
         return self.mean.gradient(x)
 
     def basis(self, x: Array) -> Array:
-        """Return an array (n, 0), as there are no coefficients to fit."""
         return x[:, :0]
 
     def with_coefficients(self, coefficients: Array) -> Fixed:
-        """Return the mean itself."""
         return self
 
     def expectation(self, location: Array, covariance: Array) -> Array:
-        """Return that of the mean."""
         return self.mean.expectation(location, covariance)
 
     def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
-        """Return those of the mean."""
         return self.mean.expectation_gradient(location, covariance)

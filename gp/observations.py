@@ -55,11 +55,9 @@ class Values:
         return int(self.x.shape[0])
 
     def apply(self, function: Differentiable) -> Array:
-        """Return the function's values, (n,)."""
         return function(self.x)
 
     def variance(self, kernel: Kernel) -> Array:
-        """Return k(x_i, x_i), (n,)."""
         return kernel.diagonal(self.x)
 
 
@@ -112,11 +110,9 @@ class Gradients:
         return xp.stack([place.get(d, zero) for d in range(self.x.shape[1])], axis=1)
 
     def apply(self, function: Differentiable) -> Array:
-        """Return the function's partial derivatives, (n d,)."""
         return self.take(function.gradient(self.x), 1).reshape(-1)
 
     def variance(self, kernel: Kernel) -> Array:
-        """Return the variances of the partial derivatives, (n d,)."""
         xp = namespace(self.x)
         k_xy = differentiable(kernel).diagonal_derivatives(self.x).k_xy
         return self.take(xp.linalg.diagonal(k_xy), 1).reshape(-1)
@@ -187,11 +183,9 @@ class Observations:
         return sum(len(block) for block in self.blocks)
 
     def apply(self, function: Differentiable) -> Array:
-        """Return the functionals' values for a known function, (n,)."""
         return _concatenated([block.apply(function) for block in self.blocks], 0)
 
     def variance(self, kernel: Kernel) -> Array:
-        """Return their prior variances, (n,)."""
         return _concatenated([block.variance(kernel) for block in self.blocks], 0)
 
     def with_functional(self, block: Functional) -> Observations:

@@ -29,11 +29,9 @@ class Plane:
     slope: Array
 
     def __call__(self, x: Array) -> Array:
-        """Return f(x_i), (m,)."""
         return x @ self.slope + self.intercept
 
     def gradient(self, x: Array) -> Array:
-        """Return the slope, (m, D)."""
         return namespace(x).ones_like(x) * self.slope
 
 
@@ -45,7 +43,6 @@ class Planes:
     slopes: Array
 
     def __call__(self, x: Array) -> Array:
-        """Return their values, (m, F)."""
         return x @ self.slopes.T + self.intercepts
 
 
@@ -64,12 +61,10 @@ class CosineSum:
     planes: tuple[Planes, ...] = ()
 
     def __call__(self, x: Array) -> Array:
-        """Return f(x_i), (m,)."""
         waves = namespace(x).cos(self._angle(x))
         return prod((plane(x) for plane in self.planes), start=waves) @ self.amplitudes
 
     def gradient(self, x: Array) -> Array:
-        """Return df/dx, (m, D)."""
         xp, angle = namespace(x), self._angle(x)
         factors = [xp.cos(angle), *(plane(x) for plane in self.planes)]
         slope = (-xp.sin(angle) * self._without(0, factors)) @ self.frequencies
@@ -105,13 +100,11 @@ class Noise:
     factors: tuple[tuple[Kernel, tuple[int, ...]], ...]
 
     def __call__(self, x: Array) -> Array:
-        """Return f(x_i), (m,)."""
         variance = prod(kernel.diagonal(x[:, list(columns)]) for kernel, columns in self.factors)
         normal = _standard_normal_of(to_numpy(x)[:, list(self.columns)], self.key)
         return namespace(x).sqrt(variance) * as_like(normal, x)
 
     def gradient(self, x: Array) -> Array:
-        """Raise TypeError: the function has no derivative."""
         raise TypeError("White has no derivatives: its paths are continuous nowhere")
 
 

@@ -70,7 +70,6 @@ class Path:
     weights: Array | None = None
 
     def __call__(self, x: Array) -> Array:
-        """Return the path's values, (m,)."""
         value = sum((part(x) for part in self.components), self.mean_function(x))
         return value + self._update(Values(x))
 

@@ -195,9 +195,8 @@ OF_THEIR_OWN = ("bqvi/models/", "bqvi/families/")
 
 OTHER_MATRICES = {
     "acquisition/designs.py": {"np.linalg.qr"},
-    "acquisition/minibatch/features.py": {"scipy.linalg.eigh"},
 }
-"""Rotations that are drawn, and principal axes of a table of gradients."""
+"""Rotations that are drawn."""
 
 
 def modules_above_gp() -> list[Path]:

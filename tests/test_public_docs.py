@@ -127,6 +127,24 @@ def test_public_arguments_are_documented():
     )
 
 
+def silent(module: Module) -> list[str]:
+    """Public methods without a docstring, of whom no protocol or base class of the package says anything."""
+    return [
+        f"{node.name}.{method.name}"
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for method in filter(is_public_method, node.body)
+        if not ast.get_docstring(method)
+        and (module.name.split(".")[0], method.name) not in contracts()
+        and not decorators(method) & {"override", f"{method.name}.setter"}
+    ]
+
+
+def test_methods_are_documented_by_themselves_or_by_their_contract():
+    wrong = {module.name: found for module in modules().values() if (found := silent(module))}
+    assert not wrong
+
+
 def unnamed(module: Module) -> dict[str, list[str]]:
     """Functions for other modules, of three arguments or more, with those their docstrings leave out.
 

@@ -24,10 +24,8 @@ from acquisition.minibatch.confidence import UpperConfidence
 from acquisition.minibatch.features import (
     Features,
     affine_in_labels,
-    principal,
     signed,
     standardised,
-    with_labels,
 )
 from acquisition.minibatch.gp_control_variate import GPControlVariate
 from acquisition.minibatch.horvitz_thompson import HorvitzThompson
@@ -57,8 +55,6 @@ __all__ = [
     "Uniform",
     "UpperConfidence",
     "affine_in_labels",
-    "principal",
     "signed",
     "standardised",
-    "with_labels",
 ]

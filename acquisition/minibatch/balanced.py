@@ -59,7 +59,6 @@ class Balanced(Featured):
     replacement: bool = False
 
     def start(self, n: int, rng: np.random.Generator) -> BalancedState:
-        """State before the first draw: the partition is made here."""
         self.require_fit(n)
         batches = by_assignment(self.features.phi, self.size, rng)
         rest = np.ones(n, bool)
@@ -68,7 +67,6 @@ class Balanced(Featured):
         return BalancedState(rows, rng.permutation(n // self.size))
 
     def draw(self, state: BalancedState, rng: np.random.Generator) -> tuple[Selection, BalancedState]:
-        """The next mini-batch."""
         if self.replacement:
             return equally(self._any_batch(state.rows, rng), len(state.rows)), state
         if state.position == len(state.order):

@@ -67,12 +67,10 @@ class UpperConfidence(Summing, Greedy):
         return self.weights == "quadrature"
 
     def start(self, n: int, rng: np.random.Generator) -> ConfidenceState:  # type: ignore[override]
-        """State before the first draw."""
         super().start(n, rng)
         return ConfidenceState(n, Coefficients.prior(self.features))
 
     def draw(self, state: ConfidenceState, rng: np.random.Generator) -> tuple[Selection, ConfidenceState]:
-        """The next mini-batch."""
         pool = self._pool(state.n, rng)
         bonus = None
         if state.norms.known and state.average > 0.0:

@@ -15,11 +15,11 @@ The user chooses the rows; the kernel has to be one of quantities of which the p
 function:
 
     x                          the default choice; units in which clusters have covariance I reduce the error
-    (x, y)                     regression (`with_labels`); where gradients are affine in y, as for Gaussian
-                               errors, a smooth kernel of x times 1 + <y, y'> (`affine_in_labels`)
+    (x, y)                     regression; where gradients are affine in y, as for Gaussian errors, a smooth
+                               kernel of x times 1 + <y, y'> (`affine_in_labels`)
     y x                        logistic regression, whose gradients are functions of it alone (`signed`)
     responsibilities           mixtures, once q is near its optimum
-    gradients at a snapshot    any model (`principal`), for one evaluation of each datum
+    gradients at a snapshot    any model, for one evaluation of each datum
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 from scipy.spatial.distance import pdist
 
 from acquisition.minibatch.settings import FEATURES
@@ -236,14 +235,6 @@ def require_features(features: object) -> None:
     )
 
 
-def with_labels(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(x, y) with standardised columns, y weighted as all of x together: (N, D + 1)."""
-    x, y = _checked_rows(x), np.asarray(y, float)
-    if y.shape != (len(x),):
-        raise ValueError(f"y has shape {y.shape}; it must be ({len(x)},), one label for each row of x")
-    return np.column_stack([standardised(x), np.sqrt(x.shape[1]) * standardised(y[:, None])])
-
-
 def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
     """Rows (x, e) and the kernel k(x, x') (1 + <e, e'> / E), for gradients affine in y and smooth in x.
 
@@ -293,16 +284,6 @@ def standardised(x: np.ndarray) -> np.ndarray:
     x = _checked_rows(x)
     scale = x.std(axis=0)
     return np.asarray((x - x.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0))
-
-
-def principal(gradients: np.ndarray, rank: int = FEATURES.rank) -> np.ndarray:
-    """Per-datum gradients (N, P) as rows on at most ``rank`` principal axes of their standardised columns."""
-    table = standardised(gradients)
-    require_count(rank, "rank")
-    if table.shape[1] <= rank:
-        return table
-    _, axes = scipy.linalg.eigh(table.T @ table, subset_by_index=[table.shape[1] - rank, table.shape[1] - 1])
-    return np.asarray(table @ axes)
 
 
 def _checked_rows(x: np.ndarray) -> np.ndarray:

@@ -76,21 +76,18 @@ class GPControlVariate(Correcting):
         return own + super().setup_seconds
 
     def start(self, n: int, rng: np.random.Generator) -> GPControlVariateState:
-        """State before the first draw."""
         require_rows("features", len(self.features), n)
         return GPControlVariateState(self.base.start(n, rng), Coefficients.prior(self.features))
 
     def draw(
         self, state: GPControlVariateState, rng: np.random.Generator
     ) -> tuple[Selection, GPControlVariateState]:
-        """The next mini-batch."""
         selection, below = self.base.draw(state.below, rng)
         return selection, replace(state, below=below)
 
     def estimate(
         self, state: GPControlVariateState, selection: Selection, gradients: np.ndarray
     ) -> np.ndarray:
-        """The corrected sum."""
         if not state.coefficients.known:
             return np.asarray(selection.weights @ gradients)
         table, weights = state.coefficients.table, selection.weights
@@ -102,7 +99,6 @@ class GPControlVariate(Correcting):
     def observe(
         self, state: GPControlVariateState, selection: Selection, gradients: np.ndarray
     ) -> GPControlVariateState:
-        """One step of the filter."""
         at = selection.indices
         noise = self.features.residual[at] + self.noise
         coefficients = state.coefficients.observed(design(self.features, at), gradients, noise, self.drift)

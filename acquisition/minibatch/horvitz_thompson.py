@@ -97,11 +97,9 @@ class HorvitzThompson(Probable, Unlearning):
         return f"HorvitzThompson(size={self.size}, bound: N={len(self.bound)}, checksum={mark:08x})"
 
     def start(self, n: int, rng: np.random.Generator) -> Probabilities:
-        """State before the first draw."""
         require_size(self.size, n)
         require_rows("bound", len(self.bound), n)
         return Probabilities.of(np.asarray(self.bound, float), self.size, rng)
 
     def draw(self, state: Probabilities, rng: np.random.Generator) -> tuple[Selection, Probabilities]:
-        """The next mini-batch."""
         return state.draw(self.size, rng), state

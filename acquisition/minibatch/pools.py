@@ -57,7 +57,6 @@ class Greedy(Featured):
         require_between("pool", self.pool, 1.0, np.inf)
 
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
-        """State before the first draw."""
         self.require_fit(n)
         return UniformState(n)
 
@@ -71,7 +70,6 @@ class Herding(Greedy):
     """Kernel herding, equal weights."""
 
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
-        """The next mini-batch."""
         pool = self._pool(state.n, rng)
         phi = self.features.phi[pool].astype(np.float64, copy=False)
         means = self.features.kernel_mean(pool)
@@ -102,7 +100,6 @@ class SequentialBQ(Greedy):
         require_between("noise", self.noise, 0.0, np.inf)
 
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
-        """The next mini-batch."""
         pool = self._pool(state.n, rng)
         signal = self.features.kernel_mean(pool)
         chosen = pool[greedy_rows(self.features, pool, self.size, self.noise, signal)]
@@ -134,7 +131,6 @@ class MaxVariance(Greedy):
         return self.weights == "quadrature"
 
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
-        """The next mini-batch."""
         pool = self._pool(state.n, rng)
         chosen = pool[greedy_rows(self.features, pool, self.size, self.noise)]
         return weighted(self.features, chosen, self.weights, self.noise), state

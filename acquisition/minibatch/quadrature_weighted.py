@@ -45,11 +45,9 @@ class QuadratureWeighted(Featured):
         require_between("noise", self.noise, 0.0, np.inf)
 
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
-        """State before the first draw."""
         self.require_fit(n)
         return UniformState(n)
 
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
-        """The next mini-batch."""
         indices = rng.choice(state.n, self.size, replace=False, shuffle=False)
         return Selection(indices, quadrature_weights(self.features, indices, self.noise)), state

@@ -36,12 +36,10 @@ class Reshuffled(Probable, Unlearning):
     size: int
 
     def start(self, n: int, rng: np.random.Generator) -> ReshuffledState:
-        """State before the first draw."""
         require_size(self.size, n)
         return ReshuffledState(rng.permutation(n), 0)
 
     def draw(self, state: ReshuffledState, rng: np.random.Generator) -> tuple[Selection, ReshuffledState]:
-        """The next mini-batch."""
         n = len(state.order)
         if state.position + self.size > n:
             state = ReshuffledState(rng.permutation(n), 0)

@@ -54,11 +54,9 @@ class Saga(Correcting):
         require_base(self.base)
 
     def start(self, n: int, rng: np.random.Generator) -> SagaState:
-        """State before the first draw."""
         return SagaState(self.base.start(n, rng), GradientTable.empty(n), np.zeros(0))
 
     def draw(self, state: SagaState, rng: np.random.Generator) -> tuple[Selection, SagaState]:
-        """The next mini-batch."""
         n = len(state.table.known)
         if state.drawn >= n:
             state = replace(state, total=_completed(state.table), drawn=0)
@@ -66,14 +64,12 @@ class Saga(Correcting):
         return selection, replace(state, below=below, drawn=state.drawn + len(selection.indices))
 
     def estimate(self, state: SagaState, selection: Selection, gradients: np.ndarray) -> np.ndarray:
-        """The corrected sum."""
         if len(state.total) == 0:
             return np.asarray(selection.weights @ gradients)
         gap = gradients - state.table.at(selection.indices)
         return np.asarray(state.total + selection.weights @ gap)
 
     def observe(self, state: SagaState, selection: Selection, gradients: np.ndarray) -> SagaState:
-        """Keep the gradients."""
         indices, rows = distinct(selection.indices, gradients)
         total = state.total
         if len(total):

@@ -82,7 +82,6 @@ class Unlearning:
     """Strategies that do not learn from gradients."""
 
     def observe(self, state: Any, selection: Selection, gradients: np.ndarray) -> Any:
-        """Return the state unchanged."""
         return state
 
 
@@ -98,7 +97,6 @@ class Summing:
     """Strategies that learn from gradients and whose estimate is their weighted sum."""
 
     def estimate(self, state: Any, selection: Selection, gradients: np.ndarray) -> np.ndarray:
-        """sum_i w_i g_i, of ``gradients`` (S, P)."""
         return np.asarray(selection.weights @ gradients)
 
 

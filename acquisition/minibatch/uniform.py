@@ -37,12 +37,10 @@ class Uniform(Probable, Unlearning):
         return np.ones(len(weights)) if self.replacement else super().corrections(weights)
 
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
-        """State before the first draw."""
         require_size(self.size, n)
         return UniformState(n)
 
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
-        """The next mini-batch."""
         if self.replacement:
             indices = rng.integers(state.n, size=self.size)
         else:

@@ -57,31 +57,6 @@ class Acquisition:
         score = self.criterion.score(at)
         return score, self.predictor.pullback(at, self.criterion.partials(at))
 
-    def given(self, x: Array, y: Array | None = None) -> Acquisition:
-        """Return the acquisition given further observations of f at x (m, D).
-
-        Without ``y`` (m,), the values are taken to be the posterior mean: variances do not
-        depend on values, so for a criterion of variances alone this is exact.
-        """
-        posterior = self.posterior
-        y = posterior.mean(x) if y is None else y
-        one_each = getattr(posterior.noise, "ndim", 0) == 1
-        noise = namespace(y).ones_like(y) * self.predictor.noise if one_each else None
-        return self.moved_to(posterior.extend(x, y, noise=noise))
-
-    def moved_to(self, posterior: Posterior) -> Acquisition:
-        """Return the same criterion, measure and noise with another posterior.
-
-        It is cheaper than :func:`bind` where the kernel is the same object, as its integrals are kept.
-        """
-        predictor = replace(self.predictor, posterior=posterior)
-        if predictor.targets is not None:
-            assert isinstance(self.criterion, Informative)  # `bind` was given targets
-            targets = predictor.targets.given(posterior)
-            combination = self.criterion.combination(targets)
-            predictor = replace(predictor, targets=targets, combination=combination)
-        return Acquisition(self.criterion, predictor)
-
 
 @dataclass(frozen=True, eq=False)
 class MarginalAcquisition:
@@ -131,13 +106,6 @@ class MarginalAcquisition:
         terms = weights * xp.exp(stacked - largest)
         total = xp.sum(terms, axis=0)
         return largest + xp.log(total), terms / total
-
-    def given(self, x: Array, y: Array | None = None) -> MarginalAcquisition:
-        """Return the acquisition given further observations of f at x (m, D); by default its mean."""
-        y = self.posterior.mean(x) if y is None else y
-        parts = tuple(part.given(x, y) for part in self.parts)
-        posterior = MarginalPosterior(tuple(part.posterior for part in parts), self.posterior.weights)
-        return MarginalAcquisition(posterior, parts)
 
 
 def bind(

@@ -35,10 +35,8 @@ class UpperConfidenceBound:
             raise ValueError(f"weight = {self.weight!r}: give a finite number")
 
     def score(self, at: Moments) -> Array:
-        """Return lambda m + v, (m,)."""
         return self.weight * at.mean + at.variance
 
     def partials(self, at: Moments) -> Partials:
-        """Return lambda and 1."""
         ones = namespace(at.variance).ones_like(at.variance)
         return Partials(mean=self.weight * ones, variance=ones)

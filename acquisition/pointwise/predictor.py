@@ -131,7 +131,6 @@ class PredictedMoments:
 
     @cached_property
     def mean(self) -> Array:
-        """Posterior mean, (m,)."""
         posterior = self.predictor.posterior
         return posterior.mean_function(self.x) + posterior.whitened @ self.whitened
 
@@ -155,12 +154,10 @@ class PredictedMoments:
 
     @cached_property
     def predictive_variance(self) -> Array:
-        """Variance of the next observation, (m,)."""
         return self.variance + self.extra
 
     @cached_property
     def signals(self) -> Array:
-        """Posterior covariances of f(x) with the combined targets, (m, r)."""
         predictor = self.predictor
         if predictor.targets is None:
             raise ValueError("the criterion asks for signals but names no targets")
@@ -169,5 +166,4 @@ class PredictedMoments:
 
     @cached_property
     def log_density(self) -> Array:
-        """log p(x), (m,)."""
         return self.predictor.measure.log_density(self.x)

@@ -4,12 +4,12 @@
     d cov(f(x), T_j)/dx     (m, D, J)
 
 Every functional of `gp.observations` may be a target. For integrals against measures, the most frequent
-targets, embeddings are kept between the steps of a search.
+targets, embeddings are made once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from gp.arrays import Array, namespace
@@ -41,18 +41,10 @@ class PosteriorTargets:
 
     @property
     def like(self) -> Array:
-        """An array of the kind, dtype and device in which computations are made."""
         return self.posterior.x
-
-    def given(self, posterior: Posterior) -> PosteriorTargets:
-        """Return the same functionals of another posterior; embeddings stay if its kernel does."""
-        if posterior.kernel is self.posterior.kernel:
-            return replace(self, posterior=posterior)
-        return posterior_targets(posterior, self.functional)
 
     @cached_property
     def covariance(self) -> Array:
-        """Their posterior covariance, (J, J)."""
         if isinstance(self.functional, Integrals):
             return self.posterior.integral(self.functional.measures).covariance
         return self.posterior.covariance(self.functional)

@@ -32,12 +32,10 @@ class UncertaintySampling:
             )
 
     def score(self, at: Moments) -> Array:
-        """Return log v + a log p."""
         score = namespace(at.variance).log(at.variance)
         return score + self.density_power * at.log_density if self.density_power else score
 
     def partials(self, at: Moments) -> Partials:
-        """Return 1 / v, and a."""
         if not self.density_power:
             return Partials(variance=1 / at.variance)
         ones = namespace(at.variance).ones_like(at.variance)

@@ -42,11 +42,9 @@ class _LogReduction:
     logarithmic = True
 
     def score(self, at: Moments) -> Array:
-        """Return its logarithm, (m,)."""
         return namespace(at.variance).log(_reduction(at))
 
     def partials(self, at: Moments) -> Partials:
-        """Return 2 s / |s|^2 in the signals, -1 / (v + noise) in the variance."""
         return _partials_of_log(at)
 
 
@@ -105,12 +103,10 @@ class MutualInformation:
         return _root_of_precision(targets)
 
     def score(self, at: Moments) -> Array:
-        """Return its logarithm, (m,)."""
         xp = namespace(at.variance)
         return xp.log(-0.5 * xp.log1p(-_correlation(at)))
 
     def partials(self, at: Moments) -> Partials:
-        """Return the partials of log correlation times d log(information) / d log(correlation)."""
         xp, inner = namespace(at.variance), _partials_of_log(at)
         correlation = _correlation(at)
         factor = correlation / ((correlation - 1) * xp.log1p(-correlation))

@@ -24,12 +24,10 @@ class LinearisedWarpedUncertainty:
     logarithmic = True
 
     def score(self, at: Moments) -> Array:
-        """Return its logarithm, (m,)."""
         xp = namespace(at.variance)
         return xp.log(positive(at.mean**2)) + xp.log(at.variance) + 2 * at.log_density
 
     def partials(self, at: Moments) -> Partials:
-        """Return 2 / m, 1 / v and 2."""
         xp = namespace(at.variance)
         return Partials(
             mean=2 * at.mean / positive(at.mean**2),
@@ -45,13 +43,11 @@ class MatchedWarpedUncertainty:
     logarithmic = True
 
     def score(self, at: Moments) -> Array:
-        """Return its logarithm, (m,)."""
         xp = namespace(at.variance)
         spread = at.variance / 2 + at.mean**2
         return xp.log(at.variance) + xp.log(spread) + 2 * at.log_density
 
     def partials(self, at: Moments) -> Partials:
-        """Return those of log v + log(v / 2 + m^2) + 2 log p."""
         spread = at.variance / 2 + at.mean**2
         return Partials(
             mean=2 * at.mean / spread,

@@ -75,11 +75,9 @@ class DirectionalKernel:
         return self.lengthscale**2 if self.slopes else 1.0
 
     def at(self, points: np.ndarray) -> Places:
-        """The record of (N, 2 D) rows from which covariances are computed."""
         return Places.of(points, points / self.lengthscale)
 
     def constant(self, points: np.ndarray) -> np.ndarray:
-        """v, (N,)."""
         return _shows_value(points)
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
@@ -182,7 +180,6 @@ class _Rows:
         return len(self.v)
 
     def at(self, which: slice) -> _Rows:
-        """Some of them."""
         return _Rows(self.x[which], self.w[which], self.v[which])
 
 

@@ -78,7 +78,6 @@ class FunctionKernel:
         return self.lengthscale**2 if self.shown.gradients else 1.0
 
     def at(self, points: np.ndarray) -> Places:
-        """The record of (m, D) points from which covariances are computed."""
         return Places.of(points, points / self.lengthscale)
 
     def constant(self, points: np.ndarray) -> np.ndarray | None:

@@ -19,7 +19,6 @@ from gp.embeddings.registry import (
     choose,
     embedding,
     formulas,
-    registered_pairs,
 )
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "empirical",
     "formulas",
     "mapped",
-    "registered_pairs",
     "scale_mixture",
     "separable",
     "squared_exponential",

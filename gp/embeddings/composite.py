@@ -35,15 +35,10 @@ def sum_of_kernels(kernel: Sum, measure: Measure) -> Formulas:
     """Return the sums of the terms' integrals."""
     terms = [embed(term, measure) for term in kernel.terms]
 
-    def jacobian(x: Array) -> tuple[Parameters, Parameters]:
-        values, slopes = zip(*(term.jacobian(x) for term in terms), strict=True)
-        return added(values), added(slopes)
-
     return Formulas(
         mean=lambda x: sum(term.mean(x) for term in terms),
         cross=lambda other: sum(term.double(other) for term in terms),
         mean_gradient=lambda x: sum(term.mean_gradient(x) for term in terms),
-        jacobian=jacobian,
         pullback=lambda x, alpha, beta: added([t.pullback(x, alpha, beta) for t in terms]),
         cross_gradient=lambda other: added([term.double_gradient(other) for term in terms]),
     )

@@ -102,33 +102,11 @@ class KernelEmbedding:
             return sum(weight * embed(self.kernel, part).double(other) for weight, part in parts)
         return formulas(self.kernel, other).cross(self.measure)
 
-    def jacobian(self, x: Array) -> tuple[Parameters, Parameters]:
-        """Return the gradients of z(x) and of dz/dx in the parameters of the measure.
-
-        Each is a named tuple like ``measure.parameters()``, its entries with the leading dimensions (n,) and
-        (n, D). The gradient in a covariance is the symmetric G with d z = sum_ij G_ij dS_ij; a pair defined
-        for diagonal covariances only has it on the diagonal, and zero elsewhere. Weights are free (their sum
-        is not held at one).
-        """
-        x = self._points(x)
-        own = self._formulas(x)
-        if own.jacobian is not None:
-            return own.jacobian(x)
-        measure = in_kind_of(self.measure, x)
-        values = autodiff.jacobian_in_parameters(
-            lambda p: embed(self.kernel, p).mean(as_like(x, p.parameters()[0])), measure
-        )
-        gradients = autodiff.jacobian_in_parameters(
-            lambda p: embed(self.kernel, p).mean_gradient(_tracked(x, p)), measure
-        )
-        return values, gradients
-
     def pullback(self, x: Array, weights: Array, derivative_weights: Array | None = None) -> Parameters:
         """Return the gradient, in the measure's parameters, of a weighted sum of z and dz/dx.
 
         The sum is sum_i weights_i z(x_i) + sum_ij derivative_weights_ij dz/dx_j (x_i), which is the
-        posterior expectation of pi[f] where the weights are those of the posterior mean. This costs
-        one pass, where :meth:`jacobian` holds an array of all gradients.
+        posterior expectation of pi[f] where the weights are those of the posterior mean.
 
         Parameters
         ----------

@@ -62,7 +62,6 @@ class MaternProfile:
         self.value, self.slope, self.tail, self.second = value, slope, tail, second
 
     def interval(self, x: Array, a: Array, b: Array) -> tuple[Array, Array]:
-        """Return the average of k(x - y) over y in [a, b], and its derivative in x."""
         xp = namespace(x)
         zero, width = xp.zeros_like(x), b - a
 
@@ -85,7 +84,6 @@ class MaternProfile:
         return value / self.rate, slope
 
     def gaussian(self, x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
-        """Return E k(x - Y), and its derivative in x."""
         xp = namespace(x)
         sd = sd * xp.ones_like(x)
         right, left = self._moments(x - mean, sd), self._moments(mean - x, sd)
@@ -102,7 +100,6 @@ class MaternProfile:
         return sum(c * scale**j * moments[j] for j, c in enumerate(polynomial) if c)
 
     def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
-        """Return the second difference of kappa |t| + h(|t|)."""
         xp = namespace(a)
 
         def decaying(t: Array) -> Array:

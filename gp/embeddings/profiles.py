@@ -125,7 +125,6 @@ class SquaredExponentialProfile:
         self.lengthscale = lengthscale
 
     def interval(self, x: Array, a: Array, b: Array) -> tuple[Array, Array]:
-        """Return sqrt(2 pi) l (Phi(beta) - Phi(alpha)) / (b - a), alpha = (a - x) / l, ..."""
         xp = namespace(x)
         width = (b - a) / self.lengthscale
         alpha, beta = (a - x) / self.lengthscale, (b - x) / self.lengthscale
@@ -137,7 +136,6 @@ class SquaredExponentialProfile:
         return value, _rise(alpha, beta) / (b - a)
 
     def gaussian(self, x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
-        """Return the convolution with a Gaussian: a wider and lower bump."""
         total = self.lengthscale**2 + sd**2
         step = (x - mean) / total
         value = self._height(sd) * namespace(x).exp(-(x - mean) * step / 2)
@@ -148,7 +146,6 @@ class SquaredExponentialProfile:
         return 1 / namespace(ratio).sqrt(1 + ratio**2)
 
     def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
-        """Return the second difference of t Phi(t) + phi(t)."""
         xp, scale = namespace(a), self.lengthscale
 
         def decaying(t: Array) -> Array:  # phi(t) - t Phi(-t)
@@ -161,7 +158,6 @@ class SquaredExponentialProfile:
         return short_by_quadrature(self, a, b, c, d, otherwise=average)
 
     def gaussian_interval(self, mean: Array, sd: Array, a: Array, b: Array) -> Array:
-        """Return the average of a wider and lower bump, which is one of the same kind."""
         wider = SquaredExponentialProfile(namespace(a).sqrt(self.lengthscale**2 + sd**2))
         return self._height(sd) * wider.interval(mean, a, b)[0]
 

@@ -46,20 +46,17 @@ class Formulas:
         :class:`UnknownPairError` for other classes (see :func:`choose`); mixtures and empirical measures may
         be among these.
     mean_gradient : a function of x (n, D) that returns dz/dx, (n, D).
-    jacobian : a function of x (n, D) that returns the gradients of z(x), (n, ...), and of dz/dx, (n, D, ...),
-        in the parameters of the measure.
     pullback : a function of x (n, D), weights (n,) and weights (n, D) that returns the gradient in the
         parameters of sum_i weight_i z(x_i) + sum_ij weight_ij dz/dx_j (x_i).
     cross_gradient : a function of another measure that returns the gradient of C(measure, other) in the
         measure's parameters, the other held fixed.
 
-    The last four are optional: without them automatic differentiation is used.
+    The last three are optional: without them automatic differentiation is used.
     """
 
     mean: Callable[[Array], Array]
     cross: Callable[[Measure], Array]
     mean_gradient: Callable[[Array], Array] | None = None
-    jacobian: Callable[[Array], tuple[Parameters, Parameters]] | None = None
     pullback: Callable[[Array, Array, Array], Parameters] | None = None
     cross_gradient: Callable[[Measure], Parameters] | None = None
 
@@ -101,11 +98,6 @@ def formulas(kernel: Kernel, measure: Measure) -> Formulas:
             if (kernel_type, measure_type) in _FUNCTIONS:
                 return _FUNCTIONS[kernel_type, measure_type](kernel, measure)
     raise UnknownPairError(_registered(type(kernel), type(measure)))
-
-
-def registered_pairs() -> tuple[tuple[str, str], ...]:
-    """Return the names of all pairs that have an embedding, sorted."""
-    return tuple(sorted((_name(kernel), _name(measure)) for kernel, measure in _FUNCTIONS))
 
 
 def choose(

@@ -120,7 +120,6 @@ def _squared_exponential_gaussian(
         mean=lambda x: weights @ bumps(x)[0],
         cross=lambda other: choose(kernel, measure, other, known),
         mean_gradient=mean_gradient,
-        jacobian=lambda x: _jacobian(bumps, measure, x),
         pullback=lambda x, alpha, beta: _pullback(bumps, measure, x, alpha, beta),
         cross_gradient=lambda other: choose(
             kernel,
@@ -131,39 +130,17 @@ def _squared_exponential_gaussian(
     )
 
 
-def _named(measure: Measure, parts: tuple[Array, Array, Array], axis: int) -> Parameters:
-    """Gradients (..., K, ...) of each component as those of the measure; K stands at ``axis``.
+def _named(measure: Measure, parts: tuple[Array, Array, Array]) -> Parameters:
+    """Gradients (K, ...) of each component as those of the measure.
 
     ``parts`` are the gradients in the weights, and those of the component's own integral in its
     mean and covariance, which a mixture multiplies by the weight of the component.
     """
-    xp = namespace(parts[0])
     if isinstance(measure, Gaussian):
-        return GaussianParameters(*(xp.squeeze(part, axis=axis) for part in parts[1:]))
+        return GaussianParameters(*(part[0] for part in parts[1:]))
     assert isinstance(measure, GaussianMixture)  # the only other class it is called with
     w = measure.weights
     return MixtureParameters(parts[0], w[:, None] * parts[1], w[:, None, None] * parts[2])
-
-
-def _jacobian(bumps: Bumps, measure: Measure, x: Array) -> tuple[Parameters, Parameters]:
-    xp = namespace(x)
-    z, whitened = bumps(x)
-    z, a = xp.permute_dims(z, (1, 0)), xp.permute_dims(whitened @ bumps.whitening, (1, 0, 2))
-    p = bumps.precision  # (K, D, D); z (n, K), a (n, K, D)
-    outer = a[..., :, None] * a[..., None, :] - p  # (n, K, D, D)
-    values = (z, z[..., None] * a, z[..., None, None] * outer / 2)
-
-    z, j = z[:, None, :], xp.permute_dims(a, (0, 2, 1))  # the second axis is that of the derivative in x_j
-    mixed = xp.permute_dims(p, (1, 0, 2)) * xp.ones_like(a[:, None, :, :])  # P_ji, (n, D, K, D)
-    cross = mixed[..., :, None] * a[:, None, :, None, :]
-    slopes = (
-        -z * j,
-        -z[..., None] * xp.permute_dims(outer, (0, 2, 1, 3)),
-        z[..., None, None]
-        * (cross + xp.matrix_transpose(cross) - j[..., None, None] * outer[:, None, ...])
-        / 2,
-    )
-    return _named(measure, values, axis=1), _named(measure, slopes, axis=2)
 
 
 def _pullback(bumps: Bumps, measure: Measure, x: Array, alpha: Array, beta: Array) -> Parameters:
@@ -180,7 +157,7 @@ def _pullback(bumps: Bumps, measure: Measure, x: Array, alpha: Array, beta: Arra
         + half
         + xp.matrix_transpose(half)
     ) / 2
-    return _named(measure, (xp.sum(values, axis=1), means, covariances), axis=0)
+    return _named(measure, (xp.sum(values, axis=1), means, covariances))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +186,7 @@ class _Pairs:
         )
         means = -xp.sum(z[..., None] * a.reshape(-1, count, dimension), axis=1)
         covariances = xp.sum(z[..., None, None] * outer, axis=1) / 2
-        return _named(self.measure, (xp.sum(z, axis=1), means, covariances), axis=0)
+        return _named(self.measure, (xp.sum(z, axis=1), means, covariances))
 
 
 def _pairs(kernel: SquaredExponential, measure: Measure, other: Measure) -> _Pairs:

@@ -10,7 +10,7 @@ from gp.expectation.kernel_means import (
     value_jacobian,
 )
 from gp.expectation.kernel_sum import Integrated, KernelSum
-from gp.expectation.posterior_expectation import Expectation, covariances, expectation, variance_gradient
+from gp.expectation.posterior_expectation import Expectation, expectation, variance_gradient
 from gp.expectation.quadratic import Quadratic
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "KernelMeans",
     "KernelSum",
     "Quadratic",
-    "covariances",
     "expectation",
     "jacobian_variance",
     "slope_jacobian",

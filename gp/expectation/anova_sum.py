@@ -65,7 +65,6 @@ class AnovaSum:
         return replace(self, trend=self.trend + trend)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        """Values of phi at (M, D) points, (M,)."""
         if self.slopes is None:
             return crossed(self.kernel, u, self.points) @ self.values + self.trend(u)
         cross = crossed(self.kernel, u, self.points, len(self.slopes))
@@ -78,7 +77,7 @@ class AnovaSum:
         return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradients of phi at points ``u`` (M, D), (M, D)."""
+        """Gradients at points ``u`` (M, D), (M, D)."""
         kernel = self.kernel
         gap = differences(u, self.points)
         precision = (kernel.lengthscale**-2.0)[:, None, None]
@@ -167,7 +166,6 @@ class AnovaSums:
         return AnovaSums((self.parts[0].plus(trend), *self.parts[1:]))
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        """Values at (M, D) points, (M,)."""
         return _total([part(u) for part in self.parts])
 
     def gradient(self, u: np.ndarray) -> np.ndarray:

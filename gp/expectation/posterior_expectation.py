@@ -4,7 +4,6 @@ For f ~ GP(m, k) given observations, with z_q the kernel mean and C the double i
 
     E    = q[m] + z_q^T w,              w = K^-1 (y - m)
     var  = C(q, q) - z_q^T K^-1 z_q
-    cov  = C(q, r) - z_q^T K^-1 z_r                     for a second measure r
     dE   = d q[m] + w^T dz_q,           dvar = 2 C(dq, q) - 2 (K^-1 z_q)^T dz_q
 
 where d is the derivative in a parameter of q: for a Gaussian in its mean and covariance, for a mixture
@@ -15,7 +14,7 @@ Gaussian by `variance_of`, and the others by :mod:`gp.embeddings`, which has oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from gp.arrays import Array, namespace
 from gp.embeddings import embed
 from gp.expectation.gradient import mean_gradient
 from gp.expectation.variance import variance_of
-from gp.integrals import Integrals, JointIntegral, require_space
+from gp.integrals import Integrals, require_space
 from gp.means import Zero
 from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure
 from gp.observations import covariance
@@ -114,11 +113,6 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
     part = mean.integrate(q.mean, q.covariance)
     gradient = GaussianParameters(part.mean, part.covariance)
     return Expectation(part.value, gradient, lambda: variance_of(posterior, mean, q))
-
-
-def covariances(posterior: Posterior, measures: Sequence[Measure]) -> JointIntegral:
-    """Return means (m,) and covariance (m, m) of expectations of a ``posterior`` under several measures."""
-    return posterior.integral(tuple(measures))
 
 
 def variance_gradient(posterior: Posterior, q: Measure) -> Any:

@@ -65,16 +65,13 @@ class Quadratic:
         return Quadratic(factor * self.constant, factor * self.linear, factor * self.curvature)
 
     def __add__(self, other: Quadratic) -> Quadratic:
-        """Return the sum of two polynomials."""
         linear, curvature = self.linear + other.linear, self.curvature + other.curvature
         return Quadratic(self.constant + other.constant, linear, curvature)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        """Values at (M, D) points, (M,)."""
         found: np.ndarray = self.constant + u @ self.linear
         found += 0.5 * np.einsum("md,md->m", u, u @ self.curvature)
         return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradients at (M, D) points, (M, D)."""
         return self.linear + u @ self.curvature

@@ -126,18 +126,14 @@ def as_botorch_model(posterior: Posterior | MarginalPosterior) -> PosteriorModel
     -------
     botorch.models.model.Model
         With one output. ``posterior(X)`` takes points (batch x q x D); gradients flow through X.
-        Data and hyperparameters are constants. ``fantasize`` and ``condition_on_observations`` are
-        there for the acquisition functions that look ahead.
+        Data and hyperparameters are constants.
     """
     with needing("botorch"):
-        from gp.interop.batched import BatchedMixture
-        from gp.interop.botorch_model import PosteriorModel
-    from gp.interop.tensors import as_tensors
+        from gp.interop.botorch_model import PosteriorModel, as_tensors
 
     if not hasattr(posterior, "posteriors"):
-        return PosteriorModel(as_tensors(posterior))
-    parts = tuple(as_tensors(each) for each in posterior.posteriors)
-    return PosteriorModel(BatchedMixture.of(parts, posterior.weights))
+        return PosteriorModel([as_tensors(posterior)], [1.0])
+    return PosteriorModel([as_tensors(each) for each in posterior.posteriors], posterior.weights)
 
 
 def as_kernel(kernel: Any) -> Kernel:

@@ -1,26 +1,78 @@
-"""A posterior as a BoTorch model.
+"""A posterior as a BoTorch model, which gives the joint distribution of f at points X (batch x q x D).
 
-BoTorch calls a model for the joint distribution of its output at points X (batch x q x D), and
-acquisition functions of several steps for the model conditioned on simulated observations (fantasies).
-Most use means and variances only, some of thousands of points at once: the joint covariance is
-computed when it is needed.
+Most acquisition functions use means and variances only, some of thousands of points at once: the joint
+covariance is computed when it is needed. With the Cholesky factor C of the covariance of the data,
+z = C^-1 (y - m) and the whitened covariances H(X) = C^-1 k(data, X), (..., n, q),
+
+    mean(X) = m(X) + H(X)^T z,        covariance(X) = k(X, X) - H(X)^T H(X),
+
+and a marginalised posterior is the Gaussian with the mean and the covariance of its mixture.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
+import numpy as np
 import torch
 from botorch.models.model import Model
 from botorch.posteriors.gpytorch import GPyTorchPosterior
-from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import CholLinearOperator, TriangularLinearOperator
 from torch import Tensor
 
-from gp.interop.batched import Batched, BatchedMixture, cholesky
+from gp.embeddings.registry import in_kind_of
+from gp.integrals import Integrals
+from gp.linalg import FIRST_JITTER, LAST_JITTER, LEAST_SCALE, Factor, NotPositiveDefiniteError
+from gp.observations import Functional, Gradients, Observations, Values, covariance, require_same_kind
 from gp.posterior import Posterior
+from gp.rounding import SMALLEST_EIGENVALUE
+
+
+@dataclass(frozen=True, eq=False)
+class _AtPoints:
+    """A posterior in torch at points x (..., q, D)."""
+
+    posterior: Posterior
+    x: Tensor
+
+    @cached_property
+    def flat(self) -> Tensor:
+        """The points as one list."""
+        return self.x.reshape(-1, self.x.shape[-1])
+
+    @cached_property
+    def whitened(self) -> Tensor:
+        """H, (..., n, q)."""
+        cross = covariance(self.posterior.kernel, self.posterior.observations, Values(self.flat))
+        rows = self.posterior.factor.solve(cross).reshape(cross.shape[0], *self.x.shape[:-1])
+        return cast(Tensor, rows.movedim(0, -2))
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """Means, (..., q)."""
+        prior = self.posterior.mean_function(self.flat).reshape(self.x.shape[:-1])
+        return cast(Tensor, prior + (self.whitened.mT @ self.posterior.whitened[:, None])[..., 0])
+
+    @property
+    def prior_variance(self) -> Tensor:
+        """Prior variances, (..., q)."""
+        return cast(Tensor, self.posterior.kernel.diagonal(self.flat).reshape(self.x.shape[:-1]))
+
+    def variance(self) -> Tensor:
+        """Variances, never negative, (..., q)."""
+        return (self.prior_variance - (self.whitened**2).sum(dim=-2)).clamp_min(0.0)
+
+    def covariance(self) -> Tensor:
+        """Covariances, (..., q, q)."""
+        kernel, batch = self.posterior.kernel, self.x.shape[:-2]
+        sets = self.x.reshape(-1, *self.x.shape[-2:])
+        prior = torch.vmap(lambda each: kernel(each, each))(sets) if batch else kernel(self.x, self.x)
+        q = self.x.shape[-2]
+        return cast(Tensor, prior.reshape(*batch, q, q) - self.whitened.mT @ self.whitened)
 
 
 class JointPosterior(GPyTorchPosterior):
@@ -30,21 +82,25 @@ class JointPosterior(GPyTorchPosterior):
     small variances are not raised.
     """
 
-    def __init__(self, batched: Batched | BatchedMixture, x: Tensor, noise: Tensor | None) -> None:
-        self._batched, self._x, self._noise = batched, x, noise
-        self._halves = batched.whitened(x)
-        self._mean = batched.mean(x, self._halves)
+    def __init__(self, parts: Sequence[Posterior], weights: Tensor, x: Tensor, noise: Tensor | None) -> None:
+        self._parts, self._weights, self._noise = [_AtPoints(each, x) for each in parts], weights, noise
+        self._mean = self._average([part.mean for part in self._parts])
         self._device, self._dtype = x.device, x.dtype
         self._is_mt = False
+
+    def _average(self, values: list[Tensor]) -> Tensor:
+        return sum((w * value for w, value in zip(self._weights, values, strict=True)), 0.0 * values[0])
 
     @cached_property
     def distribution(self) -> MultivariateNormal:  # type: ignore[override]  # BoTorch only reads it
         """The joint distribution of the q points, as GPyTorch writes it."""
-        matrix = self._batched.covariance(self._x, self._halves)
+        apart = [part.mean - self._mean for part in self._parts]
+        outer = [gap[..., :, None] * gap[..., None, :] for gap in apart]
+        matrix = self._average([p.covariance() + o for p, o in zip(self._parts, outer, strict=True)])
         if self._noise is not None:
             matrix = matrix + torch.diag_embed(self._noise.expand(matrix.shape[:-1]))
-        lower = cholesky(matrix, self._batched.scale(self._x))
-        lower = lower.expand(*self._mean.shape, lower.shape[-1])
+        scale = self._average([part.prior_variance.detach() for part in self._parts])
+        lower = _cholesky(matrix, scale).expand(*self._mean.shape, matrix.shape[-1])
         return MultivariateNormal(self._mean, CholLinearOperator(TriangularLinearOperator(lower)))
 
     @property
@@ -55,7 +111,7 @@ class JointPosterior(GPyTorchPosterior):
     @property
     def variance(self) -> Tensor:
         """Variances, (batch x q x 1)."""
-        variance = self._batched.variance(self._x, self._halves)
+        variance = self._average([part.variance() + (part.mean - self._mean) ** 2 for part in self._parts])
         if self._noise is not None:
             variance = variance + self._noise
         return variance.expand(self._mean.shape)[..., None]
@@ -66,12 +122,14 @@ class PosteriorModel(Model):
 
     Attributes
     ----------
-    batched : the posterior, in torch, with the fantasies on which BoTorch has conditioned it.
+    parts : the posterior, in torch, or those of a mixture. weights : (J,), theirs, of sum 1.
     """
 
-    def __init__(self, posterior: Posterior | Batched | BatchedMixture) -> None:
+    def __init__(self, parts: Sequence[Posterior], weights: Sequence[float] | np.ndarray) -> None:
         super().__init__()
-        self.batched = Batched(posterior) if isinstance(posterior, Posterior) else posterior
+        self.parts = tuple(parts)
+        like = self.parts[0].y
+        self.weights = torch.as_tensor(weights, dtype=like.dtype, device=like.device)
 
     @property
     def num_outputs(self) -> int:
@@ -80,18 +138,18 @@ class PosteriorModel(Model):
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The batch dimensions that fantasies have brought; none at first."""
-        return self.batched.batch_shape
+        """The batch dimensions of predictions at points that have none: none."""
+        return torch.Size()
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
         """The points that were observed, (n, D): a tuple of one, as in GPyTorch."""
-        return (self.batched.posterior.x,)
+        return (self.parts[0].x,)
 
     @property
     def train_targets(self) -> Tensor:
         """The observations, (n,)."""
-        return cast(Tensor, self.batched.posterior.y)
+        return cast(Tensor, self.parts[0].y)
 
     def posterior(
         self,
@@ -112,38 +170,16 @@ class PosteriorModel(Model):
         """
         if output_indices is not None:
             self.subset_output(output_indices)
+        known = self.parts[0].x
+        if X.ndim < 2 or X.shape[-1] != known.shape[-1]:
+            raise ValueError(
+                f"X has shape {tuple(X.shape)}: give (batch x q x {known.shape[-1]}), as the "
+                f"posterior has {known.shape[-1]} input columns"
+            )
+        require_same_kind("X", X, "the posterior's x", known)
         noise = None if observation_noise is False else self._noise(observation_noise)
-        posterior = JointPosterior(self.batched, X, noise)
+        posterior = JointPosterior(self.parts, self.weights, X, noise)
         return posterior if posterior_transform is None else posterior_transform(posterior)
-
-    def condition_on_observations(
-        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
-    ) -> PosteriorModel:
-        """Return the model after observations Y (batch x p x 1) at X (batch x p x D).
-
-        Y may have batch dimensions in front that X has not, one set of values for each; ``noise``
-        holds variances (batch x p x 1), by default as in :meth:`posterior`.
-        """
-        variances = self._noise(True if noise is None else noise)
-        return PosteriorModel(self.batched.conditioned(X, Y[..., 0], variances))
-
-    def fantasize(
-        self,
-        X: Tensor,
-        sampler: MCSampler,
-        observation_noise: Tensor | None = None,
-        **kwargs: Any,
-    ) -> PosteriorModel:
-        """Return the model after observations at X (batch x p x D) drawn from it by ``sampler``.
-
-        Its batch dimensions are those of the sampler, then those of X.
-        """
-        if X.shape[-2] == 0:
-            shape = (*sampler.sample_shape, *X.shape[:-2], 0, 1)
-            return self.condition_on_observations(X, X.new_zeros(shape), observation_noise)
-        noise = True if observation_noise is None else observation_noise
-        drawn = sampler(self.posterior(X, observation_noise=noise))
-        return self.condition_on_observations(X, drawn, observation_noise)
 
     def subset_output(self, idcs: list[int]) -> PosteriorModel:
         """Return the model itself for ``[0]``; raise ValueError for other outputs."""
@@ -153,6 +189,70 @@ class PosteriorModel(Model):
 
     def _noise(self, given: bool | Tensor) -> Tensor:
         """Return noise variances that broadcast with (batch x q)."""
-        if not isinstance(given, Tensor):
-            return self.batched.noise
-        return given[..., 0] if given.ndim else given
+        if isinstance(given, Tensor):
+            return given[..., 0] if given.ndim else given
+        like = self.weights
+        each = [torch.as_tensor(p.noise, dtype=like.dtype, device=like.device) for p in self.parts]
+        return self.weights @ torch.stack([part.mean() if part.numel() else part.sum() for part in each])
+
+
+def as_tensors(posterior: Posterior) -> Posterior:
+    """Return the posterior in torch without factorising again, its data cut off from any autodiff graph.
+
+    NumPy arrays come to lie on the CPU, in their dtype; tensors stay where they are.
+    """
+    if not isinstance(posterior, Posterior):
+        raise TypeError(
+            f"posterior is a {type(posterior).__name__}: give a gp.Posterior or MarginalPosterior"
+        )
+    y, noise = _tensor(posterior.y), posterior.noise
+    return replace(
+        posterior,
+        observations=Observations(tuple(_block(block, y) for block in posterior.observations.blocks)),
+        y=y,
+        noise=float(noise) if getattr(noise, "ndim", 0) == 0 else _tensor(noise),
+        factor=Factor(_tensor(posterior.factor.lower), posterior.factor.jitter),
+        whitened=_tensor(posterior.whitened),
+    )
+
+
+def _tensor(values: Any) -> Tensor:
+    return torch.as_tensor(values).detach()
+
+
+def _block(block: Functional, like: Tensor) -> Functional:
+    if isinstance(block, Values | Gradients):
+        return replace(block, x=_tensor(block.x))
+    if isinstance(block, Integrals):
+        return replace(block, measures=tuple(in_kind_of(measure, like) for measure in block.measures))
+    raise TypeError(
+        f"the posterior has observations of kind {type(block).__name__}; BoTorch can be given one "
+        "with Values, Gradients and Integrals"
+    )
+
+
+def _cholesky(matrix: Tensor, scale: Tensor) -> Tensor:
+    """Factorise each of a batch (..., q, q) with as little jitter as ``gp.linalg.cholesky`` adds.
+
+    Here a matrix is judged by its pivots alone, which suffices for values at a few points
+    (:mod:`gp.rounding`). ``scale`` (..., q) holds the prior variances, which rounding errors and jitter are
+    relative to. Raises NotPositiveDefiniteError where no reasonable jitter helps.
+    """
+    rounding = torch.finfo(matrix.dtype).eps
+    least = rounding * SMALLEST_EIGENVALUE * scale
+    scale = torch.maximum(scale, LEAST_SCALE * scale.amax(dim=-1, keepdim=True))
+    jitter, level = torch.zeros_like(matrix[..., 0]), 0.0
+    while level <= LAST_JITTER:
+        lower: Tensor
+        lower, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(jitter))
+        pivots = torch.diagonal(lower.detach(), dim1=-2, dim2=-1) ** 2
+        bad = (info > 0) | (pivots < least).any(dim=-1)
+        if not bool(bad.any()):
+            return lower
+        level = max(10 * level, FIRST_JITTER)
+        jitter = torch.where(bad[..., None], level * rounding * scale, jitter)
+    raise NotPositiveDefiniteError(
+        f"the joint covariance of {matrix.shape[-1]} points is not positive definite, not even "
+        f"with a jitter of {level / 10 * rounding:.3g} of their prior variances: drop points that "
+        "coincide, or check that the kernel is positive semi-definite (gp.testing.check_kernel)"
+    )

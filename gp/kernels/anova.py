@@ -16,20 +16,18 @@ over its norm,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass
 from math import expm1, log1p
-from typing import Self
 
 import numpy as np
 
-from gp.arrays import IN_CACHE, Array, as_like, describe, is_torch, namespace, require_positive, to_numpy
-from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
+from gp.arrays import IN_CACHE, Array, as_like, describe, is_torch, namespace, to_numpy
+from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, parameter
 from gp.kernels.stationary import diagonal_matrix
 
 
 @dataclass(frozen=True, eq=False)
-class Anova(Algebra):
+class Anova(Homogeneous):
     """The kernel above.
 
     Attributes
@@ -39,14 +37,12 @@ class Anova(Algebra):
     variance : the prior variance of f, a positive number in squared output units.
     """
 
-    lengthscale: Array
-    interaction: Array = 1.0
-    variance: Array = 1.0
+    lengthscale: Array = parameter(MISSING, "lengthscale", input_power=1)
+    interaction: Array = parameter(1.0, "shape")
+    variance: Array = parameter(1.0, "variance", output_power=2)
 
     def __post_init__(self) -> None:
-        require_positive("lengthscale", self.lengthscale)
-        require_positive("interaction", self.interaction)
-        require_positive("variance", self.variance)
+        super().__post_init__()
         if getattr(self.lengthscale, "ndim", 0) != 1:
             raise ValueError(f"lengthscale is {describe(self.lengthscale)}: give one for each of D columns")
 
@@ -79,7 +75,6 @@ class Anova(Algebra):
         return as_like(self.interaction, x) * xp.exp(-0.5 * scaled**2)
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         if is_torch(x):
             return as_like(self.height, x) * ((1 + self.factors(x, y)).prod(dim=0) - 1)
         self._check_dimension(x)
@@ -99,25 +94,7 @@ class Anova(Algebra):
         p *= self.height
         return p
 
-    def diagonal(self, x: Array) -> Array:
-        """Return the variance, (n,)."""
-        self._check_dimension(x)
-        return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
-
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return lengthscale, interaction and variance."""
-        return (
-            Parameter("lengthscale", self.lengthscale, "lengthscale", input_power=1),
-            Parameter("interaction", self.interaction, "shape"),
-            Parameter("variance", self.variance, "variance", output_power=2),
-        )
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other values."""
-        return replace(self, lengthscale=values[0], interaction=values[1], variance=values[2])
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back to the logarithms of the parameters."""
         varying = self.factors(x, x)
         p, u = np.prod(1 + varying, axis=0), varying / (1 + varying)
         gram = self.height * (p - 1)
@@ -132,7 +109,6 @@ class Anova(Algebra):
         return gram, pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
         xp = namespace(x, y)
         varying, precision = self.factors(x, y), as_like(self.lengthscale, x) ** -2.0
         p, u = xp.prod(1 + varying, axis=0), varying / (1 + varying)
@@ -152,7 +128,6 @@ class Anova(Algebra):
         )
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return k and its first derivatives at the pairs (x_i, x_i); the odd ones are zero."""
         xp = namespace(x)
         zero, w = xp.zeros_like(x), as_like(self.interaction, x)
         precision = as_like(self.lengthscale, x) ** -2.0

@@ -19,13 +19,17 @@ numbers without a unit, and fits do not depend on the scale of the data.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-from gp.arrays import Array
+import numpy as np
+
+from gp.arrays import Array, as_like, namespace, require_positive, to_numpy
 
 if TYPE_CHECKING:
     from gp.kernels.composite import Product, Sum
+
 
 Kind: TypeAlias = Literal["lengthscale", "variance", "noise", "period", "shape", "location"]
 Pullback: TypeAlias = Callable[[Array], Array]
@@ -148,7 +152,60 @@ def differentiable(kernel: Kernel) -> DifferentiableKernel:
     return kernel
 
 
-class Algebra:
+def parameter(
+    default: Array, kind: Kind, input_power: int = 0, output_power: float = 0, positive: bool = True
+) -> Any:
+    """Return the field of a dataclass that is a hyperparameter, with the attributes of a `Parameter`.
+
+    Parameters
+    ----------
+    default : its value where none is given; ``dataclasses.MISSING`` where one has to be.
+    kind, input_power, output_power, positive : as of `Parameter`.
+    """
+    declared = Parameter("", None, kind, input_power, output_power, positive)
+    return field(default=default, metadata={"parameter": declared})
+
+
+@cache
+def _declared(kind: Any) -> tuple[Parameter, ...]:
+    """The parameters among the fields of a dataclass, without values."""
+    return tuple(
+        replace(each.metadata["parameter"], name=each.name)
+        for each in fields(kind)
+        if "parameter" in each.metadata
+    )
+
+
+def _type(of: object) -> Any:
+    return type(of)
+
+
+class Declared:
+    """The parameters of a dataclass are those of its fields that are made by `parameter`."""
+
+    def __post_init__(self) -> None:
+        for each in _declared(_type(self)):
+            value = getattr(self, each.name)
+            if each.positive:
+                require_positive(each.name, value)
+            elif not np.all(np.isfinite(to_numpy(value))):
+                raise ValueError(f"{each.name} = {value!r}: it has to be finite")
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters in the order of the fields."""
+        return tuple(
+            Parameter(p.name, getattr(self, p.name), p.kind, p.input_power, p.output_power, p.positive)
+            for p in _declared(_type(self))
+        )
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values, in that order."""
+        named = {p.name: value for p, value in zip(_declared(_type(self)), values, strict=True)}
+        changed: Self = replace(self, **named)  # type: ignore[type-var]
+        return changed
+
+
+class Algebra(Declared):
     """``k1 + k2`` and ``k1 * k2`` for every kernel that inherits it; nothing else."""
 
     def __add__(self, other: Kernel) -> Sum:
@@ -160,6 +217,31 @@ class Algebra:
         from gp.kernels.composite import Product
 
         return Product((*_parts(self, Product, "factors"), *_parts(other, Product, "factors")))
+
+
+class Homogeneous(Algebra):
+    """Kernels of functions that have the same variance, their parameter ``variance``, everywhere."""
+
+    variance: Array
+
+    def diagonal(self, x: Array) -> Array:
+        """Return the variance, (n,)."""
+        return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
+
+
+class OfKernel(Algebra):
+    """Kernels made of another one, their field ``kernel``, whose parameters they have."""
+
+    kernel: Kernel
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters of the kernel."""
+        return self.kernel.parameters()
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values."""
+        changed: Self = replace(self, kernel=self.kernel.with_parameters(values))  # type: ignore[type-var]
+        return changed
 
 
 def _parts(kernel: object, composite: type, field: str) -> tuple[Kernel, ...]:

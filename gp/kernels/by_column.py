@@ -9,19 +9,17 @@ has closed integrals wherever columns are independent, and functions that are ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
+from gp.kernels.base import Derivatives, DiagonalDerivatives, OfKernel, Pullback, differentiable
 from gp.kernels.stationary import Stationary, diagonal_matrix
 
 
 @dataclass(frozen=True, eq=False)
-class ByColumn(Algebra):
+class ByColumn(OfKernel):
     """The product over columns.
 
     Attributes
@@ -42,7 +40,6 @@ class ByColumn(Algebra):
         return ((x / lengthscale).T[:, :, None] - (y / lengthscale).T[:, None, :]) ** 2
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         factors = self.kernel.profile(self._squares(x, y))
         return as_like(self.kernel.variance, x) * namespace(x, y).prod(factors, axis=0)
 
@@ -53,19 +50,9 @@ class ByColumn(Algebra):
         return 2 * self.kernel.slope(s) * differences / _positive(self.kernel.profile(s))
 
     def diagonal(self, x: Array) -> Array:
-        """Return the variance, (n,)."""
         return self.kernel.diagonal(x)
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the lengthscale and the variance."""
-        return self.kernel.parameters()
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with another lengthscale and variance."""
-        return replace(self, kernel=self.kernel.with_parameters(values))
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back to log lengthscale and log variance."""
         s = self._squares(x, x)
         k = self(x, x)
 
@@ -79,11 +66,10 @@ class ByColumn(Algebra):
         return k, pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
         xp = namespace(x, y)
         s, variance = self._squares(x, y), as_like(self.kernel.variance, x)
         inverse = self._inverse(x)
-        self.kernel.diagonal_derivatives(x[:1, :])  # raises TypeError for functions without derivatives
+        differentiable(self.kernel)
         factors = _positive(self.kernel.profile(s))
         k = variance * xp.prod(factors, axis=0)
         ratio = self.log_slopes(x, y)
@@ -106,10 +92,9 @@ class ByColumn(Algebra):
         )
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return k and its first derivatives at the pairs (x_i, x_i); the odd ones are zero."""
         xp = namespace(x)
         zero = xp.zeros_like(x)
-        self.kernel.diagonal_derivatives(x[:1, :])  # raises TypeError for functions without derivatives
+        differentiable(self.kernel)
         slope = 2 * as_like(self.kernel.variance, x) * self.kernel.slope(zero[:, 0])
         k_xy = -slope[:, None, None] * diagonal_matrix(self._inverse(x) ** 2)
         return DiagonalDerivatives(k=self.diagonal(x), k_x=zero, k_y=zero, k_xy=k_xy)

@@ -42,34 +42,27 @@ class Sum(Algebra):
         object.__setattr__(self, "terms", _checked("terms", self.terms))
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         return reduce(add, (term(x, y) for term in self.terms))
 
     def diagonal(self, x: Array) -> Array:
-        """Return k(x_i, x_i), (n,)."""
         return reduce(add, (term.diagonal(x) for term in self.terms))
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return the parameters of all terms, in order."""
         return _joined("terms", self.terms)
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other values."""
         return replace(self, terms=_distributed(self.terms, values))
 
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back: those of the terms, one after the other."""
         grams, pullbacks = zip(*(term.with_pullback(x) for term in self.terms), strict=True)
         return reduce(add, grams), lambda weights: np.concatenate(
             [pullback(weights) for pullback in pullbacks]
         )
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return the sums of the terms' derivatives."""
         return reduce(_sum, (differentiable(term).derivatives(x, y) for term in self.terms))
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return the sums of the terms' derivatives at equal points."""
         return reduce(_diagonal_sum, (differentiable(term).diagonal_derivatives(x) for term in self.terms))
 
 
@@ -83,11 +76,9 @@ class Product(Algebra):
         object.__setattr__(self, "factors", _checked("factors", self.factors))
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         return reduce(mul, (factor(x, y) for factor in self.factors))
 
     def diagonal(self, x: Array) -> Array:
-        """Return k(x_i, x_i), (n,)."""
         return reduce(mul, (factor.diagonal(x) for factor in self.factors))
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -109,7 +100,6 @@ class Product(Algebra):
         return tuple(parameters)
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other values."""
         return replace(self, factors=_distributed(self.factors, values))
 
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
@@ -126,11 +116,9 @@ class Product(Algebra):
         return reduce(mul, grams), pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return the factors' derivatives, by the product rule."""
         return reduce(_product, (differentiable(factor).derivatives(x, y) for factor in self.factors))
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return the factors' derivatives at equal points, by the product rule."""
         return reduce(
             _diagonal_product,
             (differentiable(factor).diagonal_derivatives(x) for factor in self.factors),
@@ -156,36 +144,29 @@ class Columns(Algebra):
         return x[:, list(self.columns)]
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         return self.kernel(self._seen(x), self._seen(y))
 
     def diagonal(self, x: Array) -> Array:
-        """Return k(x_i, x_i), (n,)."""
         return self.kernel.diagonal(self._seen(x))
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return the kernel's parameters, with the columns they refer to."""
         return tuple(
             replace(p, columns=tuple(self.columns[c] for c in p.columns or range(len(self.columns))))
             for p in self.kernel.parameters()
         )
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other values."""
         return replace(self, kernel=self.kernel.with_parameters(values))
 
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back."""
         return self.kernel.with_pullback(self._seen(x))
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return the kernel's derivatives; those in unseen columns are zero."""
         d = differentiable(self.kernel).derivatives(self._seen(x), self._seen(y))
         spread = self._spread(x.shape[1])
         return Derivatives(d.k, spread(d.k_x, 1), spread(d.k_y, 2), spread(spread(d.k_xy, 1), 3))
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return the kernel's derivatives at equal points; those in unseen columns are zero."""
         d = differentiable(self.kernel).diagonal_derivatives(self._seen(x))
         spread = self._spread(x.shape[1])
         return DiagonalDerivatives(d.k, spread(d.k_x, 1), spread(d.k_y, 1), spread(spread(d.k_xy, 1), 2))

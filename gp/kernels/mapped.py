@@ -7,22 +7,14 @@ measure are those of k against the measure of A (x - c).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import (
-    Algebra,
-    Derivatives,
-    DiagonalDerivatives,
-    DifferentiableKernel,
-    Parameter,
-    Pullback,
-)
+from gp.kernels.base import Derivatives, DiagonalDerivatives, DifferentiableKernel, OfKernel, Pullback
 
 
 @dataclass(frozen=True, eq=False)
-class Mapped(Algebra):
+class Mapped(OfKernel):
     """The kernel k(A (x - c), A (y - c)).
 
     Attributes
@@ -39,27 +31,15 @@ class Mapped(Algebra):
         return (x - as_like(self.centre, x)) @ as_like(self.matrix, x).T
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return the covariances of f(x_i) and f(y_j), (n, m)."""
         return self.kernel(self.forward(x), self.forward(y))
 
     def diagonal(self, x: Array) -> Array:
-        """Return the variances of f(x_i), (n,)."""
         return self.kernel.diagonal(self.forward(x))
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the parameters of k."""
-        return self.kernel.parameters()
-
-    def with_parameters(self, values: Sequence[Array]) -> Mapped:
-        """Return a copy with other parameters of k."""
-        return replace(self, kernel=self.kernel.with_parameters(values))
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return the Gram matrix and its pull-back, which are those of k."""
         return self.kernel.with_pullback(self.forward(x))
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return k with its derivatives, by the chain rule."""
         inner = self.kernel.derivatives(self.forward(x), self.forward(y))
         xp, a = namespace(x), as_like(self.matrix, x)
         return Derivatives(
@@ -70,6 +50,5 @@ class Mapped(Algebra):
         )
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return the same at equal points."""
         inner, a = self.kernel.diagonal_derivatives(self.forward(x)), as_like(self.matrix, x)
         return DiagonalDerivatives(inner.k, inner.k_x @ a, inner.k_y @ a, a.T @ inner.k_xy @ a)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gp.arrays import Array, namespace
-from gp.kernels.base import Derivatives, DiagonalDerivatives
 from gp.kernels.stationary import Stationary, safe_sqrt
 
 
@@ -25,26 +24,18 @@ class Matern12(Stationary):
     """variance * exp(-r): the Ornstein-Uhlenbeck process in one dimension."""
 
     def profile(self, s: Array) -> Array:
-        """Return exp(-a)."""
         return namespace(s).exp(-safe_sqrt(s))
 
     def slope(self, s: Array) -> Array:
-        """Return -exp(-a) / (2 a)."""
         a = safe_sqrt(s)
         return _zero_at_origin(-namespace(s).exp(-a) / (2 * a), s)
 
     def curvature(self, s: Array) -> Array:
-        """Return (1 + a) exp(-a) / (4 a^3)."""
         a = safe_sqrt(s)
         return _zero_at_origin(namespace(s).exp(-a) * (1 + a) / (4 * a**3), s)
 
-    def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Raise TypeError: the functions have no derivative."""
-        raise TypeError(_NOT_DIFFERENTIABLE)
-
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Raise TypeError: the functions have no derivative."""
-        raise TypeError(_NOT_DIFFERENTIABLE)
+    derivatives = None  # type: ignore[assignment]  # the functions are continuous only
+    diagonal_derivatives = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +43,13 @@ class Matern32(Stationary):
     """variance * (1 + a) exp(-a), a = sqrt(3) r."""
 
     def profile(self, s: Array) -> Array:
-        """Return (1 + a) exp(-a)."""
         a = safe_sqrt(3 * s)
         return (1 + a) * namespace(s).exp(-a)
 
     def slope(self, s: Array) -> Array:
-        """Return -(3 / 2) exp(-a)."""
         return -1.5 * namespace(s).exp(-safe_sqrt(3 * s))
 
     def curvature(self, s: Array) -> Array:
-        """Return (9 / 4) exp(-a) / a."""
         a = safe_sqrt(3 * s)
         return _zero_at_origin(2.25 * namespace(s).exp(-a) / a, s)
 
@@ -71,26 +59,17 @@ class Matern52(Stationary):
     """variance * (1 + a + a^2 / 3) exp(-a), a = sqrt(5) r."""
 
     def profile(self, s: Array) -> Array:
-        """Return (1 + a + a^2 / 3) exp(-a)."""
         a = safe_sqrt(5 * s)
         return (1 + a + 5 / 3 * s) * namespace(s).exp(-a)
 
     def slope(self, s: Array) -> Array:
-        """Return -(5 / 6) (1 + a) exp(-a)."""
         a = safe_sqrt(5 * s)
         return -5 / 6 * (1 + a) * namespace(s).exp(-a)
 
     def curvature(self, s: Array) -> Array:
-        """Return (25 / 12) exp(-a)."""
         return 25 / 12 * namespace(s).exp(-safe_sqrt(5 * s))
 
 
 def _zero_at_origin(values: Array, s: Array) -> Array:
     xp = namespace(s)
     return xp.where(s > 0, values, xp.zeros_like(values))
-
-
-_NOT_DIFFERENTIABLE = (
-    "Matern12 has no derivatives: its functions are continuous only. Use Matern32, Matern52 or "
-    "SquaredExponential where derivatives are observed or predicted"
-)

@@ -9,15 +9,14 @@ this form, and is therefore positive semi-definite in any dimension. The lengths
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import pi
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from gp.arrays import Array, as_like, namespace, require_positive
-from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
+from gp.arrays import Array, as_like, namespace
+from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, parameter
 from gp.kernels.stationary import (
     contract_squared_differences,
     diagonal_matrix,
@@ -26,7 +25,7 @@ from gp.kernels.stationary import (
 
 
 @dataclass(frozen=True, eq=False)
-class Periodic(Algebra):
+class Periodic(Homogeneous):
     """Functions that repeat after ``period``.
 
     Attributes
@@ -36,22 +35,13 @@ class Periodic(Algebra):
     variance : a positive number, in squared output units.
     """
 
-    lengthscale: Array = 1.0
-    period: Array = 1.0
-    variance: Array = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("lengthscale", "period", "variance"):
-            require_positive(name, getattr(self, name))
+    lengthscale: Array = parameter(1.0, "shape")
+    period: Array = parameter(1.0, "period", input_power=1)
+    variance: Array = parameter(1.0, "variance", output_power=2)
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         s = squared_distance(self._wound(x), self._wound(y))
         return as_like(self.variance, x) * namespace(x).exp(-0.5 * s)
-
-    def diagonal(self, x: Array) -> Array:
-        """Return the variance, (n,)."""
-        return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
 
     def _wound(self, x: Array) -> Array:
         """Return the points on their circles, (n, 2 D)."""
@@ -60,20 +50,7 @@ class Periodic(Algebra):
         lengthscale = as_like(self.lengthscale, x)
         return xp.concat([xp.cos(angle) / lengthscale, xp.sin(angle) / lengthscale], axis=1)
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return lengthscale, period and variance."""
-        return (
-            Parameter("lengthscale", self.lengthscale, "shape"),
-            Parameter("period", self.period, "period", input_power=1),
-            Parameter("variance", self.variance, "variance", output_power=2),
-        )
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other values."""
-        return replace(self, lengthscale=values[0], period=values[1], variance=values[2])
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back to the logs of lengthscale, period and variance."""
         k, wound = self(x, x), self._wound(x)
         dimension = x.shape[1]
 
@@ -93,7 +70,6 @@ class Periodic(Algebra):
         return k, pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
         xp = namespace(x, y)
         rate = xp.ones_like(x[0, :]) * (2 * pi / as_like(self.period, x))  # (D,)
         inverse = 1 / as_like(self.lengthscale, x) ** 2
@@ -108,7 +84,6 @@ class Periodic(Algebra):
         return Derivatives(k=k, k_x=k[:, None, :] * log_x, k_y=k_y, k_xy=k_xy)
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return k and its first derivatives at the pairs (x_i, x_i); the odd ones are zero."""
         xp = namespace(x)
         rate = 2 * pi / as_like(self.period, x) / as_like(self.lengthscale, x)
         diagonal = self.diagonal(x)

@@ -12,49 +12,29 @@ invariant under rotations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
-from gp.arrays import Array, as_like, namespace, require_positive, to_numpy
-from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
+from gp.arrays import Array, as_like, namespace
+from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Homogeneous, Pullback, parameter
 from gp.kernels.stationary import diagonal_matrix
 
 
 @dataclass(frozen=True, eq=False)
-class Constant(Algebra):
+class Constant(Homogeneous):
     """The same value everywhere; variance a positive number in squared output units."""
 
-    variance: Array = 1.0
-
-    def __post_init__(self) -> None:
-        require_positive("variance", self.variance)
+    variance: Array = parameter(1.0, "variance", output_power=2)
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         xp = namespace(x, y)
         return as_like(self.variance, x) * xp.ones_like(x[:, :1]) * xp.ones_like(y[:, 0])
 
-    def diagonal(self, x: Array) -> Array:
-        """Return the variance, (n,)."""
-        return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
-
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the variance."""
-        return (Parameter("variance", self.variance, "variance", output_power=2),)
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with another variance."""
-        return replace(self, variance=values[0])
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back to log variance."""
         return self(x, x), lambda weights: np.atleast_1d(self.variance * weights.sum())
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return k; every derivative is zero."""
         xp = namespace(x, y)
         k = self(x, y)
         k_x = xp.zeros_like(x)[:, :, None] * xp.ones_like(k[0, :])
@@ -62,7 +42,6 @@ class Constant(Algebra):
         return Derivatives(k, k_x, k_y, k_x[:, :, :, None] * xp.ones_like(x[0, :]))
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return k; every derivative is zero."""
         zero = namespace(x).zeros_like(x)
         return DiagonalDerivatives(self.diagonal(x), zero, zero, zero[:, :, None] * zero[0, :])
 
@@ -77,13 +56,8 @@ class Linear(Algebra):
     offset : a number or (D,), in the unit of the inputs.
     """
 
-    variance: Array = 1.0
-    offset: Array = 0.0
-
-    def __post_init__(self) -> None:
-        require_positive("variance", self.variance)
-        if not np.all(np.isfinite(to_numpy(self.offset))):
-            raise ValueError(f"offset = {self.offset!r}: it has to be finite")
+    variance: Array = parameter(1.0, "variance", input_power=-2, output_power=2)
+    offset: Array = parameter(0.0, "location", input_power=1, positive=False)
 
     def _centred(self, x: Array) -> Array:
         return x - as_like(self.offset, x)
@@ -92,26 +66,12 @@ class Linear(Algebra):
         return self._centred(x) * as_like(self.variance, x)
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         return self._weighted(x) @ self._centred(y).T
 
     def diagonal(self, x: Array) -> Array:
-        """Return k(x_i, x_i), (n,)."""
         return namespace(x).sum(self._weighted(x) * self._centred(x), axis=1)
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return variance and offset."""
-        return (
-            Parameter("variance", self.variance, "variance", input_power=-2, output_power=2),
-            Parameter("offset", self.offset, "location", input_power=1, positive=False),
-        )
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other values."""
-        return replace(self, variance=values[0], offset=values[1])
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back to log variance and offset."""
         centred = self._centred(x)
 
         def pullback(weights: Array) -> Array:
@@ -128,7 +88,6 @@ class Linear(Algebra):
         return self(x, x), pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
         xp = namespace(x, y)
         n, m = xp.ones_like(x[:, 0]), xp.ones_like(y[:, 0])
         variance = as_like(self.variance, x) * xp.ones_like(x[0, :])
@@ -138,7 +97,6 @@ class Linear(Algebra):
         return Derivatives(self(x, y), k_x, k_y, n[:, None, None, None] * identity)
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return k and its first derivatives at the pairs (x_i, x_i)."""
         xp = namespace(x)
         k_x = self._weighted(x)
         variance = as_like(self.variance, x) * xp.ones_like(x[0, :])
@@ -156,12 +114,8 @@ class QuadraticTrend(Algebra):
     quadratic : a positive number, in (output unit / input unit^2)^2.
     """
 
-    linear: Array = 1.0
-    quadratic: Array = 1.0
-
-    def __post_init__(self) -> None:
-        require_positive("linear", self.linear)
-        require_positive("quadratic", self.quadratic)
+    linear: Array = parameter(1.0, "variance", input_power=-2, output_power=2)
+    quadratic: Array = parameter(1.0, "variance", input_power=-4, output_power=2)
 
     def of_products(self, t: Array) -> Array:
         """Return k where x . y is t, of any shape."""
@@ -172,26 +126,12 @@ class QuadraticTrend(Algebra):
         return as_like(self.linear, t) + as_like(self.quadratic, t) * t
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         return self.of_products(x @ y.T)
 
     def diagonal(self, x: Array) -> Array:
-        """Return k(x_i, x_i), (n,)."""
         return self.of_products(namespace(x).sum(x**2, axis=1))
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return both variances."""
-        return (
-            Parameter("linear", self.linear, "variance", input_power=-2, output_power=2),
-            Parameter("quadratic", self.quadratic, "variance", input_power=-4, output_power=2),
-        )
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other variances."""
-        return replace(self, linear=values[0], quadratic=values[1])
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back to the logarithms of the variances."""
         t = x @ x.T
 
         def pullback(weights: Array) -> Array:
@@ -201,7 +141,6 @@ class QuadraticTrend(Algebra):
         return self.of_products(t), pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
         xp = namespace(x, y)
         t = x @ y.T
         slope, second = self.slope(t), as_like(self.quadratic, x)
@@ -212,7 +151,6 @@ class QuadraticTrend(Algebra):
         return Derivatives(self.of_products(t), k_x, k_y, k_xy)
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return the same at the pairs (x_i, x_i)."""
         xp = namespace(x)
         t = xp.sum(x**2, axis=1)
         slope = self.slope(t)

@@ -6,14 +6,12 @@ distribution of inverse squared lengthscales. alpha -> infinity gives the square
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
-from gp.arrays import Array, as_like, namespace, require_positive
-from gp.kernels.base import Parameter, Pullback
+from gp.arrays import Array, as_like, namespace
+from gp.kernels.base import Pullback, parameter
 from gp.kernels.stationary import Stationary
 
 
@@ -21,18 +19,12 @@ from gp.kernels.stationary import Stationary
 class RationalQuadratic(Stationary):
     """variance * (1 + s / (2 alpha))^(-alpha); alpha a positive number without a unit."""
 
-    alpha: Array = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive("alpha", self.alpha)
+    alpha: Array = parameter(1.0, "shape")
 
     def profile(self, s: Array) -> Array:
-        """Return b^(-alpha), b = 1 + s / (2 alpha)."""
         return self._power(s, 0)
 
     def slope(self, s: Array) -> Array:
-        """Return -b^(-alpha - 1) / 2."""
         return -0.5 * self._power(s, 1)
 
     def slope_given(self, s: Array, k: Array) -> Array:
@@ -40,7 +32,6 @@ class RationalQuadratic(Stationary):
         return -0.5 * k / (1 + s / (2 * as_like(self.alpha, s)))
 
     def curvature(self, s: Array) -> Array:
-        """Return (1 + 1 / alpha) b^(-alpha - 2) / 4."""
         return 0.25 * (1 + 1 / as_like(self.alpha, s)) * self._power(s, 2)
 
     def _power(self, s: Array, order: int) -> Array:
@@ -48,24 +39,13 @@ class RationalQuadratic(Stationary):
         xp, alpha = namespace(s), as_like(self.alpha, s)
         return xp.exp(-(alpha + order) * xp.log1p(s / (2 * alpha)))
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return lengthscale, alpha and variance."""
-        lengthscale, variance = super().parameters()
-        return lengthscale, Parameter("alpha", self.alpha, "shape"), variance
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other values."""
-        return replace(self, lengthscale=values[0], alpha=values[1], variance=values[2])
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back to log lengthscale, log alpha and log variance."""
         k, stationary = super().with_pullback(x)
         half = self.squared_distance(x, x) / 2
 
         def pullback(weights: Array) -> Array:
             excess = half / (self.alpha + half) - np.log1p(half / self.alpha)
             alpha = self.alpha * np.vdot(weights, k * excess)
-            others = stationary(weights)
-            return np.concatenate([others[:-1], [float(alpha)], others[-1:]])
+            return np.append(stationary(weights), alpha)
 
         return k, pullback

@@ -20,12 +20,10 @@ class SquaredExponential(Stationary):
     """variance * exp(-s / 2); lengthscale a number or (D,), variance a number."""
 
     def profile(self, s: Array) -> Array:
-        """Return exp(-s / 2)."""
         half = -0.5 * s
         return namespace(s).exp(half) if is_torch(half) else np.exp(half, out=half)
 
     def slope(self, s: Array) -> Array:
-        """Return -exp(-s / 2) / 2."""
         return -0.5 * self.profile(s)
 
     def slope_given(self, s: Array, k: Array) -> Array:
@@ -33,5 +31,4 @@ class SquaredExponential(Stationary):
         return -0.5 * k
 
     def curvature(self, s: Array) -> Array:
-        """Return exp(-s / 2) / 4."""
         return 0.25 * self.profile(s)

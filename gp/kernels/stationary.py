@@ -15,26 +15,18 @@ There is one lengthscale per dimension ("automatic relevance determination") or 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from gp.arrays import Array, as_like, describe, is_torch, namespace, require_positive
-from gp.kernels.base import (
-    Algebra,
-    Derivatives,
-    DiagonalDerivatives,
-    Parameter,
-    Pullback,
-)
+from gp.arrays import Array, as_like, describe, is_torch, namespace
+from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, parameter
 from gp.kernels.parameters import EACH
 
 
 @dataclass(frozen=True, eq=False)
-class Stationary(Algebra):
+class Stationary(Homogeneous):
     """A radial stationary kernel; subclasses define the profile, its slope and its curvature.
 
     Attributes
@@ -44,12 +36,8 @@ class Stationary(Algebra):
     variance : a positive number, the prior variance of f (sigma_s^2), in squared output units.
     """
 
-    lengthscale: Array = EACH
-    variance: Array = 1.0
-
-    def __post_init__(self) -> None:
-        require_positive("lengthscale", self.lengthscale)
-        require_positive("variance", self.variance)
+    lengthscale: Array = parameter(EACH, "lengthscale", input_power=1)
+    variance: Array = parameter(1.0, "variance", output_power=2)
 
     @abstractmethod
     def profile(self, s: Array) -> Array:
@@ -68,12 +56,7 @@ class Stationary(Algebra):
         """Return phi''(s), of the shape of s."""
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return k(x_i, y_j), (n, m)."""
         return as_like(self.variance, x) * self.profile(self.squared_distance(x, y))
-
-    def diagonal(self, x: Array) -> Array:
-        """Return the variance, (n,)."""
-        return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
 
     def squared_distance(self, x: Array, y: Array) -> Array:
         """Return s between x (n, D) and y (m, D), shape (n, m)."""
@@ -90,19 +73,7 @@ class Stationary(Algebra):
                 "(n, D) and one lengthscale, or D of them"
             )
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the lengthscale and the variance."""
-        return (
-            Parameter("lengthscale", self.lengthscale, "lengthscale", input_power=1),
-            Parameter("variance", self.variance, "variance", output_power=2),
-        )
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with another lengthscale and variance."""
-        return replace(self, lengthscale=values[0], variance=values[1])
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back to log lengthscale and log variance."""
         s = self.squared_distance(x, x)
         k = self.profile(s)
         k *= self.variance
@@ -118,7 +89,6 @@ class Stationary(Algebra):
         return k, pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
         self.check_dimension(x)
         xp = namespace(x, y)
         variance = as_like(self.variance, x)
@@ -138,7 +108,6 @@ class Stationary(Algebra):
         )
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return k and its first derivatives at the pairs (x_i, x_i); the odd ones are zero."""
         self.check_dimension(x)
         xp = namespace(x)
         zero, none = xp.zeros_like(x), xp.zeros_like(x[:, 0])

@@ -13,22 +13,14 @@ mean for beta < 1. Against a Gaussian its integrals are those of k against a wid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gp.arrays import Array, namespace
-from gp.kernels.base import (
-    Algebra,
-    Derivatives,
-    DiagonalDerivatives,
-    DifferentiableKernel,
-    Parameter,
-    Pullback,
-)
+from gp.kernels.base import Derivatives, DiagonalDerivatives, DifferentiableKernel, OfKernel, Pullback
 
 
 @dataclass(frozen=True, eq=False)
-class Tilted(Algebra):
+class Tilted(OfKernel):
     """The kernel a(u) k(u, u') a(u').
 
     Attributes
@@ -45,30 +37,18 @@ class Tilted(Algebra):
         return xp.exp(self.growth * xp.sum(x**2, axis=1) / 2)
 
     def __call__(self, x: Array, y: Array) -> Array:
-        """Return a(x_i) k(x_i, y_j) a(y_j), (n, m)."""
         return self.factor(x)[:, None] * self.kernel(x, y) * self.factor(y)
 
     def diagonal(self, x: Array) -> Array:
-        """Return a(x_i)^2 k(x_i, x_i), (n,)."""
         return self.factor(x) ** 2 * self.kernel.diagonal(x)
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the parameters of k."""
-        return self.kernel.parameters()
-
-    def with_parameters(self, values: Sequence[Array]) -> Tilted:
-        """Return a copy with other parameters of k."""
-        return Tilted(self.kernel.with_parameters(values), self.growth)
-
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return the Gram matrix and its pull-back, which is that of k with other weights."""
         gram, pullback = self.kernel.with_pullback(x)
         a = self.factor(x)
         both = a[:, None] * a
         return both * gram, lambda weights: pullback(both * weights)
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        """Return k with its derivatives: da/dx = beta x a, by the rule of products."""
         inner = self.kernel.derivatives(x, y)
         both = self.factor(x)[:, None] * self.factor(y)
         u, v = self.growth * x[:, :, None], self.growth * y[None, :, :]
@@ -79,7 +59,6 @@ class Tilted(Algebra):
         )
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return the same at equal points."""
         inner = self.kernel.diagonal_derivatives(x)
         both, u = self.factor(x)[:, None] ** 2, self.growth * x
         k_x, k_y = inner.k_x + u * inner.k[:, None], inner.k_y + u * inner.k[:, None]

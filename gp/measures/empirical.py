@@ -59,12 +59,10 @@ class Empirical:
 
     @property
     def dimension(self) -> int:
-        """The number D of columns of its points."""
         return int(self.points.shape[1])
 
     @property
     def mean(self) -> Array:
-        """Weighted mean of the points, (D,)."""
         return self.weights @ self.points
 
     @property
@@ -74,15 +72,12 @@ class Empirical:
         return (self.weights[:, None] * centred).T @ centred
 
     def parameters(self) -> EmpiricalParameters:
-        """Return points and weights."""
         return EmpiricalParameters(self.points, self.weights)
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other points and weights."""
         return type(self)(*values)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """Return n points drawn with replacement, (n, D)."""
         checks.require_count(n)
         host = to_numpy(self.weights).astype(np.float64)
         index = np.random.default_rng(seed).choice(len(host), size=n, p=host / host.sum())
@@ -107,7 +102,6 @@ class Empirical:
         return as_like(self.points, u)[index]
 
     def marginal(self, columns: Sequence[int]) -> Empirical:
-        """Return the empirical measure of the columns ``columns``."""
         return Empirical(self.points[:, list(columns)], self.weights)
 
     def standardise(self) -> Standardised:

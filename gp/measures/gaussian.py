@@ -63,7 +63,6 @@ class Gaussian:
 
     @property
     def dimension(self) -> int:
-        """The number D of columns of its points."""
         return int(self.mean.shape[0])
 
     @property
@@ -73,11 +72,9 @@ class Gaussian:
         return bool(np.all(host == np.diag(np.diag(host))))
 
     def parameters(self) -> GaussianParameters:
-        """Return mean and covariance."""
         return GaussianParameters(self.mean, self.covariance)
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with another mean and covariance."""
         return type(self)(*values)
 
     @property
@@ -86,13 +83,11 @@ class Gaussian:
         return AffineMap(self.mean, self.factor)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """Return n independent points, (n, D), differentiable in the parameters."""
         checks.require_count(n)
         normals = np.random.default_rng(seed).standard_normal((n, self.dimension))
         return self.map.from_standard(as_like(normals, self.mean))
 
     def log_density(self, x: Array) -> Array:
-        """Return the log density at x (n, D), (n,)."""
         checks.require_shape("x", x, ("n", self.dimension))
         xp = namespace(x)
         u = self.map.to_standard(x)
@@ -100,17 +95,14 @@ class Gaussian:
         return -0.5 * xp.sum(u**2, axis=1) - constant
 
     def from_unit_cube(self, u: Array) -> Array:
-        """Return m + L Phi^-1(u), (n, D), for points u (n, D) of the unit cube."""
         checks.require_cube(u, self.dimension)
         return self.map.from_standard(special(u).ndtri(checks.open_interval(u)))
 
     def marginal(self, columns: Sequence[int]) -> Gaussian:
-        """Return the Gaussian of the columns ``columns``."""
         index = list(columns)
         return Gaussian(self.mean[index], self.covariance[index, :][:, index])
 
     def standardise(self) -> Standardised:
-        """Return N(0, I) and the map u -> m + L u."""
         xp = namespace(self.mean)
         standard = Gaussian(xp.zeros_like(self.mean), xp.ones_like(self.mean))
         return Standardised(standard, self.map)

@@ -81,7 +81,6 @@ class GaussianMixture:
 
     @property
     def dimension(self) -> int:
-        """The number D of columns of its points."""
         return int(self.means.shape[1])
 
     @property
@@ -92,27 +91,22 @@ class GaussianMixture:
 
     @property
     def mean(self) -> Array:
-        """Mean of the mixture, (D,)."""
         return self.weights @ self.means
 
     @property
     def covariance(self) -> Array:
-        """Covariance of the mixture, (D, D): within and between the components."""
         xp = namespace(self.means)
         centred = self.means - self.mean
         within = xp.sum(self.weights[:, None, None] * self.covariances, axis=0)
         return within + (self.weights[:, None] * centred).T @ centred
 
     def parameters(self) -> MixtureParameters:
-        """Return weights, means and covariances."""
         return MixtureParameters(self.weights, self.means, self.covariances)
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other parameters."""
         return type(self)(*values)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """Return n independent points, (n, D), differentiable in means and covariances."""
         checks.require_count(n)
         rng = np.random.default_rng(seed)
         host = to_numpy(self.weights).astype(np.float64)
@@ -126,7 +120,6 @@ class GaussianMixture:
         return means[index] + (factors[index] @ normals[:, :, None])[:, :, 0]
 
     def log_density(self, x: Array) -> Array:
-        """Return the log density at x (n, D), (n,)."""
         checks.require_shape("x", x, ("n", self.dimension))
         parts = (as_like(part, x) for part in (self.weights, self.means, self.factors))
         return MixtureDensity.of(*parts).log_density(x)
@@ -149,12 +142,10 @@ class GaussianMixture:
         return self._at(index, special(u).ndtri(checks.open_interval(cube)))
 
     def marginal(self, columns: Sequence[int]) -> GaussianMixture:
-        """Return the mixture of the columns ``columns``."""
         index = list(columns)
         return GaussianMixture(self.weights, self.means[:, index], self.covariances[:, index, :][:, :, index])
 
     def standardise(self) -> Standardised:
-        """Return the mixture in coordinates where its overall mean is 0 and its covariance I."""
         to_x = AffineMap(self.mean, cholesky("covariance", self.covariance))
         inverse = lower_inverse(to_x.scale)
         covariances = inverse @ self.covariances @ inverse.T

@@ -49,7 +49,6 @@ class MixtureDensity:
         return self.heights[..., None] - 0.5 * xp.stack(squares, axis=-2)
 
     def log_density(self, x: Array) -> Array:
-        """Return ln p, (..., n), at points x (..., n, D)."""
         return _log_sum(self.log_parts(x))
 
     def with_gradient(self, x: Array) -> tuple[Array, Array]:

@@ -62,7 +62,6 @@ class Uniform:
 
     @property
     def dimension(self) -> int:
-        """The number D of columns of its points."""
         return int(self.lower.shape[0])
 
     @property
@@ -72,30 +71,24 @@ class Uniform:
 
     @property
     def mean(self) -> Array:
-        """Centre of the box, (D,)."""
         return self.lower + self.width / 2
 
     @property
     def covariance(self) -> Array:
-        """Diagonal matrix (D, D) of the variances width^2 / 12."""
         return diagonal_matrix(self.width**2 / 12)
 
     def parameters(self) -> UniformParameters:
-        """Return the corners."""
         return UniformParameters(self.lower, self.upper)
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other corners."""
         return type(self)(*values)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """Return n independent points, (n, D), differentiable in the corners."""
         checks.require_count(n)
         u = np.random.default_rng(seed).random((n, self.dimension))
         return self.from_unit_cube(as_like(u, self.lower))
 
     def log_density(self, x: Array) -> Array:
-        """Return -sum log width inside the closed box and -inf outside, (n,), for x (n, D)."""
         checks.require_shape("x", x, ("n", self.dimension))
         xp = namespace(x)
         lower, upper = as_like(self.lower, x), as_like(self.upper, x)
@@ -104,17 +97,14 @@ class Uniform:
         return xp.where(inside, height, xp.full_like(height, -xp.inf))
 
     def from_unit_cube(self, u: Array) -> Array:
-        """Return lower + (upper - lower) u, (n, D), for points u (n, D) of the unit cube."""
         checks.require_cube(u, self.dimension)
         return as_like(self.lower, u) * (1 - u) + as_like(self.upper, u) * u
 
     def marginal(self, columns: Sequence[int]) -> Uniform:
-        """Return the uniform measure of the columns ``columns``."""
         index = list(columns)
         return Uniform(self.lower[index], self.upper[index])
 
     def standardise(self) -> Standardised:
-        """Return the box [-sqrt 3, sqrt 3]^D and the map from it."""
         one = namespace(self.lower).ones_like(self.lower)
         to_x = AffineMap(self.mean, diagonal_matrix(self.width / sqrt(12)))
         return Standardised(Uniform(-sqrt(3) * one, sqrt(3) * one), to_x)

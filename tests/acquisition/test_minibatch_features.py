@@ -10,10 +10,8 @@ from acquisition import minibatch
 from acquisition.minibatch import (
     Features,
     affine_in_labels,
-    principal,
     signed,
     standardised,
-    with_labels,
 )
 from acquisition.minibatch.features import median_distance
 from acquisition.minibatch.partition import by_assignment
@@ -139,13 +137,7 @@ def test_representations():
     x, y = RNG.normal(size=(20, 3)) * [1, 10, 0], RNG.integers(2, size=20).astype(float)
     table = standardised(x)
     np.testing.assert_allclose(table.std(axis=0), [1, 1, 0], atol=1e-12)
-    joint = with_labels(x, y)
-    assert joint.shape == (20, 4)
-    assert joint[:, 3].std() == pytest.approx(np.sqrt(3))
     np.testing.assert_array_equal(signed(x, y), np.where(y[:, None] == 1, x, -x))
-    axes = principal(RNG.normal(size=(50, 6)), rank=2)
-    assert axes.shape == (50, 2)
-    assert abs(axes[:, 0] @ axes[:, 1]) < 1e-9 * 50
 
 
 def test_the_median_distance_scales_and_ignores_copies():
@@ -165,7 +157,6 @@ def test_the_median_distance_scales_and_ignores_copies():
         (lambda: Features.of([["a"]]), TypeError, "x cannot be read as an array of real numbers"),
         (lambda: Features.of(np.array([[1.0], [np.nan]])), ValueError, r"x\[1, 0\] is nan"),
         (lambda: signed(X, np.full(60, 2.0)), ValueError, "label 0 or 1"),
-        (lambda: with_labels(X, np.zeros(3)), ValueError, r"y has shape \(3,\)"),
     ],
 )
 def test_bad_input_is_named(make, error, message):

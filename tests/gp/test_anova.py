@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from measure_contract import check_embedding
 
 import gp
 from gp.arrays import differences
@@ -13,7 +14,6 @@ from gp.kernels.crossed import crossed
 from gp.measures import Gaussian, Uniform
 from gp.observations import Gradients, Observations, Values, covariance
 from gp.testing import check_kernel
-from gp.testing_measures import check_embedding
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.standard_normal((9, 3))

@@ -11,21 +11,15 @@ from botorch.acquisition import (
     PosteriorMean,
     PosteriorStandardDeviation,
     UpperConfidenceBound,
-    qKnowledgeGradient,
     qLogExpectedImprovement,
     qLogNoisyExpectedImprovement,
-    qMaxValueEntropy,
     qUpperConfidenceBound,
 )
-from botorch.acquisition.active_learning import qNegIntegratedPosteriorVariance
-from botorch.acquisition.multi_step_lookahead import qMultiStepLookahead
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.optim import optimize_acqf
 from botorch.sampling.normal import SobolQMCNormalSampler
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gp
 from gp.kernels import (
@@ -181,77 +175,6 @@ def test_posterior_transforms(model):
     torch.testing.assert_close(turned.variance, 4 * plain.variance)
 
 
-# fantasies
-
-
-def test_fantasies_are_what_extension_gives(posterior, model):
-    x, at = points(3, 2), points(4, seed=5)
-    y = torch.from_numpy(np.random.default_rng(2).normal(size=(5, 3, 2, 1)))
-    joint = model.condition_on_observations(x, y).posterior(at)
-    assert joint.mean.shape == joint.variance.shape == (5, 3, 4, 1)
-    for i in range(5):
-        for j in range(3):
-            extended = posterior.extend(x[j], y[i, j, :, 0])
-            torch.testing.assert_close(joint.mean[i, j, :, 0], extended.mean(at), rtol=0, atol=1e-11)
-            torch.testing.assert_close(
-                joint.distribution.covariance_matrix[i, j],
-                extended.covariance(at),
-                rtol=0,
-                atol=1e-11,
-            )
-
-
-def test_fantasies_of_fantasies(posterior, model):
-    first, second, at = points(2, 3, 1), points(4, 2, 3, 2, seed=7), points(2, seed=8)
-    rng = np.random.default_rng(3)
-    y1, y2 = (torch.from_numpy(rng.normal(size=s)) for s in ((2, 3, 1, 1), (4, 2, 3, 2, 1)))
-    noise = torch.full((2, 1), 0.3, dtype=torch.float64)
-    once = model.condition_on_observations(first, y1)
-    twice = once.condition_on_observations(second, y2, noise=noise)
-    assert once.batch_shape == (2, 3)
-    assert twice.batch_shape == (4, 2, 3)
-    joint = twice.posterior(at)
-    extended = posterior.extend(first[1, 2], y1[1, 2, :, 0], noise=0.01)
-    extended = extended.extend(second[3, 1, 2], y2[3, 1, 2, :, 0], noise=0.3)
-    torch.testing.assert_close(joint.mean[3, 1, 2, :, 0], extended.mean(at), rtol=0, atol=1e-11)
-    torch.testing.assert_close(joint.variance[3, 1, 2, :, 0], extended.variance(at), rtol=0, atol=1e-11)
-
-
-def test_fantasies_are_drawn_from_the_noisy_posterior(model):
-    x = points(3, 2)
-    sampler = SobolQMCNormalSampler(torch.Size([8]), seed=0)
-    fantasies = model.fantasize(x, sampler)
-    drawn = SobolQMCNormalSampler(torch.Size([8]), seed=0)(model.posterior(x, None, True))
-    same = model.condition_on_observations(x, drawn)
-    assert fantasies.batch_shape == (8, 3)
-    torch.testing.assert_close(fantasies.posterior(x).mean, same.posterior(x).mean)
-    nothing = model.fantasize(x[:, :0], sampler).posterior(points(4))
-    assert nothing.mean.shape == (8, 3, 4, 1)
-    torch.testing.assert_close(nothing.mean[0, 0], model.posterior(points(4)).mean)
-
-
-def test_fantasies_where_everything_is_known_already():
-    posterior = conditioned(noise=None, n=6)
-    model = gp.as_botorch_model(posterior)
-    x = posterior.x[:2]
-    fantasies = model.fantasize(x, SobolQMCNormalSampler(torch.Size([4]), seed=0))
-    at = points(5)
-    # an observation at a point already observed changes nothing, up to the jitter: 2e-14 of the variance,
-    # amplified
-    torch.testing.assert_close(
-        fantasies.posterior(at).variance[0], model.posterior(at).variance, rtol=0, atol=1e-6
-    )
-
-
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 10**6), p=st.integers(1, 3), noise=st.floats(1e-3, 1.0))
-def test_fantasies_never_raise_the_variance(seed, p, noise):
-    model = gp.as_botorch_model(conditioned(noise=noise, seed=seed))
-    x, at = points(2, p, seed=seed), points(6, seed=seed + 1)
-    fantasies = model.condition_on_observations(x, torch.zeros(2, p, 1).double())
-    assert (fantasies.posterior(at).variance <= model.posterior(at).variance + 1e-13).all()
-
-
 # acquisition functions
 
 
@@ -272,12 +195,10 @@ def acquisitions(model):
             ),
             2,
         ),
-        "integrated variance": (qNegIntegratedPosteriorVariance(model, mc_points=MC_POINTS), 2),
-        "kg": (qKnowledgeGradient(model, num_fantasies=4, sampler=sampler(4)), 5),
     }
 
 
-NAMES = ("sd", "mean", "ucb", "log ei", "q ucb", "q log ei", "q log nei", "integrated variance", "kg")
+NAMES = ("sd", "mean", "ucb", "log ei", "q ucb", "q log ei", "q log nei")
 
 
 def test_every_acquisition_function_has_its_test(model):
@@ -326,12 +247,11 @@ def test_gradients_flow(model, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_optimize_acqf_finds_the_best(model, name):
     acquisition, q = acquisitions(model)[name]
-    choose = 1 if name == "kg" else q
     torch.manual_seed(0)
     candidates, value = optimize_acqf(
-        acquisition, BOUNDS, q=choose, num_restarts=4, raw_samples=128, options={"seed": 0}
+        acquisition, BOUNDS, q=q, num_restarts=4, raw_samples=128, options={"seed": 0}
     )
-    assert candidates.shape == (choose, 2)
+    assert candidates.shape == (q, 2)
     assert ((candidates >= BOUNDS[0]) & (candidates <= BOUNDS[1])).all()
     with torch.no_grad():
         if q == 1:
@@ -340,25 +260,6 @@ def test_optimize_acqf_finds_the_best(model, name):
         else:
             others = points(300, q, seed=9)
         assert value >= acquisition(others).max() - 1e-6
-
-
-def test_look_ahead_by_several_steps(model):
-    acquisition = qMultiStepLookahead(model, batch_sizes=[1, 1], num_fantasies=[2, 2])
-    q = acquisition.get_augmented_q_batch_size(1)
-    x = points(3, q).requires_grad_()
-    values = acquisition(x)
-    (gradient,) = torch.autograd.grad(values.sum(), x)
-    assert values.shape == (3,)
-    assert torch.isfinite(gradient).all()
-    assert gradient.abs().max() > 0
-
-
-def test_max_value_entropy_search(model):
-    torch.manual_seed(0)
-    acquisition = qMaxValueEntropy(model, MC_POINTS, num_fantasies=2)
-    values = acquisition(points(3, 1))
-    assert values.shape == (3,)
-    assert torch.isfinite(values).all()
 
 
 def test_a_loop_of_optimisation_finds_the_maximum():
@@ -400,10 +301,9 @@ def check_kind(dtype, device):
     at = points(3, 2, seed=2).to(dtype=dtype, device=device).requires_grad_()
     joint = model.posterior(at)
     drawn = joint.rsample(torch.Size([4]))
-    fantasies = model.fantasize(at, SobolQMCNormalSampler(torch.Size([2]), seed=0)).posterior(at)
     acquisition = qUpperConfidenceBound(model, 2.0, SobolQMCNormalSampler(torch.Size([4]), seed=0))
     (gradient,) = torch.autograd.grad(acquisition(at).sum(), at)
-    for part in (joint.mean, joint.variance, drawn, fantasies.mean, fantasies.variance, gradient):
+    for part in (joint.mean, joint.variance, drawn, gradient):
         assert part.dtype == dtype
         assert part.device == at.device
     assert joint.dtype == dtype

@@ -217,11 +217,6 @@ def test_a_marginalised_posterior_is_a_botorch_model(marginal):
     found = model.posterior(at)
     np.testing.assert_allclose(found.mean[:, 0], marginal.mean(AT), atol=1e-10)
     np.testing.assert_allclose(found.distribution.covariance_matrix, marginal.covariance(AT), atol=1e-8)
-    y = torch.tensor([[0.3], [-0.4]], dtype=torch.float64)
-    after = model.condition_on_observations(at[:2], y).posterior(at)
-    extended = marginal.extend(AT[:2], y[:, 0].numpy(), float(marginal.noise))
-    np.testing.assert_allclose(after.mean[:, 0], extended.mean(AT), atol=1e-7)
-    np.testing.assert_allclose(after.variance[:, 0], extended.variance(AT), atol=1e-7)
 
 
 def test_priors_of_a_user_are_used(data):

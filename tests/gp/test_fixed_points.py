@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from measure_contract import check_embedding
 
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.embeddings import embed
@@ -28,7 +29,6 @@ from gp.kernels.contraction import contracted_gradient, diagonal_gradient
 from gp.measures import Gaussian, Uniform
 from gp.observations import Gradients, Observations, Values, covariance
 from gp.testing import check_kernel
-from gp.testing_measures import check_embedding
 
 X = np.random.default_rng(3).standard_normal((7, 3))
 LENGTHS = np.array([0.7, 1.1, 1.9])

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from measure_contract import check_embedding
 
 from gp.embeddings import embed
 from gp.kernels import Mapped, SquaredExponential, Tilted
 from gp.measures import Gaussian, GaussianMixture, Uniform
 from gp.measures.pushed import pushed
 from gp.testing import check_kernel
-from gp.testing_measures import check_embedding
 
 CENTRE, MATRIX = np.array([0.3, -0.2]), np.array([[2.0, 0.3], [0.1, 1.5]])
 NEAR = Mapped(Tilted(SquaredExponential(np.array([0.9, 1.4]), 1.2), -0.5), CENTRE, MATRIX)

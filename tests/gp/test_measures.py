@@ -8,10 +8,10 @@ import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measure_contract import check_measure
 from scipy.stats import qmc
 
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
-from gp.testing_measures import check_measure
 
 S2 = np.array([[1.5, 0.6], [0.6, 0.5]])
 S3 = np.array([[1.0, 0.3, -0.2], [0.3, 2.0, 0.4], [-0.2, 0.4, 0.7]])

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measure_contract import check_embedding
 from scipy import integrate, stats
 
 import gp
@@ -12,7 +13,6 @@ from gp.embeddings import embed
 from gp.embeddings.scale_mixture import as_squared_exponentials
 from gp.kernels import Matern12, Matern32, Matern52, RationalQuadratic
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
-from gp.testing_measures import check_embedding
 
 LENGTHSCALE = np.array([0.8, 1.3])
 KERNELS = {

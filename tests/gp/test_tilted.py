@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from measure_contract import check_embedding
 
 from gp.embeddings import embed
 from gp.embeddings.tilted import tilted_measure
 from gp.kernels import SquaredExponential, Tilted
 from gp.measures import Gaussian, GaussianMixture
 from gp.testing import check_kernel
-from gp.testing_measures import check_embedding
 
 MIXTURE = GaussianMixture(
     np.array([0.3, 0.7]),

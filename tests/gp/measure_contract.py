@@ -179,7 +179,6 @@ def _check_integrals(pair: KernelEmbedding, x: Any, seed: int) -> None:
 
 def _check_parameter_gradients(pair: KernelEmbedding, x: Any, rng: np.random.Generator) -> None:
     measure, kernel = pair.measure, pair.kernel
-    values, slopes = pair.jacobian(x)
     alpha, beta = rng.normal(size=len(x)), rng.normal(size=x.shape)
     pulled, doubled = pair.pullback(x, alpha, beta), pair.double_gradient()
     for index, name in enumerate(getattr(measure.parameters(), "_fields", measure.parameters())):
@@ -195,12 +194,6 @@ def _check_parameter_gradients(pair: KernelEmbedding, x: Any, rng: np.random.Gen
             return alpha @ part.mean(x) + np.sum(beta * part.mean_gradient(x))
 
         for gradient, function, what in (
-            (values[index], lambda s, along=along: along(s).mean(x), "jacobian of mean"),
-            (
-                slopes[index],
-                lambda s, along=along: along(s).mean_gradient(x),
-                "jacobian of mean_gradient",
-            ),
             (pulled[index], total, "pullback"),
             (doubled[index], lambda s, along=along: along(s).double(), "double_gradient"),
         ):
