@@ -1,12 +1,10 @@
 """Exponential families, one a file, with the contract in `family`; and mixtures of Gaussians."""
 
-from bqvi.families.categorical import Categorical
 from bqvi.families.concentration import Concentration
 from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.dirichlet import Dirichlet
 from bqvi.families.family import Distribution, ExponentialFamily, FamilyOrPoint
 from bqvi.families.flat import Flat
-from bqvi.families.from_normaliser import FromNormaliser
 from bqvi.families.gamma import Gamma
 from bqvi.families.gaussian import Gaussian
 from bqvi.families.gaussian_mixture import GaussianMixture
@@ -16,7 +14,6 @@ from bqvi.families.point_mass import PointMass
 from bqvi.families.product import Product
 
 __all__ = [
-    "Categorical",
     "Concentration",
     "DiagonalGaussian",
     "Dirichlet",
@@ -24,7 +21,6 @@ __all__ = [
     "ExponentialFamily",
     "FamilyOrPoint",
     "Flat",
-    "FromNormaliser",
     "Gamma",
     "Gaussian",
     "GaussianMixture",

@@ -28,16 +28,10 @@ class PointMass:
     Raises
     ------
     ValueError
-        The family has no mode inside its support (a Dirichlet with some alpha_k < 1), or its mode is not
-        known.
+        The family has no mode inside its support (a Dirichlet with some alpha_k < 1).
     """
 
     def __init__(self, family: Any) -> None:
-        if not getattr(family, "has_mode", True):
-            raise ValueError(
-                "a point mass needs a mode, but the family is known by its log normaliser only; give "
-                "FromNormaliser its mode and statistics"
-            )
         concentration = getattr(family, "concentration", None)
         positive = np.ones(1) if concentration is None else to_numpy(concentration)
         positive = positive[positive > 0.0]

@@ -36,7 +36,6 @@ def check_family(
     *,
     seed: int = 0,
     draws: int = 4000,
-    reparameterised: bool = True,
     rtol: float = 1e-10,
 ) -> None:
     """Check every clause of the contract at ``q``, an instance with NumPy parameters.
@@ -46,7 +45,6 @@ def check_family(
     q : the distribution, or a batch of them
     seed : seed of tangents and draws
     draws : the number of draws for the clauses on draws
-    reparameterised : False where ``rsample`` is a relaxation, whose gradients are biased
     rtol : tolerance of each identity, relative to the largest entry; larger for q with a large condition
         number
 
@@ -63,8 +61,7 @@ def check_family(
     _check_unconstrained(q, tangent, rtol)
     _check_retraction(q, tangent, rtol)
     _check_draws(q, draws, rng)
-    if reparameterised:
-        _check_reparameterisation(q, tangent, draws, rng)
+    _check_reparameterisation(q, tangent, draws, rng)
 
 
 def _tangent(q: ExponentialFamily, rng: np.random.Generator) -> Values:

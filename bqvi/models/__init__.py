@@ -18,11 +18,10 @@ from bqvi.models.conjugate_components import (
     categorical,
     exponential,
     poisson,
-    von_mises,
 )
 from bqvi.models.count_components import Multinomial
 from bqvi.models.dirichlet_process import DirichletProcessMixture
-from bqvi.models.discrete import Marginal, Relaxed
+from bqvi.models.discrete import Marginal
 from bqvi.models.factor_analysis import FactorAnalysis
 from bqvi.models.gaussian_mixture import GaussianMixture, component_estimates, gaussian_components
 from bqvi.models.hidden_markov_model import HiddenMarkovModel
@@ -77,7 +76,6 @@ __all__ = [
     "PoissonEmissions",
     "ProbabilisticLatentSemanticAnalysis",
     "RegressionPrior",
-    "Relaxed",
     "Sequences",
     "SoftmaxMixture",
     "Sticks",
@@ -94,7 +92,6 @@ __all__ = [
     "gaussian_emissions",
     "latent_semantic_analysis",
     "poisson",
-    "von_mises",
 ]
 
 

@@ -15,7 +15,6 @@ t = (ln lambda, -lambda):
         log_base_measure_of=lambda x: -gammaln(x + 1.0).sum(1),
     )
 
-A prior whose family is not among `bqvi.families` is given by its log normaliser (`families.FromNormaliser`).
 The functions below return the usual components. Their default priors have the weight of one datum at the mean
 of the data. Their columns are independent, so that a missing value (NaN) is integrated out by omitting its
 factor.
@@ -28,11 +27,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import scipy.special
 
 from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer
-from bqvi.families import Dirichlet, FromNormaliser, Gamma
+from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import start_from_clusters
 from bqvi.models.data import Data, has_missing, log_factorials, n_rows, require_observed_columns, spread
@@ -322,50 +320,3 @@ def categorical(n_categories: int, concentration: float = 0.5) -> ConjugateCompo
         "probabilities",
         by_column=True,
     )
-
-
-def von_mises(concentration: float, prior_concentration: float = 0.0) -> ConjugateComponents:
-    """Angles around an unknown direction with a known concentration; data (N, D) in radians.
-
-    The mean directions have von Mises priors about 0; the default is uniform on the circle.
-
-    Parameters
-    ----------
-    concentration : > 0, of the data about their component's direction
-    prior_concentration : >= 0
-    """
-    require_above("concentration", concentration, 0.0)
-
-    def prior(x: np.ndarray) -> FromNormaliser:
-        start = np.zeros((x.shape[1], 2))
-        start[:, 0] = prior_concentration
-        return FromNormaliser(_circle, start, mode=_direction, statistics=_on_circle)
-
-    level = np.log(2.0 * np.pi * scipy.special.ive(0, concentration)) + concentration
-    return ConjugateComponents(
-        prior,
-        lambda x: (concentration * _on_circle(x)[0],),
-        lambda x: -level * (~np.isnan(x)).sum(1),
-        name="directions",
-        by_column=True,
-    )
-
-
-def _on_circle(angles: np.ndarray) -> Values:
-    """The statistics (cos, sin)."""
-    return (np.stack([np.cos(angles), np.sin(angles)], axis=-1),)
-
-
-def _direction(natural: Values) -> np.ndarray:
-    """The angle of eta (..., 2); 0 where eta is 0."""
-    return np.asarray(np.arctan2(natural[0][..., 1], natural[0][..., 0]))
-
-
-def _circle(eta: Any) -> Any:
-    """ln of the integral of exp <eta, (cos, sin)> over the circle, summed over columns."""
-    import torch
-
-    # The added constant makes the length differentiable at 0.
-    length = torch.sqrt((eta * eta).sum(-1) + 1e-30)
-    each = torch.log(2.0 * torch.pi * torch.special.i0e(length)) + length
-    return each.sum(-1)

@@ -20,10 +20,10 @@ from oracles import (
 
 from acquisition import minibatch
 from bqvi.calls import EvaluationError
-from bqvi.families import Categorical, DiagonalGaussian, Dirichlet, Gaussian, Product
+from bqvi.families import DiagonalGaussian, Dirichlet, Gaussian, Product
 from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
 from bqvi.gradients.designs import AntitheticOrthogonal, Sobol
-from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture, Relaxed
+from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture
 
 UNBIASED = {
     "score": Score(200),
@@ -315,24 +315,6 @@ def test_the_baseline_removes_the_noise_due_to_a_constant():
     assert with_it < 0.01 * without
     plain = repeated(Score(20), LogJoint(quartic, 1), IWAE_Q, Batch(None, 0)).var(0).sum()
     assert with_it == pytest.approx(plain, rel=1e-6)
-
-
-def test_relaxation_approaches_the_analytic_gradient_as_the_temperature_falls(mixture):
-    model, x, q, _ = mixture
-    logits = np.random.default_rng(3).normal(size=(12, 2))
-    data = Relaxed(model).check(x)
-    r = leaf(logits)
-    v = [tensor(a) for a in (q["weights"].concentration, q["means"].mean, q["means"].covariance)]
-    prior = [tensor(a) for a in (model.concentration, model.prior_mean, model.prior_covariance)]
-    elbo = gaussian_mixture_elbo(tensor(x), torch.softmax(r, -1), *v, *prior, tensor(np.eye(2)))
-    (expected,) = torch.autograd.grad(elbo, r)
-    bias = []
-    for temperature in (2.0, 0.5, 0.1):
-        full = Product({**q.factors, "assignments": Categorical(logits, temperature)})
-        draws = repeated(Pathwise(100), Relaxed(model, temperature), full, Batch(data, 12), n=60, seed=4)
-        bias.append(np.linalg.norm(draws[:, -24:].mean(0) - expected.numpy().ravel()))
-    assert bias[1] < 0.5 * bias[0]
-    assert bias[2] < 0.5 * bias[1]
 
 
 def test_a_multinomial_mixture_and_single_precision_are_served_too():

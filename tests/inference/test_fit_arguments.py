@@ -11,7 +11,7 @@ import torch
 import acquisition
 import bqvi
 from bqvi import families
-from bqvi.families import Categorical, DiagonalGaussian, Dirichlet, Gaussian, PointMass, Product
+from bqvi.families import DiagonalGaussian, Dirichlet, Gaussian, PointMass, Product
 from bqvi.gradients import Pathwise
 from bqvi.inference import Euclidean, loop
 from bqvi.models import (
@@ -22,7 +22,6 @@ from bqvi.models import (
     LogJoint,
     Marginal,
     MultinomialMixture,
-    Relaxed,
 )
 
 RNG = np.random.default_rng(0)
@@ -392,7 +391,7 @@ LABELLED = (X, (X[:, 0] > 0.0).astype(float))
 WRONG_STARTS = [
     (LOG_JOINT, None, "pathwise", Dirichlet(np.ones(2)), r"a Dirichlet of shape \(2,\); .* a Gaussian of"),
     (LOG_JOINT, None, "bq", Dirichlet(np.ones(2)), r"a Dirichlet of shape \(2,\); .* a Gaussian of"),
-    (LOG_JOINT, None, "iwae", Categorical(np.zeros(2)), r"a Categorical of shape \(2,\)"),
+    (LOG_JOINT, None, "iwae", Dirichlet(np.ones(3)), r"a Dirichlet of shape \(3,\)"),
     (LOG_JOINT, None, "bq", Product({"x": Gaussian(np.zeros(2), EYE)}), "a Product of x: a Gaussian"),
     (LOG_JOINT, None, "bq", Gaussian(np.zeros((3, 2)), np.stack([EYE] * 3)), r"a Gaussian of shape \(3, 2\)"),
     (LOG_JOINT, None, "bq", Gaussian(np.zeros(3), np.eye(3)), r"a Gaussian of shape \(3,\)"),
@@ -404,7 +403,7 @@ WRONG_STARTS = [
         families.GaussianMixture(np.ones(1), np.zeros((1, 3)), np.eye(3)[None]),
         "a GaussianMixture in D = 3, the model in D = 2",
     ),
-    (MIXTURE, X, "cavi", Product({**PARTS, "weights": Categorical(np.zeros(3))}), "weights: a Categorical"),
+    (MIXTURE, X, "cavi", Product({**PARTS, "weights": PARTS["means"]}), "weights: a Gaussian"),
     (
         MIXTURE, X, "pathwise",
         Product({**PARTS, "means": DiagonalGaussian(np.zeros((3, 2)), np.ones((3, 2)))}),
@@ -558,7 +557,6 @@ def test_bad_counts_are_named(data, message):
         (lambda: LogisticRegression(2, prior_scale=0.0), ValueError, "prior_scale is 0.0; it must be above"),
         (lambda: LogJoint(3, 2), TypeError, "log_prob is 3; it must be a function"),
         (lambda: LogJoint(len, 0), ValueError, "dimension is 0; it must be at least 1"),
-        (lambda: Relaxed(MIXTURE, 0.0), ValueError, "temperature is 0.0; it must be above 0"),
         (lambda: bqvi.Euclidean({"means": 0.0}), ValueError, r"scales\['means'\] is 0.0; it must be above 0"),
         (lambda: Pathwise(1, "analytical"), ValueError, "entropy is 'analytical'; .*Did you mean 'analytic'"),
     ],
@@ -591,8 +589,6 @@ def test_models_and_methods_that_do_not_go_together():
         bqvi.fit(LOG_JOINT, X, "pathwise")
     with pytest.raises(ValueError, match="minibatch is 5, but the model has no data"):
         bqvi.fit(LOG_JOINT, method="pathwise", minibatch=5)
-    with pytest.raises(ValueError, match="minibatch is 5, but a Relaxed has parameters for each datum"):
-        bqvi.fit(Relaxed(MIXTURE), X, "pathwise", minibatch=5)
     for model in (None, 3, GaussianMixture):
         with pytest.raises(TypeError, match=re.escape(f"model is {model!r}; it must be a ConjugateModel")):
             bqvi.fit(model, X)

@@ -359,12 +359,8 @@ def test_the_default_by_name_for_a_model_without_a_representation():
 
 
 def test_the_default_by_name_where_it_has_no_place():
-    from bqvi.models.discrete import Relaxed
-
     with pytest.raises(ValueError, match="minibatch is 'balanced', but method 'cavi' uses all the data"):
         bqvi.fit(MIXTURE, X, minibatch="balanced")
-    with pytest.raises(ValueError, match="minibatch is 'balanced', but a Relaxed has parameters"):
-        bqvi.fit(Relaxed(MIXTURE), X, "pathwise", minibatch="balanced")
     with pytest.raises(ValueError, match="minibatch is 'balnced'; it must be 'balanced', the number"):
         bqvi.fit(MIXTURE, X, "sngd", minibatch="balnced")
 

@@ -19,7 +19,6 @@ from bqvi.models import (
     component_estimates,
     elbo,
     poisson,
-    von_mises,
 )
 from bqvi.models.predictive import log_predictive
 
@@ -248,51 +247,3 @@ def test_two_categorical_components_are_below_the_evidence_by_enumeration():
     assert 0.0 < gap < 3.0
     for fit in fits:
         assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
-
-
-def test_missing_angles_drop_out():
-    angles = np.array([[0.1, np.nan], [np.nan, 2.0], [0.2, 2.2]])
-    fit = bqvi.fit(Mixture(DirichletWeights(1), von_mises(3.0)), angles, steps=5)
-    parts = [
-        bqvi.fit(Mixture(DirichletWeights(1), von_mises(3.0)), column[~np.isnan(column)][:, None], steps=5)
-        for column in angles.T
-    ]
-    assert fit.elbo == pytest.approx(sum(part.elbo for part in parts), rel=1e-9)
-
-
-def test_the_student_density_is_that_of_the_columns_that_are_there():
-    x = np.array([[0.3, np.nan, 1.0], [np.nan, 2.0, np.nan]])
-    for shape in ("full", "spherical"):
-        fit = bqvi.fit(GaussianMixture(2, shape), WHOLE, steps=30)
-        model, q = fit.problem.model, fit.q["components"]
-        weights = model.expected_weights(fit.q)
-        table = []
-        for k in range(2):
-            mean, strength = q.coefficients[k].ravel(), q.precision[k, 0, 0]
-            dof = q.dof[k] - (2.0 if shape == "full" else 0.0)
-            spread = q.scale[k] * np.eye(3) if shape == "spherical" else q.scale[k]
-            spread = spread * (strength + 1.0) / (strength * dof)
-            shown = [~np.isnan(row) for row in x]
-            table.append(
-                [
-                    np.log(weights[k])
-                    + scipy.stats.multivariate_t(mean[o], spread[np.ix_(o, o)], dof).logpdf(row[o])
-                    for row, o in zip(x, shown, strict=True)
-                ]
-            )
-        assert log_predictive(model, fit.q, x) == pytest.approx(logsumexp(table, axis=0), rel=1e-9)
-
-
-def test_bad_input():
-    hole = np.array([[1.0, 2.0], [np.nan, np.nan], [2.0, 3.0]])
-    for model in (GaussianMixture(2, "full"), Mixture(DirichletWeights(2), poisson())):
-        with pytest.raises(ValueError, match="row 1 all NaN"):
-            bqvi.fit(model, hole)
-        with pytest.raises(ValueError, match="column 1 all NaN"):
-            bqvi.fit(model, hole[[0, 2]] * [1.0, np.nan])
-        with pytest.raises(ValueError, match="infinity in row 2"):
-            bqvi.fit(model, np.array([[1.0, 2.0], [np.nan, 1.0], [np.inf, 3.0]]))
-    settled = GaussianMixture(2, "full").for_data(WHOLE)
-    q = settled.initial(WHOLE, "random", np.random.default_rng(0))
-    with pytest.raises(ValueError, match="rows have NaN"):
-        settled.local_step(q, X)
