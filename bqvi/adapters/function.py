@@ -49,11 +49,6 @@ def from_function(
     coords : dimension -> labels. dims : variable -> names of its dimensions.
     observed : name -> array of data, for files.
 
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not as described; the message names it.
-
     Examples
     --------
     >>> import bqvi

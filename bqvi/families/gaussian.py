@@ -49,11 +49,6 @@ class Gaussian:
     ----------
     mean : (..., D)
     covariance : (..., D, D), symmetric positive definite
-
-    Raises
-    ------
-    ValueError
-        Shapes do not agree, entries are not finite, or a covariance is not positive definite.
     """
 
     leaf_names = ("", "")

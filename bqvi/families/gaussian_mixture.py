@@ -39,14 +39,6 @@ class GaussianMixture:
     weights : (K,), positive, with sum one
     means : (K, D)
     covariances : (K, D, D), symmetric positive definite; or (K, D), variances of independent coordinates
-
-    Raises
-    ------
-    TypeError
-        An argument is no array.
-    ValueError
-        Shapes do not agree, entries are not finite, weights are not positive or do not sum to one, or a
-        covariance is not positive definite.
     """
 
     leaf_names = ("weights", "components", "components")

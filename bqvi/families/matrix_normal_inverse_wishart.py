@@ -68,11 +68,6 @@ class MatrixNormalInverseWishart:
     dof : (...), nu > D - 1
     origin : the constant that is subtracted from coefficients, of a shape that broadcasts to that of M;
         default 0
-
-    Raises
-    ------
-    ValueError
-        Shapes do not agree, or entries are not finite or out of their range.
     """
 
     leaf_names = ("", "", "", "")

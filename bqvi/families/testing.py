@@ -47,11 +47,6 @@ def check_family(
     draws : the number of draws for the clauses on draws
     rtol : tolerance of each identity, relative to the largest entry; larger for q with a large condition
         number
-
-    Raises
-    ------
-    AssertionError
-        A clause does not hold; the message names it.
     """
     rng = np.random.default_rng(seed)
     tangent = _tangent(q, rng)

@@ -243,11 +243,6 @@ class VariationalAutoencoder:
         samples : the number L of samples of the importance-weighted bound, whose mean tends to ln p(x_n).
         seed : an integer or a generator.
         weight_draws : of random weights: the predictive density p(x_n | data) is the mean over them.
-
-        Raises
-        ------
-        ValueError
-            ``x`` is no data of this model, as of `check`.
         """
         x = self.check(x)
         draws = require_integer("weight_draws", weight_draws, 1)

@@ -44,11 +44,6 @@ class Mixture:
     ----------
     mixing : the weights: `DirichletWeights`, `UniformWeights` or `Sticks`
     components : such as `GaussianComponents`, or a user's `ConjugateComponents`
-
-    Raises
-    ------
-    ValueError
-        Weights and components cannot be combined.
     """
 
     def __init__(self, mixing: Mixing, components: Components) -> None:

@@ -26,6 +26,7 @@ and the statistics are E[T] (Ghahramani and Jordan 1994, whose EM this is at a p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -134,61 +135,35 @@ class Covariance(Protocol):
 
 
 @dataclass(frozen=True)
-class _Products:
-    """T(y) = (y, y_i y_j for i <= j), row by row of the upper triangle."""
+class _Lift:
+    """T(y): y, and behind it the products of its entries that ``fill`` writes for columns (D, n)."""
 
-    dimension: int
-
-    @property
-    def size(self) -> int:
-        """P, the number of entries of T."""
-        return self.dimension + self.dimension * (self.dimension + 1) // 2
-
-    def fill(self, columns: Any, out: Any) -> None:
-        """Write T of the ``columns`` (D, n) to ``out`` (P, n)."""
-        d = self.dimension
-        out[:d] = columns
-        start = d
-        for i in range(d):
-            stop = start + d - i
-            part = out[start:stop]
-            part[...] = columns[i:]
-            part *= columns[i]
-            start = stop
+    size: int
+    fill: Callable[[Any, Any], None]
 
 
-@dataclass(frozen=True)
-class _Squares:
-    """T(y) = (y, y_i^2)."""
-
-    dimension: int
-
-    @property
-    def size(self) -> int:
-        """P, the number of entries of T."""
-        return 2 * self.dimension
-
-    def fill(self, columns: Any, out: Any) -> None:
-        """Write T of the ``columns`` (D, n) to ``out`` (P, n)."""
-        out[: self.dimension] = columns
-        out[self.dimension :] = columns * columns
+def _products(columns: Any, out: Any) -> None:
+    """y_i y_j for i <= j, row by row of the upper triangle."""
+    start = d = len(columns)
+    out[:d] = columns
+    for i in range(d):
+        stop = start + d - i
+        part = out[start:stop]
+        part[...] = columns[i:]
+        part *= columns[i]
+        start = stop
 
 
-@dataclass(frozen=True)
-class _Length:
-    """T(y) = (y, |y|^2)."""
+def _squares(columns: Any, out: Any) -> None:
+    """y_i^2."""
+    out[: len(columns)] = columns
+    out[len(columns) :] = columns * columns
 
-    dimension: int
 
-    @property
-    def size(self) -> int:
-        """P, the number of entries of T."""
-        return self.dimension + 1
-
-    def fill(self, columns: Any, out: Any) -> None:
-        """Write T of the ``columns`` (D, n) to ``out`` (P, n)."""
-        out[: self.dimension] = columns
-        out[self.dimension] = (columns * columns).sum(0)
+def _length(columns: Any, out: Any) -> None:
+    """|y|^2."""
+    out[: len(columns)] = columns
+    out[len(columns)] = (columns * columns).sum(0)
 
 
 @cache
@@ -271,7 +246,7 @@ class Matrix:
 
     def lift(self, dimension: int) -> Lift:
         """T(y) has y and all products of two entries."""
-        return _Products(dimension)
+        return _Lift(dimension + dimension * (dimension + 1) // 2, _products)
 
     def dof(self, dimension: int) -> float:
         """It is D + 2."""
@@ -339,7 +314,7 @@ class Diagonal:
 
     def lift(self, dimension: int) -> Lift:
         """T(y) has y and the squares of its entries."""
-        return _Squares(dimension)
+        return _Lift(2 * dimension, _squares)
 
     def dof(self, dimension: int) -> float:
         """It is 3, for a variance."""
@@ -397,7 +372,7 @@ class Spherical:
 
     def lift(self, dimension: int) -> Lift:
         """T(y) has y and |y|^2."""
-        return _Length(dimension)
+        return _Lift(dimension + 1, _length)
 
     def dof(self, dimension: int) -> float:
         """It is 3, for a variance."""

@@ -23,11 +23,6 @@ class Marginal:
     Parameters
     ----------
     mixture : a mixture model; one of a Dirichlet process must have a truncated tail
-
-    Raises
-    ------
-    ValueError, TypeError
-        The tail is tied, or ``mixture`` is no mixture.
     """
 
     def __init__(self, mixture: Mixture) -> None:

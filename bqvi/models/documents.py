@@ -56,11 +56,6 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
     Parameters
     ----------
     data : (N, V), dense or sparse. n_words : V. fractional : whether counts may have fractions.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Not a table of numbers with V columns, or a count that is negative, fractional or not finite.
     """
     x = data if is_sparse(data) else to_numpy(as_numbers("data", data))
     require_columns("data", x, n_words)

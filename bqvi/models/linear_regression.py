@@ -141,13 +141,7 @@ class LinearRegression:
 
 
 def check_regression(data: Data, dimension: int, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """(X (N, P), y (N, J)) of a tuple ``data``, P = ``dimension``, J = ``n_outputs``; finite, N >= 1.
-
-    Raises
-    ------
-    ValueError
-        Other shapes, or entries that are not finite.
-    """
+    """(X (N, P), y (N, J)) of a tuple ``data``, P = ``dimension``, J = ``n_outputs``; finite, N >= 1."""
     if not isinstance(data, tuple) or len(data) != 2:
         raise ValueError(
             f"data is {type(data).__name__}; it must be a tuple (X, y) of shapes (N, P) and (N, J)"

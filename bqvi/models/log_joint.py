@@ -188,13 +188,7 @@ class LogJoint:
         return self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
 
     def log_prior(self, theta: Array) -> Array:
-        """The whole log joint, (L, D) -> (L,), in torch's graph.
-
-        Raises
-        ------
-        TypeError
-            The log joint has bounds.
-        """
+        """The whole log joint, (L, D) -> (L,), in torch's graph."""
         if self.coordinates is not None:
             raise TypeError("the log joint has bounds, and only methods of bqvi.fit take it so")
         return self._values(theta)

@@ -20,7 +20,7 @@ from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data, as_numbers
 from bqvi.models.log_joint import initial_gaussian
-from bqvi.models.log_sigmoid import expected_derivatives, expected_log_sigmoid
+from bqvi.models.log_sigmoid import expected_derivatives
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
 
@@ -135,7 +135,7 @@ class LogisticRegression:
         signed = x * (2.0 * y - 1.0)[:, None]
         centre = signed @ mean
         scale = np.sqrt(np.einsum("nd,de,ne->n", signed, covariance, signed))
-        likelihood = expected_log_sigmoid(centre, scale)
+        likelihood = expected_derivatives(centre, scale, 0.5)[0]
         prior_squares = (mean @ mean + np.trace(covariance)) / self.prior_scale**2
         prior = -0.5 * prior_squares - self.dimension * np.log(self.prior_scale * np.sqrt(2.0 * np.pi))
         return float(likelihood.sum() + prior + float(q.entropy))

@@ -42,11 +42,6 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
     -------
     Product
         For `fit` to go on from (``start_from``); its bound is not below that of ``q``.
-
-    Raises
-    ------
-    ValueError
-        Where components share parameters and ``data`` have NaN.
     """
     if model.incomplete and not _own_parameters(model, q):
         raise ValueError(

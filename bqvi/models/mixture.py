@@ -51,7 +51,7 @@ class Lift(Protocol):
     def size(self) -> int:
         """P, the number of columns of T(x)."""
 
-    def fill(self, columns: Any, out: Any) -> None:
+    def fill(self, columns: Any, out: Any, /) -> None:
         """Write T of ``columns`` (D, n) to ``out`` (P, n), NumPy or torch."""
 
 

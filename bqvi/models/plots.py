@@ -54,11 +54,6 @@ def ellipses(
     ax : where to draw; of a new figure if None
     weights : (K,), not negative; the opacity of each Gaussian, relative to the largest; all alike if None
     radii : in standard deviations
-
-    Raises
-    ------
-    ValueError
-        Other shapes.
     """
     means, covariances = np.asarray(means, float), np.asarray(covariances, float)
     require_shape("means", means, (len(means), 2))
@@ -107,13 +102,6 @@ def clusters(
     ax : where to draw; of a new figure if None
     columns : the two coordinates that are shown
     least : components with a smaller expected weight are left out
-
-    Raises
-    ------
-    ValueError
-        Columns that the data do not have.
-    TypeError
-        Components that are not Gaussian.
     """
     x, pair = np.asarray(data, float), list(columns)
     if len(pair) != 2 or x.ndim != 2 or not all(0 <= column < x.shape[1] for column in pair):
@@ -141,11 +129,6 @@ def top_words(
     words : V texts; the words' numbers if None
     ax : where to draw; of a new figure if None
     count : words shown, at most V
-
-    Raises
-    ------
-    ValueError
-        As many words as probabilities are not given.
     """
     p = np.asarray(probabilities, float)
     names = [str(v) for v in range(len(p))] if words is None else list(words)
@@ -177,11 +160,6 @@ def states(
     ax : where to draw; of a new figure if None
     times : (T,), rising; 0, 1, .. if None
     levels : (K,), of each state the value it emits on average: the line that is drawn is their posterior mean
-
-    Raises
-    ------
-    ValueError
-        Other shapes.
     """
     x, r = np.asarray(values, float), np.asarray(posterior, float)
     require_shape("values", x, (len(x),))
@@ -213,11 +191,6 @@ def sticks(model: Mixture, q: Product, ax: Axes | None = None, *, truth: np.ndar
     q : its posterior
     ax : where to draw; of a new figure if None
     truth : (C,), weights to compare with
-
-    Raises
-    ------
-    TypeError
-        Weights that are not sticks.
     """
     if not isinstance(model.mixing, Sticks):
         raise TypeError(f"the weights are {type(model.mixing).__name__}, not Sticks")
@@ -236,11 +209,6 @@ def weights(
     deviations : (K,)
     ax : where to draw; of a new figure if None
     truth : (C,), weights to compare with, drawn largest first
-
-    Raises
-    ------
-    ValueError
-        Other shapes.
     """
     means, deviations = as_numbers("means", means), as_numbers("deviations", deviations)
     if np.ndim(means) != 1:
@@ -267,11 +235,6 @@ def bound(trace: Any, ax: Axes | None = None, *, against: str = "iteration", lab
     ax : where to draw; of a new figure if None
     against : 'iteration', 'seconds' or 'step_evaluations'
     label : of the line in a legend
-
-    Raises
-    ------
-    ValueError
-        Another name, or a trace without records.
     """
     require_one_of("against", against, tuple(_AXES))
     if not hasattr(trace, "rows"):

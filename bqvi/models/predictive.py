@@ -38,11 +38,6 @@ def log_predictive(model: Mixture, q: Product, data: Data) -> np.ndarray:
     model : a mixture with Gaussian components of unknown covariance, and no tied tail
     q : its posterior
     data : (N, D), NaN where missing
-
-    Raises
-    ------
-    TypeError
-        Other components.
     """
     components = model.components
     if not isinstance(components, GaussianComponents):

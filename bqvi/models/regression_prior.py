@@ -34,11 +34,6 @@ class RegressionPrior:
         tenth of the outputs' variances
     dof : nu_0 > 0; default 3: then E[v] = s_0
     flat : True for a flat prior: with family='point', maximum likelihood
-
-    Raises
-    ------
-    ValueError
-        A number out of its range, named with the prefix ``prior.``.
     """
 
     strength: np.ndarray | float = EMPIRICAL.strength
@@ -88,7 +83,7 @@ class RegressionPrior:
         root = np.sqrt(np.broadcast_to(self.strength, x.shape[1:]))
         wide, long = np.vstack([x, np.diag(root)]), np.vstack([y, np.zeros((x.shape[1], y.shape[1]))])
         residual = float(((long - wide @ np.linalg.lstsq(wide, long)[0]) ** 2).sum())
-        least = _ROUNDING.share * float((y * y).sum())
+        least = _ROUNDING * float((y * y).sum())
         if np.mean(self.scale) + residual >= least:  # type: ignore[arg-type]
             return self
         message = (
@@ -117,20 +112,12 @@ class RegressionPrior:
         return Flat(proper) if self.flat else proper
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """What rounding leaves of a prior beside inputs that depend on each other linearly, or exact outputs.
+_ROUNDING = 1e-10
+"""The share of a sum of squares that a prior adds where rounding would leave nothing of it.
 
-    The share was chosen on a column that stands twice, of sizes 1e6 to 1e10, 60 rows: with 1e-12 the two
-    coefficients differ by 1e-4 of their size, with 1e-10 by 1e-6 and with 1e-8 by 1e-8; the fit is the same
-    to 1e-8 with all three.
-    """
-
-    share: float = 1e-10
-    """Of a sum of squares, which the prior adds where it would be lost."""
-
-
-_ROUNDING = Rounding()
+Of a column that stands twice, of sizes 1e6 to 1e10, 60 rows, the two coefficients differ by 1e-6 of their
+size with it, by 1e-4 with 1e-12 and by 1e-8 with 1e-8; the fit is the same to 1e-8 with all three.
+"""
 
 
 def visible_strength(name: str, strength: np.ndarray | float, x: np.ndarray) -> np.ndarray | float:
@@ -143,9 +130,9 @@ def visible_strength(name: str, strength: np.ndarray | float, x: np.ndarray) -> 
     given = np.broadcast_to(strength, squares.shape)
     size = np.sqrt(squares + given)
     scaled = x / size
-    if np.linalg.eigvalsh(scaled.T @ scaled + np.diag(given / size**2))[0] >= _ROUNDING.share:
+    if np.linalg.eigvalsh(scaled.T @ scaled + np.diag(given / size**2))[0] >= _ROUNDING:
         return strength
-    raised: np.ndarray = np.maximum(given, _ROUNDING.share * squares)
+    raised: np.ndarray = np.maximum(given, _ROUNDING * squares)
     message = (
         f"columns of the inputs depend on each other linearly, and rounding leaves nothing of {name} beside "
         f"their squares; it is raised to at most {raised.max():.3g}. Leave out columns that repeat others, "

@@ -90,11 +90,6 @@ class Sequences:
     ----------
     values : (T,) symbols or counts, or (T, D), of all sequences; NaN where nothing was observed
     lengths : (N,), positive, summing to T; default one sequence
-
-    Raises
-    ------
-    ValueError
-        Lengths that are not positive integers or do not sum to T.
     """
 
     values: np.ndarray

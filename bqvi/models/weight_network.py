@@ -32,11 +32,6 @@ class WeightNetwork:
     ----------
     summary : (C,), the network's summary of the data, of numbers near 1: the means of the columns, say
     hidden : >= 1, units of its hidden layer; the last layer has 2 (hidden + 1) numbers for each weight
-
-    Raises
-    ------
-    ValueError, TypeError
-        A summary that is no vector of finite numbers, or no units.
     """
 
     summary: np.ndarray

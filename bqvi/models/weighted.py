@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,45 +26,18 @@ _SORTED_BY = 8
 """The number of values of a row by which rows are ordered for a start; other ties are broken arbitrarily."""
 
 
-class WeighableModel(Protocol):
-    """A conjugate model whose start accepts weights of rows, and whose ln h is known for each row.
-
-    Examples are mixtures, topics, and hidden Markov models, for which a row is a sequence.
-    """
-
-    @property
-    def prior(self) -> Any:
-        """p(theta)."""
-
-    def check(self, data: Data) -> Data:
-        """``data`` as the model takes them."""
-
-    def initial(
-        self, data: Data, how: str, rng: np.random.Generator, weights: np.ndarray | None = None
-    ) -> Any:
-        """A starting q(theta) from rows with ``weights``."""
-
-    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
-        """Optimal q(z) of ``rows``."""
-
-    def log_base_measures(self, data: Data) -> np.ndarray:
-        """ln h(x_n), (N,)."""
-
-    def log_likelihood(self, data: Data, theta: Array) -> float:
-        """ln p(X | theta)."""
-
-
 class Weighted:
     """A model of weighted rows; its data are a tuple (X, w), w (N,) nonnegative. Made by `weighted`.
 
     Parameters
     ----------
-    model : the model of X
+    model : the model of X: a conjugate model whose ``initial`` takes weights of rows, and with
+        ``log_base_measures`` (N,), such as mixtures, topics and hidden Markov models (a row is a sequence)
     name : what messages call w
     """
 
-    def __init__(self, model: WeighableModel, name: str = "weights") -> None:
-        self.model: Any = model
+    def __init__(self, model: Any, name: str = "weights") -> None:
+        self.model = model
         self.name = name
 
     @property

@@ -52,13 +52,7 @@ class Proposals:
 
     @classmethod
     def of(cls, mixtures: Sequence[Any]) -> Proposals:
-        """The proposals of M ``mixtures``, measures with weights, means and covariances.
-
-        Raises
-        ------
-        ValueError
-            The mixtures have different dimensions or numbers of components.
-        """
+        """The proposals of M ``mixtures``, measures with weights, means and covariances."""
         plain = tuple(
             GaussianMixture(*(to_numpy(part).astype(float) for part in (q.weights, q.means, q.covariances)))
             for q in mixtures

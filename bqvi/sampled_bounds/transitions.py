@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -43,19 +42,26 @@ class MoveUnits:
         return np.repeat(self.factors, each, axis=0), np.repeat(self.steps, each)[:, None, None]
 
 
-class Transition(Protocol):
-    """One move of every particle."""
+@dataclass(frozen=True)
+class Transition:
+    """One move of every particle.
 
-    @property
-    def cost(self) -> int:
-        """The number of evaluations of the log joint in a move of one particle."""
+    Attributes
+    ----------
+    cost : the number of evaluations of the log joint in a move of one particle: leapfrog steps, or 1.
+    acceptance : the rate of acceptance to which step sizes are adapted.
+    step : adaptation begins with the step size ``step`` D^(-1/4) with slopes, else D^(-1/2).
+    slopes : whether particles move by the gradient: Hamiltonian Monte Carlo, else Metropolis' random walk.
+    """
 
-    @property
-    def acceptance(self) -> float:
-        """The rate of acceptance to which step sizes are adapted."""
+    cost: int
+    acceptance: float
+    step: float
+    slopes: bool
 
     def first_step(self, dimension: int) -> float:
         """The step size with which adaptation begins, D being ``dimension``."""
+        return self.step / math.sqrt(math.sqrt(dimension) if self.slopes else dimension)
 
     def __call__(
         self,
@@ -76,90 +82,30 @@ class Transition(Protocol):
         rng : the generator, which draws numbers for all G L particles.
         movable : which particles are moved, (G, L) bool.
         """
-
-
-@dataclass(frozen=True)
-class RandomWalk:
-    """Metropolis' random walk."""
-
-    cost: int = 1
-    acceptance: float = SETTINGS.walk_acceptance
-
-    def first_step(self, dimension: int) -> float:
-        """2.38 / sqrt(D), which is best for a Gaussian of many dimensions (Roberts et al. 1997)."""
-        return SETTINGS.walk_step / math.sqrt(dimension)
-
-    def __call__(
-        self,
-        particles: Particles,
-        temperature: float,
-        units: MoveUnits,
-        target: AnnealedTarget,
-        rng: np.random.Generator,
-        movable: np.ndarray,
-    ) -> tuple[Particles, np.ndarray]:
-        """See `Transition`."""
-        factors, steps = units.of_systems(len(particles.points))
-        noise = rng.standard_normal(particles.points.shape)
-        uniform = rng.random(movable.shape)
-        points = particles.points + steps * noise @ np.swapaxes(factors, -1, -2)
-        proposed = target.at(points, movable)
-        # -inf less -inf is NaN: a particle at -inf whose proposal is at -inf stays where it is.
-        with np.errstate(invalid="ignore"):
-            gain = proposed.log_density(temperature) - particles.log_density(temperature)
-        return _accepted(particles, proposed, gain, uniform, movable)
-
-
-@dataclass(frozen=True)
-class Hamiltonian:
-    """Hamiltonian Monte Carlo.
-
-    Attributes
-    ----------
-    cost : the number of leapfrog steps of a move.
-    acceptance : see `Transition`.
-    """
-
-    cost: int = SETTINGS.leapfrog
-    acceptance: float = SETTINGS.hamiltonian_acceptance
-
-    def first_step(self, dimension: int) -> float:
-        """1.2 D^(-1/4), from which the rate of acceptance of a Gaussian is about .8."""
-        return SETTINGS.hamiltonian_step / math.sqrt(math.sqrt(dimension))
-
-    def __call__(
-        self,
-        particles: Particles,
-        temperature: float,
-        units: MoveUnits,
-        target: AnnealedTarget,
-        rng: np.random.Generator,
-        movable: np.ndarray,
-    ) -> tuple[Particles, np.ndarray]:
-        """See `Transition`."""
         factors, steps = units.of_systems(len(particles.points))
         momenta = rng.standard_normal(particles.points.shape)
         uniform = rng.random(movable.shape)
-        steps = steps * rng.uniform(0.8, 1.2, (*movable.shape, 1))
-        before = 0.5 * (momenta**2).sum(axis=-1)
         here = particles
-        momenta = momenta + 0.5 * steps * (here.slopes(temperature) @ factors)
+        if self.slopes:
+            steps = steps * rng.uniform(0.8, 1.2, (*movable.shape, 1))
+            kinetic = 0.5 * (momenta**2).sum(axis=-1)
+            momenta = momenta + 0.5 * steps * (here.slopes(temperature) @ factors)
         for remaining in range(self.cost, 0, -1):
             points = here.points + (steps * momenta) @ np.swapaxes(factors, -1, -2)
             here = target.at(points, movable)
-            momenta = momenta + (1.0 if remaining > 1 else 0.5) * steps * (here.slopes(temperature) @ factors)
+            if self.slopes:
+                half = 1.0 if remaining > 1 else 0.5
+                momenta = momenta + half * steps * (here.slopes(temperature) @ factors)
+        # -inf less -inf is NaN: a particle at -inf whose proposal is at -inf stays where it is
         with np.errstate(invalid="ignore", over="ignore"):
             gain = here.log_density(temperature) - particles.log_density(temperature)
-            gain = gain + before - 0.5 * (momenta**2).sum(axis=-1)
-        return _accepted(particles, here, gain, uniform, movable)
+            if self.slopes:
+                gain = gain + kinetic - 0.5 * (momenta**2).sum(axis=-1)
+        rate = np.exp(np.minimum(np.where(movable & ~np.isnan(gain), gain, -np.inf), 0.0))
+        return here.where(uniform < rate, particles), rate
 
 
-TRANSITIONS: dict[str, Transition] = {"random-walk": RandomWalk(), "hmc": Hamiltonian()}
-
-
-def _accepted(
-    particles: Particles, proposed: Particles, gain: np.ndarray, uniform: np.ndarray, movable: np.ndarray
-) -> tuple[Particles, np.ndarray]:
-    """Apply Metropolis' rule, with ``gain`` (G, L) the logarithm of the ratio of densities."""
-    rate = np.exp(np.minimum(np.where(movable & ~np.isnan(gain), gain, -np.inf), 0.0))
-    return proposed.where(uniform < rate, particles), rate
+TRANSITIONS = {
+    "random-walk": Transition(1, SETTINGS.walk_acceptance, SETTINGS.walk_step, False),
+    "hmc": Transition(SETTINGS.leapfrog, SETTINGS.hamiltonian_acceptance, SETTINGS.hamiltonian_step, True),
+}
