@@ -23,7 +23,7 @@ from math import sqrt
 import numpy as np
 
 from gp import triangular
-from gp.arrays import Array, is_torch, namespace
+from gp.arrays import Array, as_like, is_torch, namespace
 from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is_sound
 from gp.triangular import lapack, solve_lower
 
@@ -352,3 +352,19 @@ def _explanation(matrix: Array, largest: float, jitter: float) -> str:
         "remove points that (nearly) coincide, use a shorter lengthscale, or check that the kernel "
         "is positive semi-definite (gp.testing.check_kernel)"
     )
+
+
+def sample_gaussian(
+    mean: Array, covariance: Array, n: int, seed: int | np.random.Generator, scale: Array
+) -> Array:
+    """Return n draws (n, m) from N(mean, covariance).
+
+    ``scale`` (m,) are the prior variances, which the jitter of the factorisation is relative to: a
+    posterior covariance may be singular, and zero at noise-free observations.
+    """
+    if n < 0:
+        raise ValueError(f"n = {n}: give the number of draws, 0 or more")
+    rng = np.random.default_rng(seed)
+    normal = as_like(rng.standard_normal((n, mean.shape[0])), mean)
+    lower = cholesky(covariance, scale).lower
+    return mean + normal @ lower.T

@@ -23,12 +23,12 @@ import numpy as np
 from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
 from gp.checks import as_noise, as_values, require_memory
 from gp.evidence import log_density
-from gp.expectation.closed_form import kernel_sum
 from gp.expectation.kernel_sum import KernelSum
+from gp.expectation.posterior_expectation import kernel_sum
 from gp.grams import pieces
 from gp.integrals import Integral, JointIntegral, joint_integral
 from gp.kernels.base import Kernel, differentiable
-from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend
+from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend, sample_gaussian
 from gp.means import Mean
 from gp.measures import Measure
 from gp.observations import (
@@ -43,7 +43,6 @@ from gp.observations import (
 from gp.paths import Path, draw_path
 from gp.predictions import PosteriorMethods
 from gp.rounding import LARGE_PIVOT
-from gp.sampling import sample_gaussian
 
 if TYPE_CHECKING:
     from gp.hyperparameters import Hyperparameters

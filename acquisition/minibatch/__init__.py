@@ -20,7 +20,6 @@ where the same partition serves many epochs.
 """
 
 from acquisition.minibatch.balanced import Balanced
-from acquisition.minibatch.confidence import UpperConfidence
 from acquisition.minibatch.features import (
     Features,
     affine_in_labels,
@@ -29,13 +28,17 @@ from acquisition.minibatch.features import (
 )
 from acquisition.minibatch.gp_control_variate import GPControlVariate
 from acquisition.minibatch.horvitz_thompson import HorvitzThompson
-from acquisition.minibatch.pools import Herding, MaxVariance, SequentialBQ
-from acquisition.minibatch.quadrature_weighted import QuadratureWeighted
-from acquisition.minibatch.reshuffled import Reshuffled
+from acquisition.minibatch.pools import (
+    Herding,
+    MaxVariance,
+    QuadratureWeighted,
+    SequentialBQ,
+    UpperConfidence,
+)
 from acquisition.minibatch.saga import Saga
 from acquisition.minibatch.strategy import Learning, Selection, Strategy
 from acquisition.minibatch.svrg import Svrg
-from acquisition.minibatch.uniform import Uniform
+from acquisition.minibatch.uniform import Reshuffled, Uniform
 
 __all__ = [
     "Balanced",

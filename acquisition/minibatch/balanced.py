@@ -1,8 +1,8 @@
 """Balanced mini-batches: a partition into batches that each resemble the whole (``minibatch="balanced"``).
 
 The data are split once into B = N // S batches whose mean features are close to those of all the data
-(`partition`), and the batches are used in random order, each once an epoch, with weights N / S. The variance
-is lower for two reasons: each batch is balanced, and every datum is used once an epoch, as in random
+(`by_assignment`), and used in random order, each once an epoch, with weights N / S. The variance is lower for
+two reasons: each batch is balanced, and every datum is used once an epoch, as in random
 reshuffling. There are no parameters to tune, and weights are equal and positive. Where the kernel explains no
 part of the gradient, the method is random reshuffling.
 
@@ -24,10 +24,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
-from acquisition.minibatch.featured import Featured
-from acquisition.minibatch.features import Features
-from acquisition.minibatch.partition import by_assignment
+from acquisition.minibatch.features import Featured, Features
+from acquisition.minibatch.settings import PARTITION
 from acquisition.minibatch.strategy import Selection, equally
 
 
@@ -98,3 +98,57 @@ def _with_others(rows: np.ndarray, used: int, rng: np.random.Generator) -> np.nd
     changed = rows.copy()
     changed[places], changed[used:] = rows[used:], rows[places]
     return changed
+
+
+def by_assignment(phi: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Partition S B random rows into B batches of S, the mean feature of each close to that of the data.
+
+    S strata of B random rows are made; every batch takes one row of each stratum, by linear assignment on
+    <residual of the batch, phi_i - mean phi>: the choice that lowers the sum of squared residuals most. In
+    further sweeps each stratum is removed and assigned again. Assignment is in blocks of about eighty
+    batches, O(N M B_block) a sweep.
+
+    Parameters
+    ----------
+    phi : (N, M)
+    size : S
+    rng : generator of the strata
+
+    Returns
+    -------
+    (N // S, S) indices, each at most once
+    """
+    order = rng.permutation(len(phi))
+    centre = phi.mean(axis=0, dtype=np.float64)
+    parts = []
+    for count, rows in _blocks(order, size, _block_sizes(len(phi) // size)):
+        block = phi[rows].astype(np.float64) - centre
+        chosen = _assigned(block.reshape(size, count, -1))
+        parts.append(rows.reshape(size, count)[np.arange(size)[:, None], chosen].T)
+    return np.concatenate(parts)
+
+
+def _block_sizes(batches: int) -> list[int]:
+    """Numbers of batches in the blocks: about PARTITION.block, and as equal as possible."""
+    blocks = max(1, round(batches / PARTITION.block))
+    return [batches // blocks + (i < batches % blocks) for i in range(blocks)]
+
+
+def _blocks(order: np.ndarray, size: int, counts: list[int]) -> list[tuple[int, np.ndarray]]:
+    """Consecutive pieces of ``order``, count * size rows each."""
+    edges = np.cumsum([0, *(count * size for count in counts)])
+    return [(count, order[a:b]) for count, a, b in zip(counts, edges[:-1], edges[1:], strict=True)]
+
+
+def _assigned(strata: np.ndarray) -> np.ndarray:
+    """Which row of each stratum (S, B, M) each batch takes, (S, B)."""
+    size, count, _ = strata.shape
+    chosen = np.tile(np.arange(count), (size, 1))
+    residual = np.zeros(strata.shape[1:])
+    for sweep in range(PARTITION.sweeps):
+        for h in range(size):
+            if sweep:
+                residual -= strata[h, chosen[h]]
+            chosen[h] = linear_sum_assignment(residual @ strata[h].T)[1]
+            residual += strata[h, chosen[h]]
+    return chosen

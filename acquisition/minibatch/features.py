@@ -33,6 +33,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from acquisition.minibatch.settings import FEATURES
+from acquisition.minibatch.strategy import Unlearning, require_rows, require_size
 from gp.arrays import shown, to_numpy
 from gp.checks import as_points
 from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
@@ -292,3 +293,23 @@ def _checked_rows(x: np.ndarray) -> np.ndarray:
     if not len(table):
         raise ValueError(f"x has shape {table.shape}; it must be (N, D) with N at least 1")
     return table
+
+
+class Featured(Unlearning):
+    """Strategies that choose by features and do not learn from gradients; both attributes are fields."""
+
+    size: int
+    features: Features
+
+    def __post_init__(self) -> None:
+        require_features(self.features)
+
+    @property
+    def setup_seconds(self) -> float:
+        """Seconds that the computation of the features took."""
+        return self.features.seconds
+
+    def require_fit(self, n: int) -> None:
+        """Raise ValueError unless the size of mini-batches and the features agree with ``n`` data."""
+        require_size(self.size, n)
+        require_rows("features", len(self.features), n)

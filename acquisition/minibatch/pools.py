@@ -1,37 +1,50 @@
-"""Greedy choices from a random pool: kernel herding, sequential Bayesian quadrature, largest variance.
+"""Choices by a kernel over the data: greedy ones from a random pool, and the weights of Bayesian quadrature.
 
 A pool of a multiple of S rows is drawn uniformly; from it rows are chosen one by one, each the best given
-those before it. With k the kernel, z the kernel means over the data and C the posterior covariance given the
-rows chosen so far, the next row maximises
+those before it. With k the kernel, z the kernel means over the data, C the posterior covariance given the
+rows chosen so far, and m the expected norm of a row's gradient, the next row maximises
 
     Herding          z_i - sum_j k(x_i, x_j) / (t + 1)      the MMD of equal weights (Chen et al. 2010)
     SequentialBQ     (z_i left)^2 / C_ii                    the integral variance (Huszar and Duvenaud 2012)
     MaxVariance      C_ii                                   thesis Section 7.3.4
+    UpperConfidence  m_i / average m + beta C_ii^(1/2)      thesis Section 7.3.4
 
-and the weights are equal, or those of Bayesian quadrature. All are *biased*, as the choice of a row depends
-on its features. The rule of largest variance is less accurate than the others and is kept for comparison: it
-selects outliers, each of which then has the equal weight N / S.
+and the weights are equal, or those of Bayesian quadrature: with K the kernel of the S rows, the mean of a
+Gaussian process over the data has the posterior mean sum_i w_i f(x_i) for every f,
 
-Cost a step O(pool (S M + S^2)), and S^3 for quadrature weights; O(N M^2) once for the features. Memory N x M.
+    w = (K + s^2 I)^-1 (z + s^2 / N),
+
+so that one solve serves all coordinates of a gradient; they are scaled by N, as they stand for a sum. s^2 is
+the variance of a part of f that is independent between rows, which contributes s^2 / N to the mean.
+`QuadratureWeighted` gives them to rows that are drawn uniformly: its error at one step is small but does not
+average out over steps, so that the error of a run has a floor.
+
+All are *biased*, as rows or weights depend on features. The rule of largest variance selects outliers, each
+of which then has the equal weight N / S; an upper confidence bound prefers large gradients.
+
+Cost a step O(pool (S M + S^2)), S^3 for quadrature weights, M^2 S for the norms; O(N M^2) once for the
+features. Memory N x M.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
-from acquisition.minibatch.featured import Featured
-from acquisition.minibatch.features import Features
-from acquisition.minibatch.quadrature_weights import quadrature_weights
+from acquisition.minibatch.features import Featured, Features
+from acquisition.minibatch.regression import Coefficients, design
 from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import (
     Selection,
+    Summing,
     equally,
     require_between,
 )
 from acquisition.minibatch.uniform import UniformState
+from gp.linalg import Factor
+from gp.triangular import cholesky
 
 _LEAST_NOISE = 1e-10
 """Noise variance as a share of the largest k(x, x), below which rounding decides."""
@@ -107,8 +120,31 @@ class SequentialBQ(Greedy):
         return Selection(chosen, weights), state
 
 
+class _Weighted(Greedy):
+    """Greedy rules with equal weights or those of quadrature, by their fields ``weights`` and ``noise``."""
+
+    weights: str
+    noise: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_between("noise", self.noise, 0.0, np.inf)
+        if self.weights not in ("equal", "quadrature"):
+            raise ValueError(f"weights is {self.weights!r}; it must be 'equal' or 'quadrature'")
+
+    @property
+    def signed(self) -> bool:
+        """Whether weights can be negative."""
+        return self.weights == "quadrature"
+
+    def _weighted(self, rows: np.ndarray) -> Selection:
+        if not self.signed:
+            return equally(rows, len(self.features))
+        return Selection(rows, quadrature_weights(self.features, rows, self.noise))
+
+
 @dataclass(frozen=True)
-class MaxVariance(Greedy):
+class MaxVariance(_Weighted):
     """Maximum posterior variance (thesis Section 7.3.4).
 
     Parameters
@@ -120,39 +156,9 @@ class MaxVariance(Greedy):
     weights: str = "equal"
     noise: float = LEARNING.noise
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_between("noise", self.noise, 0.0, np.inf)
-        require_weighting(self.weights)
-
-    @property
-    def signed(self) -> bool:
-        """Whether weights can be negative."""
-        return self.weights == "quadrature"
-
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
         pool = self._pool(state.n, rng)
-        chosen = pool[greedy_rows(self.features, pool, self.size, self.noise)]
-        return weighted(self.features, chosen, self.weights, self.noise), state
-
-
-def require_weighting(weights: str) -> None:
-    """Raise ValueError unless ``weights`` is 'equal' or 'quadrature'."""
-    if weights not in ("equal", "quadrature"):
-        raise ValueError(f"weights is {weights!r}; it must be 'equal' or 'quadrature'")
-
-
-def weighted(features: Features, chosen: np.ndarray, weights: str, noise: float) -> Selection:
-    """``chosen`` rows with equal weights or those of quadrature.
-
-    Parameters
-    ----------
-    features : those of all rows. chosen : indices (S,) of rows.
-    weights : 'equal' or 'quadrature'. noise : the noise variance of the quadrature's process.
-    """
-    if weights == "equal":
-        return equally(chosen, len(features))
-    return Selection(chosen, quadrature_weights(features, chosen, noise))
+        return self._weighted(pool[greedy_rows(self.features, pool, self.size, self.noise)]), state
 
 
 def greedy_rows(
@@ -193,3 +199,112 @@ def greedy_rows(
     signals = None if signal is None else signal[:, None]
     state = ConditionedPool(column, variance, noises, signals)
     return greedy(state, size, uncertainty if signal is None else variance_reduction)
+
+
+_JITTER = 1e-10
+"""Share of the largest k(x, x) that is added to the diagonal, as rows may be nearly equal."""
+
+
+def quadrature_weights(features: Features, indices: np.ndarray, noise: float = 0.0) -> np.ndarray:
+    """Weights (S,) of distinct rows ``indices``, for a sum over the data.
+
+    Parameters
+    ----------
+    features : of the data
+    indices : (S,)
+    noise : s^2 >= 0, variance that the kernel does not explain, in units of k(x, x)
+    """
+    size, n = len(indices), len(features)
+    gram, z = features.gram(indices), features.kernel_mean(indices)
+    nugget = noise + _JITTER * gram.diagonal().max()
+    factor = Factor(cholesky(gram + nugget * np.eye(size)))
+    return np.asarray(n * factor.solve(factor.solve(z + nugget / n), transposed=True))
+
+
+@dataclass(frozen=True)
+class QuadratureWeighted(Featured):
+    """BQ weights on a random subset.
+
+    Parameters
+    ----------
+    size : S, between 1 and N
+    features : of the data
+    noise : s^2 >= 0, variance that the kernel does not explain, in units of k(x, x)
+    """
+
+    size: int
+    features: Features
+    noise: float = LEARNING.noise
+    signed = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_between("noise", self.noise, 0.0, np.inf)
+
+    def start(self, n: int, rng: np.random.Generator) -> UniformState:
+        self.require_fit(n)
+        return UniformState(n)
+
+    def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
+        indices = rng.choice(state.n, self.size, replace=False, shuffle=False)
+        return Selection(indices, quadrature_weights(self.features, indices, self.noise)), state
+
+
+@dataclass(frozen=True)
+class ConfidenceState:
+    """The process of the norms."""
+
+    n: int
+    norms: Coefficients = field()
+    average: float = 0.0
+    """Running average of the norms seen, in which later norms have larger weights."""
+
+
+@dataclass(frozen=True)
+class UpperConfidence(Summing, _Weighted):
+    """Expected gradient norm plus ``beta`` standard deviations.
+
+    Parameters
+    ----------
+    size : S, between 1 and N
+    features : of the data
+    pool : rows to choose from, in multiples of S, at least 1; never more than N rows
+    beta : >= 0
+    weights : 'equal' or 'quadrature', which can be negative
+    noise : s^2 > 0, in units of k(x, x)
+    drift : rho in [0, 1], how far the norms move between steps
+    """
+
+    beta: float = 1.0
+    weights: str = "equal"
+    noise: float = LEARNING.noise
+    drift: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_between("beta", self.beta, 0.0, np.inf)
+        require_between("noise", self.noise, np.finfo(float).tiny, np.inf)
+        require_between("drift", self.drift, 0.0, 1.0)
+
+    def start(self, n: int, rng: np.random.Generator) -> ConfidenceState:  # type: ignore[override]
+        super().start(n, rng)
+        return ConfidenceState(n, Coefficients.prior(self.features))
+
+    def draw(self, state: ConfidenceState, rng: np.random.Generator) -> tuple[Selection, ConfidenceState]:
+        pool = self._pool(state.n, rng)
+        bonus = None
+        if state.norms.known and state.average > 0.0:
+            bonus = design(self.features, pool) @ state.norms.table[0] / state.average
+        chosen = pool[greedy_rows(self.features, pool, self.size, self.noise, bonus=bonus, factor=self.beta)]
+        return self._weighted(chosen), state
+
+    def observe(self, state: ConfidenceState, selection: Selection, gradients: np.ndarray) -> ConfidenceState:
+        """One step of the filter on the norms."""
+        at = selection.indices
+        norms = np.linalg.norm(gradients, axis=1)
+        noise = self.features.residual[at] + self.noise
+        estimated = state.norms.observed(design(self.features, at), norms[:, None], noise, self.drift)
+        fresh = float(norms.mean())
+        kept = 0.0 if state.average == 0.0 else 0.9
+        average = kept * state.average + (1.0 - kept) * fresh
+        return replace(state, norms=estimated, average=average)

@@ -26,7 +26,7 @@ class FeatureSettings:
 
 @dataclass(frozen=True)
 class PartitionSettings:
-    """Partitions by assignment (`partition`)."""
+    """Partitions by assignment (`balanced`)."""
 
     block: int = 80
     """Batches assigned together."""
@@ -36,7 +36,7 @@ class PartitionSettings:
 
 @dataclass(frozen=True)
 class LearningSettings:
-    """Processes over the data, fitted to gradients (`gp_control_variate`, `confidence`)."""
+    """Processes over the data, fitted to gradients (`gp_control_variate`, `pools`)."""
 
     noise: float = 0.01
     """Variance that the features do not explain, in units of the kernel's."""

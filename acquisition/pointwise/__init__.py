@@ -1,14 +1,17 @@
 """Pointwise acquisition functions: a criterion of the moments of f at a point, bound to a posterior."""
 
 from acquisition.pointwise.acquisition import Acquisition, bind
-from acquisition.pointwise.confidence import UpperConfidenceBound
 from acquisition.pointwise.criterion import Criterion, Informative, Moments, Partials
-from acquisition.pointwise.uncertainty import UncertaintySampling
+from acquisition.pointwise.uncertainty import (
+    LinearisedWarpedUncertainty,
+    MatchedWarpedUncertainty,
+    UncertaintySampling,
+    UpperConfidenceBound,
+)
 from acquisition.pointwise.variance_reduction import (
     IntegralVarianceReduction,
     MutualInformation,
 )
-from acquisition.pointwise.warped import LinearisedWarpedUncertainty, MatchedWarpedUncertainty
 
 __all__ = [
     "Acquisition",

@@ -19,16 +19,18 @@ points cost one matrix product each, for every criterion.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 
 import numpy as np
 
 from acquisition.pointwise.criterion import Partials
-from acquisition.pointwise.density import log_density_gradient
 from acquisition.pointwise.targets import PosteriorTargets
-from gp.arrays import Array, at_least, is_torch, namespace, to_numpy
+from gp.arrays import Array, as_like, at_least, is_torch, namespace, to_numpy
+from gp.embeddings.autodiff import gradient_in_points
 from gp.kernels.contraction import contracted_gradient, diagonal_gradient
-from gp.measures import Measure
+from gp.linear_maps import lower_inverse
+from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
+from gp.measures.mixture_density import MixtureDensity
 from gp.observations import Gradients, Values, covariance
 from gp.posterior import Posterior
 
@@ -167,3 +169,26 @@ class PredictedMoments:
     @cached_property
     def log_density(self) -> Array:
         return self.predictor.measure.log_density(self.x)
+
+
+@singledispatch
+def log_density_gradient(measure: Measure, x: Array) -> Array:
+    """Return d log p(x)/dx, (m, D), at points x (m, D): of N(m, S) -S^-1 (x - m); by autodiff for others."""
+    return gradient_in_points(measure.log_density, x)
+
+
+@log_density_gradient.register
+def _gaussian(measure: Gaussian, x: Array) -> Array:
+    whitening = lower_inverse(as_like(measure.factor, x))
+    return -((x - as_like(measure.mean, x)) @ whitening.T) @ whitening
+
+
+@log_density_gradient.register
+def _mixture(measure: GaussianMixture, x: Array) -> Array:
+    parts = (as_like(part, x) for part in (measure.weights, measure.means, measure.factors))
+    return MixtureDensity.of(*parts).with_gradient(x)[1]
+
+
+@log_density_gradient.register
+def _uniform(measure: Uniform, x: Array) -> Array:
+    return namespace(x).zeros_like(x)

@@ -2,7 +2,7 @@
 
 The process is on phi(u) = f(theta) + |u|^2 / 2, theta = mu + L u in units whitened by q, so that the prior
 mean of f is the log density of q up to a constant, which is profiled out where values are observed
-(`gp.conditioning.function_process`). Its posterior mean is integrated in closed form: E[grad phi] = dE/dm and
+(`gp.conditioning.function_kernel`). Its posterior mean is integrated in closed form: E[grad phi] = dE/dm and
 E[Hessian of phi] = 2 dE/dS are the moments of y = grad phi that `whitened` defines (variational Bayesian
 Monte Carlo integrates the same process, Acerbi 2018).
 
@@ -13,7 +13,7 @@ evaluations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,9 +21,8 @@ import numpy as np
 from acquisition.functionals import Candidates
 from bqvi.gradients.standard_errors import mean_square
 from bqvi.gradients.whitened import JITTER, WhitenedMoments, distance_noise, typical_noise
-from gp.conditioning.function_kernel import FunctionKernel
-from gp.conditioning.function_process import FunctionProcess
-from gp.conditioning.functionals import standard_observed, standard_prior
+from gp.conditioning.conditioned import Conditioned
+from gp.conditioning.function_kernel import FunctionKernel, FunctionProcess, standard_observed, standard_prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +44,8 @@ class FunctionSurrogate(FunctionProcess):
 
         ``measured`` is the noise variance of these numbers over s^2, (m, B); None where they are exact.
         """
-        process = cls.of(kernel, points, targets, distance_noise, measured)
-        return replace(process, noise=typical_noise(measured))
+        given = Conditioned.of(kernel, points, targets, distance_noise, measured)
+        return cls(kernel, given, typical_noise(measured))
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
         """Moments of y = grad phi under q' = N(mean, covariance), in q's units."""

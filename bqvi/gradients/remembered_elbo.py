@@ -37,7 +37,8 @@ from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE, SEARCH
 from bqvi.gradients.surrogates import OnFunction, fitted, of_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
-from gp.conditioning.directional import DirectionalKernel, DirectionalProcess, slope_rows, value_rows
+from gp.conditioning.directional import DirectionalKernel, slope_rows, value_rows
+from gp.conditioning.function_kernel import FunctionProcess
 from gp.evidence import LogPosterior
 
 _LARGEST = 1e150
@@ -116,7 +117,7 @@ class NearQ:
     """
 
     frame: WhitenedFrame
-    process: DirectionalProcess
+    process: FunctionProcess
     nodes: tuple[np.ndarray, ...]
     used: np.ndarray
     fitted: LogPosterior
@@ -226,7 +227,7 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
 
 def _process(
     u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, logs: np.ndarray, steep: bool
-) -> tuple[DirectionalProcess, tuple[np.ndarray, ...]]:
+) -> tuple[FunctionProcess, tuple[np.ndarray, ...]]:
     """The process on all values and, if ``steep``, on gradients nearest to q, and the rows of each node."""
     m, d = u.shape
     count = min(m, (EVIDENCE.rows - m) // d) if steep else 0
@@ -238,7 +239,7 @@ def _process(
     given = Conditioned.of(kernel, rows, _shown(targets, whole)[:, None], _noise, over_scale(noise, logs))
     slopes = m + np.arange(count * d).reshape(count, d)
     nodes = np.column_stack([whole, slopes]), np.setdiff1d(np.arange(m), whole)[:, None]
-    return DirectionalProcess(kernel, given), nodes
+    return FunctionProcess(kernel, given), nodes
 
 
 def _near(points: np.ndarray, phi: np.ndarray, most: int) -> np.ndarray | None:

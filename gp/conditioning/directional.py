@@ -23,13 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gp.conditioning.conditioned import Conditioned, Places
-from gp.conditioning.function_process import kernel_sum
+from gp.conditioning.function_kernel import TrendedKernel
 from gp.expectation import KernelSum, standard_means, standard_variance
 from gp.fixed_points import Changes
 
@@ -54,28 +53,15 @@ def slope_rows(points: np.ndarray, directions: np.ndarray | None = None) -> np.n
 
 
 @dataclass(frozen=True)
-class DirectionalKernel:
-    """k between (N, 2 D) rows.
+class DirectionalKernel(TrendedKernel):
+    """k between (N, 2 D) rows; ``slopes``: whether derivatives are among them, then h = l^2, else h = 1."""
 
-    Parameters
-    ----------
-    lengthscale : l > 0
-    linear, quadratic : b1, b2 >= 0
-    slopes : whether derivatives are among the rows: then h = l^2, else h = 1
-    """
-
-    lengthscale: float
-    linear: float
-    quadratic: float
     slopes: bool = True
 
     @property
     def height(self) -> float:
         """h."""
         return self.lengthscale**2 if self.slopes else 1.0
-
-    def at(self, points: np.ndarray) -> Places:
-        return Places.of(points, points / self.lengthscale)
 
     def constant(self, points: np.ndarray) -> np.ndarray:
         return _shows_value(points)
@@ -108,21 +94,12 @@ class DirectionalKernel:
         """The prior variance over s^2 of E[phi] under N(0, I) with D = ``dimension``."""
         return self.height * standard_variance(dimension, self.lengthscale) + 0.5 * self.quadratic * dimension
 
-
-@dataclass(frozen=True, eq=False)
-class DirectionalProcess:
-    """The process on phi with a ``kernel``, conditioned (``given``) on (N, 2 D) rows."""
-
-    kernel: DirectionalKernel
-    given: Conditioned
-
-    @cached_property
-    def posterior_mean(self) -> KernelSum:
+    def posterior_mean(self, given: Conditioned) -> KernelSum:
         """The posterior mean of phi."""
-        x, w = np.hsplit(self.given.points, 2)
-        weights = self.given.weights[:, 0]
-        values, slopes = weights * _shows_value(self.given.points), weights[:, None] * w
-        return kernel_sum(self.kernel, x, values, slopes if self.kernel.slopes else None, self.given.constant)
+        x, w = np.hsplit(given.points, 2)
+        weights = given.weights[:, 0]
+        slopes = weights[:, None] * w if self.slopes else None
+        return self.kernel_sum(x, weights * _shows_value(given.points), slopes, given.constant)
 
 
 def directional_gram(

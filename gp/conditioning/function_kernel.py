@@ -14,19 +14,69 @@ s^2 is the squared exponential's variance of a derivative (h = l^2) where gradie
 value (h = 1) where they are not.
 
 In a matrix the numbers of a point are adjacent. It is filled one pair of numbers at a time, over all pairs of
-points: (m, n) arrays that fit the cache, instead of one of (m, n, D, D). `gp.kernels` has the same
-covariances, and so has `directional`: for D = 2 to 10 they take 5 to 7 and 3 to 5 times as long (``python -m
-benchmarks processes``), which is the reason for this implementation.
+points: (m, n) arrays that fit the cache, instead of one of (m, n, D, D). `gp.kernels` and `directional` have
+the same covariances, in three to seven times the time (``python -m benchmarks processes``).
+
+E[grad phi] and E[Hessian of phi] under N(0, I) are uncorrelated (one is odd, one even); their covariances are
+
+    Cov(E[d_i phi], E[d_j phi])          = s^2 (h c_1 + b1) delta_ij
+    Cov(E[d_i d_j phi], E[d_k d_l phi])  = s^2 (h c_2 delta_ij delta_kl
+                                               + (h c_2 + b2) (delta_ik delta_jl + delta_il delta_jk))
+
+and c_1, c_2 of `gp.expectation.jacobian_variance`. F = 1 + D + D (D + 1) / 2 counts the expectation, the
+slopes and the lower triangle of the Hessian.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
+import scipy.linalg
 
 from gp.arrays import differences
-from gp.conditioning.conditioned import Places
+from gp.conditioning.conditioned import Conditioned, Places
+from gp.expectation import KernelSum, Quadratic, jacobian_variance, slope_jacobian, value_jacobian
+
+
+@dataclass(frozen=True)
+class TrendedKernel:
+    """A squared exponential of height h beside a linear and a quadratic trend.
+
+    Parameters
+    ----------
+    lengthscale : l > 0
+    linear, quadratic : b1, b2 >= 0
+    """
+
+    lengthscale: float
+    linear: float
+    quadratic: float
+
+    @property
+    def height(self) -> float:
+        """h."""
+        raise NotImplementedError
+
+    def at(self, points: np.ndarray) -> Places:
+        """The record of (m, D) points from which covariances are computed."""
+        return Places.of(points, points / self.lengthscale)
+
+    def kernel_sum(
+        self, points: np.ndarray, values: np.ndarray | None, slopes: np.ndarray | None, constant: float
+    ) -> KernelSum:
+        """The sum of kernel functions of values (m,) and slopes (m, D) at (m, D) points, and a constant."""
+        d = points.shape[1]
+        linear, curvature = np.zeros(d), np.zeros((d, d))
+        if values is not None:
+            linear, curvature = linear + values @ points, curvature + (points.T * values) @ points
+        if slopes is not None:
+            linear = linear + slopes.sum(0)
+            curvature = curvature + points.T @ slopes + slopes.T @ points
+        trend = Quadratic(constant, self.linear * linear, self.quadratic * curvature)
+        return KernelSum(points, self.lengthscale, self.height, trend, values=values, slopes=slopes)
 
 
 @dataclass(frozen=True)
@@ -57,28 +107,15 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class FunctionKernel:
-    """k between the numbers observed at points.
+class FunctionKernel(TrendedKernel):
+    """k between the numbers observed at points; ``shown`` are those observed at each."""
 
-    Parameters
-    ----------
-    lengthscale : l > 0
-    linear, quadratic : b1, b2 >= 0
-    shown : which numbers are observed at a point
-    """
-
-    lengthscale: float
-    linear: float
-    quadratic: float
     shown: Shown = Shown()
 
     @property
     def height(self) -> float:
         """h."""
         return self.lengthscale**2 if self.shown.gradients else 1.0
-
-    def at(self, points: np.ndarray) -> Places:
-        return Places.of(points, points / self.lengthscale)
 
     def constant(self, points: np.ndarray) -> np.ndarray | None:
         """Observations of a constant of 1, (m B,): 1 for values, 0 for derivatives; None without values."""
@@ -91,8 +128,7 @@ class FunctionKernel:
     def covariance(self, left: Places, right: Places) -> np.ndarray:
         """Return the covariances (m B, n B) over s^2 between the numbers observed ``left`` and ``right``."""
         if self.shown.gradients:
-            r, e = _bumps(left.points, right.points, self.lengthscale)
-            return _filled(left.points, right.points, r, e, self)
+            return _filled(left.points, right.points, self)
         kernel, inner = left.exponential(right)
         inner *= self.lengthscale**2
         kernel += inner * (self.linear + 0.5 * self.quadratic * inner)
@@ -102,12 +138,18 @@ class FunctionKernel:
         """`covariance` between points ``left`` (m, D) and ``right`` (n, D)."""
         return self.covariance(self.at(left), self.at(right))
 
+    def posterior_mean(self, given: Conditioned) -> KernelSum:
+        """The posterior mean of phi; up to a constant where only derivatives are observed."""
+        alpha = given.weights[:, 0] if self.shown.values else None
+        b = given.weights[:, int(self.shown.values) :] if self.shown.gradients else None
+        return self.kernel_sum(given.points, alpha, b, given.constant)
 
-def _filled(
-    left: np.ndarray, right: np.ndarray, r: np.ndarray, e: np.ndarray, kernel: FunctionKernel
-) -> np.ndarray:
-    """K / s^2 between (m, D) and (n, D) points that show gradients, given r (D, m, n) and e (m, n)."""
+
+def _filled(left: np.ndarray, right: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
+    """K / s^2 between (m, D) and (n, D) points that show gradients."""
     (m, d), n, shown = left.shape, len(right), kernel.shown
+    r = differences(left, right)
+    e = np.exp(np.einsum("dmn,dmn->mn", r, r) * (-0.5 / kernel.lengthscale**2))
     whole = np.empty((m, shown.width(d), n, shown.width(d)))
     inner = left @ right.T
     tilt = kernel.linear + kernel.quadratic * inner
@@ -129,7 +171,54 @@ def _filled(
     return whole.reshape(m * shown.width(d), n * shown.width(d))
 
 
-def _bumps(left: np.ndarray, right: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
-    """u - u', (D, m, n), and e, (m, n)."""
-    r = differences(left, right)
-    return r, np.exp(np.einsum("dmn,dmn->mn", r, r) * (-0.5 / lengthscale**2))
+@dataclass(frozen=True, eq=False)
+class FunctionProcess:
+    """The process on one function phi with a ``kernel``, ``given`` what was observed.
+
+    The posterior mean is a `KernelSum`, whose integrals against Gaussians and mixtures of Gaussians are in
+    closed form.
+    """
+
+    kernel: Any
+    given: Conditioned
+
+    def extended(self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None) -> Self:
+        """Return the process given (l, D) more points and their ``targets`` (l, B), O((m B)^2 l B).
+
+        ``measured`` is added to the noise, (l,) or (l, B).
+        """
+        return replace(self, given=self.given.extended(points, targets, measured))
+
+    @cached_property
+    def posterior_mean(self) -> KernelSum:
+        """The posterior mean of phi."""
+        mean: KernelSum = self.kernel.posterior_mean(self.given)
+        return mean
+
+
+def standard_observed(points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
+    """Covariance / s^2 of observations at (m, D) points with slopes, Hessian under N(0, I), (m B, F - 1)."""
+    m, d = points.shape
+    rows, columns = np.tril_indices(d)
+    h, b1, b2, parts = kernel.height, kernel.linear, kernel.quadratic, list[np.ndarray]()
+    if kernel.shown.values:
+        slopes, hessians = value_jacobian(points, kernel.lengthscale)
+        products = points[:, rows] * points[:, columns]
+        parts.append(np.concatenate([h * slopes + b1 * points, h * hessians + b2 * products], 1)[:, None])
+    if kernel.shown.gradients:
+        slopes, hessians = slope_jacobian(points, kernel.lengthscale)
+        eye = np.eye(d)
+        along = eye[:, rows] * points[:, None, columns] + eye[:, columns] * points[:, None, rows]
+        parts.append(np.concatenate([h * slopes + b1 * eye, h * hessians + b2 * along], 2))
+    return np.concatenate(parts, 1).reshape(m * kernel.shown.width(d), -1)
+
+
+def standard_prior(dimension: int, kernel: FunctionKernel) -> np.ndarray:
+    """Covariance / s^2 of the slopes and Hessian under N(0, I), (F - 1, F - 1)."""
+    rows, columns = np.tril_indices(dimension)
+    one, two = (kernel.height * c for c in jacobian_variance(dimension, kernel.lengthscale))
+    same = (rows == columns).astype(float)
+    # pairs k <= i are those of the lower triangle, where delta_il delta_jk is one only if all four are the
+    # same
+    hessians = (two + kernel.quadratic) * np.diag(1.0 + same) + two * np.outer(same, same)
+    return scipy.linalg.block_diag((one + kernel.linear) * np.eye(dimension), hessians)

@@ -1,4 +1,4 @@
-"""Tilted kernels a(u) k(u, u') a(u'), a(u) = exp(beta |u|^2 / 2), against Gaussians and mixtures of them.
+"""Mapped kernels k(A (x - c), A (y - c)), and tilted ones a(u) k(u, u') a(u'), a(u) = exp(beta |u|^2 / 2).
 
 Against a Gaussian their integrals are those of k against a wider one, for a(u) N(u; m, Sigma) is
 
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gp.arrays import Array, namespace, to_numpy
+from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.embeddings.embed import embed
 from gp.embeddings.registry import Formulas, embedding
-from gp.kernels import Tilted
+from gp.kernels import Mapped, Tilted
 from gp.measures import Gaussian, GaussianMixture, Measure
+from gp.measures.pushed import pushed
 
 
 def tilted_measure(measure: Measure, growth: float) -> tuple[Array, Measure]:
@@ -70,4 +71,18 @@ def _tilted_kernel(kernel: Tilted, measure: Gaussian | GaussianMixture) -> Formu
 
     return Formulas(
         mean=lambda x: constant * kernel.factor(x) * inner.mean(x), cross=cross, mean_gradient=mean_gradient
+    )
+
+
+@embedding(Mapped, Gaussian)
+@embedding(Mapped, GaussianMixture)
+def _mapped_kernel(kernel: Mapped, measure: Gaussian | GaussianMixture) -> Formulas:
+    """Return the integrals of k against the measure of A (x - c)."""
+    inner = embed(kernel.kernel, pushed(measure, kernel.centre, kernel.matrix))
+    return Formulas(
+        mean=lambda x: inner.mean(kernel.forward(x)),
+        cross=lambda other: (
+            inner.double() if other is measure else inner.double(pushed(other, kernel.centre, kernel.matrix))
+        ),
+        mean_gradient=lambda x: inner.mean_gradient(kernel.forward(x)) @ as_like(kernel.matrix, x),
     )

@@ -9,7 +9,14 @@ For f ~ GP(m, k) given observations, with z_q the kernel mean and C the double i
 where d is the derivative in a parameter of q: for a Gaussian in its mean and covariance, for a mixture
 also in its weights. Values and derivatives of f may have been observed. For a squared exponential kernel and
 Gaussians or mixtures of them all of these are in closed form: E and dE by `KernelSum`, var and dvar under a
-Gaussian by `variance_of`, and the others by :mod:`gp.embeddings`, which has other kernels and measures too.
+Gaussian N(m, Sigma) with z_n, a_n and P of `kernel_means`, v the kernel's variance and C^-1 c = h, by
+
+    var  = C - h^T h,       C = v |Lambda|^(1/2) |Lambda + 2 Sigma|^(-1/2),
+    dC/dSigma = -C (Lambda + 2 Sigma)^-1,        dC/dm = 0,
+
+c the covariances of E_q[f] with what was observed, v z_n for values and -v z_n a_n for derivatives: the
+gradient of h^T h is that of a `KernelSum` with weights 2 C^-T h. :mod:`gp.embeddings` has other kernels and
+measures.
 """
 
 from __future__ import annotations
@@ -22,13 +29,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gp.arrays import Array, namespace
-from gp.embeddings import embed
-from gp.expectation.gradient import mean_gradient
-from gp.expectation.variance import variance_of
-from gp.integrals import Integrals, require_space
-from gp.means import Zero
-from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure
-from gp.observations import covariance
+from gp.embeddings.autodiff import jacobian_in_parameters
+from gp.embeddings.embed import added, embed
+from gp.embeddings.registry import Parameters, in_kind_of
+from gp.expectation.kernel_means import KernelMeans
+from gp.expectation.kernel_sum import KernelSum
+from gp.expectation.quadratic import Quadratic
+from gp.grams import pieces
+from gp.integrals import Integrals, require_space, without_rounding
+from gp.kernels import SquaredExponential
+from gp.means import Mean, Zero
+from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure, MixtureParameters
+from gp.observations import Gradients, Values, covariance
+from gp.triangular import cholesky_inverse
 
 if TYPE_CHECKING:
     from gp.posterior import Posterior
@@ -112,7 +125,7 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
     assert isinstance(q, Gaussian)  # the only other class
     part = mean.integrate(q.mean, q.covariance)
     gradient = GaussianParameters(part.mean, part.covariance)
-    return Expectation(part.value, gradient, lambda: variance_of(posterior, mean, q))
+    return Expectation(part.value, gradient, lambda: _variance_of(posterior, mean, q))
 
 
 def variance_gradient(posterior: Posterior, q: Measure) -> Any:
@@ -126,3 +139,104 @@ def variance_gradient(posterior: Posterior, q: Measure) -> Any:
     prior = embed(posterior.kernel, q).double_gradient()
     explained = expectation(mirrored, q).gradient
     return type(prior)._make(a - 2 * b for a, b in zip(prior, explained, strict=True))
+
+
+def kernel_sum(posterior: Posterior) -> KernelSum | None:
+    """Return the posterior mean as a sum of squared exponentials; ``None`` where it is not one.
+
+    It is one for NumPy arrays in double precision, given values and derivatives, with a squared exponential.
+    """
+    kernel, observed = posterior.kernel, posterior.observations
+    if type(kernel) is not SquaredExponential or type(posterior.x) is not np.ndarray:
+        return None
+    if posterior.x.dtype != np.float64 or not all(type(b) in (Values, Gradients) for b in observed.blocks):
+        return None
+    points = np.concatenate([block.x for block in observed.blocks])
+    values, slopes, at = np.zeros(len(points)), np.zeros(points.shape), 0
+    for block, part in pieces(observed):
+        rows, weights = slice(at, at + len(block.x)), posterior.weights[part]
+        at += len(block.x)
+        if isinstance(block, Gradients):
+            slopes[rows] = block.spread(weights)
+        else:
+            values[rows] = weights
+    kinds = {type(block) for block in observed.blocks}
+    return KernelSum(
+        points,
+        np.asarray(kernel.lengthscale, dtype=float),
+        float(kernel.variance),
+        Quadratic.of_mean(posterior.mean_function, points.shape[1]),
+        values if Values in kinds else None,
+        slopes if Gradients in kinds else None,
+    )
+
+
+def mean_gradient(posterior: Posterior, q: Measure) -> Parameters:
+    """Return the gradient, in the parameters of a measure, of the posterior mean of q[f].
+
+    The posterior mean of f is m(x) plus a weighted sum of k(x, x_i) and its derivatives in x_i, so its
+    integral is a weighted sum of kernel means and their derivatives, which is pulled back in one pass.
+    Weights of a mixture are free: their sum is not held at one. Raises TypeError where something else than
+    values and derivatives was observed.
+    """
+    q = in_kind_of(q, posterior.x)
+    pair, parts = embed(posterior.kernel, q), [_of_prior_mean(posterior.mean_function, q)]
+    for block, part in pieces(posterior.observations):
+        weights = posterior.weights[part]
+        if isinstance(block, Values):
+            parts.append(pair.pullback(block.x, weights))
+        elif isinstance(block, Gradients):
+            none = namespace(block.x).zeros_like(block.x[:, 0])
+            parts.append(pair.pullback(block.x, none, block.spread(weights)))
+        else:
+            raise TypeError(f"no gradient through observations of {type(block).__name__}")
+    return added(parts)
+
+
+def _of_prior_mean(function: Mean, q: Measure) -> Parameters:
+    """Return the gradient of q[m]: closed for Gaussians and mixtures of them."""
+    if isinstance(q, Gaussian):
+        return GaussianParameters(*function.expectation_gradient(q.mean, q.covariance))
+    if not isinstance(q, GaussianMixture):
+        return jacobian_in_parameters(lambda p: function.expectation(p.mean, p.covariance), q)
+    xp = namespace(q.means)
+    components = [(q.means[k, :], q.covariances[k, :, :]) for k in range(q.means.shape[0])]
+    slopes = [function.expectation_gradient(*component) for component in components]
+    values: Array = xp.stack([function.expectation(*component) for component in components])
+    means = q.weights[:, None] * xp.stack([slope for slope, _ in slopes])
+    covariances = q.weights[:, None, None] * xp.stack([half for _, half in slopes])
+    return MixtureParameters(values, means, covariances)
+
+
+def _variance_of(posterior: Posterior, mean: KernelSum, q: Gaussian) -> tuple[float, GaussianParameters]:
+    """Return the variance of E_q[f], never negative, and its gradient in q; see the module.
+
+    Raises ArithmeticError where the variance is negative beyond rounding.
+    """
+    total = 2.0 * q.covariance
+    np.einsum("ii->i", total)[:] += np.square(mean.lengthscale)
+    factor, inverse = cholesky_inverse(total)
+    double = mean.height * float(np.exp(np.log(mean.lengthscale / factor.diagonal()).sum()))
+    whitened = posterior.factor.solve(_cross(posterior, mean, q))
+    unknown = np.array([[double - whitened @ whitened]])
+    variance = without_rounding(unknown, np.array([[double]]), posterior)[0, 0]
+    mirrored = replace(posterior, mean_function=Zero(), whitened=whitened).kernel_sum
+    assert mirrored is not None  # the embedding exists, as the posterior has used it
+    explained = mirrored.integrate(q.mean, q.covariance)
+    gradient = GaussianParameters(-2.0 * explained.mean, -double * inverse - 2.0 * explained.covariance)
+    return float(variance), gradient
+
+
+def _cross(posterior: Posterior, mean: KernelSum, q: Gaussian) -> np.ndarray:
+    """The vector c, (N,)."""
+    found = KernelMeans.of(mean.points, mean.lengthscale, q.mean, q.covariance)
+    z = mean.height * found.z
+    parts, start = [], 0
+    for block in posterior.observations.blocks:
+        rows = slice(start, start + len(block.x))
+        start += len(block.x)
+        if isinstance(block, Gradients):
+            parts.append(block.take(-z[rows, None] * found.a[rows], 1).reshape(-1))
+        else:
+            parts.append(z[rows])
+    return np.concatenate(parts)

@@ -13,13 +13,13 @@ in that of w, dp = p sum_d u_d, dg_d = g_d (1 - u_d), dc_d = c_d (1 - u_d), less
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gp.arrays import differences
-from gp.fixed_points.gram import MOST_PAIRED, Changes, Gram, Pairs, gram_of, rows_of_gaps, slopes_at
+from gp.fixed_points.gram import Changes, Gram, gram_of, of_gaps, slopes_at
 from gp.grams import covariance_with_pullback
 from gp.kernels.anova import Anova
 from gp.kernels.base import Pullback
@@ -35,7 +35,7 @@ def _anova_gram(kernel: Anova, observed: Functional) -> Gram:
     x, m = found
     if m:
         return _FixedSlopes.of(x, m)
-    return _of_values(x) if len(x) <= MOST_PAIRED else lambda changed: _of_rows(x, changed)
+    return of_gaps(x, _of_squares, squared=True)
 
 
 def _ratios(squares: np.ndarray, kernel: Anova) -> tuple[np.ndarray, np.ndarray]:
@@ -47,66 +47,23 @@ def _ratios(squares: np.ndarray, kernel: Anova) -> tuple[np.ndarray, np.ndarray]
     return p, np.divide(varying, ratio, out=varying)
 
 
-def _of_values(x: np.ndarray) -> Gram:
-    pairs = Pairs.of(x)
-    squares = pairs.gaps**2
+def _of_squares(squares: np.ndarray, kernel: Anova) -> Any:
+    """A `gp.fixed_points.gram.Profile` of squared gaps."""
+    precision, height = kernel.lengthscale**-2.0, kernel.height
+    p, u = _ratios(squares, kernel)
 
-    def gram(kernel: Anova) -> tuple[np.ndarray, Pullback]:
-        precision, height = kernel.lengthscale**-2.0, kernel.height
-        p, u = _ratios(squares, kernel)
-        values = height * (p - 1.0)
+    def contracted(weights: np.ndarray, k: np.ndarray) -> np.ndarray:
+        weighted, total = weights * (height * p), float(weights @ k)
+        lengths = ((u * squares) @ weighted) * precision
+        # the diagonal does not depend on the interaction
+        return np.array([*lengths, float((u @ weighted).sum()) - kernel.norm_slope * total, total])
 
-        def pullback(weights: np.ndarray) -> np.ndarray:
-            folded = pairs.folded(weights)
-            weighted = folded * (height * p)
-            lengths = ((u * squares) @ weighted) * precision
-            off_diagonal = float(folded @ values)  # the diagonal does not depend on the interaction
-            interaction = float((u @ weighted).sum()) - kernel.norm_slope * off_diagonal
-            total = off_diagonal + kernel.variance * float(weights.trace())
-            return np.array([*lengths, interaction, total])
+    def changes(k: np.ndarray) -> np.ndarray:
+        raised = height * p * u
+        lengths = raised * squares * precision[:, None]
+        return np.concatenate([lengths, (raised.sum(0) - kernel.norm_slope * k)[None]])
 
-        matrix = pairs.matrix(values, kernel.variance)
-
-        def times(vectors: np.ndarray) -> np.ndarray:
-            raised = height * p * u
-            lengths = raised * squares * precision[:, None]
-            rows = [*lengths, raised.sum(0) - kernel.norm_slope * values]
-            return np.stack([*(pairs.matrix(row, 0.0) @ vectors for row in rows), matrix @ vectors])
-
-        return matrix, Changes(pullback, times)
-
-    return gram
-
-
-def _of_rows(x: np.ndarray, kernel: Anova) -> tuple[np.ndarray, Changes]:
-    """The covariance of values at points x (n, D) too many for pairs to be kept."""
-    (n, width), precision, height = x.shape, kernel.lengthscale**-2.0, kernel.height
-    matrix = np.empty((n, n))
-    for rows, gaps in rows_of_gaps(x):
-        matrix[rows] = (height * (_ratios(gaps**2, kernel)[0] - 1.0)).reshape(-1, n)
-
-    def changes() -> Iterator[tuple[slice, np.ndarray]]:
-        """Rows of the derivatives in ln l and ln w, (D + 1, rows n)."""
-        for rows, gaps in rows_of_gaps(x):
-            squares = np.square(gaps, out=gaps)
-            p, u = _ratios(squares, kernel)
-            raised = height * p * u
-            interaction = raised.sum(0) - kernel.norm_slope * matrix[rows].reshape(-1)
-            yield rows, np.concatenate([raised * squares * precision[:, None], interaction[None]])
-
-    def pullback(weights: np.ndarray) -> np.ndarray:
-        of_shape = np.zeros(width + 1)
-        for rows, change in changes():
-            of_shape += change @ weights[rows].reshape(-1)
-        return np.append(of_shape, np.vdot(weights, matrix))
-
-    def times(vectors: np.ndarray) -> np.ndarray:
-        of_shape = np.empty((width + 1, *vectors.shape))
-        for rows, change in changes():
-            of_shape[:, rows] = change.reshape(width + 1, -1, n) @ vectors
-        return np.concatenate([of_shape, (matrix @ vectors)[None]])
-
-    return matrix, Changes(pullback, times)
+    return lambda: height * (p - 1.0), contracted, changes
 
 
 @dataclass(frozen=True, eq=False)

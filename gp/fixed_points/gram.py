@@ -36,6 +36,17 @@ Gram: TypeAlias = Callable[[Any], tuple[np.ndarray, Pullback]]
 """A function of a kernel that returns the covariance (N, N) and its pull-back, which may read that matrix."""
 
 
+_Parts: TypeAlias = tuple[
+    Callable[[], np.ndarray],
+    Callable[[np.ndarray, np.ndarray], np.ndarray],
+    Callable[[np.ndarray], np.ndarray],
+]
+Profile: TypeAlias = Callable[[np.ndarray, Any], _Parts]
+"""From gaps (D, P) and a kernel it makes three functions: one returns the covariances k (P,) of the pairs;
+one, of weights w (P,) and of k, the gradient (C + 1,) of sum w k, its last entry the sum itself; and
+one, of k, its derivatives (C, P) in the parameters but the last, the variance."""
+
+
 @dataclass(frozen=True, eq=False)
 class Changes:
     """A pull-back that also has products of the derivatives of K in the P parameters with vectors.
@@ -254,13 +265,64 @@ class Pairs:
         return 2 * weights.reshape(-1).take(self.places)
 
 
-def rows_of_gaps(x: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield rows of the matrix of pairs of points x (n, D), and the gaps |x_i - x_j| in them, (D, rows n).
+def of_gaps(x: np.ndarray, profile: Profile, squared: bool = False) -> Gram:
+    """Return the covariance of values at points x (n, D) under a kernel that is a function of their gaps.
 
-    They are computed again at each use, for matrices too large for `Pairs`.
+    Parameters
+    ----------
+    x : the points.
+    profile : a function of the gaps |x_d - y_d| of P pairs, (D, P), and a kernel with a variance.
+    squared : whether it takes the squares of the gaps.
     """
+    if len(x) > MOST_PAIRED:
+        return lambda kernel: _of_rows(x, kernel, profile, squared)
+    pairs = Pairs.of(x)
+    gaps = pairs.gaps**2 if squared else pairs.gaps
+    return lambda kernel: _of_pairs(pairs, gaps, kernel, profile)
+
+
+def _of_pairs(pairs: Pairs, gaps: np.ndarray, kernel: Any, profile: Profile) -> tuple[np.ndarray, Pullback]:
+    variance = float(kernel.variance)
+    of_values, contracted, changes = profile(gaps, kernel)
+    values = of_values()
+    matrix = pairs.matrix(values, variance)
+
+    def pullback(weights: np.ndarray) -> np.ndarray:
+        gradient = contracted(pairs.folded(weights), values)
+        gradient[-1] += variance * weights.trace()
+        return gradient
+
+    def times(vectors: np.ndarray) -> np.ndarray:
+        rows = [pairs.matrix(row, 0.0) @ vectors for row in changes(values)]
+        return np.stack([*rows, matrix @ vectors])
+
+    return matrix, Changes(pullback, times)
+
+
+def _of_rows(x: np.ndarray, kernel: Any, profile: Profile, squared: bool) -> tuple[np.ndarray, Pullback]:
+    """The same for points too many for pairs to be kept, whose gaps are computed again at each use."""
     n, dimension = x.shape
     columns, size = x.T.copy(), max(_BLOCK // (n * dimension), 1)
-    for start in range(0, n, size):
-        rows = slice(start, min(start + size, n))
-        yield rows, np.abs(columns[:, rows, None] - columns[:, None, :]).reshape(dimension, -1)
+
+    def blocks() -> Iterator[tuple[slice, _Parts]]:
+        for start in range(0, n, size):
+            rows = slice(start, min(start + size, n))
+            gaps = np.abs(columns[:, rows, None] - columns[:, None, :]).reshape(dimension, -1)
+            yield rows, profile(np.square(gaps, out=gaps) if squared else gaps, kernel)
+
+    matrix = np.empty((n, n))
+    for rows, (values, _, _) in blocks():
+        matrix[rows] = values().reshape(-1, n)
+
+    def pullback(weights: np.ndarray) -> np.ndarray:
+        parts = ((weights[rows], matrix[rows], contracted) for rows, (_, contracted, _) in blocks())
+        return sum((contracted(w.reshape(-1), k.reshape(-1)) for w, k, contracted in parts), np.zeros(()))
+
+    def times(vectors: np.ndarray) -> np.ndarray:
+        parts = []
+        for rows, (_, _, changes) in blocks():
+            change = changes(matrix[rows].reshape(-1))
+            parts.append(change.reshape(len(change), -1, n) @ vectors)
+        return np.concatenate([np.concatenate(parts, axis=1), (matrix @ vectors)[None]])
+
+    return matrix, Changes(pullback, times)

@@ -1,14 +1,15 @@
-"""The Gram matrix of a quadratic trend at fixed points: a weighted sum of two fixed matrices."""
+"""Gram matrices of few fixed matrices: of a quadratic trend, and of multiples of a known function."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from gp.fixed_points.gram import Changes, Gram, gradients_alone, gram_of, slopes_at, without_values
-from gp.grams import covariance_with_pullback
+from gp.grams import blocks_of, covariance_with_pullback
 from gp.kernels.base import Pullback
+from gp.kernels.multiple import Multiple
 from gp.kernels.polynomial import QuadraticTrend
-from gp.observations import Functional
+from gp.observations import Functional, Gradients, Values
 
 
 @gram_of.register
@@ -53,3 +54,27 @@ def _products(x: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
         both[:, d, :, d] += t[:m, :m]
         linear[n:, n:].reshape(m, dimension, m, dimension)[:, d, :, d] = 1.0
     return linear, quadratic
+
+
+@gram_of.register
+def _multiple_gram(kernel: Multiple, observed: Functional) -> Gram:
+    """Return variance g g^T as a function of the variance, g the function as it is observed."""
+    rows = []
+    for block in blocks_of(observed):
+        if type(block) is Values:
+            rows.append(kernel.function(block.x))
+        elif type(block) is Gradients and block.dimensions is None:
+            rows.append(kernel.function.gradient(block.x).reshape(-1))
+        else:
+            return lambda changed: covariance_with_pullback(changed, observed)
+    g = np.concatenate(rows)
+    whole = np.outer(g, g)
+
+    def gram(changed: Multiple) -> tuple[np.ndarray, Pullback]:
+        variance = float(changed.variance)
+        return variance * whole, Changes(
+            lambda weights: np.array([variance * (g @ weights @ g)]),
+            lambda vectors: variance * np.outer(g, g @ vectors)[None],
+        )
+
+    return gram

@@ -14,8 +14,9 @@ by the product rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +24,9 @@ from gp.fixed_points.gram import (
     MOST_PAIRED,
     Changes,
     Gram,
-    Pairs,
     gradients_alone,
     gram_of,
-    rows_of_gaps,
+    of_gaps,
     slopes_at,
     without_values,
 )
@@ -34,11 +34,6 @@ from gp.grams import covariance_with_pullback
 from gp.kernels import ByColumn, Mapped, Matern12, Matern32, SquaredExponential, Stationary, Tilted
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Values
-
-_Parts = tuple[Callable[[], np.ndarray], Callable[[np.ndarray], np.ndarray], Callable[[], np.ndarray]]
-"""For P pairs: k (P,); from weights times k (P,) the gradient in ln l (D,); dlog k/dlog l (D, P)."""
-_Profile = Callable[[np.ndarray, np.ndarray], _Parts]
-"""A function of the gaps (D, P), squared for a squared exponential, and the lengthscales (D,)."""
 
 
 @gram_of.register
@@ -50,26 +45,8 @@ def _squared_exponential_gram(kernel: SquaredExponential, observed: Functional) 
     if type(kernel) is not SquaredExponential or found is None:
         return lambda changed: covariance_with_pullback(changed, observed)
     x, m = found
-    if m == 0 and len(x) > MOST_PAIRED:
-        return lambda changed: _of_rows(x, changed, _squared_exponential, squared=True)
     if m == 0:
-        pairs = Pairs.of(x)
-        squares = pairs.gaps**2
-        distances = squares.sum(0)
-
-        def gram(changed: SquaredExponential) -> tuple[np.ndarray, Pullback]:
-            matrix, pullback = _of_pairs(pairs, squares, changed, _squared_exponential)
-            if np.size(changed.lengthscale) > 1:
-                return matrix, pullback
-            precision = float(np.squeeze(changed.lengthscale)) ** -2.0
-
-            def times(vectors: np.ndarray) -> np.ndarray:
-                stretched = matrix * pairs.matrix(precision * distances, 0.0)
-                return np.stack([stretched @ vectors, matrix @ vectors])
-
-            return matrix, Changes(pullback, times)
-
-        return gram
+        return of_gaps(x, _squared_exponential, squared=True)
     if m < len(x) or m > MOST_PAIRED:
         return lambda changed: covariance_with_pullback(changed, observed)
     return _of_slopes(x)
@@ -81,38 +58,69 @@ def _by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
     found, inner = slopes_at(observed), type(kernel.kernel)
     if found is None or found[1] or inner not in (Matern12, Matern32):
         return lambda changed: covariance_with_pullback(changed, observed)
-    x, profile = found[0], _exponential if inner is Matern12 else _rough
-    if len(x) > MOST_PAIRED:
-        return lambda changed: _of_rows(x, changed.kernel, profile)
-    pairs = Pairs.of(x)
-    return lambda changed: _of_pairs(pairs, pairs.gaps, changed.kernel, profile)
+    gram = of_gaps(found[0], _exponential if inner is Matern12 else _rough)
+    return lambda changed: gram(changed.kernel)
 
 
-def _squared_exponential(squares: np.ndarray, lengthscales: np.ndarray) -> _Parts:
+def _squared_exponential(squares: np.ndarray, kernel: Stationary) -> Any:
+    lengthscales, one = _by_coordinate(kernel, len(squares))
     precision = lengthscales**-2.0
-    return (
+    return _stationary(
+        kernel,
         lambda: np.exp((-0.5 * precision) @ squares),
         lambda weighted: squares @ weighted * precision,
-        lambda: squares * precision[:, None],
+        lambda: squares.sum(0)[None] * precision[:1] if one else squares * precision[:, None],
+        one,
     )
 
 
-def _exponential(gaps: np.ndarray, lengthscales: np.ndarray) -> _Parts:
-    return (
+def _exponential(gaps: np.ndarray, kernel: Stationary) -> Any:
+    lengthscales, one = _by_coordinate(kernel, len(gaps))
+    return _stationary(
+        kernel,
         lambda: np.exp((-1 / lengthscales) @ gaps),
         lambda weighted: gaps @ weighted / lengthscales,
         lambda: gaps / lengthscales[:, None],
+        one,
     )
 
 
-def _rough(gaps: np.ndarray, lengthscales: np.ndarray) -> _Parts:
+def _rough(gaps: np.ndarray, kernel: Stationary) -> Any:
+    lengthscales, one = _by_coordinate(kernel, len(gaps))
     b = gaps * (sqrt(3) / lengthscales)[:, None]
     raised = 1 + b
-    return (
+    return _stationary(
+        kernel,
         lambda: np.prod(raised, axis=0) * np.exp(-b.sum(axis=0)),
         lambda weighted: (b**2 / raised) @ weighted,
         lambda: b**2 / raised,
+        one,
     )
+
+
+def _stationary(
+    kernel: Stationary,
+    of_values: Callable[[], np.ndarray],
+    to_lengths: Callable[[np.ndarray], np.ndarray],
+    slopes: Callable[[], np.ndarray],
+    one: bool,
+) -> Any:
+    """A `Profile` from k of variance 1, the gradient in ln l (D,) of weights times k, and dlog k/dlog l."""
+    variance = float(kernel.variance)
+
+    def values() -> np.ndarray:
+        return of_values() if variance == 1.0 else variance * of_values()
+
+    def contracted(weights: np.ndarray, k: np.ndarray) -> np.ndarray:
+        weighted = weights * k
+        lengths = to_lengths(weighted)
+        return np.append(lengths.sum() if one else lengths, weighted.sum())
+
+    def changes(k: np.ndarray) -> np.ndarray:
+        rows = k * slopes()
+        return rows.sum(0)[None] if one and len(rows) > 1 else rows
+
+    return values, contracted, changes
 
 
 @gram_of.register
@@ -143,63 +151,6 @@ def _mapped_gram(kernel: Mapped, observed: Functional) -> Gram:
         return lambda changed: covariance_with_pullback(changed, observed)
     inner = gram_of(kernel.kernel, Values(kernel.forward(observed.x)))
     return lambda changed: inner(changed.kernel)
-
-
-def _of_pairs(
-    pairs: Pairs, gaps: np.ndarray, kernel: Stationary, profile: _Profile
-) -> tuple[np.ndarray, Changes]:
-    """The matrix and the pull-back to log lengthscale (one, or (D,)) and log variance."""
-    variance, width = float(kernel.variance), len(pairs.gaps)
-    lengthscales, one = _by_coordinate(kernel, width)
-    of_values, to_lengths, slopes = profile(gaps, lengthscales)
-    values = of_values()
-    if variance != 1.0:
-        values = variance * values
-
-    def pullback(weights: np.ndarray) -> np.ndarray:
-        weighted = pairs.folded(weights) * values
-        lengths = to_lengths(weighted)
-        total = weighted.sum() + variance * weights.trace()
-        return np.array([lengths.sum(), total]) if one else np.array([*lengths, total])
-
-    matrix = pairs.matrix(values, variance)
-
-    def times(vectors: np.ndarray) -> np.ndarray:
-        rows = values * slopes()
-        lengths = [pairs.matrix(row, 0.0) @ vectors for row in (rows.sum(0)[None] if one else rows)]
-        return np.stack([*lengths, matrix @ vectors])
-
-    return matrix, Changes(pullback, times)
-
-
-def _of_rows(
-    x: np.ndarray, kernel: Stationary, profile: _Profile, squared: bool = False
-) -> tuple[np.ndarray, Changes]:
-    """The same for points x (n, D) too many for pairs to be kept, with ``squared`` gaps or the gaps."""
-    variance, (n, width) = float(kernel.variance), x.shape
-    lengthscales, one = _by_coordinate(kernel, width)
-
-    def blocks() -> Iterator[tuple[slice, _Parts]]:
-        for rows, gaps in rows_of_gaps(x):
-            yield rows, profile(np.square(gaps, out=gaps) if squared else gaps, lengthscales)
-
-    matrix = np.empty((n, n))
-    for rows, (values, _, _) in blocks():
-        matrix[rows] = variance * values().reshape(-1, n)
-
-    def pullback(weights: np.ndarray) -> np.ndarray:
-        lengths = np.zeros(width)
-        for rows, (_, to_lengths, _) in blocks():
-            lengths += to_lengths((weights[rows] * matrix[rows]).reshape(-1))
-        return np.append(lengths.sum() if one else lengths, np.vdot(weights, matrix))
-
-    def times(vectors: np.ndarray) -> np.ndarray:
-        lengths = np.empty((width, *vectors.shape))
-        for rows, (_, _, slopes) in blocks():
-            lengths[:, rows] = (slopes().reshape(width, -1, n) * matrix[rows]) @ vectors
-        return np.concatenate([lengths.sum(0)[None] if one else lengths, (matrix @ vectors)[None]])
-
-    return matrix, Changes(pullback, times)
 
 
 def _by_coordinate(kernel: Stationary, width: int) -> tuple[np.ndarray, bool]:

@@ -13,9 +13,9 @@ from acquisition.minibatch import (
     signed,
     standardised,
 )
+from acquisition.minibatch.balanced import by_assignment
 from acquisition.minibatch.features import median_distance
-from acquisition.minibatch.partition import by_assignment
-from acquisition.minibatch.quadrature_weights import quadrature_weights
+from acquisition.minibatch.pools import quadrature_weights
 from gp.kernels import Matern32, Matern52, SquaredExponential
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ from measure_contract import check_embedding
 
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.embeddings import embed
-from gp.fixed_points import Changes, anova, gram, gram_of, scaled, stationary
+from gp.fixed_points import Changes, gram, gram_of, scaled
 from gp.grams import covariance_with_pullback
 from gp.kernels import (
     Anova,
@@ -77,8 +77,7 @@ def test_many_points_have_the_matrix_and_the_products_of_few(name, monkeypatch):
     """Pairs that are computed again at each use, against pairs that are kept."""
     kernel, rng = KERNELS[name], np.random.default_rng(6)
     kept, of_kept = gram_of(kernel, OBSERVED["values"])(kernel)
-    for module in (stationary, anova):
-        monkeypatch.setattr(module, "MOST_PAIRED", 6)
+    monkeypatch.setattr(gram, "MOST_PAIRED", 6)
     monkeypatch.setattr(gram, "_BLOCK", 60)  # two rows at a time
     matrix, pullback = gram_of(kernel, OBSERVED["values"])(kernel)
     assert isinstance(pullback, Changes)

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 import gp
 from gp.expectation import KernelSum, Quadratic, expectation, variance_gradient
-from gp.expectation.gradient import mean_gradient
+from gp.expectation.posterior_expectation import mean_gradient
 from gp.means import Constant, Fixed, Linear, NegativeQuadratic, Zero
 from gp.measures import Gaussian, GaussianMixture
 from gp.observations import Gradients, Values

@@ -26,7 +26,7 @@ from bqvi.gradients.observation_noise import Directions, ObservationNoise
 from bqvi.gradients.standard_errors import of_gradient, standard_errors
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
-from gp.conditioning.functionals import standard_observed
+from gp.conditioning.function_kernel import standard_observed
 
 ROWS, COLUMNS = np.tril_indices(2)
 TURN = np.array([[0.6, -0.8], [0.8, 0.6]])

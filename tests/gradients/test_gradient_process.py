@@ -23,8 +23,7 @@ from bqvi.gradients.observation_noise import (
 )
 from bqvi.gradients.settings import SEARCH
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments, jitter_multiple
-from gp.conditioning.function_kernel import FunctionKernel
-from gp.conditioning.functionals import standard_observed
+from gp.conditioning.function_kernel import FunctionKernel, standard_observed
 from gp.evidence import LogPosterior
 from gp.fixed_points import components_gram
 from gp.priors import JointPrior
