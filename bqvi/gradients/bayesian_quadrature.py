@@ -33,7 +33,7 @@ from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.process_cache import ProcessCache
 from bqvi.gradients.settings import DESIGN, FEASIBILITY, PROCESS
-from bqvi.gradients.standard_errors import of_gradient, standard_errors, with_sampling
+from bqvi.gradients.standard_errors import of_gradient, over_batches, standard_errors, with_sampling
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.conjugate import ConjugateModel
@@ -155,19 +155,20 @@ class BayesianQuadrature:
             terms = model.log_likelihood_terms(theta, batch.rows)
         (slopes,) = TorchPosterior(None, (theta,)).each(terms.sum(0))
         kind, values = self._kind(model, len(frame.mean), len(nodes)), to_numpy(terms.detach()).T
-        parts = [
-            frame.natural_gradient(process.by_rule(kind.targets(frame, np.zeros_like(nodes), *row)))
-            for row in zip(values, slopes, strict=True)
-        ]
+        rows = np.array(
+            [kind.targets(frame, np.zeros_like(nodes), *row) for row in zip(values, slopes, strict=True)]
+        )
+        parts = (frame.natural_gradient(process.by_rule(targets)) for targets in rows)
         each = tuple(np.stack(part) for part in zip(*parts, strict=True))
-        spent = gradient.n_evaluations + cost(model, batch, len(nodes))
-        gradient = replace(gradient, n_evaluations=spent)
+        gradient = replace(gradient, n_evaluations=gradient.n_evaluations + cost(model, batch, len(nodes)))
         if batch.combination is not None:
             flat = np.concatenate([part.reshape(len(part), -1) for part in each], 1)
             change = batch.combination(flat) - to_numpy(batch.weights) @ flat
             return replace(gradient, values=add(gradient.values, unflat(change, gradient.values)))
         errors = cast(Values, _with_errors(frame, process, gradient).standard_error)
-        return replace(gradient, standard_error=with_sampling(errors, lambda: each, batch))
+        if batch.corrections is not None and batch.size > 1:
+            errors = tuple(np.sqrt(_of_all(process, rows, batch)) * error for error in errors)
+        return replace(gradient, standard_error=with_sampling(errors, lambda _: each, 2, batch))
 
     def asked(
         self,
@@ -303,14 +304,21 @@ def _gradient(
 
 
 def _with_errors(frame: WhitenedFrame, process: Process | None, gradient: Gradient) -> Gradient:
-    if process is None:  # no evaluation has succeeded yet
-        entries = sum(v.size for v in gradient.values)
-        covariance = np.diag(np.full(entries, np.inf))
-    else:
-        covariance = of_gradient(frame, process.covariance())
-    return replace(
-        gradient, covariance=covariance, standard_error=standard_errors(covariance, gradient.values)
-    )
+    unknown = np.diag(
+        np.full(sum(v.size for v in gradient.values), np.inf)
+    )  # no evaluation has succeeded yet
+    covariance = unknown if process is None else of_gradient(frame, process.covariance())
+    errors = standard_errors(covariance, gradient.values)
+    return replace(gradient, covariance=covariance, standard_error=errors)
+
+
+def _of_all(process: Process, rows: np.ndarray, batch: Batch) -> float:
+    """The share of Y^T P Y that is not due to the choice of the rows, whose targets are (S, m, B)."""
+    given = process.given
+    columns = np.moveaxis(rows.reshape(len(rows), len(given.whitening), -1), 0, 1)
+    projected = given.projected(columns.reshape(len(columns), -1)).reshape(columns.shape)
+    chosen = over_batches(rows, np.moveaxis(projected, 1, 0), batch).sum()
+    return max(0.0, 1.0 - float(chosen) / (given.scale * given.residuals_whitened.size))
 
 
 def _require_one(found: Evaluations) -> None:

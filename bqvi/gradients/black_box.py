@@ -83,19 +83,14 @@ class TorchPosterior:
             found = torch.autograd.grad(
                 objectives, self.leaves, one_each, retain_graph=True, is_grads_batched=True, allow_unused=True
             )
-            self._require_finite_at_draws(objectives, found)
+            if not all(g is None or bool(g.isfinite().all()) for g in found):
+                # the hooks raise for the sum: only single gradients name the draw
+                torch.autograd.grad(objectives.sum(), self.leaves, retain_graph=True, allow_unused=True)
         shape = (len(objectives),)
         return tuple(
             np.zeros(shape + tuple(leaf.shape)) if g is None else to_numpy(g).astype(float, copy=False)
             for g, leaf in zip(found, self.leaves, strict=True)
         )
-
-    def _require_finite_at_draws(
-        self, objectives: torch.Tensor, found: tuple[torch.Tensor | None, ...]
-    ) -> None:
-        """Where ``found`` is not finite, differentiate the sum: only single gradients name the draw."""
-        if not all(g is None or bool(g.isfinite().all()) for g in found):
-            torch.autograd.grad(objectives.sum(), self.leaves, retain_graph=True, allow_unused=True)
 
 
 def torch_posterior(q: Distribution, like: torch.Tensor) -> TorchPosterior:

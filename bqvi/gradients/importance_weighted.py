@@ -41,7 +41,6 @@ from bqvi.gradients.black_box import (
     torch_posterior,
 )
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.standard_errors import of_left_out
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
@@ -133,4 +132,4 @@ def _errors(posterior: TorchPosterior, log_weights: torch.Tensor, power: int) ->
         weighted = (w**power).reshape(-1, *[1] * (slopes.ndim - 1)) * slopes
         without = weighted.sum(0) - weighted
         found.append(without / (others**power).reshape(-1, *[1] * (slopes.ndim - 1)))
-    return of_left_out(tuple(found))
+    return tuple(np.sqrt((len(t) - 1) * t.var(0)) for t in found)

@@ -46,7 +46,7 @@ from bqvi.gradients.black_box import (
 from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, Sobol
 from bqvi.gradients.evaluations import evaluate_at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.standard_errors import of_mean, require_several, with_sampling
+from bqvi.gradients.standard_errors import of_mean, with_sampling
 from bqvi.gradients.stratified import stratified_gradient
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import is_conjugate
@@ -87,8 +87,7 @@ class Pathwise:
     """q may be a mixture of Gaussians."""
 
     def __post_init__(self) -> None:
-        require_integer("samples", self.samples, 1)
-        require_several("samples", self.errors, self.samples)
+        require_integer("samples", self.samples, 2 if self.errors else 1)
         require_one_of("entropy", self.entropy, _ENTROPIES)
         if self.noise is not None and not isinstance(self.noise, Independent | Sobol | AntitheticOrthogonal):
             raise TypeError(
@@ -128,8 +127,10 @@ class Pathwise:
             terms = terms - measured.log_prob(theta)
         errors = None
         if self.errors:
-            each = None if of_data is None else partial(posterior.each, of_data.mean(0))
-            errors = with_sampling(of_mean(posterior.each(self.independent(terms))), each, batch)
+            drawn = posterior.each(self.independent(terms))
+            rows = None if of_data is None else self.independent(of_data)
+            each = None if rows is None else lambda some: posterior.each(rows[some].mean(0))
+            errors = with_sampling(of_mean(drawn), each, len(drawn[0]), batch)
         objective = terms.mean()
         if self.entropy == "analytic":
             objective = objective + posterior.q.entropy
@@ -187,8 +188,10 @@ class Pathwise:
         return Gradient(values, False, cost(model, batch, self.samples), self.samples, value)
 
     def independent(self, terms: Any) -> Any:
-        """Independent means of the terms (L,): the terms (L,) themselves, or (R,) means for a design."""
-        return terms.reshape(self.randomisations, -1).mean(1) if self._designed else terms
+        """Independent means of the terms (L, ...): the terms themselves, or (R, ...) means for a design."""
+        if not self._designed:
+            return terms
+        return terms.reshape(self.randomisations, len(terms) // self.randomisations, *terms.shape[1:]).mean(1)
 
     def drawn_noise(self, design: Design, dimension: int, rng: np.random.Generator) -> np.ndarray:
         """Standard normal points (L, D) of a design, D being ``dimension``, with random numbers from ``rng``.

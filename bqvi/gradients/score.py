@@ -41,7 +41,7 @@ from bqvi.gradients.black_box import (
     torch_posterior,
 )
 from bqvi.gradients.gradient import Batch, Gradient, local_step
-from bqvi.gradients.standard_errors import of_mean, require_several, with_sampling
+from bqvi.gradients.standard_errors import of_mean, with_sampling
 from bqvi.gradients.stratified import require_still
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
@@ -75,8 +75,7 @@ class Score:
 
     def __post_init__(self) -> None:
         require_one_of("baseline", self._baseline, _BASELINES)
-        require_integer("samples", self.samples, _BASELINES[self._baseline])
-        require_several("samples", self.errors, self.samples)
+        require_integer("samples", self.samples, max(_BASELINES[self._baseline], 1 + self.errors))
         require_one_of("entropy", self.entropy, ("sampled", "analytic"))
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
@@ -101,7 +100,7 @@ class Score:
         errors = None
         if self.errors:
             each = None if of_data is None else partial(_of_rows, posterior, of_data, log_q)
-            errors = with_sampling(of_mean(centred or posterior.each(terms)), each, batch)
+            errors = with_sampling(of_mean(centred or posterior.each(terms)), each, self.samples, batch)
         objective = terms.mean()
         if self.entropy == "analytic":
             entropy = posterior.q.entropy
@@ -195,7 +194,8 @@ def _less_others(reward: Array) -> Array:
     return (reward - reward.mean(0)) * (n / (n - 1))
 
 
-def _of_rows(posterior: TorchPosterior, terms: Any, log_q: Any) -> Values:
-    """The gradients of the data, (S, ...), from their terms (L, S) and ln q at the draws."""
-    advantage = to_numpy(_less_others(terms)).astype(float) / len(terms)
-    return tuple(np.tensordot(advantage, part, (0, 0)) for part in posterior.each(log_q))
+def _of_rows(posterior: TorchPosterior, terms: Any, log_q: Any, some: slice) -> Values:
+    """The gradients of the data, (S, ...), from their terms (L, S) and ln q at ``some`` of the draws."""
+    advantage = to_numpy(_less_others(terms))[some].astype(float)
+    parts = posterior.each(log_q[some])
+    return tuple(np.tensordot(advantage, part, (0, 0)) / len(advantage) for part in parts)

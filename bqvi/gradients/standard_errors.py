@@ -10,14 +10,21 @@ For a mean the two agree. Standard errors are right in mean square to about a fi
 coverage where terms are nearly normal. They are too short where few terms have most of the variance, as for
 weighted estimates under a q narrower than the posterior, where the variance may be infinite.
 
-*From a mini-batch.* With weights w_i = 1 / pi_i and gradients g_i of the data, means over the draws, the
-variance of sum_i w_i g_i over mini-batches is estimated by
+*From a mini-batch.* With weights w_i = 1 / pi_i and gradients g_i of the data, the variance of sum_i w_i g_i
+over mini-batches is estimated by
 
-    S / (S - 1) sum_i (1 - pi_i) |w_i g_i - a|^2,      a = sum_i (1 - pi_i) w_i g_i / sum_i (1 - pi_i)
+    V(g, g) = S / (S - 1) sum_i (1 - pi_i) |w_i g_i - a|^2,   a = sum_i (1 - pi_i) w_i g_i / sum_i (1 - pi_i)
 
 (Deville 1999), which for equal probabilities is N^2 (1 - S / N) s^2 / S, without bias. For strata and unequal
-probabilities it is exact for as many independent draws, and too large where a design does better. It is added
-to the variance over the draws, given the mini-batch, and contains a part of it, of order 1 / (L S).
+probabilities it is exact for as many independent draws, and too large where a design does better. The
+variance over the draws is of the mini-batch's sum, and contains that over mini-batches of each draw's
+difference from the mean. V of the means over draws would count it twice: standard errors of eight draws were
+up to a third too large. Added is the covariance V(g', g'') of the means over two halves of the draws, whose
+expectation is V of the expected gradients.
+
+By quadrature, the rule is fixed, and V(g, g) is the variance of what it gives. The covariance of the process
+is quadratic in its targets Y and is to be that of all data: less the share of Y^T P Y
+(`gp.conditioning.conditioned`) that V of the rows' targets makes.
 
 *From a process.* As a vector, the moments of `whitened` are x = (E[y], lower triangle of J row by row),
 F = D + D (D + 1) / 2 numbers. Their covariance is that of the model and that of the jackknife together,
@@ -54,46 +61,38 @@ def of_mean(terms: Values) -> Values:
     return tuple(t.std(0, ddof=1) / np.sqrt(len(t)) for t in terms)
 
 
-def of_left_out(estimates: Values) -> Values:
-    """Standard errors from the L estimates that leave out one draw each, arrays (L, ...)."""
-    return tuple(np.sqrt((len(t) - 1) * t.var(0)) for t in estimates)
-
-
-def with_sampling(errors: Values, each: Callable[[], Values] | None, batch: Batch) -> Values | None:
+def with_sampling(
+    errors: Values, each: Callable[[slice], Values] | None, draws: int, batch: Batch
+) -> Values | None:
     """The standard errors of a gradient with those of its mini-batch; None where these are not known.
 
     Parameters
     ----------
-    errors : given the mini-batch. each : a function that returns the gradients of the data, arrays (S, ...);
-        None where there are none. batch : the mini-batch, or all data.
+    errors : given the mini-batch. each : a function that returns the gradients of the data, arrays (S, ...),
+        means over some of the draws; None where there are none. draws : how many, independent ones. batch :
+        the mini-batch, or all data.
     """
     if batch.weights is None:
         return errors
     if each is None or batch.corrections is None or batch.size < 2:
         return None
     weights = to_numpy(batch.weights)
-    left = batch.corrections(weights)
-    if not left.any():  # every datum is in the mini-batch
+    if not batch.corrections(weights).any():  # every datum is in the mini-batch
         return errors
-    found = []
-    for error, part in zip(errors, each(), strict=True):
-        sums = np.asarray(part).reshape(len(weights), -1) * weights[:, None]
-        variance = left @ np.square(sums - left @ sums / left.sum()) * (batch.size / (batch.size - 1))
-        found.append(np.hypot(error, np.sqrt(variance).reshape(np.shape(error))))
-    return tuple(found)
+    first, last = each(slice(draws // 2)), each(slice(draws // 2, None))
+    return tuple(
+        np.sqrt(np.square(error) + np.maximum(over_batches(a, b, batch), 0.0).reshape(np.shape(error)))
+        for error, a, b in zip(errors, first, last, strict=True)
+    )
 
 
-def require_several(name: str, errors: bool, samples: int) -> None:
-    """Raise ValueError if standard errors are asked of fewer than two draws.
-
-    Parameters
-    ----------
-    name : the argument that gives the number of draws, for the message. errors : whether standard errors are
-        asked for.
-    samples : L, the number of draws.
-    """
-    if errors and samples < 2:
-        raise ValueError(f"{name} = {samples} with errors=True; a standard error takes at least 2 draws")
+def over_batches(first: np.ndarray, last: np.ndarray, batch: Batch) -> np.ndarray:
+    """V(g', g'') of each entry, (P,), of gradients of the data ``first`` and ``last``, (S, ...)."""
+    weights = to_numpy(batch.weights)
+    left = batch.corrections(weights)  # type: ignore[misc]
+    a, b = (np.asarray(part).reshape(len(weights), -1) * weights[:, None] for part in (first, last))
+    centred = (a - left @ a / left.sum()) * (b - left @ b / left.sum())
+    return np.asarray(left @ centred * (batch.size / (batch.size - 1)))
 
 
 def mean_square(changes: np.ndarray) -> np.ndarray:

@@ -18,7 +18,6 @@ optimised too). The treatments of the entropy are those of `pathwise`, with
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,8 +76,9 @@ def stratified_gradient(
         errors = of_mean(posterior.each(terms))
         if settings.entropy == "analytic":
             errors = together(errors, of_mean(posterior.each(rest)))
-        each = None if of_data is None else partial(posterior.each, _of_rows(of_data, q, settings.samples))
-        errors = with_sampling(errors, each, batch)
+        rows = None if of_data is None else of_data.reshape(*theta.shape[:2], -1)
+        each = None if rows is None else lambda some: posterior.each(q.weights @ rows[some].mean(0))
+        errors = with_sampling(errors, each, settings.samples, batch)
     objective = terms.mean() + rest.mean()
     draws = settings.samples * q.n_components
     return Gradient(
@@ -89,11 +89,6 @@ def stratified_gradient(
         bound=float(objective.detach()),
         standard_error=errors,
     )
-
-
-def _of_rows(terms: torch.Tensor, q: GaussianMixture, samples: int) -> torch.Tensor:
-    """The expectations (S,) of terms (L K, S) at draws in each component of ``q``, L being ``samples``."""
-    return q.weights @ terms.reshape(samples, q.n_components, -1).mean(0)
 
 
 def _require_independent(settings: Pathwise, batch: Batch) -> None:

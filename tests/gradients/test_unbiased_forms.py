@@ -209,7 +209,7 @@ def test_standard_errors_are_the_spread_of_repetitions(name):
 
 
 def test_standard_errors_are_refused_where_draws_are_few_or_randomisations_unlike():
-    with pytest.raises(ValueError, match="at least 2 draws"):
+    with pytest.raises(ValueError, match="samples is 1; it must be at least 2"):
         Pathwise(1, errors=True)
     with pytest.raises(ValueError, match="multiple of 4"):
         Pathwise(10, noise=Sobol(), errors=True)
