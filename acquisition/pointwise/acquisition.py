@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from acquisition.pointwise.criterion import Criterion, Informative
 from acquisition.pointwise.predictor import Predictor
@@ -21,26 +20,24 @@ class Acquisition:
     """A function of points, to be maximised; made by :func:`bind`.
 
     Points are of the posterior's kind, NumPy or torch, and so is what is returned; torch gradients
-    flow through :meth:`score` and :meth:`value`.
+    flow through :meth:`score` and :meth:`value`. Of a marginalised posterior the criterion itself is averaged
+    over hyperparameters by weight (Snoek et al. 2012).
 
     Attributes
     ----------
     criterion : the formula in the moments of f at a point.
-    predictor : computes these moments from a posterior and a measure.
+    posterior : the Gaussian process, or the mixture, given what has been observed.
+    predictors : compute these moments for the process, or for each of the mixture.
     """
 
     criterion: Criterion
-    predictor: Predictor
-
-    @property
-    def posterior(self) -> Posterior:
-        """The Gaussian process given what has been observed."""
-        return self.predictor.posterior
+    posterior: Posterior | MarginalPosterior
+    predictors: tuple[Predictor, ...]
 
     @property
     def measure(self) -> Measure:
         """The measure that f is integrated against."""
-        return self.predictor.measure
+        return self.predictors[0].measure
 
     def value(self, x: Array) -> Array:
         """Return the criterion itself at points x (m, D), (m,)."""
@@ -49,54 +46,22 @@ class Acquisition:
 
     def score(self, x: Array) -> Array:
         """Return the score, which is the criterion or its logarithm, at points x (m, D), (m,)."""
-        return self.criterion.score(self.predictor.moments(x))
+        return self._mixed([self.criterion.score(each.moments(x)) for each in self.predictors])[0]
 
     def score_and_gradient(self, x: Array) -> tuple[Array, Array]:
         """Return the scores (m,) and their gradients in x (m, D), in closed form."""
-        at = self.predictor.moments(x)
-        score = self.criterion.score(at)
-        return score, self.predictor.pullback(at, self.criterion.partials(at))
-
-
-@dataclass(frozen=True, eq=False)
-class MarginalAcquisition:
-    """The mean of an acquisition over hyperparameters, its value averaged by weight (Snoek et al. 2012).
-
-    Attributes
-    ----------
-    posterior : the mixture. parts : an acquisition for each of its posteriors.
-    """
-
-    posterior: MarginalPosterior
-    parts: tuple[Acquisition, ...]
-
-    @property
-    def criterion(self) -> Criterion:
-        """The criterion, which all parts have."""
-        return self.parts[0].criterion
-
-    @property
-    def measure(self) -> Measure:
-        """The measure that f is integrated against."""
-        return self.parts[0].measure
-
-    def value(self, x: Array) -> Array:
-        """Return the criterion itself at points x (m, D), (m,)."""
-        score = self.score(x)
-        return namespace(score).exp(score) if self.criterion.logarithmic else score
-
-    def score(self, x: Array) -> Array:
-        """Return the criterion or its logarithm at points x (m, D), (m,)."""
-        return self._mixed([part.score(x) for part in self.parts])[0]
-
-    def score_and_gradient(self, x: Array) -> tuple[Array, Array]:
-        """Return the scores (m,) and their gradients in x (m, D), in closed form."""
-        scores, gradients = zip(*(part.score_and_gradient(x) for part in self.parts), strict=True)
-        score, shares = self._mixed(list(scores))
+        every = [each.moments(x) for each in self.predictors]
+        score, shares = self._mixed([self.criterion.score(at) for at in every])
+        pairs = zip(self.predictors, every, strict=True)
+        gradients = [each.pullback(at, self.criterion.partials(at)) for each, at in pairs]
+        if shares is None:
+            return score, gradients[0]
         return score, sum(share[:, None] * each for share, each in zip(shares, gradients, strict=True))
 
     def _mixed(self, scores: list[Array]) -> tuple[Array, Array]:
         """The score of the mean criterion (m,), and its derivatives in the parts' scores (J, m)."""
+        if not isinstance(self.posterior, MarginalPosterior):
+            return scores[0], None
         xp = namespace(*scores)
         stacked = xp.stack(scores)
         weights = as_like(self.posterior.weights, stacked)[:, None] * xp.ones_like(stacked)
@@ -114,7 +79,7 @@ def bind(
     measure: Measure,
     *,
     noise: float | None = None,
-) -> Any:
+) -> Acquisition:
     """Return ``criterion`` as a function of points.
 
     Parameters
@@ -125,10 +90,6 @@ def bind(
     measure : the measure against which f is integrated.
     noise : noise variance of the next observation; by default the number the posterior has.
 
-    Returns
-    -------
-    An :class:`Acquisition`; of a marginalised posterior a :class:`MarginalAcquisition`.
-
     Raises
     ------
     ValueError
@@ -138,9 +99,13 @@ def bind(
         When the acquisition is first used, if the criterion needs the integral and the kernel has no
         embedding against the measure.
     """
-    if isinstance(posterior, MarginalPosterior):
-        parts = tuple(bind(criterion, each, measure, noise=noise) for each in posterior.posteriors)
-        return MarginalAcquisition(posterior, parts)
+    each = posterior.posteriors if isinstance(posterior, MarginalPosterior) else (posterior,)
+    return Acquisition(criterion, posterior, tuple(_predictor(criterion, p, measure, noise) for p in each))
+
+
+def _predictor(
+    criterion: Criterion, posterior: Posterior, measure: Measure, noise: float | None
+) -> Predictor:
     if measure.dimension != posterior.x.shape[1]:
         raise ValueError(
             f"measure has dimension {measure.dimension}, the posterior's points have "
@@ -148,12 +113,11 @@ def bind(
         )
     measure = in_kind_of(measure, posterior.x)
     predictor = Predictor(posterior, measure, _next_noise(posterior, noise))
-    if isinstance(criterion, Informative):
-        functional = Integrals((measure,)) if criterion.targets is None else criterion.targets
-        targets = posterior_targets(posterior, functional)
-        combination = criterion.combination(targets)
-        predictor = replace(predictor, targets=targets, combination=combination)
-    return Acquisition(criterion, predictor)
+    if not isinstance(criterion, Informative):
+        return predictor
+    functional = Integrals((measure,)) if criterion.targets is None else criterion.targets
+    targets = posterior_targets(posterior, functional)
+    return replace(predictor, targets=targets, combination=criterion.combination(targets))
 
 
 def _next_noise(posterior: Posterior, noise: float | None) -> float:

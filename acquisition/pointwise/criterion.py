@@ -19,10 +19,13 @@ where p(x) does, and allows joint ascents from points with very different values
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from gp.arrays import Array
 from gp.observations import Functional
+
+if TYPE_CHECKING:
+    from acquisition.pointwise.targets import PosteriorTargets
 
 
 class Moments(Protocol):
@@ -81,21 +84,6 @@ class Criterion(Protocol):
         """Return the derivatives of the score in the moments, for those ``at`` m points."""
 
 
-class Targets(Protocol):
-    """The targets: J linear functionals of f, given the observations."""
-
-    def __len__(self) -> int:
-        """Return J."""
-
-    @property
-    def covariance(self) -> Array:
-        """Their posterior covariance, (J, J)."""
-
-    @property
-    def like(self) -> Array:
-        """An array of the kind, dtype and device in which computations are made."""
-
-
 @runtime_checkable
 class Informative(Criterion, Protocol):
     """A criterion of the information in f(x) about targets."""
@@ -108,5 +96,5 @@ class Informative(Criterion, Protocol):
     def relative(self) -> bool:
         """Whether R R^T is the inverse of the targets' covariance, which each observation changes."""
 
-    def combination(self, targets: Targets) -> Array:
+    def combination(self, targets: PosteriorTargets) -> Array:
         """Return R, (J, r): the signals are the covariances of f(x) with R^T targets."""

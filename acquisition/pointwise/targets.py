@@ -23,7 +23,7 @@ from gp.posterior import Posterior
 
 @dataclass(frozen=True, eq=False)
 class PosteriorTargets:
-    """Functionals of a Gaussian process given observations; see :class:`criterion.Targets`.
+    """Functionals of a Gaussian process given observations.
 
     Attributes
     ----------
@@ -41,10 +41,12 @@ class PosteriorTargets:
 
     @property
     def like(self) -> Array:
+        """An array of the kind, dtype and device in which computations are made."""
         return self.posterior.x
 
     @cached_property
     def covariance(self) -> Array:
+        """Their posterior covariance, (J, J)."""
         if isinstance(self.functional, Integrals):
             return self.posterior.integral(self.functional.measures).covariance
         return self.posterior.covariance(self.functional)

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acquisition.pointwise.criterion import Moments, Partials, Targets
+from acquisition.pointwise.criterion import Moments, Partials
+from acquisition.pointwise.targets import PosteriorTargets
 from gp.arrays import Array, as_like, at_most, namespace, positive, to_numpy
 from gp.linalg import cholesky
 from gp.linear_maps import lower_inverse
@@ -66,7 +67,7 @@ class IntegralVarianceReduction(_LogReduction):
 
     relative = False
 
-    def combination(self, targets: Targets) -> Array:
+    def combination(self, targets: PosteriorTargets) -> Array:
         """Return R with R R^T = W, (J, r); raises ValueError for weights that do not fit."""
         count, like = len(targets), targets.like
         if self.weights is None:
@@ -98,7 +99,7 @@ class MutualInformation:
     logarithmic = True
     relative = True
 
-    def combination(self, targets: Targets) -> Array:
+    def combination(self, targets: PosteriorTargets) -> Array:
         """Return R with R R^T = S^-1, (J, J)."""
         return _root_of_precision(targets)
 
@@ -139,7 +140,7 @@ def _partials_of_log(at: Moments) -> Partials:
     )
 
 
-def _root_of_precision(targets: Targets) -> Array:
+def _root_of_precision(targets: PosteriorTargets) -> Array:
     """R = D^-1 C^-T for S = D C C^T D, where D are the targets' standard deviations."""
     covariance = targets.covariance
     xp = namespace(covariance)

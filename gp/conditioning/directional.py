@@ -95,7 +95,7 @@ class DirectionalKernel(TrendedKernel):
         return self.height * standard_variance(dimension, self.lengthscale) + 0.5 * self.quadratic * dimension
 
     def posterior_mean(self, given: Conditioned) -> KernelSum:
-        """The posterior mean of phi."""
+        """The posterior mean of phi ``given`` data in rows."""
         x, w = np.hsplit(given.points, 2)
         weights = given.weights[:, 0]
         slopes = weights[:, None] * w if self.slopes else None

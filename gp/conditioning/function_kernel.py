@@ -139,7 +139,7 @@ class FunctionKernel(TrendedKernel):
         return self.covariance(self.at(left), self.at(right))
 
     def posterior_mean(self, given: Conditioned) -> KernelSum:
-        """The posterior mean of phi; up to a constant where only derivatives are observed."""
+        """The posterior mean of phi ``given`` data, up to a constant where only derivatives are observed."""
         alpha = given.weights[:, 0] if self.shown.values else None
         b = given.weights[:, int(self.shown.values) :] if self.shown.gradients else None
         return self.kernel_sum(given.points, alpha, b, given.constant)

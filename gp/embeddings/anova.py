@@ -14,9 +14,9 @@ QuadraticTrend: for any measure of mean m and second moment R = E[x x^T],
 from __future__ import annotations
 
 from gp.arrays import Array, as_like, namespace
-from gp.embeddings.profiles import Profile, squared_exponential_profile
-from gp.embeddings.registry import Formulas, Known, choose, embedding, refuse_mixture
-from gp.embeddings.separable import independent
+from gp.embeddings.profiles import squared_exponential_profile
+from gp.embeddings.registry import Formulas, embedding, refuse_mixture
+from gp.embeddings.separable import by_column
 from gp.kernels import Anova, QuadraticTrend, SquaredExponential
 from gp.measures import Gaussian, Measure, Uniform
 
@@ -31,50 +31,12 @@ def _anova(kernel: Anova, measure: Gaussian | Uniform) -> Formulas:
         w, height = as_like(kernel.interaction, columns), as_like(kernel.height, columns)
         return height * (namespace(columns).prod(1 + w * columns, axis=-1) - 1)
 
-    def mean_gradient(x: Array) -> Array:
-        xp = namespace(x)
-        values, slopes = _columns(kernel, profile, measure, x)
-        w = as_like(kernel.interaction, x)
-        ratio = w * slopes / (1 + w * values)
-        return as_like(kernel.height, x) * xp.prod(1 + w * values, axis=-1)[:, None] * ratio
+    def gradient(values: Array, slopes: Array) -> Array:
+        w, height = as_like(kernel.interaction, values), as_like(kernel.height, values)
+        p = namespace(values).prod(1 + w * values, axis=-1)
+        return height * p[:, None] * (w * slopes / (1 + w * values))
 
-    return Formulas(
-        mean=lambda x: joined(_columns(kernel, profile, measure, x)[0]),
-        cross=lambda other: joined(_double(kernel, profile, measure, other)),
-        mean_gradient=mean_gradient,
-    )
-
-
-def _columns(kernel: Anova, profile: Profile, measure: Gaussian | Uniform, x: Array) -> tuple[Array, Array]:
-    """Each column's integral and its derivative, (n, D)."""
-    if isinstance(measure, Uniform):
-        return profile.interval(x, *measure.parameters())
-    return profile.gaussian(x, *independent(kernel, measure, measure))
-
-
-def _double(kernel: Anova, profile: Profile, measure: Gaussian | Uniform, other: Measure) -> Array:
-    """Each column's double integral, (D,)."""
-
-    def gaussians(one: Gaussian, two: Gaussian) -> Array:
-        (mean, sd), (other_mean, other_sd) = (independent(kernel, measure, g) for g in (one, two))
-        return profile.gaussian(mean, other_mean, namespace(mean).sqrt(sd**2 + other_sd**2))[0]
-
-    def mixed(gaussian: Gaussian, box: Uniform) -> Array:
-        return profile.gaussian_interval(*independent(kernel, measure, gaussian), *box.parameters())
-
-    known: Known
-    if isinstance(measure, Uniform):
-        ends = measure.parameters()
-        known = {
-            Uniform: lambda box: profile.two_intervals(*ends, *box.parameters()),
-            Gaussian: lambda gaussian: mixed(gaussian, measure),
-        }
-    else:
-        known = {
-            Gaussian: lambda gaussian: gaussians(measure, gaussian),
-            Uniform: lambda box: mixed(measure, box),
-        }
-    return choose(kernel, measure, other, known)
+    return by_column(kernel, profile, measure, joined, gradient)
 
 
 @embedding(QuadraticTrend, object)

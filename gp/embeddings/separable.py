@@ -14,6 +14,8 @@ difference and no such product; it is a mixture of squared exponentials
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gp.arrays import Array, as_like, namespace
 from gp.embeddings.matern_profile import matern_profile
 from gp.embeddings.profiles import Profile, squared_exponential_profile
@@ -23,84 +25,86 @@ from gp.kernels import ByColumn, Kernel, Matern12, Matern32, Matern52, SquaredEx
 from gp.measures import Gaussian, Measure, Uniform
 
 
-def _box_by_column(kernel: Stationary, profile: Profile, measure: Uniform) -> Formulas:
-    """Return the integrals of a product over columns against a box."""
-    lower, upper = measure.parameters()
-    variance = as_like(kernel.variance, lower)
-    known: Known = {
-        Uniform: lambda other: profile.two_intervals(lower, upper, *other.parameters()),
-        Gaussian: lambda other: profile.gaussian_interval(*independent(kernel, measure, other), lower, upper),
-    }
-    return Formulas(
-        mean=lambda x: variance * _product(profile.interval(x, lower, upper)[0]),
-        mean_gradient=lambda x: variance * _gradient(*profile.interval(x, lower, upper)),
-        cross=lambda other: variance * _product(choose(kernel, measure, other, known)),
-    )
-
-
-def gaussian_by_column(kernel: Stationary, profile: Profile, measure: Gaussian) -> Formulas:
-    """Return the integrals of a product over columns against independent Gaussians.
+def by_column(
+    kernel: Kernel,
+    profile: Profile,
+    measure: Gaussian | Uniform,
+    joined: Callable[[Array], Array],
+    gradient: Callable[[Array, Array], Array],
+) -> Formulas:
+    """Return integrals against a box or independent Gaussians, made of those of each column.
 
     Parameters
     ----------
-    kernel : a product over columns. profile : the integrals of its factor over one column.
-    measure : a Gaussian whose columns are independent.
+    kernel, measure : the pair. profile : the integrals of the kernel's factor over one column.
+    joined : a function of each column's integrals (..., D) that returns the kernel's, (...).
+    gradient : a function of these and of their slopes, (n, D) each, that returns the kernel's slopes (n, D).
     """
-    xp = namespace(measure.mean)
-    mean, sd = independent(kernel, measure, measure)
-    variance = as_like(kernel.variance, mean)
+    known: Known
+    if isinstance(measure, Uniform):
+        ends = measure.parameters()
+        known = {
+            Uniform: lambda other: profile.two_intervals(*ends, *other.parameters()),
+            Gaussian: lambda other: profile.gaussian_interval(*_independent(kernel, measure, other), *ends),
+        }
+    else:
+        mean, sd = _independent(kernel, measure, measure)
 
-    def with_gaussian(other: Gaussian) -> Array:
-        other_mean, other_sd = independent(kernel, measure, other)
-        return profile.gaussian(mean, other_mean, xp.sqrt(sd**2 + other_sd**2))[0]
+        def with_gaussian(other: Gaussian) -> Array:
+            other_mean, other_sd = _independent(kernel, measure, other)
+            return profile.gaussian(mean, other_mean, namespace(mean).sqrt(sd**2 + other_sd**2))[0]
 
-    known: Known = {
-        Gaussian: with_gaussian,
-        Uniform: lambda other: profile.gaussian_interval(mean, sd, *other.parameters()),
-    }
+        known = {
+            Gaussian: with_gaussian,
+            Uniform: lambda other: profile.gaussian_interval(mean, sd, *other.parameters()),
+        }
+
+    def columns(x: Array) -> tuple[Array, Array]:
+        return profile.interval(x, *ends) if isinstance(measure, Uniform) else profile.gaussian(x, mean, sd)
+
     return Formulas(
-        mean=lambda x: variance * _product(profile.gaussian(x, mean, sd)[0]),
-        mean_gradient=lambda x: variance * _gradient(*profile.gaussian(x, mean, sd)),
-        cross=lambda other: variance * _product(choose(kernel, measure, other, known)),
+        mean=lambda x: joined(columns(x)[0]),
+        mean_gradient=lambda x: gradient(*columns(x)),
+        cross=lambda other: joined(choose(kernel, measure, other, known)),
     )
+
+
+def product_by_column(kernel: Stationary, profile: Profile, measure: Gaussian | Uniform) -> Formulas:
+    """Return the integrals of a product over columns; arguments are as of `by_column`."""
+
+    def joined(columns: Array) -> Array:
+        return as_like(kernel.variance, columns) * namespace(columns).prod(columns, axis=-1)
+
+    def gradient(values: Array, slopes: Array) -> Array:
+        return as_like(kernel.variance, values) * _gradient(values, slopes)
+
+    return by_column(kernel, profile, measure, joined, gradient)
 
 
 @embedding(SquaredExponential, Uniform)
 def _squared_exponential_box(kernel: SquaredExponential, measure: Uniform) -> Formulas:
     """Return the integrals of the squared exponential kernel against a box."""
-    return _box_by_column(kernel, squared_exponential_profile(kernel, measure.lower), measure)
+    return product_by_column(kernel, squared_exponential_profile(kernel, measure.lower), measure)
 
 
 @embedding(Matern12, Uniform)
 @embedding(Matern32, Uniform)
 @embedding(Matern52, Uniform)
-def _matern_box(kernel: Stationary, measure: Uniform) -> Formulas:
-    """Return the integrals of a Matern kernel against a box, in closed form in one dimension."""
-    if measure.dimension > 1:
-        return radial(kernel, measure)
-    return _box_by_column(kernel, matern_profile(kernel, measure.lower), measure)
-
-
 @embedding(Matern12, Gaussian)
 @embedding(Matern32, Gaussian)
 @embedding(Matern52, Gaussian)
-def _matern_gaussian(kernel: Stationary, measure: Gaussian) -> Formulas:
-    """Return the integrals of a Matern kernel against a Gaussian, in closed form in one dimension."""
+def _matern(kernel: Stationary, measure: Gaussian | Uniform) -> Formulas:
+    """Return the integrals of a Matern kernel, in closed form in one dimension."""
     if measure.dimension > 1:
         return radial(kernel, measure)
-    return gaussian_by_column(kernel, matern_profile(kernel, measure.mean), measure)
+    return product_by_column(kernel, matern_profile(kernel, measure.mean), measure)
 
 
 @embedding(ByColumn, Uniform)
-def _product_box(kernel: ByColumn, measure: Uniform) -> Formulas:
-    """Return the integrals of a product over columns against a box."""
-    return _box_by_column(kernel.kernel, _profile(kernel, measure.lower), measure)
-
-
 @embedding(ByColumn, Gaussian)
-def _product_gaussian(kernel: ByColumn, measure: Gaussian) -> Formulas:
-    """Return the integrals of a product over columns against independent Gaussians."""
-    return gaussian_by_column(kernel.kernel, _profile(kernel, measure.mean), measure)
+def _columns(kernel: ByColumn, measure: Gaussian | Uniform) -> Formulas:
+    """Return the integrals of a product over columns."""
+    return product_by_column(kernel.kernel, _profile(kernel, measure.mean), measure)
 
 
 def _profile(kernel: ByColumn, like: Array) -> Profile:
@@ -112,7 +116,7 @@ def _profile(kernel: ByColumn, like: Array) -> Profile:
     raise UnknownPairError(f"no integral of a column of {type(inner).__name__} in closed form. " + DISCRETISE)
 
 
-def independent(kernel: Kernel, measure: Measure, gaussian: Gaussian) -> tuple[Array, Array]:
+def _independent(kernel: Kernel, measure: Measure, gaussian: Gaussian) -> tuple[Array, Array]:
     """Means and standard deviations of a Gaussian's columns, which have to be independent.
 
     Parameters
@@ -127,10 +131,6 @@ def independent(kernel: Kernel, measure: Measure, gaussian: Gaussian) -> tuple[A
         )
     xp = namespace(gaussian.mean)
     return gaussian.mean, xp.sqrt(xp.linalg.diagonal(gaussian.covariance))
-
-
-def _product(factors: Array) -> Array:
-    return namespace(factors).prod(factors, axis=-1)
 
 
 def _gradient(values: Array, slopes: Array) -> Array:

@@ -25,7 +25,7 @@ from functools import cached_property
 from gp.arrays import Array, as_like, namespace
 from gp.embeddings.profiles import column_lengthscale, squared_exponential_profile
 from gp.embeddings.registry import Formulas, Parameters, choose, embedding
-from gp.embeddings.separable import gaussian_by_column
+from gp.embeddings.separable import product_by_column
 from gp.kernels import SquaredExponential
 from gp.linear_maps import cholesky, log_diagonal_sum, lower_inverse
 from gp.measures import (
@@ -108,7 +108,7 @@ def _squared_exponential_gaussian(
     def with_box(other: Uniform) -> Array:
         assert isinstance(measure, Gaussian)  # a mixture has a function of its own
         profile = squared_exponential_profile(kernel, measure.mean)
-        return gaussian_by_column(kernel, profile, measure).cross(other)
+        return product_by_column(kernel, profile, measure).cross(other)
 
     known = {
         Gaussian: lambda other: _pairs(kernel, measure, other).total(),

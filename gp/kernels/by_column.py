@@ -15,7 +15,7 @@ import numpy as np
 
 from gp.arrays import Array, as_like, namespace
 from gp.kernels.base import Derivatives, DiagonalDerivatives, OfKernel, Pullback, differentiable
-from gp.kernels.stationary import Stationary, diagonal_matrix
+from gp.kernels.stationary import Stationary
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +92,7 @@ class ByColumn(OfKernel):
         )
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        xp = namespace(x)
-        zero = xp.zeros_like(x)
-        differentiable(self.kernel)
-        slope = 2 * as_like(self.kernel.variance, x) * self.kernel.slope(zero[:, 0])
-        k_xy = -slope[:, None, None] * diagonal_matrix(self._inverse(x) ** 2)
-        return DiagonalDerivatives(k=self.diagonal(x), k_x=zero, k_y=zero, k_xy=k_xy)
+        return differentiable(self.kernel).diagonal_derivatives(x)
 
     def _inverse(self, x: Array) -> Array:
         return namespace(x).ones_like(x[0, :]) / as_like(self.kernel.lengthscale, x)
