@@ -3,6 +3,14 @@
 Density and gradient are ``logp_dlogp_function``: priors, likelihoods, potentials and the Jacobians of every
 transform. The maps from draws to variables and back are compiled when they are first used. The box of the
 prior is the central 95 % of draws from the prior, for which the log joint is not evaluated.
+
+PyMC 5.28 adds the logarithm of the normaliser c of an LKJ density p(R) = |R|^(eta - 1) / c, where it has to
+be subtracted; for R of n dimensions (Lewandowski, Kurowicka and Joe 2009, Eq. 16)
+
+    ln c = sum_{k < n} k ln(pi) / 2 + ln Gamma(eta + (n - 1 - k) / 2) - ln Gamma(eta + (n - 1) / 2).
+
+A log evidence is wrong by 2 ln c. The error is computed at R = I, where ln p = -ln c; a version of PyMC
+without the error is not corrected.
 """
 
 from __future__ import annotations
@@ -12,12 +20,45 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
-from bqvi.adapters.pymc_lkj import excess
 from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, VectorLayout, box_of_draws, start_within
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 from gp.user_warnings import warn_user
+
+_KINDS = ("_LKJCholeskyCovRV", "LKJCorrRV")
+
+
+def log_normaliser(n: int, eta: float) -> float:
+    """The logarithm of the integral of |R|^(eta - 1) over correlation matrices of ``n`` dimensions."""
+    k = np.arange(1, n)
+    terms = 0.5 * k * np.log(np.pi) + gammaln(eta + 0.5 * (n - 1 - k)) - gammaln(eta + 0.5 * (n - 1))
+    return float(terms.sum())
+
+
+def excess(model: Any) -> float:
+    """The excess of a PyMC model's log density over the normalised one, from all its LKJ variables."""
+    import pymc
+
+    total = 0.0
+    for variable in [*model.free_RVs, *model.observed_RVs]:
+        if type(variable.owner.op).__name__ in _KINDS:
+            n, eta = _arguments(variable)
+            one = pymc.LKJCorr.dist(n=n, eta=eta)
+            identity = np.eye(n) if one.ndim == 2 else np.zeros(n * (n - 1) // 2)
+            found = float(pymc.logp(one, identity).eval(mode="FAST_COMPILE"))
+            total += found + log_normaliser(n, eta)
+    return total if abs(total) > 1e-9 else 0.0
+
+
+def _arguments(variable: Any) -> tuple[int, float]:
+    """The dimension and eta of an LKJ variable, which must be constants for PyMC's own density, too."""
+    inputs = variable.owner.inputs
+    cholesky = type(variable.owner.op).__name__ == _KINDS[0]
+    n, eta = inputs[1:3] if cholesky else inputs[-2:]
+    return int(n.eval(mode="FAST_COMPILE")), float(eta.eval(mode="FAST_COMPILE"))
+
 
 _LKJ = (
     "PyMC {} has the normaliser of the LKJ distribution with the wrong sign; the log joint is PyMC's less "
@@ -65,7 +106,7 @@ def from_pymc(
     Warns
     -----
     UserWarning
-        PyMC's density of an LKJ variable is not normalised; the log joint is (`bqvi.adapters.pymc_lkj`).
+        PyMC's density of an LKJ variable is not normalised; the log joint is (`bqvi.adapters.pymc_model`).
     """
     with needing("pymc"):
         import pymc

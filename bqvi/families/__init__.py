@@ -4,13 +4,11 @@ from bqvi.families.concentration import Concentration
 from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.dirichlet import Dirichlet
 from bqvi.families.family import Distribution, ExponentialFamily, FamilyOrPoint
-from bqvi.families.flat import Flat
 from bqvi.families.gamma import Gamma
 from bqvi.families.gaussian import Gaussian
 from bqvi.families.gaussian_mixture import GaussianMixture
 from bqvi.families.matrix_normal_inverse_wishart import MatrixNormalInverseWishart
-from bqvi.families.point import Point
-from bqvi.families.point_mass import PointMass
+from bqvi.families.point_mass import Flat, Point, PointMass
 from bqvi.families.product import Product
 
 __all__ = [

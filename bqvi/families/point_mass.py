@@ -1,25 +1,118 @@
-"""A point mass (Dirac delta) as q(theta): with it the loop of variational inference is MAP estimation by EM.
+"""Point masses (Dirac deltas) as q, and the flat prior beside which they are maximum likelihood.
 
-A conjugate update is a function of E_q[t(theta)] only. Where q is a point mass at the mode of the family to
-which the update belongs, E[t] = t(mode), and
+A conjugate update is a function of E_q[t(theta)] only. With a point mass at the mode of the family to which
+the update belongs, E[t] = t(mode): the local step is the E step, and the mode of eta* the M step, so that
+`cavi` is MAP-EM (soft k-means for the mixture with known covariance) and `sngd` the online EM of Cappe and
+Moulines (2009). The entropy of a point mass is -infinity at every point and is left out: the ELBO is then
+ln p(X, theta), with z summed out.
 
-    local step with t(mode)  = the E step,     eta <- eta*, then its mode  = the M step,
-
-so `cavi` is MAP-EM (soft k-means for the mixture with known covariance; maximum likelihood EM
-under flat priors), and `sngd` is the online EM of Cappe and Moulines (2009). The entropy of a point mass
-is -infinity at every point and is left out: the ELBO is then ln p(X, theta), with z summed out.
+The natural parameters of the flat prior are those at which a family's density is constant: 1 for a
+Dirichlet's concentrations and a gamma's shape (densities are in pi and in the rate), 0 for all others.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from bqvi.arrays import Seed, Values, namespace
+from bqvi.checks import require_finite
+from bqvi.families.dirichlet import Dirichlet
+from bqvi.families.gamma import Gamma
 from bqvi.families.gaussian import Gaussian
 from gp.arrays import Array, is_torch, to_numpy
+
+
+class Flat:
+    """Density 1 on the points of ``family``.
+
+    Parameters
+    ----------
+    family : a distribution (or batch) with points of the same structure; its parameters are not used
+    """
+
+    def __init__(self, family: Any) -> None:
+        self.family = family
+
+    @property
+    def leaf_names(self) -> tuple[str, ...]:
+        """Name of the factor that owns each array of ``natural``, as of the family."""
+        return tuple(self.family.leaf_names)
+
+    @property
+    def natural(self) -> Values:
+        """Natural parameters of the flat density."""
+        zeros = tuple(np.zeros_like(eta) for eta in self.family.natural)
+        if isinstance(self.family, Dirichlet | Gamma):
+            return (np.where(self.family.natural[0] == 0.0, 0.0, 1.0), *zeros[1:])
+        return zeros
+
+    def from_natural(self, natural: Values) -> Any:
+        """The distribution of the family at ``natural``, such as the posterior under the flat prior."""
+        return self.family.from_natural(natural)
+
+    def log_prob(self, theta: Array) -> Array:
+        """0 at the points (L, ...), batch-shaped."""
+        return np.zeros(len(theta))
+
+
+class Point:
+    """All mass at ``place``.
+
+    Parameters
+    ----------
+    place : array of any shape, finite: where all mass is
+    """
+
+    leaf_names = ("",)
+
+    def __init__(self, place: Array) -> None:
+        require_finite("place", place)
+        self.place = place
+
+    @property
+    def mean(self) -> Array:
+        """The place."""
+        return self.place
+
+    @property
+    def mode(self) -> Array:
+        """The place."""
+        return self.place
+
+    @property
+    def entropy(self) -> Array:
+        """0 by convention, as for every point mass (see `point_mass`)."""
+        return namespace(self.place).zeros_like(self.place).sum()
+
+    @property
+    def unconstrained(self) -> Values:
+        """u = the place."""
+        return (self.place,)
+
+    def from_unconstrained(self, unconstrained: Values) -> Self:
+        """The point at u; not checked, for use inside loops."""
+        found = object.__new__(type(self))
+        found.place = unconstrained[0]
+        return found
+
+    def gradient_to_unconstrained(self, gradient: Values) -> Values:
+        """The gradient itself, as u is the place."""
+        return gradient
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """``n`` copies of the place, (n, ...); the seed is not used."""
+        return self.rsample(n, seed)
+
+    def rsample(self, n: int, seed: Seed) -> Array:
+        """``n`` copies of the place, (n, ...), which carry gradients to it; the seed is not used."""
+        return namespace(self.place).broadcast_to(self.place, (n, *self.place.shape))
+
+    def log_prob(self, theta: Array) -> Array:
+        """0 at each of the draws theta (L, ...) by convention, as for every point mass."""
+        return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)
 
 
 class PointMass:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bqvi.models.affine_emissions import ComponentEmissions, PoissonEmissions, gaussian_emissions
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo
@@ -19,11 +18,20 @@ from bqvi.models.conjugate_components import (
     exponential,
     poisson,
 )
-from bqvi.models.count_components import Multinomial
-from bqvi.models.dirichlet_process import DirichletProcessMixture
 from bqvi.models.discrete import Marginal
-from bqvi.models.factor_analysis import FactorAnalysis
-from bqvi.models.gaussian_mixture import GaussianMixture, component_estimates, gaussian_components
+from bqvi.models.emissions import (
+    CategoricalEmissions,
+    ComponentEmissions,
+    PoissonEmissions,
+    gaussian_emissions,
+)
+from bqvi.models.factor_analysis import FactorAnalysis, MixtureOfFactorAnalysers
+from bqvi.models.gaussian_mixture import (
+    DirichletProcessMixture,
+    GaussianMixture,
+    component_estimates,
+    gaussian_components,
+)
 from bqvi.models.hidden_markov_model import HiddenMarkovModel
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation
 from bqvi.models.linear_regression import LinearRegression
@@ -31,20 +39,17 @@ from bqvi.models.log_joint import LogJoint, LogJointModel
 from bqvi.models.logistic_regression import LogisticRegression
 from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
 from bqvi.models.mixture_of_experts import MixtureOfExperts
-from bqvi.models.mixture_of_factor_analysers import MixtureOfFactorAnalysers
-from bqvi.models.multinomial_mixture import MultinomialMixture
+from bqvi.models.multinomial_mixture import Multinomial, MultinomialMixture
 from bqvi.models.regression_prior import RegressionPrior
 from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
 from bqvi.models.sequences import Sequences
-from bqvi.models.symbol_emissions import CategoricalEmissions
 
 if TYPE_CHECKING:
     from bqvi.models.autoencoder import VariationalAutoencoder
     from bqvi.models.likelihoods import BernoulliLikelihood, CategoricalLikelihood, GaussianLikelihood
     from bqvi.models.network_experts import NetworkExperts
-    from bqvi.models.random_weights import WeightPrior
+    from bqvi.models.networks import WeightNetwork, WeightPrior
     from bqvi.models.softmax_mixture import SoftmaxMixture
-    from bqvi.models.weight_network import WeightNetwork
 
 __all__ = [
     "AmortisedModel",
@@ -102,8 +107,8 @@ _ON_TORCH = {
     "NetworkExperts": "network_experts",
     "SoftmaxMixture": "softmax_mixture",
     "VariationalAutoencoder": "autoencoder",
-    "WeightNetwork": "weight_network",
-    "WeightPrior": "random_weights",
+    "WeightNetwork": "networks",
+    "WeightPrior": "networks",
 }
 
 

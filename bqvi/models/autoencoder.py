@@ -25,9 +25,7 @@ from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.models.data import Data, as_numbers, n_rows
 from bqvi.models.likelihoods import NAMED, Likelihood
 from bqvi.models.log_joint import LogJoint
-from bqvi.models.networks import Network, perceptron
-from bqvi.models.random_weights import RandomNetwork, WeightPrior
-from bqvi.models.weight_network import WEIGHTS, NetworkPosterior
+from bqvi.models.networks import WEIGHTS, Network, NetworkPosterior, RandomNetwork, WeightPrior, perceptron
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
 _BLOCK = 2048

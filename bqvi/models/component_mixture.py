@@ -29,10 +29,15 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import Components
 from bqvi.models.conjugate import LocalStep, LocalTerms, altered
 from bqvi.models.data import Data, has_missing, is_sparse, n_rows
-from bqvi.models.incomplete import IncompletePass, MarginalComponents
 from bqvi.models.mixing import Mixing, expected_weights
-from bqvi.models.mixture import AffineLogJoint, mixture_pass
-from bqvi.models.mixture_terms import MixtureLimits, mixture_terms
+from bqvi.models.mixture import (
+    AffineLogJoint,
+    IncompletePass,
+    MarginalComponents,
+    MixtureLimits,
+    mixture_pass,
+    mixture_terms,
+)
 from bqvi.models.starts import STARTS
 from gp.arrays import Array, to_numpy
 

@@ -1,22 +1,34 @@
-"""The contract of the emissions of a hidden Markov model: a likelihood and its conjugate prior.
+"""The emissions of a hidden Markov model: their contract, symbols, counts, and the components of a mixture.
 
 Values are in the layout of the recursions (`sequences.SequenceLayout`), arrays (c, C) or (c, C, D). Where a
 value is missing, or a piece has ended, all states have likelihood 1, and the statistics are zero. In a row
-with NaN in some columns these columns are integrated out. The emissions of this package:
+with NaN in some columns these columns are integrated out.
 
-    symbol_emissions  CategoricalEmissions  symbols 0..V-1; Dirichlet
-    affine_emissions  PoissonEmissions      counts (T,) or (T, D); gamma, each column with rates of its own
-                      ComponentEmissions    any `components.Components` of a mixture, for instance Gaussians
+Symbols have a table of V + 1 log probabilities for each state, the last of a missing one. Counts and the
+components of a mixture are affine in statistics T(x). T and a column of ones are stored once; an iteration is
+then one matrix product for the log likelihoods and one for the sums,
+
+    ln p(x_t | z_t = k) = w_k . (T(x_t), 1) + ln h(x_t),        sum_t r_tk (T(x_t), 1),
+
+or, where columns of Gaussians are missing (`mixture`), a product for each pattern of columns.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from bqvi.arrays import Values
+from bqvi.checks import positive_vector, require_integer
+from bqvi.families import Dirichlet, Gamma
+from bqvi.families.family import FamilyOrPoint
+from bqvi.models.components import Components
+from bqvi.models.data import LARGEST_COUNT, filled, has_missing, log_factorials, require_observed_columns
+from bqvi.models.forward_backward import FLOOR
+from bqvi.models.gaussian_mixture import gaussian_components
+from bqvi.models.mixture import AffineLogJoint, IncompletePass, MarginalComponents, lifted
 
 
 @dataclass(frozen=True)
@@ -100,3 +112,387 @@ def finite_or_missing(values: np.ndarray) -> np.ndarray:
     if np.isnan(values).all():
         raise ValueError("data has no observation: all entries are NaN")
     return values
+
+
+@dataclass(frozen=True)
+class CategoricalEmissions:
+    """Symbols 0, .., V - 1.
+
+    Parameters
+    ----------
+    n_symbols : V >= 1
+    concentration : > 0 of the Dirichlet prior of each state, a number or (V,); 1 is flat
+    """
+
+    n_symbols: int
+    concentration: float | np.ndarray = 1.0
+    name = "symbols"
+
+    def __post_init__(self) -> None:
+        size = require_integer("n_symbols", self.n_symbols, 1)
+        object.__setattr__(self, "concentration", positive_vector("concentration", self.concentration, size))
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """(T,) whole numbers below V, NaN where missing."""
+        values = _one_column(values)
+        known = values[~np.isnan(values)]
+        bad = known[(known < 0) | (known >= self.n_symbols) | (known != np.floor(known))]
+        if len(bad):
+            raise ValueError(
+                f"data has the symbol {bad[0]:g}; symbols must be whole numbers below n_symbols = "
+                f"{self.n_symbols}, or NaN where missing"
+            )
+        return values
+
+    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        """Nothing is taken from data."""
+        return self
+
+    def prior(self, n_states: int) -> Dirichlet:
+        """Dir(concentration) of each state."""
+        return Dirichlet(np.tile(self.concentration, (n_states, 1)))
+
+    def start(
+        self,
+        values: np.ndarray,
+        n_states: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Dirichlet:
+        """The frequencies of all symbols, times noise, for K = ``n_states``."""
+        known, part = known_values(values, weights)
+        counts = np.bincount(known.astype(np.intp), part, self.n_symbols) / n_states
+        noise = rng.standard_exponential((n_states, self.n_symbols))
+        return Dirichlet(self.concentration + counts * (0.5 + 0.5 * noise))
+
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """Symbols (c, C) as integers, V for a missing one."""
+        return np.where(shown & ~np.isnan(values), values, self.n_symbols).astype(np.intp)
+
+    def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray) -> Likelihoods:
+        """From a table of V + 1 symbols."""
+        table = _with_missing(q.expected_statistics[0])
+        top = table.max(axis=0)
+        relative = np.exp(np.maximum(table - top, FLOOR))
+        taken = np.take(relative, arranged, axis=1).transpose(1, 0, 2)
+        return Likelihoods(taken, np.take(top, arranged).sum(axis=0), table - top < FLOOR)
+
+    def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray) -> np.ndarray:
+        """E ln of each symbol's probability."""
+        return np.take(_with_missing(q.expected_statistics[0]), arranged, axis=1).transpose(1, 0, 2)
+
+    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+        """Of probabilities (K, V)."""
+        log_symbols = np.log(np.maximum(theta, 1e-300))
+        return np.take(_with_missing(log_symbols), arranged, axis=1).transpose(1, 0, 2)
+
+    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """(K, V + 1), how often each state emitted each symbol."""
+        size = self.n_symbols + 1
+        flat = arranged.ravel()
+        states = range(posterior.shape[1])
+        return np.stack([np.bincount(flat, posterior[:, k].ravel(), minlength=size) for k in states])
+
+    def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
+        """Without the missing ones."""
+        return (visits[:, :-1],)
+
+    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
+        """0."""
+        return np.zeros(len(values))
+
+
+def _with_missing(log_symbols: np.ndarray) -> np.ndarray:
+    """(K, V + 1), the last column for a missing symbol; minus infinity counts as -1e30."""
+    return np.column_stack([np.maximum(log_symbols, -1e30), np.zeros(len(log_symbols))])
+
+
+def _one_column(values: np.ndarray) -> np.ndarray:
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(f"data has values of shape {values.shape}; symbols must be (T,)")
+    return finite_or_missing(values.astype(float))
+
+
+@dataclass(frozen=True)
+class PoissonEmissions:
+    """Counts.
+
+    Parameters
+    ----------
+    shape, rate : > 0, of the gamma prior of each state's rate; the default prior, 1 and a rate that is taken
+        from data, is exponential with the data's mean
+    columns : D, where it is known before the data
+
+    Columns are independent: those of a row that are NaN are left out.
+    """
+
+    shape: float = 1.0
+    rate: float | np.ndarray | None = None
+    columns: int | None = None
+    name = "rates"
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """(T, D) whole nonnegative numbers, NaN where missing."""
+        values = _table(values, self.columns)
+        known = values[~np.isnan(values)]
+        bad = known[(known < 0.0) | (known >= LARGEST_COUNT) | (known != np.floor(known))]
+        if len(bad):
+            raise ValueError(
+                f"data has a count of {bad[0]:g}; counts must be whole, nonnegative and below "
+                f"{LARGEST_COUNT:g}, or NaN"
+            )
+        return values
+
+    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        """The emissions with the rate of the prior taken from ``values`` if it was not given."""
+        columns = values.shape[1]
+        known, part = known_values(values, weights)
+        require_observed_columns(known[part > 0.0])
+        if self.rate is not None:
+            rate = positive_vector("rate", self.rate, columns)
+        else:
+            rate = 1.0 / np.maximum(part @ np.nan_to_num(known) / (part @ ~np.isnan(known)), 1e-3)
+        return replace(self, rate=rate, columns=columns)
+
+    def prior(self, n_states: int) -> Gamma:
+        """Gamma(shape, rate) of each state and column."""
+        rate = np.tile(np.asarray(self.rate, float), (n_states, 1))
+        return Gamma(np.full(rate.shape, float(self.shape)), rate)
+
+    def start(
+        self,
+        values: np.ndarray,
+        n_states: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Gamma:
+        """A start at the rates of K = ``n_states`` windows of the data, in a random order."""
+        known, part = known_values(values, weights)
+        known = filled(known)
+        prior = self.prior(n_states)
+        size = max(1, min(len(known) // (2 * n_states), 20))
+        odds = part[: len(known) - size + 1] + 1e-300
+        where = rng.choice(len(odds), n_states, p=odds / odds.sum())
+        means = np.stack([known[i : i + size].mean(axis=0) for i in where])
+        share = part.sum() / n_states
+        means = means * np.exp(0.1 * rng.standard_normal(means.shape))
+        return Gamma(prior.shape + share * means, prior.rate + share)
+
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """The table (c, 2 D, C) of counts, 0 where missing, and of whether they are observed."""
+        seen = shown[..., None] & ~np.isnan(values)
+        table = np.concatenate([np.where(seen, values, 0.0), seen], axis=-1)
+        return np.ascontiguousarray(table.transpose(0, 2, 1))
+
+    def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray) -> Likelihoods:
+        """Relative to the largest of each time."""
+        return _relative(self.logarithms(q, arranged))
+
+    def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray) -> np.ndarray:
+        """One product."""
+        return np.asarray(_rate_weights(*q.expected_statistics) @ arranged)
+
+    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+        """Of rates (K, D)."""
+        return np.asarray(_rate_weights(np.log(np.maximum(theta, 1e-300)), -theta) @ arranged)
+
+    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """The posterior itself."""
+        return posterior
+
+    def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
+        """sum r x, and sum r for each column."""
+        sums = _weighted_sums(visits, arranged)
+        columns = sums.shape[1] // 2
+        return sums[:, :columns], sums[:, columns:]
+
+    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
+        """The log base measure -sum ln x! of each value."""
+        return np.asarray(-np.nan_to_num(log_factorials(values)).sum(axis=1))
+
+
+def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """The weights (K, 2 D) of counts and of 1: the logarithms of the rates, and minus the rates."""
+    return np.column_stack([np.maximum(log_rates, -1e30), negative])
+
+
+@dataclass(frozen=True)
+class ComponentEmissions:
+    """Emissions that are the components of a mixture: state k emits what component k generates.
+
+    Parameters
+    ----------
+    components : a conjugate pair over rows (T, D), such as `GaussianComponents`
+    """
+
+    components: Components
+
+    @property
+    def name(self) -> str:
+        """As the components'."""
+        return self.components.name
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """The values (T, D), NaN where missing: whole rows, or columns if the components allow it."""
+        values = _table(values, None)
+        self.components.check(known_values(values, None)[0])
+        return values
+
+    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        """With the components' prior settled by ``values`` with ``weights`` (T,).
+
+        Raises
+        ------
+        ValueError
+            The components have products of columns among their statistics, and an expected log density
+            relative to another point than their centre; the statistics are computed once, relative to the
+            centre.
+        """
+        known, part = known_values(values, weights)
+        settled = self.components.for_data(known, None if weights is None else part)
+        other = self if settled is self.components else replace(self, components=settled)
+        prior = settled.prior(1)
+        if settled.lift() is not None and np.any(other._gap(other._affine(getattr(prior, "family", prior)))):
+            raise ValueError(
+                f"emissions are {type(settled).__name__}, whose `affine` has another shift than their "
+                "`centre`; with statistics T(x) besides the datum itself the two must be the same"
+            )
+        return other
+
+    def prior(self, n_states: int) -> Any:
+        """The components'."""
+        return self.components.prior(n_states)
+
+    def start(
+        self,
+        values: np.ndarray,
+        n_states: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Any:
+        """The components' start for K = ``n_states``, without regard to the order of the values."""
+        known, part = known_values(values, weights)
+        return self.components.start(known, n_states, how, rng, None if weights is None else part)
+
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray | _IncompleteRows:
+        """T of the values, about the components' centre, (c, P + 1, C); or rows with missing columns."""
+        seen = shown & ~np.isnan(values).all(axis=-1)
+        if isinstance(self.components, MarginalComponents) and has_missing(rows := values[seen]):
+            return _IncompleteRows(rows, seen, self.components)
+        flat = values.reshape(-1, values.shape[-1]) - self.components.centre
+        table = lifted(flat, self.components.lift()).reshape(*shown.shape, -1)
+        ones = np.concatenate([np.where(seen[..., None], table, 0.0), seen[..., None]], axis=-1)
+        return np.ascontiguousarray(ones.transpose(0, 2, 1))
+
+    def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> Likelihoods:
+        """Relative to the largest of each time."""
+        return _relative(self.logarithms(q, arranged))
+
+    def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
+        """The sums by one product, or by one for each pattern of missing columns."""
+        if isinstance(arranged, _IncompleteRows):
+            return arranged.logarithms(arranged.components.expectations(q))
+        return np.asarray(self._weights(self._affine(q)) @ arranged)
+
+    def logarithms_at(
+        self, theta: np.ndarray, arranged: np.ndarray | _IncompleteRows, n_states: int
+    ) -> np.ndarray:
+        """Of a point of the components' family."""
+        if isinstance(arranged, _IncompleteRows):
+            return arranged.logarithms(arranged.components.expectations_at(theta, n_states))
+        affine = self.components.affine_at(theta, np.zeros(n_states))
+        return np.asarray(self._weights(affine) @ arranged)
+
+    def visits(self, arranged: np.ndarray | _IncompleteRows, posterior: np.ndarray) -> np.ndarray:
+        """The posterior itself."""
+        return posterior
+
+    def _affine(self, q: FamilyOrPoint) -> AffineLogJoint:
+        # With a covariance shared by all states the family has no batch dimension, and this array has none.
+        return self.components.affine(q, np.zeros(q.natural[0].shape[0]))
+
+    def _weights(self, affine: AffineLogJoint) -> np.ndarray:
+        """(K, P + 1), of T about the components' centre, and of 1."""
+        slope, offset = affine.slope, affine.offset + affine.level
+        if affine.tilt is not None:
+            slope = slope + affine.tilt
+        gap = self._gap(affine)
+        if np.any(gap):
+            offset = offset + slope @ gap
+        return np.column_stack([slope, offset])
+
+    def _gap(self, affine: AffineLogJoint) -> np.ndarray:
+        return np.asarray(self.components.centre - (0.0 if affine.shift is None else affine.shift))
+
+    def statistics(
+        self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows, visits: np.ndarray
+    ) -> Values:
+        """As the components'."""
+        if isinstance(arranged, _IncompleteRows):
+            return arranged.statistics(arranged.components.expectations(q), visits)
+        sums = _weighted_sums(visits, arranged)
+        return self.components.statistics(sums[:, -1], sums[:, :-1], self.components.centre)
+
+    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
+        """Of the columns that a row has."""
+        shown, found = ~np.isnan(values).all(axis=1), np.zeros(len(values))
+        if shown.any():
+            found[shown] = self.components.log_base_measure(values[shown])
+        return found
+
+
+@dataclass(frozen=True)
+class _IncompleteRows:
+    """Values of which some have missing columns, for components that integrate these out."""
+
+    rows: np.ndarray
+    """The rows (n, D) that are not missing throughout."""
+    seen: np.ndarray
+    """The places (c, C) of these rows."""
+    components: MarginalComponents
+
+    def logarithms(self, expected: Any) -> np.ndarray:
+        """The expected log likelihood, (c, K, C), 0 where nothing is seen."""
+        logs = np.zeros((*self.seen.shape, len(expected[0])))
+        logs[self.seen] = self._pass(expected).rho(self.rows)
+        return np.ascontiguousarray(logs.transpose(0, 2, 1))
+
+    def statistics(self, expected: Any, posterior: np.ndarray) -> Values:
+        """With a ``posterior`` (c, K, C)."""
+        return self._pass(expected).statistics(self.rows, posterior.transpose(0, 2, 1)[self.seen])
+
+    def _pass(self, expected: Any) -> IncompletePass:
+        return IncompletePass(self.components, expected, np.zeros(len(expected[0])))
+
+
+def gaussian_emissions(covariance: str | np.ndarray = "full", **prior: Any) -> ComponentEmissions:
+    """Gaussian emissions; ``covariance`` and ``prior`` as of `GaussianMixture`."""
+    return ComponentEmissions(gaussian_components(covariance, **prior))
+
+
+def _relative(logs: np.ndarray) -> Likelihoods:
+    """exp of ``logs`` (c, K, C), which are overwritten, relative to the largest of each time."""
+    top = logs.max(axis=1)
+    logs -= top[:, None, :]
+    floored = logs < FLOOR
+    if not floored.any():
+        floored = np.zeros((1, 1, 1), bool)
+    np.maximum(logs, FLOOR, out=logs)
+    return Likelihoods(np.exp(logs, out=logs), top.sum(axis=0), floored)
+
+
+def _weighted_sums(visits: np.ndarray, arranged: np.ndarray) -> np.ndarray:
+    """sum of ``visits`` (c, K, C) times ``arranged`` (c, P, C), (K, P)."""
+    return np.asarray(np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0))
+
+
+def _table(values: np.ndarray, columns: int | None) -> np.ndarray:
+    table = values[:, None] if values.ndim == 1 else values
+    if columns is not None and table.shape[1] != columns:
+        raise ValueError(f"data has {table.shape[1]} columns; the model has {columns}")
+    return finite_or_missing(table.astype(float))

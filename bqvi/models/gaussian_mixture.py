@@ -1,9 +1,10 @@
-"""Bayesian mixture of K Gaussians, with known or unknown covariances.
+"""Mixtures of Gaussians with known or unknown covariances, of K components or of a Dirichlet process.
 
-    pi ~ Dir(alpha_0),   theta_k ~ its prior,   z_n ~ Cat(pi),   x_n | z_n = k ~ N(mu_k, Sigma_k)
+    theta_k ~ its prior,   z_n ~ Cat(pi),   x_n | z_n = k ~ N(mu_k, Sigma_k)
 
 With one known covariance (thesis Section 3) theta_k is mu_k, of `known_covariance`; else it is (mu_k,
-Sigma_k), of `gaussian_components`.
+Sigma_k), of `gaussian_components`. The weights are pi ~ Dir(alpha_0), or `mixing.Sticks` (Blei and Jordan
+2006; "Raise your ELBO"), for any components.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import numpy as np
 
 from bqvi.arrays import Seed, generator
 from bqvi.checks import require_one_of
-from bqvi.families import Product
+from bqvi.families import Gamma, Product
 from bqvi.models.component_mixture import Mixture
+from bqvi.models.components import Components
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.known_covariance import KnownCovariance
-from bqvi.models.mixing import DirichletWeights
+from bqvi.models.mixing import DirichletWeights, Sticks
 
 
 def gaussian_components(covariance: str | np.ndarray, **prior: Any) -> KnownCovariance | GaussianComponents:
@@ -136,3 +138,37 @@ def simulate(
     labels = rng.choice(len(weights), n, p=weights)
     noise = rng.standard_normal((n, means.shape[1])) @ np.linalg.cholesky(covariance).T
     return means[labels] + noise, labels
+
+
+class DirichletProcessMixture(Mixture):
+    """A mixture of which the number of occupied components is inferred.
+
+    Parameters
+    ----------
+    components : any components; or a known covariance (D, D), or the name of an unknown one's shape, for
+        Gaussians with the default priors of `GaussianMixture`
+    truncation : T, the largest number of components in q
+    concentration : alpha, a number; or the (shape, rate) of a gamma prior, to learn it
+    discount : d in [0, 1), for Pitman and Yor's process; above 0 only with a fixed concentration
+    tail : 'truncated' (the last component has all remaining weight) or 'tied' (beyond T, q is the prior)
+    """
+
+    def __init__(
+        self,
+        components: Components | str | np.ndarray,
+        truncation: int = 20,
+        *,
+        concentration: float | tuple[float, float] = (1.0, 1.0),
+        discount: float = 0.0,
+        tail: str = "truncated",
+    ) -> None:
+        if isinstance(components, str | np.ndarray):
+            components = gaussian_components(components)
+        super().__init__(Sticks(truncation, concentration, discount, tail), components)
+
+    def concentration(self, q: Product) -> Gamma:
+        """The posterior of alpha, where it is learnt."""
+        mixing = self.mixing
+        if not isinstance(mixing, Sticks):
+            raise TypeError(f"the weights are {type(mixing).__name__}, not Sticks")
+        return mixing.concentration_given(q["sticks"])

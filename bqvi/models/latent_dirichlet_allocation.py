@@ -34,8 +34,14 @@ from bqvi.families import Dirichlet, PointMass, Product
 from bqvi.families.concentration import Concentration
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows, take
-from bqvi.models.document_step import DocumentSums, document_step
-from bqvi.models.documents import check_counts, log_multinomial_coefficients, split_words, word_totals
+from bqvi.models.document_step import (
+    DocumentSums,
+    check_counts,
+    document_step,
+    log_multinomial_coefficients,
+    split_words,
+    word_totals,
+)
 from bqvi.models.settings import CENTRES, TOPIC_STARTS
 from bqvi.models.starts import cluster_means, sample_rows, scatter, starting_centres
 from gp.arrays import Array

@@ -1,19 +1,23 @@
-"""The pass over the data that all mixtures use.
+"""The pass over the data that all mixtures use: whole, with missing values, and datum by datum.
 
 For components in an exponential family the expected log joint of a datum and a component is affine in
 a statistic T of the datum (the datum itself, or its `Lift`: products of its columns, for a Gaussian),
 
     rho_nk = <T(x_n), W_k> + b_k,      r_n = softmax(rho_n)                  (thesis Eqs 3.12, 3.23)
-
-so the local step is two matrix products around a softmax:
-
     N_k = sum_n w_n r_nk,   sum_n w_n r_nk T(x_n),   sum_n w_n logsumexp_k(rho_nk).
 
 The dense pass processes blocks of rows that fit into the processor's cache, with the data on the last axis so
 that operations on a component or a column are vectorised over data. The softmax is not normalised: 1 / sum
 exp multiplies the columns of T(x) instead where these are fewer numbers. Sums over blocks are in float64;
-inside a block the arithmetic has the precision of the data. The memory beyond the data is that of a few
-blocks for any N.
+inside a block the arithmetic has the precision of the data.
+
+Missing values (NaN) are integrated out: each pattern of observed columns takes one pass, and the expectations
+of the missing columns are added to the statistics (`covariances`), or left out (`known_covariance`).
+
+A row's statistics are (r_n1, .., r_nK, r_n1 T(x_n - c), .., r_nK T(x_n - c)). An *estimate* of their sum
+(with negative weights, or a control variate) may be impossible for any data. It is projected onto
+
+    N_k >= 0,  sum_k N_k = N,      N_k min_n T(x_n - c) <= sum_n r_nk T(x_n - c) <= N_k max_n T(x_n - c).
 """
 
 from __future__ import annotations
@@ -21,12 +25,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.special
 
-from bqvi.models.data import Data, is_sparse, n_rows
+from bqvi.arrays import Values, add
+from bqvi.families.family import FamilyOrPoint
+from bqvi.models.conjugate import LocalTerms
+from bqvi.models.data import Data, is_sparse, n_rows, patterns
 from gp.arrays import Array, is_torch, to_numpy
 from gp.threads import single_threaded, users_threads
 
@@ -264,3 +271,141 @@ def _torch_pass(x: Array, affine: AffineLogJoint, weights: Array | None) -> Mixt
     total = shifted.double().sum(0) if weights is None else part.double() @ shifted.double()
     log_normaliser = float(log_sums.double().sum())
     return MixtureSums(to_numpy(counts), to_numpy(sums), log_normaliser, to_numpy(total))
+
+
+@dataclass(frozen=True)
+class MixtureLimits:
+    """The range of possible sums over the data."""
+
+    n: int
+    lower: np.ndarray
+    """min_n T(x_n - c), (P,)."""
+    upper: np.ndarray
+
+    @classmethod
+    def of(cls, data: Data, centre: np.ndarray, lift: Lift | None = None) -> MixtureLimits:
+        """Of all the data."""
+        if lift is not None:
+            return cls._of_lifted(data, centre, lift)
+        if is_sparse(data):
+            lower, upper = data.min(axis=0).toarray().ravel(), data.max(axis=0).toarray().ravel()
+        else:
+            lower, upper = (to_numpy(edge) for edge in _edges(data))
+        return cls(n_rows(data), lower - centre, upper - centre)
+
+    @classmethod
+    def _of_lifted(cls, data: Data, centre: np.ndarray, lift: Lift) -> MixtureLimits:
+        lower, upper = np.full(lift.size, np.inf), np.full(lift.size, -np.inf)
+        for rows in blocks(n_rows(data), lift.size):
+            part = lifted(to_numpy(data[rows]) - centre, lift)
+            lower, upper = np.minimum(lower, part.min(axis=0)), np.maximum(upper, part.max(axis=0))
+        return cls(n_rows(data), lower, upper)
+
+    def feasible(self, total: np.ndarray, n_components: int) -> tuple[np.ndarray, np.ndarray]:
+        """The possible counts (K,) and sums (K, P) nearest to those of ``total``."""
+        counts = np.maximum(total[:n_components], 0.0)
+        # where all weights are negative, the counts say nothing of the shares
+        counts = (
+            counts * (self.n / counts.sum()) if counts.any() else np.full(n_components, self.n / n_components)
+        )
+        sums = total[n_components:].reshape(n_components, -1)
+        return counts, np.clip(sums, counts[:, None] * self.lower, counts[:, None] * self.upper)
+
+
+def _edges(data: Data) -> tuple[Data, Data]:
+    if isinstance(data, np.ndarray):
+        return data.min(axis=0), data.max(axis=0)
+    return data.amin(0), data.amax(0)
+
+
+def mixture_terms(x: np.ndarray, affine: AffineLogJoint, centre: np.ndarray) -> LocalTerms:
+    """Terms of the rows of ``x`` (S, D): statistics (S, K + K P), bounds logsumexp_k rho_nk.
+
+    Parameters
+    ----------
+    x : the rows (S, D). affine : the log joint ln p(x_n, z_n = k), affine in lifted rows of P entries.
+    centre : (D,), subtracted from the rows before they are lifted.
+    """
+    rho = affine.rho(x)
+    top = rho.max(axis=1)
+    r = np.exp(rho - top[:, None])
+    sums = r.sum(axis=1)
+    r /= sums[:, None]
+    moments = r[:, :, None] * lifted(x - centre, affine.lift)[:, None, :]
+    return LocalTerms(np.concatenate([r, moments.reshape(len(x), -1)], axis=1), top + np.log(sums))
+
+
+@runtime_checkable
+class MarginalComponents(Protocol):
+    """Components whose missing columns can be integrated out."""
+
+    def expectations(self, q: FamilyOrPoint) -> tuple[Array, ...]:
+        """The terms of the expected log density under q, (K, ...)."""
+
+    def expectations_at(self, theta: Array, n_components: int) -> tuple[Array, ...]:
+        """The same at a point ``theta`` of K = ``n_components``."""
+
+    def affine_of(
+        self, expected: Any, log_weights: np.ndarray, shown: np.ndarray | None = None
+    ) -> AffineLogJoint:
+        """rho of rows with the columns ``shown`` (D,), with ``expected`` and ``log_weights`` (K,)."""
+
+    def completed(
+        self, expected: Any, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None
+    ) -> Values:
+        """The natural parameters added by N_k (K,) and sums of T(x - shift) of the columns ``shown``."""
+
+
+@dataclass(frozen=True)
+class IncompletePass:
+    """Gaussian components whose data have missing values."""
+
+    components: MarginalComponents
+    expected: Any
+    """Of the K components, and of a tied tail behind them."""
+    log_weights: np.ndarray
+    """E ln pi, as many."""
+
+    def summed(
+        self, rows: np.ndarray, weights: Array | None, n_components: int
+    ) -> tuple[np.ndarray, Values, float]:
+        """N_k, the rows' contribution to the natural parameters of the K components, and the bound."""
+        k = n_components
+        part = np.ones(len(rows)) if weights is None else to_numpy(weights)
+        own = type(self.expected)(*(x[:k] for x in self.expected))
+        counts, bound = np.zeros(len(self.log_weights)), 0.0
+        total: Values | None = None
+        for index, block, shown in patterns(rows):
+            affine = self._affine(shown)
+            sums = mixture_pass(np.ascontiguousarray(block[:, shown]), affine, part[index])
+            found = self.components.completed(own, shown, sums.counts[:k], sums.sums[:k], affine.shift)
+            total = found if total is None else add(total, found)
+            counts += sums.counts
+            bound += sums.log_normaliser
+        return counts, _of_some_rows(total), bound
+
+    def statistics(self, rows: np.ndarray, r: np.ndarray) -> Values:
+        """The natural parameters added by ``rows`` (N, D) with responsibilities ``r`` (N, K)."""
+        total: Values | None = None
+        for index, block, shown in patterns(rows):
+            affine, part, columns = self._affine(shown), r[index], block[:, shown]
+            table = lifted(columns if affine.shift is None else columns - affine.shift, affine.lift)
+            found = self.components.completed(self.expected, shown, part.sum(0), part.T @ table, affine.shift)
+            total = found if total is None else add(total, found)
+        return _of_some_rows(total)
+
+    def rho(self, rows: np.ndarray) -> np.ndarray:
+        """Expected log joint of each row and component, less ln h, (N, K)."""
+        out = np.empty((len(rows), len(self.log_weights)))
+        for index, block, shown in patterns(rows):
+            out[index] = self._affine(shown).rho(block[:, shown])
+        return out
+
+    def _affine(self, shown: np.ndarray) -> AffineLogJoint:
+        return self.components.affine_of(self.expected, self.log_weights, shown)
+
+
+def _of_some_rows(total: Values | None) -> Values:
+    if total is None:
+        raise ValueError("rows is empty; a local step needs at least one row")
+    return total

@@ -1,17 +1,129 @@
-"""Bayesian mixture of K multinomials over counts (notes on stochastic variational inference).
+"""Multinomial components over counts, and their mixture (notes on stochastic variational inference).
 
     pi ~ Dir(alpha_0),   beta_k ~ Dir(gamma_0),   z_n ~ Cat(pi),   x_n | z_n = k ~ Mult(beta_k)
 
-Batch VI is `cavi`, the notes' stochastic algorithm is `sngd`. (The notes write the parameters less one.)
+ln h(x_n) is the logarithm of the multinomial coefficient. The notes' stochastic algorithm is `sngd`; they
+write the parameters less one.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Self
 
+import numpy as np
+import scipy.sparse
+
+from bqvi.arrays import Values, transpose
+from bqvi.checks import positive_vector, require_columns, require_finite, require_integer
+from bqvi.families import Dirichlet
+from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.component_mixture import Mixture
-from bqvi.models.count_components import Multinomial
+from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse, log_factorials, n_rows, take
 from bqvi.models.mixing import DirichletWeights
+from bqvi.models.mixture import AffineLogJoint
+from bqvi.models.starts import sample_rows, starting_centres
+from gp.arrays import Array, is_torch, to_numpy
+
+_TINY = 1e-300
+"""Rates below this count as this: their logarithm has to be a number."""
+
+
+class Multinomial:
+    """Mult(beta_k) with a Dirichlet prior; data are counts (N, V), dense or SciPy CSR.
+
+    Parameters
+    ----------
+    n_words : V >= 1, size of the vocabulary
+    concentration : gamma_0 > 0, a number or (V,); default 0.1
+    """
+
+    name = "words"
+
+    def __init__(self, n_words: int, concentration: float | np.ndarray = 0.1) -> None:
+        self.n_words = require_integer("n_words", n_words, 1)
+        self.concentration = positive_vector("word_concentration", concentration, self.n_words)
+
+    def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
+        """Nothing is taken from data."""
+        return self
+
+    def check(self, data: Data) -> Data:
+        """(N, V) counts: finite and nonnegative (need not be integers); other sparse forms become CSR."""
+        x: Data = scipy.sparse.csr_array(data) if is_sparse(data) else as_numbers("data", data)
+        require_columns("data", x, self.n_words)
+        require_finite("data", x)
+        for count in (float(x.min()), float(x.max())):
+            if not 0.0 <= count < LARGEST_COUNT:
+                raise ValueError(
+                    f"data has a count of {count:g}; counts must be nonnegative and below {LARGEST_COUNT:g}"
+                )
+        return x
+
+    def prior(self, n_components: int) -> Dirichlet:
+        """prod_k Dir(gamma_0), k = 1 to ``n_components``."""
+        return Dirichlet(np.tile(self.concentration, (n_components, 1)))
+
+    def lift(self) -> None:
+        """The datum itself."""
+
+    @property
+    def centre(self) -> np.ndarray:
+        """0."""
+        return np.zeros(self.n_words)
+
+    def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
+        """The parts of <x, E ln beta_k> under ``q``; ``log_weights`` (K,) are added."""
+        # at a point mass with a flat prior an unseen word has ln beta = -inf, and a count of 0 times it is 0
+        return AffineLogJoint(np.maximum(q.expected_statistics[0], -1e30), log_weights)
+
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
+        """At ``theta``, beta (K, V), with ``log_weights`` (K,); a probability of zero counts as 1e-300."""
+        return AffineLogJoint(np.log(np.maximum(theta, _TINY)), log_weights)
+
+    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
+        """sum r x."""
+        return (sums,)
+
+    def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Any sums in range will do."""
+        return sums
+
+    def log_base_measure(self, data: Data) -> np.ndarray:
+        """The log multinomial coefficients, (N,)."""
+        if not is_sparse(data):
+            counts = to_numpy(data)
+            return log_factorials(counts.sum(1, dtype=float)) - log_factorials(counts).sum(1)
+        logs = data.astype(float)
+        logs.data = log_factorials(logs.data)
+        return np.asarray(log_factorials(data.sum(1, dtype=float)) - logs.sum(1))
+
+    def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
+        """<x_n, ln beta_k>, (L, S, K), of ``theta``, ln beta (L, K, V), and ``rows`` (S, V)."""
+        return (rows.to(theta.dtype) if is_torch(rows) else rows) @ transpose(theta)
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Square roots of counts, whose noise is alike everywhere."""
+        counts = to_numpy(data.toarray() if is_sparse(data) else data)
+        return np.asarray(np.sqrt(counts.astype(float)))
+
+    def start(
+        self,
+        data: Data,
+        n_components: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Dirichlet:
+        """A start at the smoothed word frequencies of ``n_components`` documents."""
+        chosen = sample_rows(n_rows(data), rng)
+        sampled, part = take(data, chosen), np.ones(len(chosen)) if weights is None else weights[chosen]
+        counts = to_numpy(sampled.toarray() if is_sparse(sampled) else sampled).astype(float)
+        smoothed = counts + self.concentration / self.n_words
+        frequencies = smoothed / smoothed.sum(1, keepdims=True)
+        centres = starting_centres(frequencies, n_components, how, rng, None if weights is None else part)
+        total = n_rows(data) if weights is None else weights.sum()
+        words = total / part.sum() * (part @ counts.sum(1)) / n_components
+        return Dirichlet(self.concentration + words * centres)
 
 
 class MultinomialMixture(Mixture):

@@ -26,7 +26,7 @@ from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, PointMass
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.experts import empirical_scale, normal_log_densities, require_binary
+from bqvi.models.mixture_of_experts import empirical_scale, normal_log_densities, require_binary
 from bqvi.models.networks import Network
 from gp.arrays import LOG_2PI, Array
 

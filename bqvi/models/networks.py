@@ -1,4 +1,17 @@
-"""A network as a function of its parameters and its input, without state of its own."""
+"""Networks as functions of their parameters and input, without state of their own, and random weights.
+
+p(theta) = N(0, sd^2) for each weight, and q(theta) a Gaussian whose means and standard deviations are free,
+or the output (m, ln s) = h_gamma(c) of a network at a summary c of the data, so that KL(q(theta) || p(theta))
+is closed (source 004, "Fully Bayesian AEVB"). In one run c is fixed: the optimum is that of free parameters,
+and the network changes the path to it. The likelihood is reparameterised
+
+    global   theta = m + s zeta, one draw for all data and all z of a step
+    local    a layer's output h W^T + b at inputs h is N(h m^T, h^2 (s^2)^T) + ..., drawn anew for each datum
+             and each z (Kingma, Salimans and Welling 2015): less variance, as draws are independent
+
+An importance-weighted bound needs draws that share theta: with theta drawn anew for each z it bounds
+ln E[p(x_n | theta)], and their sum over n may exceed ln p(X).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +19,15 @@ import copy
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bqvi.arrays import like
+from bqvi.checks import require_above, require_finite, require_integer, require_one_of
+from bqvi.families import DiagonalGaussian
 from gp.arrays import to_numpy
 
 _WITH_STATE = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
@@ -177,3 +194,197 @@ def _own_generator(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         yield
+
+
+WEIGHTS = "weights"
+
+
+@dataclass(frozen=True, eq=False)
+class WeightNetwork:
+    """The network of a posterior of weights, for ``WeightPrior(network=...)``.
+
+    Parameters
+    ----------
+    summary : (C,), the network's summary of the data, of numbers near 1: the means of the columns, say
+    hidden : >= 1, units of its hidden layer; the last layer has 2 (hidden + 1) numbers for each weight
+    """
+
+    summary: np.ndarray
+    hidden: int = 16
+
+    def __post_init__(self) -> None:
+        try:
+            summary = np.asarray(self.summary, float)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"summary is {self.summary!r:.100}; it must be an array of numbers (C,)"
+            ) from None
+        if summary.ndim != 1 or not summary.size:
+            raise ValueError(f"summary has shape {summary.shape}; it must be (C,), at least one number")
+        require_finite("summary", summary)
+        require_integer("hidden", self.hidden, 1)
+        object.__setattr__(self, "summary", summary)
+
+
+class NetworkPosterior:
+    """q(theta) as a function of gamma.
+
+    Parameters
+    ----------
+    given : the network
+    decoder : whose weights theta are
+    reference : an empty tensor with the dtype and device to compute in
+    """
+
+    def __init__(self, given: WeightNetwork, decoder: Network, reference: Tensor) -> None:
+        self._shapes = {name: p.shape for name, p in decoder.start().items()}
+        self._sizes = [shape.numel() for shape in self._shapes.values()]
+        layers = perceptron(len(given.summary), 2 * sum(self._sizes), given.hidden)
+        self._network = Network(WEIGHTS, layers, reference.device, reference.dtype)
+        self._summary = reference.new_tensor(given.summary)[None]
+
+    def start(
+        self, decoder: Mapping[str, Tensor], sd: float, rng: np.random.Generator | None
+    ) -> dict[str, Tensor]:
+        """The first gamma: q(theta) about the weights ``decoder`` with standard deviation ``sd``.
+
+        Parameters
+        ----------
+        decoder : a place for each array of weights.
+        sd : > 0.
+        rng : generator of the hidden layer; None takes the weights of seed 0.
+        """
+        gamma = self._network.start(rng)
+        slopes, constants = list(gamma)[-2:]
+        place = torch.cat([p.flatten() for p in decoder.values()])
+        spread = torch.full_like(place, float(np.log(sd)))
+        return gamma | {slopes: torch.zeros_like(gamma[slopes]), constants: torch.cat([place, spread])}
+
+    def __call__(self, gamma: Mapping[str, Tensor]) -> dict[str, DiagonalGaussian]:
+        """q(theta) at ``gamma``: a Gaussian for each array of weights."""
+        means, log_scales = (
+            torch.split(half, self._sizes) for half in self._network(gamma, self._summary)[0].chunk(2)
+        )
+        return {
+            name: DiagonalGaussian.from_unconstrained((m.reshape(shape), ls.reshape(shape)))
+            for (name, shape), m, ls in zip(self._shapes.items(), means, log_scales, strict=True)
+        }
+
+
+_VARIANCE = "_variance"
+_TINY = 1e-12
+"""Added to variances: a square root has no gradient at 0."""
+
+
+@dataclass(frozen=True)
+class WeightPrior:
+    """A prior on the decoder's weights, and how its posterior is drawn from.
+
+    Parameters
+    ----------
+    sd : > 0, of each weight and bias
+    reparameterisation : 'local' (of `torch.nn.Linear` layers) or 'global' (of any)
+    start_sd : > 0, the standard deviation of q at the start
+    network : gives the means and standard deviations of q; None: they are free
+    """
+
+    sd: float = 1.0
+    reparameterisation: str = "local"
+    start_sd: float = 0.02
+    network: WeightNetwork | None = None
+
+    def __post_init__(self) -> None:
+        require_above("sd", self.sd, 0.0)
+        require_above("start_sd", self.start_sd, 0.0)
+        require_one_of("reparameterisation", self.reparameterisation, ("local", "global"))
+        if self.network is not None and not isinstance(self.network, WeightNetwork):
+            raise TypeError(f"network is {self.network!r:.100}; it must be a WeightNetwork, or None")
+
+    def start(self, place: Tensor) -> DiagonalGaussian:
+        """The first q of an array of weights, about ``place``."""
+        return DiagonalGaussian(place, torch.full_like(place, self.start_sd**2))
+
+    def kl(self, q: DiagonalGaussian) -> Tensor:
+        """KL(q || p) of an array of weights, nats."""
+        ratio = (q.variance + q.mean * q.mean) / self.sd**2
+        return 0.5 * (ratio - 1.0 - q.log_variance).sum() + q.mean.numel() * float(np.log(self.sd))
+
+
+class RandomNetwork:
+    """A network with random weights.
+
+    Parameters
+    ----------
+    network : whose weights they are
+    prior : how they are drawn
+
+    Raises
+    ------
+    ValueError
+        The reparameterisation is local, and the network has parameters outside of linear layers, or a layer
+        with some frozen parameters.
+    """
+
+    def __init__(self, network: Network, prior: WeightPrior) -> None:
+        self.network = network
+        self.local = prior.reparameterisation == "local"
+        if self.local:
+            self._outputs = copy.copy(network)
+            module, self._layers = _with_random_outputs(network)
+            self._outputs.hold(module)
+
+    def __call__(self, q: Mapping[str, DiagonalGaussian], x: Tensor, rng: np.random.Generator) -> Tensor:
+        """The output for ``x`` (S, ...) at weights from ``q``, by numbers of ``rng``."""
+        if not self.local:
+            return self.network({name: part.rsample(1, rng)[0] for name, part in q.items()}, x)
+        for layer in self._layers:
+            layer.rng = rng
+        values = {name: part.mean for name, part in q.items()}
+        values |= {name + _VARIANCE: part.variance for name, part in q.items()}
+        return self._outputs(values, x)
+
+
+class _RandomLinear(nn.Module):
+    """A linear layer whose output is drawn, not its weights."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        for name, p in linear.named_parameters():
+            self.register_parameter(name, nn.Parameter(p.detach(), requires_grad=False))
+            self.register_parameter(name + _VARIANCE, nn.Parameter(p.detach(), requires_grad=False))
+        self.rng = np.random.default_rng(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A draw of the output at ``x`` (..., inputs)."""
+        own = dict(self.named_parameters())
+        mean = nn.functional.linear(x, own["weight"], own.get("bias"))
+        spread = own.get("bias" + _VARIANCE)
+        variance = nn.functional.linear(x.square(), own["weight" + _VARIANCE], spread)
+        noise: Tensor = like(self.rng.standard_normal(tuple(mean.shape)), mean)
+        return mean + (variance + _TINY).sqrt() * noise
+
+
+def _with_random_outputs(network: Network) -> tuple[nn.Module, list[_RandomLinear]]:
+    """The module with random layers in the place of its linear ones, and these."""
+    module = copy.deepcopy(network.module)
+    if isinstance(module, nn.Linear):
+        raise ValueError(
+            f"{network.name} is a Linear layer by itself; put it into a torch.nn.Sequential for "
+            "reparameterisation='local'"
+        )
+    frozen = {id(p) for name, p in module.named_parameters() if name in network.frozen}
+    layers = []
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Linear) and not frozen.intersection(map(id, child.parameters())):
+                layer = _RandomLinear(child)
+                setattr(parent, name, layer)
+                layers.append(layer)
+    known = frozen.union(id(p) for layer in layers for p in layer.parameters())
+    others = [name for name, p in module.named_parameters() if id(p) not in known]
+    if others:
+        raise ValueError(
+            f"{network.name} has parameters outside of Linear layers, or of layers of which others are "
+            f"frozen ({', '.join(others[:3])}); use reparameterisation='global'"
+        )
+    return module, layers

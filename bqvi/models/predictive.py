@@ -24,7 +24,7 @@ from bqvi.models.component_mixture import Mixture
 from bqvi.models.covariances import Matrix
 from bqvi.models.data import Data, patterns
 from bqvi.models.gaussian_components import GaussianComponents
-from bqvi.models.incomplete import IncompletePass
+from bqvi.models.mixture import IncompletePass
 from gp.arrays import to_numpy
 
 _LOG_PI = math.log(math.pi)

@@ -14,8 +14,8 @@ from bqvi.runs import Checkpoint, RunStatus
 from bqvi.sampled_bounds import passes, pilot
 from bqvi.sampled_bounds.particles import AnnealedTarget, Proposals, with_numbers
 from bqvi.sampled_bounds.passes import Systems
+from bqvi.sampled_bounds.pilot import Allotment, lengths
 from bqvi.sampled_bounds.result import EvidenceBounds, bounds_of
-from bqvi.sampled_bounds.schedule import Allotment, lengths
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.state import BACKWARDS, FORWARDS, PILOT, AnnealingPlan, BoundsState
 from bqvi.sampled_bounds.transitions import Transition

@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from bqvi.checks import require_integer, require_one_of
 from bqvi.inference.fit import fit
 from bqvi.models.component_mixture import Mixture
-from bqvi.models.dirichlet_process import DirichletProcessMixture as ProcessModel
+from bqvi.models.gaussian_mixture import DirichletProcessMixture as ProcessModel
 from bqvi.models.gaussian_mixture import GaussianMixture as MixtureModel
 from bqvi.models.gaussian_mixture import component_estimates
 from bqvi.models.merging import merged

@@ -12,11 +12,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bqvi.checks import require_integer, require_one_of
 from bqvi.inference.fit import fit
-from bqvi.models.affine_emissions import PoissonEmissions, gaussian_emissions
-from bqvi.models.emissions import Emissions, finite_or_missing
+from bqvi.models.emissions import (
+    CategoricalEmissions,
+    Emissions,
+    PoissonEmissions,
+    finite_or_missing,
+    gaussian_emissions,
+)
 from bqvi.models.hidden_markov_model import HiddenMarkovModel as Model
 from bqvi.models.sequences import Sequences
-from bqvi.models.symbol_emissions import CategoricalEmissions
 from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
     SHAPES,

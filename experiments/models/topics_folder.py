@@ -73,7 +73,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def _frequencies(train: object, held: object, seed: int) -> pd.DataFrame:
     """The perplexity of one topic for all documents."""
-    from bqvi.models.documents import split_words
+    from bqvi.models.document_step import split_words
 
     totals = np.asarray(train.sum(axis=0)).ravel() + _SMOOTHING  # type: ignore[attr-defined]
     words = split_words(held, 0.5, seed)[1]  # type: ignore[arg-type]

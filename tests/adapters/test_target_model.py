@@ -9,7 +9,7 @@ from adapter_models import X, Y, check, log_lkj, regression, regression_evidence
 
 import bqvi
 from bqvi.adapters import TargetModel, from_function, from_torch
-from bqvi.adapters.pymc_lkj import log_normaliser
+from bqvi.adapters.pymc_model import log_normaliser
 from bqvi.adapters.variables import start_within
 from bqvi.calls import Caller
 from bqvi.calls.target_model import RoundedPair, RoundedValue, rounded

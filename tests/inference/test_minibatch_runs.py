@@ -134,7 +134,7 @@ def test_expected_derivatives_of_the_log_sigmoid(scale):
     """Against adaptive quadrature."""
     import scipy.integrate
 
-    from bqvi.models.log_sigmoid import expected_derivatives
+    from bqvi.models.logistic_regression import expected_derivatives
 
     for mean in (-7.0, 0.0, 2.0):
 

@@ -27,10 +27,10 @@ from bqvi.models import (
     poisson,
 )
 from bqvi.models import forward_backward as fb
-from bqvi.models.count_components import Multinomial
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.hidden_markov_model import simulate_states
+from bqvi.models.multinomial_mixture import Multinomial
 from bqvi.models.sequences import SequenceLayout
 
 few = settings(deadline=None, derandomize=True, max_examples=12)

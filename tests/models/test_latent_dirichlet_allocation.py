@@ -15,10 +15,9 @@ from scipy.special import gammaln, psi, softmax
 
 import bqvi
 from bqvi.families import Concentration, Dirichlet, Product
-from bqvi.models import LatentDirichletAllocation, documents, elbo
+from bqvi.models import LatentDirichletAllocation, elbo
 from bqvi.models import document_step as document_step_module
-from bqvi.models.document_step import Sweeps, document_step
-from bqvi.models.documents import split_words
+from bqvi.models.document_step import Sweeps, document_step, split_words
 
 decomposition = pytest.importorskip("sklearn.decomposition")
 
@@ -446,7 +445,7 @@ def test_counts_in_files_are_read_in_parts_and_not_copied(tmp_path, monkeypatch)
     q = model.initial(model.check(whole), "k-means++", np.random.default_rng(1))
     weights = rng.uniform(0.5, 2.0, 50)
     expected = model.local_step(q, whole, weights)
-    monkeypatch.setattr(documents, "_PART", 7)
+    monkeypatch.setattr(document_step_module, "_PART", 7)
     again = model.initial(checked, "k-means++", np.random.default_rng(1))
     np.testing.assert_allclose(again.natural[0], q.natural[0], rtol=1e-12)
     found = model.local_step(q, checked, weights)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models import LogisticRegression
-from bqvi.models.log_sigmoid import expected_derivatives
+from bqvi.models.logistic_regression import expected_derivatives
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
