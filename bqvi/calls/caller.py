@@ -45,11 +45,6 @@ class Caller:
     cost : the number of evaluations that one point counts for: 1, or N for a sum over N data.
     separately : whether a vectorised function is called at one point at a time, since a batch at which it
         raises counts twice.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not as described.
     """
 
     function: Function
@@ -174,11 +169,6 @@ class Caller:
         values : the log joint there (n,); -inf or NaN where it failed.
         gradients : its gradients (n, P), or None.
         noise_sd : the standard deviation of the values' noise, (n,) or a number; by default the function's.
-
-        Raises
-        ------
-        ValueError
-            Shapes disagree, a value is +inf, or parameters lie outside of the bounds.
         """
         theta, values = np.atleast_2d(np.asarray(theta, float)), np.atleast_1d(np.asarray(values, float))
         if values.shape != (len(theta),):
@@ -205,11 +195,6 @@ class Caller:
         values : the values (n,), or (n, o) for a function of several outputs; -inf or NaN where it failed.
         gradients : the gradients (n, P), or (n, o, P); needed where the function has any.
         noise_sd : the standard deviation of the values' noise, (n,) or a number; by default the function's.
-
-        Raises
-        ------
-        ValueError, TypeError
-            Shapes disagree, a value is +inf, or gradients are missing.
         """
         function, n, values = self.function, len(points), np.atleast_1d(require_numbers("values", values))
         if len(values) != n or values.ndim > 1 + function.range.outputs:
@@ -277,15 +262,7 @@ class Caller:
 
 
 def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
-    """The arrays of the argument ``evaluations``: theta and values, then gradients and noise sds if any.
-
-    Raises
-    ------
-    TypeError
-        ``evaluations`` is no tuple or list of two to four arrays of real numbers.
-    ValueError
-        theta has no points, or one that is not finite.
-    """
+    """The arrays of the argument ``evaluations``: theta and values, then gradients and noise sds if any."""
     if evaluations is None:
         return None
     if not isinstance(evaluations, tuple | list) or not 2 <= len(evaluations) <= 4:

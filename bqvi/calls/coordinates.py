@@ -220,13 +220,7 @@ class Coordinates:
         return theta
 
     def from_user(self, theta: np.ndarray) -> np.ndarray:
-        """The points (n, D) of the parameters theta (n, P).
-
-        Raises
-        ------
-        ValueError
-            A parameter is not strictly inside its bounds, differs from its fixed value, or is NaN.
-        """
+        """The points (n, D) of the parameters theta (n, P)."""
         theta = self._require("theta", theta, self.n_parameters)
         self.require_inside("theta", theta)
         a, b = self._window
@@ -337,14 +331,6 @@ def make_coordinates(
     periodic : the names or indices of the periodic parameters, or P booleans; their period is upper - lower.
     names : P different names; x0, x1, ... by default.
     dimension : the number P, needed where no vector of that length is given.
-
-    Raises
-    ------
-    ValueError
-        Lengths disagree, bounds are NaN or out of order, plausible bounds lie outside of them, are out of
-        order or missing, a periodic parameter lacks a bound, every parameter is fixed.
-    TypeError
-        A bound is no array of numbers.
     """
     bounds = {
         "lower": lower,

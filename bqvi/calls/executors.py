@@ -103,11 +103,6 @@ class TimeLimited:
     executor : an executor with ``submit``, whose futures have ``done()``; or a client of Dask.
     call_seconds : the longest time, in seconds, in which none of the calls under way returns: longer than the
         longest call.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The executor has no ``submit``, or ``call_seconds`` is not positive.
     """
 
     def __init__(self, executor: Submits, call_seconds: float) -> None:

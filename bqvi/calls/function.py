@@ -120,11 +120,6 @@ class Function:
     errors : "raise", "infeasible" or None: see :mod:`bqvi.calls.faults`.
     names : the names of the P parameters, for messages.
     model : the `bqvi.calls.TargetModel` whose log joint this is; None if there is none.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not as described.
     """
 
     value: Callable[..., Any]

@@ -4,12 +4,10 @@ Between two evaluations that are near each other the trapezoid rule gives the di
 
     f(y) - f(x)  =  (grad f(x) + grad f(y)) . (y - x) / 2  +  O(|y - x|^3),
 
-exactly where f is quadratic. A gradient with a wrong sign, a wrong factor or a missing term violates this
-nearly everywhere. So does a correct gradient where the curvature of f changes much between x and y, as on a
-funnel. But by the mean value theorem f(y) - f(x) is the slope along y - x at some point between x and y, and
-it lies between the slopes at both ends unless f is convex on one part of the segment and concave on another.
-Gradients for which nearly all pairs fulfil this are accepted. Where so few pairs do that a correct gradient
-would give as few with a probability below 1e-5, the run stops before any result is reported.
+exactly where f is quadratic. A correct gradient violates this where the curvature of f changes much between x
+and y. But by the mean value theorem f(y) - f(x) lies between the slopes at both ends unless f is convex on
+one part of the segment and concave on another. Where so few pairs fulfil this that a correct gradient would
+give as few with a probability below 1e-5, the run stops before any result is reported.
 """
 
 from __future__ import annotations
@@ -24,35 +22,13 @@ from bqvi.calls.function import AUTODIFF, Function
 from bqvi.calls.settings import CHECK
 from gp.linalg import least_squares
 
+CONTRADICTED = "the gradient was left out, as all other evaluations contradict it"
+"""The reason of an evaluation whose value alone is used."""
 N_NEAR = 5
 """The number of `points_near`."""
 _LEAVING = (
     ". A gradient by torch is wrong if the function leaves torch on the way (numpy, .item(), .detach())"
 )
-
-
-def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
-    """Median of |a - b| / (|a| + |b|), a a difference of values to the nearest neighbour, b its trapezoid.
-
-    Parameters
-    ----------
-    points : the points (n, D). values : the values (n,). gradients : the gradients (n, D). All are finite.
-
-    Returns
-    -------
-    The median, between 0 and 1; also 0 where fewer than six pairs can be used, and where nearly all
-    differences lie between the slopes at both ends.
-    """
-    if len(points) < CHECK.fewest:
-        return 0.0
-    a, b, slopes = _differences(points, values, gradients)
-    size = np.abs(a) + np.abs(b)
-    rounding = CHECK.rounding * (1.0 + np.abs(values).max())
-    seen = size > rounding
-    between = (slopes.min(0) - rounding <= a) & (a <= slopes.max(0) + rounding)
-    if seen.sum() < CHECK.fewest or np.mean(between[seen]) >= CHECK.consistent:
-        return 0.0
-    return float(np.median(np.abs(a - b)[seen] / size[seen]))
 
 
 def _differences(
@@ -136,39 +112,22 @@ def gradient_warnings(points: np.ndarray, values: np.ndarray, gradients: np.ndar
 
     Parameters
     ----------
-    points, values, gradients : as in `disagreement`.
+    points : the points (n, D). values : the values (n,), in nats. gradients : the gradients (n, D).
     """
-    found = disagreement(points, values, gradients)
-    if found < CHECK.disagrees:
-        return _of_entries(points, values, gradients)
-    return [
-        "The gradients disagree with differences of the values between neighbouring evaluations (by "
-        f"{found:.0%}): {_advice(points, values, gradients)}."
-    ]
+    found, message = _of_entries(points, values, gradients), _contradiction(points, values, gradients, True)
+    return found or ([f"T{message[1:]}."] if message else [])
 
 
 def _of_entries(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
-    """A warning of entries of the gradient that are multiples of those of the values, in a list.
-
-    Differences of values are regressed on the D parts of their trapezoids, whose coefficients are 1. The
-    trapezoid is off by the change of the curvature, and pairs are weighted by the inverse change of the
-    slopes. That error is no multiple of an entry, so that other coefficients hardly make the residuals less.
-    """
+    """A warning of entries of the gradient that are multiples of those of the values, in a list."""
     n, d = points.shape
     if n < CHECK.fewest * d:
         return []
     scaled = points / np.maximum(points.std(axis=0), 1e-300)
     nearest = np.asarray(cKDTree(scaled).query(scaled, k=N_NEAR)[1])[:, 1:]
     pairs = np.stack([np.repeat(np.arange(n), nearest.shape[1]), nearest.ravel()])
-    first, second = np.unique(np.sort(pairs, axis=0), axis=1)
-    steps = points[second] - points[first]
-    change = np.abs((gradients[second] - gradients[first]) * steps).sum(1)
-    sizes = np.abs(values[np.stack([first, second])]).max(0)  # those of the pair, as distant ones may be huge
-    weights = 1.0 / (change + CHECK.rounding * (1.0 + sizes))
-    parts = weights[:, None] * 0.5 * (gradients[first] + gradients[second]) * steps
-    residuals = weights * (values[second] - values[first]) - parts.sum(1)
-    changes = least_squares(parts, residuals[:, None])[0][:, 0]
-    left = np.square(residuals - parts @ changes).sum() / np.maximum(np.square(residuals).sum(), 1e-300)
+    pairs = np.unique(np.sort(pairs, axis=0), axis=1)
+    changes, left = _explained(points, values, gradients, pairs)
     wrong = np.flatnonzero(np.abs(changes) > CHECK.multiple)
     if left > CHECK.left or not len(wrong):
         return []
@@ -177,6 +136,43 @@ def _of_entries(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -
         f"Entries of the gradient, counted from 0, disagree with the values of {n} evaluations: they are "
         f"{multiples} the slopes of the values. Compare the gradient with difference quotients."
     ]
+
+
+def may_be_wrong(made: Evaluations, row: int) -> bool:
+    """Whether another gradient in a ``row`` explains most of what differences of values to others miss.
+
+    Parameters
+    ----------
+    made : the evaluations of a log density, with gradients. row : the row of the gradient.
+    """
+    assert made.gradients is not None
+    others = np.flatnonzero(made.censored.good & (np.arange(len(made)) != row))
+    pairs = np.stack([np.full(len(others), row), others])
+    enough = len(others) >= CHECK.fewest * made.points.shape[1]
+    return enough and _explained(made.points, made.values, made.gradients, pairs, True)[1] < 0.5
+
+
+def _explained(
+    points: np.ndarray, values: np.ndarray, gradients: np.ndarray, pairs: np.ndarray, terms: bool = False
+) -> tuple[np.ndarray, float]:
+    """What is missing (D,) in a gradient, and the share of squared residuals of trapezoids that it leaves.
+
+    Differences of values between ``pairs`` (2, k) are regressed on the D parts of their trapezoids, whose
+    coefficients are 1; or for ``terms`` on the steps, for a term that one gradient of all pairs lacks. The
+    trapezoid is off by the change of the curvature, and pairs are weighted by the inverse change of the
+    slopes. That error is no multiple of an entry, so that other coefficients hardly make the residuals less.
+    """
+    first, second = pairs
+    steps = points[second] - points[first]
+    change = np.abs((gradients[second] - gradients[first]) * steps).sum(1)
+    sizes = np.abs(values[pairs]).max(0)  # those of the pair, as distant ones may be huge
+    weights = 1.0 / (change + CHECK.rounding * (1.0 + sizes))
+    slopes = 0.5 * (gradients[first] + gradients[second]) * steps
+    residuals = weights * (values[second] - values[first] - slopes.sum(1))
+    parts = weights[:, None] * (0.5 * steps if terms else slopes)
+    changes = least_squares(parts, residuals[:, None])[0][:, 0]
+    left = np.square(residuals - parts @ changes).sum() / np.maximum(np.square(residuals).sum(), 1e-300)
+    return changes, float(left)
 
 
 def _advice(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> str:

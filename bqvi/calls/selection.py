@@ -42,11 +42,6 @@ def selected(
         any case.
     log_density : the log density (n,) of the rows up to a constant; by default their values.
     reserved : evaluations of the budget that the run makes besides, in its first design.
-
-    Raises
-    ------
-    ValueError
-        The chosen evaluations are more than the budget.
     """
     density = made.values if log_density is None else log_density
     rows = np.arange(len(made))

@@ -50,12 +50,10 @@ class GradientCheckSettings:
     """The number of evaluations between two checks of the gradients."""
     last: int = 72
     """The number of evaluations after which gradients are no longer checked."""
-    disagrees: float = 0.3
-    """The median relative disagreement of gradients and differences above which a warning is given."""
-    multiple: float = 0.2
+    multiple: float = 0.1
     """The difference of an entry's coefficient from 1 above which it is reported, if also ``left``."""
-    left: float = 0.1
-    """The share of the squared residuals that wrong entries leave."""
+    left: float = 0.2
+    """The share of the squared residuals that wrong entries leave; right gradients of 40 runs left .33."""
     one_multiple: float = 0.2
     """Ratios whose interquartile range is below this share of their median count as one number, which the
     message then states; ``sign`` affects messages only, too."""

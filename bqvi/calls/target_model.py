@@ -114,11 +114,6 @@ class TargetModel:
     prior_box : the ends (P,) and (P,) of the central 95 % of the prior; None where it is not known.
     boxed : whether the plausible box may be used as it is; otherwise a run may begin with a search for one
         (:mod:`bqvi.calls.plausible_search`). By default, whether one of its ends was given.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An attribute is not as described.
     """
 
     log_joint: Callable[[Array], Array]
@@ -188,13 +183,7 @@ class TargetModel:
         return dataclasses.replace(self, log_joint_and_gradient=None)
 
     def value(self, theta: Array) -> Any:
-        """The log joint, a number at theta (P,), or (n,) at (n, P).
-
-        Raises
-        ------
-        ValueError
-            theta has another shape.
-        """
+        """The log joint, a number at theta (P,), or (n,) at (n, P)."""
         points, one = self._points(theta)
         if self.vectorised:
             values = np.asarray(self.log_joint(points), float)
@@ -203,13 +192,7 @@ class TargetModel:
         return float(values[0]) if one else values
 
     def value_and_gradient(self, theta: Array) -> tuple[Any, np.ndarray]:
-        """The log joint and its gradient: a number and (P,) at theta (P,), or (n,) and (n, P) at (n, P).
-
-        Raises
-        ------
-        ValueError
-            theta has another shape, or there is no gradient.
-        """
+        """The log joint and its gradient: a number and (P,) at theta (P,), or (n,) and (n, P) at (n, P)."""
         points, one = self._points(theta)
         both = self.log_joint_and_gradient
         if both is None:
@@ -223,13 +206,7 @@ class TargetModel:
         return (float(values[0]), gradients[0]) if one else (values, gradients)
 
     def constrain(self, theta: Array) -> dict[str, np.ndarray]:
-        """The model's variables at theta (P,) or (n, P), by name: arrays (...) or (n, ...).
-
-        Raises
-        ------
-        ValueError
-            theta has another shape.
-        """
+        """The model's variables at theta (P,) or (n, P), by name: arrays (...) or (n, ...)."""
         points, one = self._points(theta)
         if self.to_named is None:
             found: Mapping[str, np.ndarray] = dict(zip(self.names, points.T, strict=True))
@@ -238,13 +215,7 @@ class TargetModel:
         return {name: np.asarray(x)[0] if one else np.asarray(x) for name, x in found.items()}
 
     def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
-        """The parameters theta (P,) of the model's free variables, given by name in ``values``.
-
-        Raises
-        ------
-        ValueError
-            A variable is missing, or the model has no ``from_named``.
-        """
+        """The parameters theta (P,) of the model's free variables, given by name in ``values``."""
         if self.from_named is None and self.to_named is not None:
             raise ValueError("this model does not say how its variables are unconstrained (from_named)")
         try:

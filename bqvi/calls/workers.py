@@ -21,11 +21,6 @@ class Workers:
     ----------
     caller : the function, its coordinates and the executor, which must have ``submit``.
     count : the number W of evaluations under way.
-
-    Raises
-    ------
-    TypeError, ValueError
-        ``count`` is no positive integer, or there is no executor with ``submit``.
     """
 
     def __init__(self, caller: Caller, count: int) -> None:

@@ -1,16 +1,9 @@
 """Diagnostics of a posterior, with advice on what to change.
 
-*Importance weights.* With draws v_s of q and log weights l_s = log p(v_s) - log q(v_s), the tail of the
-weights is fitted by a generalised Pareto distribution, whose shape k determines the number of their moments
-(Yao et al. 2018, "Yes, but did it work?"). Below 1/2 their variance is finite; from .7 on averages should not
-be used. Smoothing replaces the largest weights by the expected order statistics of the fitted tail (Vehtari
-et al. 2024, "Pareto smoothed importance sampling"; `bqvi.pareto`). `check` computes this for a posterior,
-with new evaluations of the log joint itself.
-
-*Several runs.* The agreement of runs from different seeds is a stronger check than any diagnostic of a single
-run: `agreement`.
-
-*Advice.* `advice` checks for the most frequent faults and names the argument to change for each.
+`check` computes importance weights of a posterior with new evaluations of the log joint itself, and smooths
+them (`bqvi.pareto`; Yao et al. 2018, "Yes, but did it work?"). `agreement` compares runs from different
+seeds, which is a stronger check than any diagnostic of a single run. `advice` checks for the most frequent
+faults and names the argument to change for each.
 """
 
 from __future__ import annotations
@@ -19,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +20,7 @@ from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.faults import exceptions_warning, raised
 from bqvi.calls.function import named_point
-from bqvi.calls.gradient_check import gradient_warnings
+from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings
 from bqvi.calls.returned import not_logarithms
 from bqvi.checks import require_integer
 from bqvi.importance import systematic
@@ -37,6 +30,9 @@ from bqvi.variational_bmc.distances import gskl, mmtv
 from bqvi.variational_bmc.settings import DIAGNOSTICS, WEIGHTS
 from gp.arrays import Array, shown
 from gp.measures import GaussianMixture, Measure
+
+if TYPE_CHECKING:
+    from bqvi.variational_bmc.result import VBMCResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +107,7 @@ def check(
         raise TypeError(f"posterior is {shown(posterior)}; it must be a Posterior, such as result.posterior")
     caller = log_joint
     if not isinstance(caller, Caller):
-        coordinates = posterior.coordinates
-        caller = Caller(Function(caller, names=coordinates.names), coordinates)
+        caller = Caller(Function(caller, names=posterior.coordinates.names), posterior.coordinates)
     proposal = _with_tails(posterior.q)
     points = proposal.sample(n, np.random.default_rng(seed))
     evaluations = caller.evaluate(points)
@@ -122,16 +117,14 @@ def check(
     smoothed = psis(logs)
     shift = float(logs.max())
     ratios = np.exp(logs - shift)
-    log_evidence = float(np.log(ratios.mean())) + shift
-    spread = float(ratios.std(ddof=1) / ratios.mean() / math.sqrt(n))
     corrected = Posterior(posterior.q, posterior.coordinates, WeightedDraws(points, smoothed.log_weights))
     of_q = np.exp(posterior.q.log_density(points) - log_proposal)
     return PosteriorCheck(
         pareto_k=smoothed.shape,
         total_variation=0.5 * float(np.abs(ratios / ratios.mean() - of_q).mean()),
         effective_sample_size=smoothed.effective_sample_size,
-        log_evidence=log_evidence,
-        log_evidence_sd=spread,
+        log_evidence=float(np.log(ratios.mean())) + shift,
+        log_evidence_sd=float(ratios.std(ddof=1) / ratios.mean() / math.sqrt(n)),
         evaluations=evaluations,
         posterior=corrected,
     )
@@ -143,22 +136,6 @@ def _with_tails(q: GaussianMixture) -> GaussianMixture:
         np.concatenate([q.means, q.means]),
         np.concatenate([q.covariances, WEIGHTS.widening**2 * q.covariances]),
     )
-
-
-class ComparedRun(Protocol):
-    """The attributes of a run that are compared."""
-
-    @property
-    def posterior(self) -> Posterior:
-        """The posterior, in the user's units."""
-
-    @property
-    def log_evidence(self) -> float:
-        """The estimate of the log evidence."""
-
-    @property
-    def log_evidence_sd(self) -> float:
-        """The standard deviation of that estimate."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +173,7 @@ class Agreement:
         return message + "the standard deviations are too small; take the spread of the runs in their place."
 
 
-def agreement(runs: Sequence[ComparedRun], seed: int = 0) -> Agreement:
+def agreement(runs: Sequence[VBMCResult], seed: int = 0) -> Agreement:
     """Compare two or more ``runs`` on the same log joint; ``seed`` is the seed of draws of their posteriors.
 
     Raises
@@ -246,7 +223,7 @@ def advice(
         *_about_weights(shape),
         *_about_failures(evaluations),
         *_about_exceptions(evaluations, posterior.coordinates),
-        *_about_gradients(evaluations),
+        *_about_gradients(evaluations, posterior.coordinates),
         *(_about_bounds(posterior) if located else ()),
         *(_about_box(posterior) if located else ()),
     )
@@ -324,19 +301,21 @@ def contradicted(evaluations: Evaluations) -> list[str]:
     return gradient_warnings(good.points[there], good.values[there], good.gradients[there])
 
 
-def _about_gradients(evaluations: Evaluations) -> list[str]:
-    """A warning of gradients that fail."""
+def _about_gradients(evaluations: Evaluations, coordinates: Coordinates) -> list[str]:
+    """Warnings of gradients that fail, and of those that all other evaluations contradict."""
     good = evaluations[~evaluations.failed]
     if good.gradients is None or len(good) == 0:
         return []
-    there = np.isfinite(good.gradients).all(axis=1)
-    if (missing := int((~there).sum())) >= 0.2 * len(good):
-        faults = [good.reasons[i] for i in np.flatnonzero(~there) if good.reasons[i]]
-        most = max(faults, key=faults.count) if faults else "not given"
-        return [
-            f"{missing} of {len(good)} gradients are missing (most often: {most}): values alone were used."
-        ]
-    return []
+    there, found = np.isfinite(good.gradients).all(axis=1), []
+    faults = [good.reasons[i] or "not given" for i in np.flatnonzero(~there)]
+    if CONTRADICTED in faults:
+        first = coordinates.to_user(good.points[[good.reasons.index(CONTRADICTED)]])[0]
+        of, at = f"{faults.count(CONTRADICTED)} of {len(good)}", named_point(coordinates.names, first)
+        found.append(f"{of} gradients: {CONTRADICTED}, or f has a kink; the first is at {at}.")
+    if len(faults) >= 0.2 * len(good):
+        most = f"of {len(good)} gradients are missing (most often: {max(faults, key=faults.count)})"
+        found.append(f"{len(faults)} {most}: values alone were used.")
+    return found
 
 
 def _about_bounds(posterior: Posterior) -> list[str]:

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bqvi.calls.gradient_check import CONTRADICTED, may_be_wrong
 from bqvi.variational_bmc.added_components import extended, with_more
 from bqvi.variational_bmc.correction import Correction, correct, moments_of, polished
 from bqvi.variational_bmc.feasibility import Feasibility
@@ -46,11 +47,33 @@ def learn(state: State, step: InferenceStep) -> tuple[State, Estimate]:
     fitted = scaling_from_gradients(state.evaluations.censored) if begins else None
     if fitted is not None:
         state = with_map_of_gradients(state, fitted) or state
-    state, estimate = _learned(state, step)
-    if not _map_due(state):
+    before, (state, estimate) = state, _learned(state, step)
+    if (due := _map_due(state)) or step.final:
+        without = _without_contradicted(before, state, estimate.surrogate)
+        if without is not None:
+            return learn(without, step)
+    if not due:
         return state, estimate
     other = _with_map(state, estimate, fitted, step) if begins else with_scales(state, estimate, step)
     return (replace(state, scaled_at=len(state)), estimate) if other is None else other
+
+
+def _without_contradicted(state: State, reached: State, surrogate: Surrogate) -> State | None:
+    """The ``state`` without a gradient that all others contradict and what was learned from it, or None."""
+    made = state.evaluations
+    exact = made.noise_variance is None and not surrogate.data.noise_fitted
+    found = surrogate.contradicted_gradient() if exact else None
+    if found is None or made.gradients is None:
+        return None
+    point = reached.frame.out(surrogate.data.points[[found]])
+    row = int(np.square(made.points - point).sum(1).argmin())
+    if not may_be_wrong(made, row):
+        return None
+    rows = np.arange(len(made)) == row
+    reasons = tuple(CONTRADICTED if left else reason for left, reason in zip(rows, made.reasons, strict=True))
+    made = replace(made, gradients=np.where(rows[:, None], np.nan, made.gradients), reasons=reasons)
+    blank = replace(state, psi=None, q=None, mean=None, covariance=None, within=None, threshold=None)
+    return replace(blank, evaluations=made)
 
 
 def _map_due(state: State) -> bool:

@@ -27,7 +27,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
+from bqvi.variational_bmc.settings import CHEAP, FITTING, PREDICTIONS, SHAPING
 from gp.evidence import LogPosterior
 from gp.expectation import AnovaSum, AnovaSums, Quadratic
 from gp.fixed_points import Changes, Gram, gram_of
@@ -37,6 +37,9 @@ from gp.observations import Gradients, Observations, Values
 from gp.priors import JointPrior
 from gp.search import Search, search
 from gp.triangular import cholesky, lower_product, solve_lower, triangular_inverse
+
+_UNKNOWN = 1e12
+"""The noise variance of a derivative that could not be computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,8 +205,7 @@ def noise_shaped(
         unknown = np.isnan(gradients)
         gradients = np.where(unknown, 0.0, gradients / excess[:, None])
         slopes = SHAPING.least_noise + shaped[:, None] + 1e-8 * gradients**2
-        # a derivative that could not be computed
-        slopes[unknown] = 1e12
+        slopes[unknown] = _UNKNOWN
         variance = np.concatenate([variance, slopes.reshape(-1)])
     return Data(points, values, gradients, variance, top, noise_fitted, -np.log(excess))
 
@@ -468,11 +470,41 @@ class Surrogate:
         z = np.empty(n)
         for i in range(n):
             rows = np.r_[i, n + i * dimension + np.arange(dimension if i < m else 0)]
-            columns = self.whitening[:, rows]
-            factor, first = cholesky(columns.T @ columns), np.eye(len(rows))[0]
+            factor, first = self._precision_factor(rows), np.eye(len(rows))[0]
             covariances = solve_lower(factor, solve_lower(factor, first), transposed=True)
             z[i] = covariances @ self.weights[rows] / np.sqrt(covariances[0])
         return z
+
+    def _precision_factor(self, rows: np.ndarray) -> np.ndarray:
+        """The Cholesky factor of C^-1 of the observations ``rows``."""
+        columns = self.whitening[:, rows]
+        return cholesky(columns.T @ columns)
+
+    @cached_property
+    def gradient_errors(self) -> np.ndarray:
+        """The mean squared errors (m,) of gradients left out alone, in units of their covariances."""
+        n, dimension = self.data.points.shape
+        errors = np.zeros(0 if self.data.gradients is None else len(self.data.gradients))
+        for i in range(len(errors)):
+            rows = n + i * dimension + np.arange(dimension)
+            errors[i] = np.square(solve_lower(self._precision_factor(rows), self.weights[rows])).mean()
+        return errors
+
+    def contradicted_gradient(self) -> int | None:
+        """The gradient that all other observations contradict by ten sds, once fitted without it, or None.
+
+        A fit with a wrong gradient has so short lengthscales that it contradicts it little more than others.
+        """
+        data, errors = self.data, self.gradient_errors
+        if data.gradients is None or not errors.max(initial=0.0) > PREDICTIONS.contradicted:
+            return None
+        i, (n, dimension) = int(errors.argmax()), data.points.shape
+        gradients, noise = data.gradients.copy(), data.noise.copy()
+        gradients[i], noise[n + i * dimension : n + (i + 1) * dimension] = 0.0, _UNKNOWN
+        without = replace(data, gradients=gradients, noise=noise)
+        psi, _ = fit(without, self.psi)
+        others = max(Surrogate.of(without, psi).gradient_errors.max() / PREDICTIONS.contradicted, 1.0)
+        return i if Surrogate.of(data, psi).gradient_errors[i] > 100.0 * others else None
 
     @property
     def rounding(self) -> float:

@@ -50,7 +50,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     posterior = _posterior(run, estimate, frame, corrected)
     held_out = predicted(state, estimate, frame, run.coordinates)
     verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)
-    made, exact = state.evaluations.censored, not run.settings_at(state).noise_unknown
+    made, exact = reached.evaluations.censored, not run.settings_at(state).noise_unknown
     reasons = (*reasons, *understated(made, estimate.surrogate), *(contradicted(made) if exact else ()))
     located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < RESULT.located
     shape = None if corrected else estimate.found.pareto_k
@@ -69,7 +69,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
             *advice(posterior, made, shape, located),
         ),
         n_evaluations=state.n_evaluations,
-        evaluations=state.evaluations,
+        evaluations=reached.evaluations,
         theta=run.coordinates.to_user(state.evaluations.points),
         trace=Trace(rows),
         checkpoint=run.checkpoint(state),

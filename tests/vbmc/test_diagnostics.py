@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 
 import bqvi
@@ -215,3 +216,25 @@ def test_a_run_with_a_wrong_entry_of_the_gradient_has_not_converged(factor):
     found = bqvi.vbmc(log_joint, gradient=gradient, **box, budget=80, seed=3)
     assert found.converged == (factor == 1.0)
     assert [reason[:23] for reason in found.reasons] == ["Entries of the gradient"] * (factor > 1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gradient_that_all_other_evaluations_contradict_is_left_out_and_said(seed):
+    """As JAX's at logits of exactly 0, where the run begins; ln Z is that of a grid."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(30, 2))
+    y = (rng.random(30) < scipy.special.expit(x @ (1.0, -1.0))).astype(float)
+
+    def log_joint(b):
+        return float(y @ (x @ b) - np.logaddexp(0.0, x @ b).sum() - 0.125 * b @ b)
+
+    def gradient(b):
+        return x.T @ (y - (scipy.special.expit(x @ b) if b.any() else 0.0)) - 0.25 * b
+
+    at = np.linspace(-8.0, 8.0, 161)
+    values = np.array([[log_joint(np.array([s, t])) for s in at] for t in at])
+    truth = scipy.special.logsumexp(values) + 2.0 * np.log(at[1] - at[0])
+    found = bqvi.vbmc(log_joint, gradient=gradient, start=np.zeros(2), budget=40, seed=seed)
+    assert abs(found.log_evidence - truth) < 0.1
+    assert [w for w in found.warnings if "was left out, as all other" in w and "x0 = 0, x1 = 0" in w]
+    assert np.flatnonzero(np.isnan(found.evaluations.gradients).any(1)).tolist() == [0]
