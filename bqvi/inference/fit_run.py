@@ -278,9 +278,9 @@ class FitRun:
         if kept is not None:
             require_consistent(function, len(kept), self._remembered(after))
 
-    def again(self, state: LoopState, points: np.ndarray) -> Evaluations:
-        """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""
-        batch = Batch(None, 0, account=Account(budget=self.budget_of(state)))
+    def again(self, state: LoopState, points: np.ndarray, ledger: Ledger) -> Evaluations:
+        """Repeated evaluations at points (n, D), within the budget, entered in a ``ledger``."""
+        batch = Batch(None, 0, account=Account(ledger, self.budget_of(state)))
         return evaluate(self.problem.model, state.q, batch, points)
 
     def pending(self, state: LoopState) -> np.ndarray:

@@ -98,9 +98,9 @@ class BayesianRun:
         """Raise EvaluationError where given gradients are not those of the values."""
         require_consistent(self.caller.function, len(before), self.kept(after))
 
-    def again(self, state: IntegrationState, points: np.ndarray) -> Evaluations:
-        """Repeated values at nodes (n, D), within the budget, not entered in the ledger."""
-        made = self.caller.evaluate(points, None, self.budget_of(state))
+    def again(self, state: IntegrationState, points: np.ndarray, ledger: Ledger) -> Evaluations:
+        """Repeated values at nodes (n, D), within the budget, entered in a ``ledger``."""
+        made = self.caller.evaluate(points, ledger, self.budget_of(state))
         return with_zeros(self.caller.function, made)
 
     def with_more(self, state: IntegrationState, count: int) -> IntegrationState:

@@ -139,11 +139,6 @@ def resumed(
     Parameters
     ----------
     classes : the classes of the records in a saved run of the door. same : settings that the run must have.
-
-    Raises
-    ------
-    TypeError, ValueError
-        ``resume`` is none of these, is of another door, or was begun with other settings.
     """
     if isinstance(resume, str | Path):
         return read(resume, door, classes, same)

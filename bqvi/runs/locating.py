@@ -144,9 +144,9 @@ class Locating:
         """The evaluations that have values."""
         return state.evaluations[~state.evaluations.failed]
 
-    def again(self, state: Searching, points: np.ndarray) -> Evaluations:
-        """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""
-        return self._caller.evaluate(points, None, self.budget_of(state))
+    def again(self, state: Searching, points: np.ndarray, ledger: Ledger) -> Evaluations:
+        """Repeated evaluations at points (n, D), within the budget, entered in a ``ledger``."""
+        return self._caller.evaluate(points, ledger, self.budget_of(state))
 
     def require_consistent(self, before: Searching, after: Searching) -> None:
         """Check nothing, as gradients are checked after the search."""

@@ -117,9 +117,9 @@ class TwoPhases(Generic[_A, _B]):
         if self._begun(before) == self._begun(after):
             self._of(after).require_consistent(before, after)
 
-    def again(self, state: _A | _B, points: np.ndarray) -> Evaluations:
-        """Repeated evaluations at points (n, D), within the budget, not entered in the ledger."""
-        return self._of(state).again(state, points)
+    def again(self, state: _A | _B, points: np.ndarray, ledger: Ledger) -> Evaluations:
+        """Repeated evaluations at points (n, D), within the budget, entered in a ``ledger``."""
+        return self._of(state).again(state, points, ledger)
 
     def alone(self, state: _A | _B) -> bool:
         """Whether steps have to be made before the run can be asked for points."""

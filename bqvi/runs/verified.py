@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.calls import Ledger
 from bqvi.checks import require_integer
 from bqvi.runs.engine import VerifiableEngine
 
@@ -46,12 +47,6 @@ def require_verifiable(verify: Any, engine: Any, state: Any, given: bool) -> int
     verify : the argument of the doors; None for one evaluation, where this is possible, of those that the
         user gave. engine : that of the run. state : the state with earlier evaluations, or None.
     given : whether the user gave these.
-
-    Raises
-    ------
-    TypeError, ValueError
-        ``verify`` is no integer of at least 0, the run is not resumed, it keeps no evaluations to compare, or
-        its budget has no room for any.
     """
     possible = state is not None and hasattr(engine, "again") and engine.kept(state) is not None
     if verify is None:
@@ -93,8 +88,11 @@ def compare(engine: VerifiableEngine[Any, Any], state: object, count: int, given
     )
     order = np.argsort(-kept.values.reshape(len(kept), -1)[:, 0], kind="stable")
     chosen = kept[order[np.unique(np.linspace(0, len(kept) - 1, room).round().astype(int))]]
-    found = engine.again(state, chosen.points)
-    engine.ledger.count(found.n_evaluations)
+    returned = Ledger(chosen.points.shape[1])
+    try:
+        found = engine.again(state, chosen.points, returned)
+    finally:  # of an interrupted comparison those that returned count, too
+        engine.ledger.count(returned.entries().n_evaluations)
     before, now = (np.asarray(part.values).reshape(len(part), -1) for part in (chosen[: len(found)], found))
     if now.shape[1] != before.shape[1] and not found.failed.all():
         raise OtherFunctionError(

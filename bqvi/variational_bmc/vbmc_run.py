@@ -225,9 +225,9 @@ class VBMCRun:
         count = int((~before.evaluations.failed).sum())
         require_consistent(self.caller.function, count, self.kept(after))
 
-    def again(self, state: State, points: np.ndarray) -> Evaluations:
-        """New evaluations at points (n, D) of the kept ones, within the budget, entered in no ledger."""
-        return self.target.evaluate(points, None, self.budget_of(state))
+    def again(self, state: State, points: np.ndarray, ledger: Ledger) -> Evaluations:
+        """New evaluations at points (n, D) of the kept ones, within the budget, in a ``ledger``."""
+        return self.target.evaluate(points, ledger, self.budget_of(state))
 
     def pending(self, state: State) -> np.ndarray:
         """The pending points (m, D)."""

@@ -66,6 +66,25 @@ def test_without_room_in_the_budget_verify_is_refused_before_any_call(name, tmp_
     assert other.count == 0
 
 
+@pytest.mark.parametrize("name", KEEPING)
+def test_an_interrupted_comparison_counts_what_returned_and_goes_on(name):
+    """Ctrl-C at the third of four evaluations: two have returned."""
+    case = CASES[name]
+    first, calls = case.run(case.function, budget=case.budget - 8), Calls(case.function)
+
+    def interrupted(x):
+        if calls.count == 2:
+            raise KeyboardInterrupt
+        return calls(x)
+
+    with pytest.raises(bqvi.RunInterrupted) as caught:
+        case.run(interrupted, resume=first, verify=4)
+    assert caught.value.n_evaluations == case.budget - 8 + calls.count == case.budget - 6
+    again = Calls(case.function)
+    assert case.run(again, resume=caught.value).n_evaluations == case.budget
+    assert again.count == 6
+
+
 def _log_density(theta):
     return -0.5 * float(theta @ theta)
 
