@@ -19,21 +19,16 @@ The scale and the mean follow one convention, which the caller names:
                   (Z^T Z)^-1 H^T K^-1, and predictions follow Student's t with nu degrees of freedom
     "known"       s = 1, since noise of known variance is part of K; b is profiled
 
-The scales of the first two differ by a factor of 1 - p / n. Profiled evidences belong to the process that is
-conditioned afterwards with s and b at these values; marginal ones are more accurate for few data, n of the
-order of ten.
+Profiled evidences belong to the process that is conditioned afterwards with s and b at these values; marginal
+ones are more accurate for few data.
 
 Along directions dK_i the average of the observed and the expected information (Gilmour, Thompson and Cullis
 1995) is, with v_i = dK_i W and P_1 the P of the marginal form,
 
     (tr(v_i^T P_1 v_j) / s - tr(W^T v_i) tr(W^T v_j) / (nu O s^2)) / 2.
 
-It needs no product of n x n matrices and is positive semi-definite; Newton's method (`gp.search`) uses it as
-the curvature. Where s is known the second term is absent.
-
-`log_density` is log p given |R|^2, s and log det K + J: that of `Evidence`, and of the processes, which have
-a factor of K of their own. `LogPosterior` is log p of a kernel's log hyperparameters psi, with their prior:
-the objective of a search.
+It needs no product of n x n matrices and is positive semi-definite: the curvature of Newton's method
+(`gp.search`). Where s is known the second term is absent.
 """
 
 from __future__ import annotations

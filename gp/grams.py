@@ -1,20 +1,14 @@
-"""The covariance and the prior mean of observations, with their pull-backs to the parameters.
+"""The covariance of observations, with its pull-back to the kernel's parameters, and the basis of their mean.
 
-For weights W (n, n) and w (n,), a fit needs the gradients of sum_ij W_ij K_ij in the kernel's
-parameters and of sum_i w_i m_i in the mean's (:mod:`gp.problem`). For values f(x_i) kernels and means have
-methods for these; for any linear functional the mean's basis follows by linearity. With derivatives
-observed through a squared exponential, D = (x - y) / l^2 and p = l^-2,
+For weights W (n, n) a fit needs the gradient of sum_ij W_ij K_ij in the parameters (:mod:`gp.problem`). For
+values f(x_i) kernels have a method; for any functional the mean's basis follows by linearity. With
+derivatives observed through a squared exponential, D = (x - y) / l^2 and p = l^-2,
 
     cov(f, d_e f') = k D_e,     cov(d_d f, d_e f') = k ([d = e] p_d - D_d D_e),
 
 and d/dlog l_m follows by the product rule from dk = k (x - y)_m^2 p_m, dD_m = -2 D_m, dp_m = -2 p_m.
 For other kernels, whose covariances are written for torch as well, torch's reverse mode is used.
-
-`gp.fixed_points` has a second form for a squared exponential with values and all derivatives at the same
-points, which keeps their differences while parameters change. A matrix with its pull-back takes .7, .4 and
-2.6 ms there, and 4.7, 2.1 and 5.6 ms here (60 points in two dimensions, 30 in five and in ten). Where only
-some points show derivatives, the formulas here take 2.0, 1.1 and 2.0 ms, and torch's reverse mode 3.9, 4.2
-and 5.4 ms.
+`gp.fixed_points` has faster forms for values, and for values and all derivatives at the same points.
 """
 
 from __future__ import annotations
@@ -68,28 +62,12 @@ def covariance_with_pullback(kernel: Kernel, observed: Functional) -> tuple[np.n
         return kernel.with_pullback(observed.x)
     if type(kernel) is SquaredExponential:
         return _of_squared_exponential(kernel, observed)
-    return covariance(kernel, observed, observed), lambda weights: _reverse_mode(
-        kernel, observed, lambda changed, at: covariance(changed, at, at), weights
-    )
+    return covariance(kernel, observed, observed), lambda weights: _reverse_mode(kernel, observed, weights)
 
 
 def mean_basis(mean: Mean, observed: Functional) -> np.ndarray:
     """Return the functionals of the mean's basis functions, (n, p)."""
     return np.concatenate([_basis(mean, block) for block in blocks_of(observed)])
-
-
-def mean_pullback(mean: Mean, observed: Functional, weights: np.ndarray) -> np.ndarray:
-    """Return the gradient of sum_i w_i m_i, for functionals m_i of the mean, in its parameters.
-
-    Parameters
-    ----------
-    mean : the mean function. observed : the n functionals. weights : w, (n,).
-    """
-    if isinstance(observed, Values):
-        return mean.pullback(observed.x, weights)
-    if not mean.parameters():
-        return np.zeros(0)
-    return _reverse_mode(mean, observed, lambda changed, at: at.apply(changed), weights)
 
 
 def _moved(block: Functional, move: Callable[[Any], Any]) -> Functional:
@@ -112,30 +90,22 @@ def _basis(mean: Mean, block: Functional) -> np.ndarray:
     return np.array(columns).reshape(size, len(block)).T
 
 
-def _reverse_mode(
-    parametrised: Any, observed: Functional, output: Callable[[Any, Functional], Any], weights: np.ndarray
-) -> np.ndarray:
-    """Return the gradient (P,) of sum weights * output, positive parameters on the log scale."""
+def _reverse_mode(kernel: Kernel, observed: Functional, weights: np.ndarray) -> np.ndarray:
+    """Return the gradient (P,) of sum weights * covariance, positive parameters on the log scale."""
     import torch
 
     leaves, values = [], []
-    for parameter in parametrised.parameters():
+    for parameter in kernel.parameters():
         value = torch.tensor(np.asarray(to_numpy(parameter.value), dtype=float))
         leaf = (value.log() if parameter.positive else value).requires_grad_()
         leaves.append(leaf)
         values.append(leaf.exp() if parameter.positive else leaf)
-    at = tuple(_moved(block, torch.from_numpy) for block in blocks_of(observed))
+    at = Observations(tuple(_moved(block, torch.from_numpy) for block in blocks_of(observed)))
     with torch.enable_grad():
-        result = output(parametrised.with_parameters(values), Observations(at))
-        total = (result * torch.from_numpy(np.ascontiguousarray(weights))).sum()
-        found = torch.autograd.grad(total, leaves, allow_unused=True) if leaves else ()
-    return np.concatenate(
-        [np.zeros(0)]
-        + [
-            np.zeros(leaf.numel()) if part is None else np.ravel(part.numpy())
-            for leaf, part in zip(leaves, found, strict=True)
-        ]
-    )
+        matrix = covariance(kernel.with_parameters(values), at, at)
+        total = (matrix * torch.from_numpy(np.ascontiguousarray(weights))).sum()
+        gradients = torch.autograd.grad(total, leaves, materialize_grads=True)
+    return np.concatenate([np.ravel(gradient.numpy()) for gradient in gradients])
 
 
 def _of_squared_exponential(kernel: SquaredExponential, observed: Functional) -> tuple[np.ndarray, Pullback]:

@@ -1,15 +1,13 @@
 """Hyperparameters at which the evidence (times a weak prior) is largest, and their uncertainty.
 
-A fit combines parameters in units of the data (so that results do not depend on its scale), an objective
-(log evidence, or log posterior) and a search. The linear coefficients of the mean, and the overall scale of
-the kernel where the noise is learnt or absent, are in closed form (:mod:`gp.problem`). The other parameters
-are found by L-BFGS-B with exact gradients, from the best of many starting points, within priors and bounds
-that keep them from degenerate values (:mod:`gp.priors`).
+The linear coefficients of the mean, and the overall scale of the kernel where the noise is learnt or absent,
+are in closed form (:mod:`gp.problem`). The other parameters, in units of the data, are found by L-BFGS-B with
+exact gradients, from the best of many starting points, within priors and bounds that keep them from
+degenerate values (:mod:`gp.priors`).
 
-Uncertainty is that of a Laplace approximation: the curvature of the log evidence at the optimum, by
-differences of exact gradients, plus one over the prior's variance. The result names the parameters that the
-data do not determine: those with a large standard deviation, and those for which an end of the prior is about
-as likely.
+Uncertainty is that of a Laplace approximation: the curvature of the log evidence at the optimum plus one over
+the prior's variance. The result names the parameters that the data do not determine: those with a large
+standard deviation, and those for which an end of the prior is about as likely.
 """
 
 from __future__ import annotations
@@ -305,10 +303,10 @@ def _searched(problem: EvidenceProblem, coordinates: SearchCoordinates, limits: 
         problem=problem,
         coordinates=coordinates,
         psi=found.psi,
-        log_evidence=solution.log_evidence,
+        log_evidence=solution.value,
         scale=solution.scale,
-        coefficients=solution.coefficients,
-        jitter=solution.jitter,
+        coefficients=solution.coefficients[:, 0],
+        jitter=solution.factor.jitter,
         converged=found.converged,
         message=found.message,
         n_evaluations=found.n_evaluations,

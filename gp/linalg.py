@@ -6,10 +6,9 @@ the factor in O(n^2):
     [K   C]   [L    0][L^T  B]
     [C^T S] = [B^T  M][0  M^T],   L B = C,   M M^T = S - B^T B.
 
-In floating point K may fail to be positive definite (where points are too close to each other), or may have a
-factor that consists of rounding errors (gp.rounding). The diagonal is then multiplied by 1 + jitter, with the
-smallest jitter that suffices. The jitter is returned, as it acts as a noise variance that the user did not
-state.
+Where K is not positive definite in floating point, or its factor consists of rounding errors (gp.rounding),
+the diagonal is multiplied by 1 + jitter, with the smallest jitter that suffices. The jitter is returned, as
+it acts as a noise variance that the user did not state.
 
 Factors are stored in column order, which is what LAPACK reads without a copy.
 """

@@ -22,6 +22,7 @@ import numpy as np
 from gp.arrays import Array, describe, is_torch, namespace
 from gp.checks import as_points
 from gp.kernels.base import Differentiable, Kernel, differentiable
+from gp.kernels.composite import spread_columns
 
 
 @runtime_checkable
@@ -104,10 +105,7 @@ class Gradients:
         columns = weights.reshape((self.x.shape[0], -1))
         if self.dimensions is None:
             return columns
-        xp = namespace(weights)
-        place = {d: columns[:, i] for i, d in enumerate(self.dimensions)}
-        zero = xp.zeros_like(self.x[:, 0])
-        return xp.stack([place.get(d, zero) for d in range(self.x.shape[1])], axis=1)
+        return spread_columns(columns, self.dimensions, self.x.shape[1], 1)
 
     def apply(self, function: Differentiable) -> Array:
         return self.take(function.gradient(self.x), 1).reshape(-1)

@@ -7,8 +7,7 @@ K = L k L^T + Sigma = C C^T for the covariance of y, and k_* for that of the pre
     covariance  k_** - V^T V,                V = C^-1 k_*^T
     evidence    log N(y; L m, K) = -|z|^2 / 2 - sum log C_ii - n/2 log 2 pi
 
-Predictions are computed from C, z and the covariances of functionals; more observations extend C and z by
-their rows. Values may be predicted, or any other functional of f (:class:`gp.Gradients`).
+More observations extend C and z by their rows. Values may be predicted, or any other functional of f.
 """
 
 from __future__ import annotations

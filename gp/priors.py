@@ -1,20 +1,18 @@
 """Weak priors of hyperparameters: flat over the plausible decades, falling off outside.
 
 Hyperparameters are stated in *units of the data*: a lengthscale in standard deviations of its
-input column, a variance in variances of the targets. Priors therefore do not depend on the units of inputs or
-targets. On the logarithm of such a number the prior is flat between two values and Gaussian beyond them:
+input column, a variance in variances of the targets. On the logarithm of such a number the prior is flat
+between two values and Gaussian beyond them,
 
-    log p(t) = -(max(lower - t, 0, t - upper) / falloff)^2 / 2 + constant.
+    log p(t) = -(max(lower - t, 0, t - upper) / falloff)^2 / 2 + constant,
 
-Within the plateau the prior is constant, so that the posterior mode is the maximum of the evidence. Beyond it
-the prior bounds parameters that the evidence alone does not, such as a lengthscale along whose ridge the
-evidence rises to zero or infinity. The search is limited to ``_WIDTH`` times ``falloff`` beyond the plateau.
+so that the posterior mode is the maximum of the evidence, but for parameters that the evidence alone does not
+bound. A search ends ``_WIDTH`` times ``falloff`` beyond the plateau.
 
-The logarithm of a lengthscale has a Cauchy distribution. Squared distances grow with the number D of columns,
-and so does the centre, as sqrt(D) (Hvarfner, Hellsten and Nardi 2024, "Vanilla Bayesian optimization performs
-great in high dimensions", whose log-normal has the same centre). With few rows and many columns the evidence
-alone selects columns by chance and explains all of the noise. A lengthscale that the data determine is hardly
-moved, since the density of a Cauchy distribution falls off slowly. So with the noise.
+The logarithm of a lengthscale has a Cauchy distribution, whose centre grows as sqrt(D), as distances of D
+columns do (Hvarfner, Hellsten and Nardi 2024, "Vanilla Bayesian optimization performs great in high
+dimensions"): with few rows and many columns the evidence alone selects columns by chance. A lengthscale that
+the data determine is hardly moved, since the density falls off slowly. So with the noise.
 """
 
 from __future__ import annotations

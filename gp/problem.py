@@ -1,4 +1,4 @@
-"""The evidence of observations as a function of a model's parameters: kernel, mean and noise.
+"""The evidence of observations as a function of a model's parameters: kernel and noise.
 
 y ~ N(o + H b, s K) with basis functions H (n, p) of the mean, offset o, covariance K = k(x, x) + noise, and
 overall scale s; where gradients are observed, y has the values and the gradients. The scale and b are
@@ -18,7 +18,7 @@ import numpy as np
 
 from gp.evidence import Evidence
 from gp.fixed_points import Gram, gram_of
-from gp.grams import blocks_of, mean_basis, mean_pullback
+from gp.grams import blocks_of, mean_basis
 from gp.kernels.base import Kernel
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.linalg import cholesky
@@ -39,7 +39,7 @@ class EvidenceProblem:
     Attributes
     ----------
     x : points (n, D), or n values and gradients. y : (n,)
-    kernel, mean : the model, whose parameters are replaced.
+    kernel, mean : the model; the kernel's parameters are replaced.
     noise : known noise variances, a number (of values; gradients are exact) or (n,); ``None`` if
         that number is learnt.
     profiled : whether the overall scale is found in closed form.
@@ -60,10 +60,10 @@ class EvidenceProblem:
 
         A noise to be learnt has no value yet: `FIT.first_noise` of the kernel's largest variance.
         """
-        parts = [pack(self.kernel), pack(self.mean)]
-        if self.noise is None:
-            parts.append(np.array([log(FIT.first_noise * np.max(self.kernel.diagonal(self.points)))]))
-        return np.concatenate(parts)
+        vector = pack(self.kernel)
+        if self.noise is not None:
+            return vector
+        return np.append(vector, log(FIT.first_noise * np.max(self.kernel.diagonal(self.points))))
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone: `gram` is a function that pickle does not take, and is made again."""
@@ -91,17 +91,11 @@ class EvidenceProblem:
             [np.full(len(block), float(isinstance(block, Values))) for block in blocks_of(self.observed)]
         )
 
-    @cached_property
-    def _ends(self) -> tuple[int, int]:
-        """Where the kernel's and the mean's parameters end."""
-        split = len(pack(self.kernel))
-        return split, split + len(pack(self.mean))
-
-    def unpack(self, vector: np.ndarray) -> tuple[Kernel, Mean, np.ndarray | float]:
-        """Return kernel, mean and noise for a vector of parameters."""
-        split, stop = self._ends
-        noise = float(np.exp(vector[stop])) if self.noise is None else self.noise
-        return unpack(self.kernel, vector[:split]), unpack(self.mean, vector[split:stop]), noise
+    def unpack(self, vector: np.ndarray) -> tuple[Kernel, np.ndarray | float]:
+        """Return kernel and noise for a vector of parameters."""
+        if self.noise is not None:
+            return unpack(self.kernel, vector), self.noise
+        return unpack(self.kernel, vector[:-1]), float(np.exp(vector[-1]))
 
     def smaller(self, size: int, rng: np.random.Generator) -> EvidenceProblem:
         """Return the problem for about ``size`` of the observations: points at random, of each block."""
@@ -122,62 +116,43 @@ class EvidenceProblem:
         return replace(self, x=x, y=self.y[index], noise=noise)
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """The evidence, and the quantities in closed form, at given parameters.
-
-    Attributes
-    ----------
-    log_evidence : a number.
-    scale : s. coefficients : (p,), b. jitter : fraction added to the diagonal of K.
-    """
-
-    log_evidence: float
-    scale: float
-    coefficients: np.ndarray
-    jitter: float
+def solve(problem: EvidenceProblem, vector: np.ndarray) -> Evidence:
+    """Return the evidence at a vector of parameters, without its gradient."""
+    kernel, noise = problem.unpack(vector)
+    return _evidence(problem, covariance(kernel, problem.observed, problem.observed), noise)
 
 
-def solve(problem: EvidenceProblem, vector: np.ndarray) -> Solution:
-    """Return the log evidence at a vector of parameters, without its gradient."""
-    kernel, mean, noise = problem.unpack(vector)
-    observed = problem.observed
-    return _solution(_evidence(problem, covariance(kernel, observed, observed), mean, noise))
-
-
-def solve_with_gradient(problem: EvidenceProblem, vector: np.ndarray) -> tuple[Solution, np.ndarray]:
-    """Return the log evidence and its gradient (P,) in the vector of parameters."""
+def solve_with_gradient(problem: EvidenceProblem, vector: np.ndarray) -> tuple[Evidence, np.ndarray]:
+    """Return the evidence and its gradient (P,) in the vector of parameters."""
     gradient = _Gradients(problem, vector)
-    found = gradient.evidence
-    return _solution(found), gradient.of(found.matrix_gradient(), found.weights[:, 0] / found.scale)
+    return gradient.evidence, gradient.of(gradient.evidence.matrix_gradient())
 
 
 def scale_slope(problem: EvidenceProblem, vector: np.ndarray) -> np.ndarray:
-    """Return d log s / d vector, (P,): minus w^T dK w and 2 w^T dm over n s, with w the weights."""
+    """Return d log s / d vector, (P,): minus w^T dK w over n s, with w the weights."""
     gradient = _Gradients(problem, vector)
-    found = gradient.evidence
-    w, squares = found.weights, len(found.weights) * found.scale
-    return gradient.of(-w @ w.T / squares, -2 * w[:, 0] / squares)
+    w = gradient.evidence.weights
+    return gradient.of(-w @ w.T / (len(w) * gradient.evidence.scale))
 
 
 class _Gradients:
-    """The evidence at a vector of parameters, and gradients (P,) of what depends on K and the mean m."""
+    """The evidence at a vector of parameters, and gradients (P,) of what depends on K."""
 
     def __init__(self, problem: EvidenceProblem, vector: np.ndarray) -> None:
         self.problem = problem
-        kernel, self.mean, self.noise = problem.unpack(vector)
+        kernel, self.noise = problem.unpack(vector)
         gram, self.pullback = problem.gram(kernel)
-        self.evidence = _evidence(problem, gram, self.mean, self.noise)
+        self.evidence = _evidence(problem, gram, self.noise)
 
-    def of(self, in_matrix: np.ndarray, in_mean: np.ndarray) -> np.ndarray:
-        """The gradient of what changes by tr(in_matrix dK) + in_mean^T dm; the former is overwritten."""
+    def of(self, in_matrix: np.ndarray) -> np.ndarray:
+        """The gradient of what changes by tr(in_matrix dK), which is overwritten."""
         # the jitter is a fraction of variances, which depend on the parameters as well
         if self.evidence.factor.jitter > 0:
             np.einsum("ii->i", in_matrix)[:] *= 1 + self.evidence.factor.jitter
-        parts = [self.pullback(in_matrix), mean_pullback(self.mean, self.problem.observed, in_mean)]
-        if self.problem.noise is None:
-            parts.append(np.array([self.noise * (self.problem.noisy @ np.diagonal(in_matrix))]))
-        return np.concatenate(parts)
+        gradient = self.pullback(in_matrix)
+        if self.problem.noise is not None:
+            return gradient
+        return np.append(gradient, self.noise * (self.problem.noisy @ np.diagonal(in_matrix)))
 
 
 def fitted(
@@ -191,8 +166,8 @@ def fitted(
     factor : multiplies the scale.
     """
     solution = solve(problem, vector)
-    kernel, mean, noise = problem.unpack(vector)
-    coefficients = solution.coefficients
+    kernel, noise = problem.unpack(vector)
+    mean, coefficients = problem.mean, solution.coefficients[:, 0]
     mean = mean.with_coefficients(coefficients) if coefficients.size else mean
     if not problem.profiled:
         return kernel, mean, noise
@@ -200,11 +175,8 @@ def fitted(
     return scaled(kernel, scale), mean, scale * noise
 
 
-def _solution(found: Evidence) -> Solution:
-    return Solution(found.value, found.scale, found.coefficients[:, 0], found.factor.jitter)
-
-
-def _evidence(problem: EvidenceProblem, gram: np.ndarray, mean: Mean, noise: np.ndarray | float) -> Evidence:
+def _evidence(problem: EvidenceProblem, gram: np.ndarray, noise: np.ndarray | float) -> Evidence:
+    mean = problem.mean
     basis = mean_basis(mean, problem.observed)
     offset = problem.observed.apply(mean.with_coefficients(np.zeros(basis.shape[1])))
     return Evidence.of_noisy(

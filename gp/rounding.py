@@ -1,17 +1,16 @@
 """Whether a Cholesky factor is accurate: the smallest eigenvalue of its matrix, in rounding errors.
 
-A factorisation K = C C^T in floating point is exact for K + E, |E| about eps times the variances
-(Higham, Accuracy and Stability of Numerical Algorithms, 2002, Theorem 10.3). With D the variances and
-K_s = D^-1/2 K D^-1/2, rounding therefore moves log |K| by about eps tr K_s^-1. Once the smallest
-eigenvalue of K_s is a few eps, rounding decides whether the factorisation succeeds, and where it does the log
-evidence can be wrong by hundreds of nats. The pivots may be large all the same: with derivatives among the
-observations the smallest pivot is 10^3 to 10^5 times that eigenvalue.
+A factorisation K = C C^T in floating point is exact for K + E, |E| about eps times the variances D
+(Higham, Accuracy and Stability of Numerical Algorithms, 2002, Theorem 10.3). With K_s = D^-1/2 K D^-1/2,
+rounding moves log |K| by about eps tr K_s^-1: once the smallest eigenvalue of K_s is a few eps, rounding
+decides whether the factorisation succeeds, and the log evidence can be wrong by hundreds of nats. The pivots
+may be large all the same, with derivatives 10^3 to 10^5 times that eigenvalue,
 
     smallest eigenvalue of K_s = 1 / |C^-1 D^1/2|^2,
 
-by one step of inverse iteration (it errs upwards, one time in ten by more than a factor of 2), and only
-where some pivot is small at all. When rows [B^T M] are added below C, C^-1 grows by the rows
-M^-1 [-B^T C^-1, I]: their squared norms, weighted by D, are added to tr K_s^-1, in O(n^2).
+which is computed by one step of inverse iteration (it errs upwards), and only where some pivot is small. When
+rows [B^T M] are added below C, C^-1 grows by the rows M^-1 [-B^T C^-1, I]: their squared norms, weighted by
+D, are added to tr K_s^-1, in O(n^2).
 """
 
 from __future__ import annotations

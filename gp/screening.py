@@ -1,8 +1,7 @@
 """The starting points of a fit of hyperparameters, its objective, and the objective's curvature.
 
-From many starting points `gp.search.successive_halving` makes short climbs with exact gradients on a subset
-of the data, where an evaluation is cheap; the climb from the best point is continued to its end on all data.
-All random choices come from the given generator.
+From many starting points short climbs are made on a subset of the data (`gp.search.successive_halving`); the
+climb from the best point is continued to its end on all data.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def log_posterior(
     psi : the point, (P,). with_prior : whether the log prior is added.
     """
     solution, gradient = solve_with_gradient(problem, coordinates.vector(psi))
-    value, gradient = solution.log_evidence, coordinates.pull_back(gradient)
+    value, gradient = solution.value, coordinates.pull_back(gradient)
     if with_prior:
         prior, prior_gradient = coordinates.prior.log_density(psi)
         value, gradient = value + prior, gradient + prior_gradient
@@ -96,7 +95,7 @@ def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.
     """
     if not len(psi):
         return np.zeros((0, 0))
-    jitter = solve(problem, coordinates.vector(psi)).jitter
+    jitter = solve(problem, coordinates.vector(psi)).factor.jitter
     best, roughness = _smoothest(replace(problem, jitter=jitter), coordinates, psi)
     # not due to rounding alone
     if roughness > 0.05:
@@ -224,7 +223,7 @@ def log_evidence(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: 
     problem : the problem. coordinates : those of the search. psi : the point, (P,).
     """
     try:
-        return solve(problem, coordinates.vector(psi)).log_evidence
+        return solve(problem, coordinates.vector(psi)).value
     except NotPositiveDefiniteError:
         return -_FAILED
 

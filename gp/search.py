@@ -10,9 +10,8 @@ semi-definite curvature:
     without              L-BFGS-B (SciPy), projected onto the bounds
 
 Climbs start from the best few of the starting points (`search`), or from the best point after rounds of short
-climbs from all of them (`successive_halving`), as the value early in a climb predicts its end only in part.
-An objective may raise ``LinAlgError`` where a covariance matrix has no factor; such a point counts as lower
-than any other.
+climbs from all of them (`successive_halving`). An objective may raise ``LinAlgError`` where a covariance
+matrix has no factor; such a point counts as lower than any other.
 """
 
 from __future__ import annotations

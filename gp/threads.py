@@ -3,19 +3,13 @@
 On matrices of some hundreds of rows several threads of BLAS, OpenMP and torch are slower than one.
 `single_threaded` limits them to one within a block; `users_threads` lifts the limit for code of the user
 within it. Either may be nested in the other. After the outermost block every number is what it was before, or
-what the user's function has set.
-
-A function that is called again and again is one of `CallThreads`: where its calls are short it keeps the one
-thread of the block. Several threads wait for one another after each product, beside another busy process for
-as long as that keeps a processor: 100 calls of a regression of 200 x 10 in torch took 2 to 11 times as long.
+what the user's function has set. Of a function that is called again and again `CallThreads` lifts the limit
+only where its calls are long: several threads wait for one another after each product.
 
 The numbers of OpenMP and torch belong to a thread; those of BLAS libraries belong, for the most part, to the
 process. The first thread that enters a limited block sets the numbers of BLAS until it leaves its outermost
-block. Blocks of other threads limit and lift only their own OpenMP and torch in the meantime, and leave BLAS
-unchanged. Threads that the user's function starts have OpenMP's and torch's defaults.
-
-The libraries are found by threadpoolctl, and looked for again when modules have been imported since. A
-library that is loaded within a limited block is limited from the next one on.
+block; blocks of other threads leave BLAS unchanged in the meantime. Libraries are found by threadpoolctl, and
+looked for again when modules have been imported since.
 """
 
 from __future__ import annotations

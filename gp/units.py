@@ -92,7 +92,7 @@ class SearchCoordinates:
     reference : the index of the variance that stays at its unit, or ``None``. reference_name : its name.
     origin, step : for all entries, vector = origin + step * psi.
     positive : (P,), whether psi is a logarithm.
-    scale_powers : (P,), powers of the root of the overall scale in the parameters; 0 for those of the mean.
+    scale_powers : (P,), powers of the root of the overall scale in the parameters.
     prior : the prior of psi.
     """
 
@@ -172,18 +172,16 @@ class _Entry:
 
 def _entries(problem: EvidenceProblem, units: DataUnits) -> list[_Entry]:
     """One entry for each number among the parameters, in the order of the model's vector."""
-    covariance, mean = list(problem.kernel.parameters()), list(problem.mean.parameters())
     noise = [Parameter("noise", 1.0, "noise", output_power=2)] if problem.noise is None else []
     return [
         entry
-        for parameters, scaled in ((covariance, True), (mean, False), (noise, True))
-        for parameter in parameters
-        for entry in _entries_of(parameter, units, scaled)
+        for parameter in (*problem.kernel.parameters(), *noise)
+        for entry in _entries_of(parameter, units)
     ]
 
 
-def _entries_of(parameter: Parameter, units: DataUnits, scaled: bool) -> list[_Entry]:
-    """Return the entries of a parameter; ``scaled`` if the overall scale multiplies what it is part of."""
+def _entries_of(parameter: Parameter, units: DataUnits) -> list[_Entry]:
+    """Return the entries of a parameter."""
     columns = list(parameter.columns or range(len(units.inputs)))
     shape = np.shape(to_numpy(parameter.value))
     size = int(np.prod(shape, dtype=int))
@@ -202,7 +200,7 @@ def _entries_of(parameter: Parameter, units: DataUnits, scaled: bool) -> list[_E
         origin = np.log(unit) if parameter.positive else np.mean(units.centre[group])
         step = 1.0 if parameter.positive else unit
         redundant = parameter.redundant and index == 0
-        power = parameter.output_power if scaled else 0
+        power = parameter.output_power
         entries.append(_Entry(label, parameter, redundant, float(origin), step, power, len(columns)))
     return entries
 

@@ -11,14 +11,9 @@ fitted (O = 1), b is 1 for a value and 0 for a derivative. Then
     alpha   = K^-1 (Y - b c)                             weights of the posterior mean
     P       = K^-1 - K^-1 b b^T K^-1 / (b^T K^-1 b)      weights of targets: alpha = P Y
 
-The scale is its most likely value given c, at which the evidence of the hyperparameters is maximised
-("profiled" in `gp.evidence`), without a correction for degrees of freedom and without a prior. Where a
-constant is fitted the unbiased s^2 is n O / (n O - 1) times it, and the predictive distribution with the
-scale integrated out is a Student t with as many degrees of freedom. With ten numbers or more the difference
-is below 5 % of a standard deviation, which is less than the effect of a wrong kernel; that effect is
-estimated by the residuals of nodes left out.
-
-Without node i, hyperparameters and s^2 kept, the other nodes predict its numbers with the residual
+The scale is its most likely value given c ("profiled" in `gp.evidence`), without a correction for degrees of
+freedom and without a prior: with ten numbers or more a Student t would differ by less than 5 % of a standard
+deviation. Without node i, hyperparameters and s^2 kept, the other nodes predict its numbers with the residual
 
     r_i = (P_ii)^-1 alpha_i                              (block i, B x B, B x O)
 
@@ -35,12 +30,10 @@ With further observations C grows by rows [X^T M],
 
     X = W k,    M M^T = K_new - X^T X,
 
-and W by rows M^-1 [-X^T W, I], in O(n^2) for each and without recomputing the earlier rows. W is kept
-instead of C, as products with it take a third of the time of triangular solves at these sizes.
-`gp.posterior`, which keeps C, is conditioned in a half to a seventh of the time, and its variances at 500
-points take twice as long (``python -m benchmarks processes``). Engines ask for the variances of some
-hundred candidates at each step, and leave out each node, for which they need the diagonal blocks of K^-1.
-Tensors and other functionals are for `gp.posterior` alone.
+and W by rows M^-1 [-X^T W, I], in O(n^2) for each. W is kept instead of C: engines ask for the variances of
+some hundred candidates at each step, and leave out each node, and products with W take a third of the time
+of triangular solves (``python -m benchmarks processes``). Tensors and other functionals are for
+`gp.posterior`.
 """
 
 from __future__ import annotations

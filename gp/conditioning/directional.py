@@ -13,10 +13,6 @@ products, which a fit makes once (`directional_gram`). With z and P of `gp.expec
 N(0, I), the covariances over s^2 of a row with E[phi], and the variance of E[phi], are
 
     v (h z + b2 |x|^2 / 2) + (b2 - P h z) x . w,        h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2.
-
-`gp.fixed_points` has the Gram matrices of all derivatives at a point, or of none. A fit to those takes the
-same time (.8 to 1.3 of it); a fit to 30 values and one derivative beside each, D = 10, takes a twentieth
-here (``python -m benchmarks processes``).
 """
 
 from __future__ import annotations
@@ -34,8 +30,7 @@ from gp.fixed_points import Changes
 
 _IN_CACHE = 2**14
 """Entries of a matrix that are worked on at once: arrays of them are below the 128 KiB from which the
-allocator asks the system for each anew. With 2^15 covariances of 180 rows take 3 to 6 times as long, those of
-330 and 360 rows the same; with 2^13 1.1 to 1.4 times."""
+allocator asks the system for each anew."""
 
 
 def value_rows(points: np.ndarray) -> np.ndarray:

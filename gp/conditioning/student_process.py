@@ -11,9 +11,8 @@ follows Student's t with
 Several outputs share k, the nodes and so the weights of the data in a functional; each has its own b, and s
 becomes the matrix S = R^T R / nu, so that they covary as S times the same number.
 
-Solves are by substitution with C, not by products with C^-1 as in `gp.conditioning.conditioned`: where K is
-nearly singular, as for a smooth function at many nodes, products lose digits of the mean (3e-8 of the
-function's standard deviation for a polynomial of degree six at 40 nodes).
+Solves are by substitution with C, not by products with C^-1 as in `gp.conditioning.conditioned`, which lose
+digits of the mean where K is nearly singular, as for a smooth function at many nodes.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ the result can be differentiated again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from gp.arrays import Array, is_torch, to_numpy
@@ -29,8 +29,8 @@ def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
     return _back(gradient, x)
 
 
-def jacobian_in_parameters(function: Callable[[Measure], Array], measure: Measure) -> Any:
-    """Return the gradient of ``function(measure)`` (...) in the parameters, each (..., its own).
+def gradient_in_parameters(function: Callable[[Measure], Array], measure: Measure) -> Any:
+    """Return the gradient of a number, ``function(measure)``, in the parameters of the measure.
 
     Matrices are symmetrised, because a covariance can only change symmetrically.
     """
@@ -41,36 +41,11 @@ def jacobian_in_parameters(function: Callable[[Measure], Array], measure: Measur
     with torch.enable_grad():
         leaves = [value.clone() if keep else _leaf(value) for value in given]
         value = function(measure.with_parameters(leaves))
-        gradients = _batched_gradient(value, leaves, keep)
+        gradients: Any = [torch.zeros_like(leaf) for leaf in leaves]
+        if value.requires_grad:
+            gradients = torch.autograd.grad(value, leaves, create_graph=keep, materialize_grads=True)
     named = getattr(type(given), "_make", tuple)
     return named([_back(g, v) for g, v in zip(gradients, given, strict=True)])
-
-
-def _batched_gradient(value: Any, leaves: Sequence[Any], keep: bool) -> list[Any]:
-    import torch
-
-    shape = tuple(value.shape)
-    if not value.requires_grad:
-        return [_zeros(shape, leaf) for leaf in leaves]
-    flat = value.reshape(-1)
-    directions = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
-    gradients = torch.autograd.grad(
-        flat,
-        leaves,
-        grad_outputs=directions,
-        is_grads_batched=True,
-        create_graph=keep,
-        allow_unused=True,
-    )
-    return [
-        _zeros(shape, leaf) if gradient is None else gradient.reshape(*shape, *leaf.shape)
-        for gradient, leaf in zip(gradients, leaves, strict=True)
-    ]
-
-
-def _zeros(shape: tuple[int, ...], leaf: Any) -> Any:
-    """Return the gradient of a value of ``shape`` in a parameter it does not depend on."""
-    return leaf.new_zeros((*shape, *leaf.shape))
 
 
 def _leaf(value: Array) -> Any:

@@ -27,6 +27,7 @@ from gp.embeddings.registry import (
     refuse_mixture,
 )
 from gp.kernels import Columns, Constant, Kernel, Linear, Product, SquaredExponential, Sum, White
+from gp.kernels.composite import spread_columns
 from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure, Uniform
 
 
@@ -53,9 +54,7 @@ def _kernel_on_columns(kernel: Columns, measure: Measure) -> Formulas:
     part = embed(kernel.kernel, measure.marginal(seen))
 
     def mean_gradient(x: Array) -> Array:
-        gradient, zero = part.mean_gradient(x[:, seen]), namespace(x).zeros_like(x[:, 0])
-        place = {column: gradient[:, i] for i, column in enumerate(seen)}
-        return namespace(x).stack([place.get(d, zero) for d in range(x.shape[1])], axis=1)
+        return spread_columns(part.mean_gradient(x[:, seen]), seen, x.shape[1], 1)
 
     return Formulas(
         mean=lambda x: part.mean(x[:, seen]),

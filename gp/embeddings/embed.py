@@ -128,7 +128,7 @@ class KernelEmbedding:
                 total = total + (as_like(slopes, points) * pair.mean_gradient(points)).sum()
             return total
 
-        return autodiff.jacobian_in_parameters(weighted, in_kind_of(self.measure, x))
+        return autodiff.gradient_in_parameters(weighted, in_kind_of(self.measure, x))
 
     def double_gradient(self, other: Measure | None = None) -> Parameters:
         """Return the gradient of C(pi, rho) in the parameters of pi, rho held fixed.
@@ -140,7 +140,7 @@ class KernelEmbedding:
                 return self._analytic_double_gradient(other)
             except UnknownPairError:
                 pass  # fewer pairs have the analytic gradient than the double integral
-        return autodiff.jacobian_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
+        return autodiff.gradient_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
 
     def _analytic_double_gradient(self, other: Measure | None) -> Parameters:
         gradient = self._own.cross_gradient

@@ -13,9 +13,8 @@ double integral over two intervals is the second difference K(b-c) - K(a-c) - K(
 taking K(t) = kappa |t| + h(|t|) with kappa = int_0^inf k and h decaying, its first part is 2 kappa
 times the length of the overlap, and the rest is computed without cancellation of large numbers.
 
-A difference of primitives over a short interval loses digits. Intervals shorter than the lengthscale are
-therefore integrated by Gauss-Legendre rules, one for each part between kinks of the integrand; on such an
-interval 20 nodes are exact to rounding.
+As a difference of primitives over a short interval loses digits, intervals shorter than the lengthscale are
+integrated by Gauss-Legendre rules of 20 nodes, one for each part between kinks of the integrand.
 """
 
 from __future__ import annotations

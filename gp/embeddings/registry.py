@@ -13,11 +13,9 @@ Each pair has its own formulas, and a new pair is one function:
     def my_embedding(kernel, measure):
         return Formulas(mean=..., cross=...)
 
-The function is called with a measure whose parameters are NumPy arrays or torch tensors, and has to compute
-with arrays of that kind, by the array API standard. The derivatives in x and in the measure's parameters, if
-left out, are then found by automatic differentiation. The most specific function is chosen: kernel and
-measure are looked up by their classes from the most derived on, the kernel first; ``object`` stands for any
-class.
+The function has to compute with arrays of the kind of the measure's parameters, NumPy or torch. Derivatives
+in x and in the measure's parameters, if left out, are found by automatic differentiation. Kernel and measure
+are looked up by their classes from the most derived on, the kernel first; ``object`` stands for any class.
 """
 
 from __future__ import annotations

@@ -7,16 +7,11 @@ shape a and rate a,
     Matern of order nu           phi(s) = E[exp(-s / (2 u))],     u ~ Gamma(nu, nu)
     rational quadratic, alpha    phi(s) = E[exp(-s u / 2)],       u ~ Gamma(alpha, alpha)
 
-so in D columns, where a Matern kernel has no closed form against a box or a Gaussian, its integrals
-are expectations over u of those of the squared exponential with lengthscale sqrt(u) times its own.
-
-In t = log u the density is proportional to exp(a t - a e^t). It and the squared exponential's
-integrals are analytic for |Im t| < pi / 2 and vanish at both ends, so the trapezoidal rule of step
-h converges nearly like exp(-pi^2 / h): to 1e-13 at h = 1/4, for every lengthscale, measure and
-dimension (narrow densities, a > 4, need h of their width). The tails that are cut off have probability 1e-14.
-
-A kernel is then a sum of 66 squared exponentials for Matern 5/2, 100 for 3/2 and 270 for 1/2, and its
-integrals cost as much as theirs. In one column the closed forms are used.
+so that its integrals are expectations over u of those of squared exponentials. In t = log u the density is
+proportional to exp(a t - a e^t) and vanishes at both ends, and the trapezoidal rule of step h converges
+nearly like exp(-pi^2 / h): to 1e-13 at h = 1/4 (narrow densities, a > 4, need h of their width). The tails
+that are cut off have probability 1e-14. A kernel is then a sum of 66 squared exponentials for Matern 5/2, 100
+for 3/2 and 270 for 1/2. In one column the closed forms are used.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def by_column(
 
 
 def product_by_column(kernel: Stationary, profile: Profile, measure: Gaussian | Uniform) -> Formulas:
-    """Return the integrals of a product over columns; arguments are as of `by_column`."""
+    """Return integrals of a product over columns; ``kernel``, ``profile``, ``measure`` as of `by_column`."""
 
     def joined(columns: Array) -> Array:
         return as_like(kernel.variance, columns) * namespace(columns).prod(columns, axis=-1)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gp.arrays import Array, namespace
-from gp.embeddings.autodiff import jacobian_in_parameters
+from gp.embeddings.autodiff import gradient_in_parameters
 from gp.embeddings.embed import added, embed
 from gp.embeddings.registry import Parameters, in_kind_of
 from gp.expectation.kernel_means import KernelMeans
@@ -198,7 +198,7 @@ def _of_prior_mean(function: Mean, q: Measure) -> Parameters:
     if isinstance(q, Gaussian):
         return GaussianParameters(*function.expectation_gradient(q.mean, q.covariance))
     if not isinstance(q, GaussianMixture):
-        return jacobian_in_parameters(lambda p: function.expectation(p.mean, p.covariance), q)
+        return gradient_in_parameters(lambda p: function.expectation(p.mean, p.covariance), q)
     xp = namespace(q.means)
     components = [(q.means[k, :], q.covariances[k, :, :]) for k in range(q.means.shape[0])]
     slopes = [function.expectation_gradient(*component) for component in components]

@@ -1,7 +1,6 @@
 """The covariance of observations at fixed points, while a kernel's parameters change.
 
-A fit evaluates the covariance of the same observations, with its pull-back to the parameters, hundreds of
-times. Quantities that depend on the points alone (differences of pairs, inner products) are computed once:
+Quantities that depend on the points alone (differences of pairs, inner products) are computed once in a fit:
 
     gram = gram_of(kernel, observed)
     matrix, pullback = gram(kernel)          # and again for kernels with other parameters

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from gpytorch.means import ConstantMean, LinearMean, ZeroMean
 from gpytorch.models import ExactGP
 
 from gp.arrays import Array, to_numpy
-from gp.interop.affine import InputMap, OutputMap, kernel_in_units, mean_in_units
 from gp.interop.gpytorch_kernels import converted, values_of
-from gp.kernels.base import Kernel
+from gp.kernels.base import Kernel, Parameter
+from gp.kernels.parameters import scaled
 from gp.means import Constant, Linear, Mean, Zero
 from gp.posterior import Posterior, condition
 
@@ -157,3 +158,66 @@ def _mode(model: Any, training: bool) -> Iterator[None]:
         yield
     finally:
         model.train(before)
+
+
+@dataclass(frozen=True, eq=False)
+class InputMap:
+    """x' = (x - offset) / scale; both (D,) in NumPy, scale not zero. ``None`` is no change."""
+
+    offset: Any
+    scale: Any
+
+    def then(self, other: InputMap) -> InputMap:
+        """Return the map that applies this one first, then ``other``."""
+        return InputMap(self.offset + self.scale * other.offset, self.scale * other.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class OutputMap:
+    """y' = (y - shift) / factor."""
+
+    shift: float = 0.0
+    factor: float = 1.0
+
+
+def kernel_in_units(kernel: Kernel, inputs: InputMap | None, outputs: OutputMap) -> Kernel:
+    """Return k from k', see the module.
+
+    Parameters
+    ----------
+    kernel : k'. inputs : the map of inputs, None for the identity. outputs : the map of outputs.
+    """
+    if inputs is not None:
+        kernel = kernel.with_parameters([_mapped(p, inputs) for p in kernel.parameters()])
+    return kernel if outputs.factor == 1.0 else scaled(kernel, outputs.factor**2)
+
+
+def mean_in_units(mean: Mean, inputs: InputMap | None, outputs: OutputMap) -> Mean:
+    """Return m from m', a zero, constant or linear mean; see the module.
+
+    Parameters
+    ----------
+    mean : m'. inputs : the map of inputs, None for the identity. outputs : the map of outputs.
+    """
+    shift, factor = outputs.shift, outputs.factor
+    if isinstance(mean, Linear):
+        slope, intercept = factor * mean.slope, shift + factor * mean.intercept
+        if inputs is not None:
+            slope = slope / inputs.scale
+            intercept = intercept - float(np.sum(slope * inputs.offset))
+        return Linear(intercept, slope)
+    value = mean.value if isinstance(mean, Constant) else 0.0
+    if isinstance(mean, Zero) and shift == 0.0:
+        return mean
+    return Constant(shift + factor * value)
+
+
+def _mapped(parameter: Parameter, inputs: InputMap) -> Array:
+    """Return the parameter's value for x from that for x'."""
+    if parameter.input_power == 0:
+        return parameter.value
+    seen = slice(None) if parameter.columns is None else list(parameter.columns)
+    scale, offset = inputs.scale[seen], inputs.offset[seen]
+    if parameter.kind == "location":
+        return offset + scale * parameter.value
+    return np.abs(scale) ** parameter.input_power * parameter.value

@@ -20,7 +20,7 @@ from botorch.models.transforms.input import (
 from botorch.models.transforms.outcome import Standardize
 
 from gp.arrays import to_numpy
-from gp.interop.affine import InputMap, OutputMap
+from gp.interop.fitted_models import InputMap, OutputMap
 
 _AFFINE = (Normalize, InputStandardize, AffineInputTransform)
 

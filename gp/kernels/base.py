@@ -5,9 +5,7 @@ A kernel k(x, y) is the covariance of f(x) and f(y). It has
 - values k(x_i, y_j) and a diagonal k(x_i, x_i);
 - *parameters* (values, units, and whether they are searched on a log scale), a copy with others, and
   the *pull-back* of a Gram matrix: given weights W, the gradient of sum_ij W_ij k(x_i, x_j) in the
-  parameters. The gradient of the log evidence is such a pull-back with W = (a a^T - K^-1) / 2, so sums and
-  products of kernels have exact evidence gradients by the rules of sums and products, without code for the
-  evidence in any kernel;
+  parameters. The gradient of the log evidence is such a pull-back with W = (a a^T - K^-1) / 2;
 - where f is differentiable (:class:`DifferentiableKernel`), the covariances of f and of its partial
   derivatives, which are the derivatives of k in either argument.
 

@@ -12,7 +12,7 @@ numbers without a unit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, mul
@@ -163,25 +163,24 @@ class Columns(Algebra):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         d = differentiable(self.kernel).derivatives(self._seen(x), self._seen(y))
-        spread = self._spread(x.shape[1])
-        return Derivatives(d.k, spread(d.k_x, 1), spread(d.k_y, 2), spread(spread(d.k_xy, 1), 3))
+        k_xy = self._spread(self._spread(d.k_xy, x, 1), x, 3)
+        return Derivatives(d.k, self._spread(d.k_x, x, 1), self._spread(d.k_y, x, 2), k_xy)
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
         d = differentiable(self.kernel).diagonal_derivatives(self._seen(x))
-        spread = self._spread(x.shape[1])
-        return DiagonalDerivatives(d.k, spread(d.k_x, 1), spread(d.k_y, 1), spread(spread(d.k_xy, 1), 2))
+        k_xy = self._spread(self._spread(d.k_xy, x, 1), x, 2)
+        return DiagonalDerivatives(d.k, self._spread(d.k_x, x, 1), self._spread(d.k_y, x, 1), k_xy)
 
-    def _spread(self, dimension: int) -> Callable[[Array, int], Array]:
-        """Return a function that puts an axis over the seen columns among zeros for the others."""
+    def _spread(self, values: Array, x: Array, axis: int) -> Array:
+        return spread_columns(values, self.columns, x.shape[1], axis)
 
-        def spread(values: Array, axis: int) -> Array:
-            xp = namespace(values)
-            parts = xp.unstack(values, axis=axis)
-            zero = xp.zeros_like(parts[0])
-            place = dict(zip(self.columns, parts, strict=True))
-            return xp.stack([place.get(column, zero) for column in range(dimension)], axis=axis)
 
-        return spread
+def spread_columns(values: Array, columns: Sequence[int], dimension: int, axis: int) -> Array:
+    """Return ``values`` with an ``axis`` over some ``columns`` put among zeros for all ``dimension``."""
+    xp = namespace(values)
+    parts = xp.unstack(values, axis=axis)
+    place, zero = dict(zip(columns, parts, strict=True)), xp.zeros_like(parts[0])
+    return xp.stack([place.get(column, zero) for column in range(dimension)], axis=axis)
 
 
 def _checked(name: str, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:

@@ -20,9 +20,9 @@ from functools import reduce, singledispatch
 from operator import mul
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Kernel, differentiable
+from gp.kernels.base import Homogeneous, Kernel, differentiable
 from gp.kernels.by_column import ByColumn
-from gp.kernels.composite import Columns, Product, Sum
+from gp.kernels.composite import Columns, Product, Sum, spread_columns
 from gp.kernels.stationary import Stationary
 from gp.kernels.white import White
 
@@ -41,9 +41,19 @@ def contracted_gradient(kernel: Kernel, x: Array, y: Array, weights: Array) -> A
     return namespace(x).sum(weights[:, None, :] * k_x, axis=2)
 
 
-@singledispatch
 def diagonal_gradient(kernel: Kernel, x: Array) -> Array:
     """Return the gradient of k(x_i, x_i) in x_i, (n, D)."""
+    if isinstance(kernel, Homogeneous | ByColumn):
+        return namespace(x).zeros_like(x)
+    if isinstance(kernel, Sum):
+        return sum(diagonal_gradient(term, x) for term in kernel.terms)
+    if isinstance(kernel, Product):
+        values = [factor.diagonal(x)[:, None] for factor in kernel.factors]
+        gradients = [diagonal_gradient(factor, x) for factor in kernel.factors]
+        return sum(reduce(mul, _without(values, t), gradient) for t, gradient in enumerate(gradients))
+    if isinstance(kernel, Columns):
+        inner = diagonal_gradient(kernel.kernel, x[:, list(kernel.columns)])
+        return spread_columns(inner, kernel.columns, x.shape[1], 1)
     prior = differentiable(kernel).diagonal_derivatives(x)
     return prior.k_x + prior.k_y
 
@@ -65,13 +75,6 @@ def _by_column(kernel: ByColumn, x: Array, y: Array, weights: Array) -> Array:
     return namespace(x).sum((weights * kernel(x, y)) * kernel.log_slopes(x, y), axis=2).T
 
 
-@diagonal_gradient.register(ByColumn)
-@diagonal_gradient.register(Stationary)
-@diagonal_gradient.register(White)
-def _constant_diagonal(kernel: Stationary | White, x: Array) -> Array:
-    return namespace(x).zeros_like(x)
-
-
 @contracted_gradient.register
 def _white(kernel: White, x: Array, y: Array, weights: Array) -> Array:
     return namespace(x).zeros_like(x)
@@ -80,11 +83,6 @@ def _white(kernel: White, x: Array, y: Array, weights: Array) -> Array:
 @contracted_gradient.register
 def _sum(kernel: Sum, x: Array, y: Array, weights: Array) -> Array:
     return sum(contracted_gradient(term, x, y, weights) for term in kernel.terms)
-
-
-@diagonal_gradient.register
-def _sum_diagonal(kernel: Sum, x: Array) -> Array:
-    return sum(diagonal_gradient(term, x) for term in kernel.terms)
 
 
 @contracted_gradient.register
@@ -96,35 +94,11 @@ def _product(kernel: Product, x: Array, y: Array, weights: Array) -> Array:
     )
 
 
-@diagonal_gradient.register
-def _product_diagonal(kernel: Product, x: Array) -> Array:
-    one = namespace(x).ones_like(x[:, 0])
-    values = [factor.diagonal(x) for factor in kernel.factors]
-    return sum(
-        reduce(mul, _without(values, t), one)[:, None] * diagonal_gradient(factor, x)
-        for t, factor in enumerate(kernel.factors)
-    )
-
-
 @contracted_gradient.register
 def _columns(kernel: Columns, x: Array, y: Array, weights: Array) -> Array:
     seen = list(kernel.columns)
     inner = contracted_gradient(kernel.kernel, x[:, seen], y[:, seen], weights)
-    return _spread(inner, kernel.columns, x)
-
-
-@diagonal_gradient.register
-def _columns_diagonal(kernel: Columns, x: Array) -> Array:
-    inner = diagonal_gradient(kernel.kernel, x[:, list(kernel.columns)])
-    return _spread(inner, kernel.columns, x)
-
-
-def _spread(inner: Array, columns: tuple[int, ...], x: Array) -> Array:
-    """Put the gradient in some columns among zeros for the others."""
-    xp = namespace(x)
-    zero = xp.zeros_like(x[:, 0])
-    place = {column: inner[:, i] for i, column in enumerate(columns)}
-    return xp.stack([place.get(d, zero) for d in range(x.shape[1])], axis=1)
+    return spread_columns(inner, kernel.columns, x.shape[1], 1)
 
 
 def _without(values: list[Array], index: int) -> list[Array]:

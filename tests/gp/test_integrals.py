@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from negative_quadratic import NegativeQuadratic
 
 import gp
 from gp.embeddings import Formulas, UnknownPairError, embedding
@@ -20,7 +21,7 @@ MEANS = {
     "zero": gp.means.Zero(),
     "constant": gp.means.Constant(0.7),
     "linear": gp.means.Linear(0.2, np.array([1.0, -0.5])),
-    "negative quadratic": gp.means.NegativeQuadratic(1.0, np.array([0.3, 0.1]), 1.4),
+    "negative quadratic": NegativeQuadratic(1.0, np.array([0.3, 0.1]), 1.4),
 }
 MEASURES = {
     "gaussian": Gaussian([0.1, 0.2], S2),

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from negative_quadratic import NegativeQuadratic
 from numpy.testing import assert_allclose
 
 import gp
 from gp.expectation import KernelSum, Quadratic, expectation, variance_gradient
 from gp.expectation.posterior_expectation import mean_gradient
-from gp.means import Constant, Fixed, Linear, NegativeQuadratic, Zero
+from gp.means import Constant, Fixed, Linear, Zero
 from gp.measures import Gaussian, GaussianMixture
 from gp.observations import Gradients, Values
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from negative_quadratic import NegativeQuadratic
 
 import gp
 from bqvi.variational_bmc.new_starts import laplace
@@ -119,7 +120,7 @@ def test_with_all_interactions_it_is_the_process_of_gp():
     mine = Surrogate.of(data, psi)
     process = gp.GaussianProcess(
         gp.kernels.SquaredExponential(np.array([1.1, 0.7]), 2.5) + gp.kernels.Constant(FITTING.top_variance),
-        mean=gp.means.NegativeQuadratic(data.top, 0.0, 1.0),
+        mean=NegativeQuadratic(data.top, 0.0, 1.0),
         noise=0.01 + 1e-6 + SHAPING.rounding * (2.5 + FITTING.top_variance),
     ).condition(x, log_joint(x))
     mean, variance = mine.moments(u)
