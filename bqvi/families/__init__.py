@@ -1,8 +1,7 @@
 """Exponential families, one a file, with the contract in `family`; and mixtures of Gaussians."""
 
-from bqvi.families.concentration import Concentration
 from bqvi.families.diagonal_gaussian import DiagonalGaussian
-from bqvi.families.dirichlet import Dirichlet
+from bqvi.families.dirichlet import Concentration, Dirichlet
 from bqvi.families.family import Distribution, ExponentialFamily, FamilyOrPoint
 from bqvi.families.gamma import Gamma
 from bqvi.families.gaussian import Gaussian

@@ -51,7 +51,7 @@ from bqvi.arrays import (
 )
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
-from bqvi.families.log_gamma import rsample_log_gamma
+from bqvi.families.gamma import rsample_log_gamma
 from gp.arrays import LOG_2PI, Array, to_numpy
 
 _LOG_2 = math.log(2.0)

@@ -37,11 +37,10 @@ from scipy.special import xlogy
 from bqvi.arrays import Values, add, flat, inner, subtract, unflat
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.component_mixture import Mixture
-from bqvi.models.components import statistics_of
+from bqvi.models.components import starting_centres, statistics_of
 from bqvi.models.data import Data, take
 from bqvi.models.merging import require_own_parameters
 from bqvi.models.settings import MOVES
-from bqvi.models.starts import starting_centres
 
 if TYPE_CHECKING:
     from bqvi.gradients.memoised import MemoisedMemory

@@ -20,8 +20,8 @@ from bqvi.families import (
 )
 from bqvi.families.family import Distribution
 from bqvi.inference.state import LoopProblem, Model
+from bqvi.models.components import STARTS
 from bqvi.models.conjugate import ConjugateModel
-from bqvi.models.starts import STARTS
 from gp.arrays import Array
 
 FAMILIES = ("full", "mean-field", "point")

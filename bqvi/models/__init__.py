@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from bqvi.models.amortised import AmortisedModel
-from bqvi.models.component_mixture import Mixture
+from bqvi.models.component_mixture import Marginal, Mixture
 from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo
 from bqvi.models.conjugate_components import (
     ConjugateComponents,
@@ -18,7 +18,6 @@ from bqvi.models.conjugate_components import (
     exponential,
     poisson,
 )
-from bqvi.models.discrete import Marginal
 from bqvi.models.emissions import (
     CategoricalEmissions,
     ComponentEmissions,
@@ -34,13 +33,12 @@ from bqvi.models.gaussian_mixture import (
 )
 from bqvi.models.hidden_markov_model import HiddenMarkovModel
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation
-from bqvi.models.linear_regression import LinearRegression
+from bqvi.models.linear_regression import LinearRegression, RegressionPrior
 from bqvi.models.log_joint import LogJoint, LogJointModel
 from bqvi.models.logistic_regression import LogisticRegression
 from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
 from bqvi.models.mixture_of_experts import MixtureOfExperts
 from bqvi.models.multinomial_mixture import Multinomial, MultinomialMixture
-from bqvi.models.regression_prior import RegressionPrior
 from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
 from bqvi.models.sequences import Sequences
 

@@ -1,17 +1,15 @@
-"""A mixture of any components with any prior of the weights; all mixtures of this package are of this class.
+"""A mixture: components and a prior of the weights; all mixtures of this package are of this class.
 
-    z_n ~ weights (`mixing`),   x_n | z_n = k ~ p(x | theta_k) (`components`),   q(theta) = q(weights) prod_k
-    q(theta_k)
+    z_n ~ weights (`mixing`),   x_n | z_n = k ~ p(x | theta_k) (`components`),
+    q(theta) = q(weights) prod_k q(theta_k)
 
     rho_nk = E ln pi_k + E ln p(x_n | theta_k) - ln h(x_n),   r_n = softmax(rho_n)
-
     eta_weights* = eta_0 + (N_k),   eta_k* = eta_0 + sum_n r_nk (T(x_n), 1)
-
     ELBO = sum_n ln sum_k exp rho_nk + sum_n ln h(x_n) - KL(q(theta) || p(theta))
 
 The bound includes all constants: it is below ln p(X), and can be compared over K, components and weights.
-Missing columns of a row (NaN) are integrated out, for Gaussians (`incomplete`) and components that are
-independent over columns (`conjugate_components`).
+`Marginal` is a mixture with z summed out, as a `LogJointModel` of a structured theta: the bound is tighter,
+since q(z | theta) is exact, and draws of theta cost per datum.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ import scipy.special
 from bqvi.checks import require_one_of
 from bqvi.families import Flat, Product
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.components import Components
+from bqvi.models.components import STARTS, Components
 from bqvi.models.conjugate import LocalStep, LocalTerms, altered
 from bqvi.models.data import Data, has_missing, is_sparse, n_rows
 from bqvi.models.mixing import Mixing, expected_weights
@@ -38,7 +36,6 @@ from bqvi.models.mixture import (
     mixture_pass,
     mixture_terms,
 )
-from bqvi.models.starts import STARTS
 from gp.arrays import Array, to_numpy
 
 
@@ -235,3 +232,46 @@ class Mixture:
         if not self.mixing.name:
             return components - float(np.log(self.n_components))
         return components + self.mixing.log_weights_at(theta[self.mixing.name])[:, None, :]
+
+
+class Marginal:
+    """The mixture with z summed out.
+
+    Parameters
+    ----------
+    mixture : a mixture model; one of a Dirichlet process must have a truncated tail
+    """
+
+    def __init__(self, mixture: Mixture) -> None:
+        if not hasattr(mixture, "mixing"):
+            raise TypeError(f"mixture is a {type(mixture).__name__}; it must be a mixture of bqvi.models")
+        if mixture.mixing.tied:
+            raise ValueError("mixture has tail='tied', whose components have no draws; use tail='truncated'")
+        self.mixture = mixture
+
+    def check(self, data: Data) -> Data:
+        """As the mixture, and as a torch tensor."""
+        import torch
+
+        data = self.mixture.check(data)
+        if is_sparse(data):
+            raise TypeError("data is sparse, which torch has no products for here; give data.toarray()")
+        return data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(data, float))
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
+        """The mixture's starting q(theta)."""
+        return self.mixture.initial(to_numpy(data), how, rng)
+
+    def log_prior(self, theta: Mapping[str, Array]) -> Array:
+        """ln p(theta), (L,)."""
+        like = next(iter(theta.values()))
+        prior = self.mixture.prior
+        return prior.from_natural(tuple(like.new_tensor(eta) for eta in prior.natural)).log_prob(theta)
+
+    def log_likelihood_terms(self, theta: Mapping[str, Array], rows: Data) -> Array:
+        """ln p(x_n | theta) - ln h(x_n), (L, S)."""
+        return self.mixture.component_log_joint(theta, rows).logsumexp(-1)
+
+    def log_base_measure(self, data: Data) -> float:
+        """sum_n ln h(x_n)."""
+        return self.mixture.log_base_measure(to_numpy(data))

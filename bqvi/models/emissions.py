@@ -69,7 +69,7 @@ class Emissions(Protocol):
     ) -> Any:
         """A starting q of K = ``n_states`` from ``values`` with ``weights`` (T,).
 
-        ``how`` as in `starts`, ``rng`` for draws.
+        ``how`` as in `starting_centres`, ``rng`` for draws.
         """
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> Any:

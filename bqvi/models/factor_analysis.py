@@ -32,11 +32,11 @@ from bqvi.arrays import Values, add
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import Flat, Product
 from bqvi.families.family import FamilyOrPoint
+from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers, has_missing, patterns, require_observed_columns, spread
 from bqvi.models.gaussian_components import require_table
-from bqvi.models.mixing import DirichletWeights, expected_weights
-from bqvi.models.regression_prior import (
+from bqvi.models.linear_regression import (
     DEFAULT,
     RegressionExpectations,
     RegressionPrior,
@@ -45,7 +45,7 @@ from bqvi.models.regression_prior import (
     require_prior,
     statistics,
 )
-from bqvi.models.starts import sample_rows, starting_centres
+from bqvi.models.mixing import DirichletWeights, expected_weights
 from gp.arrays import LOG_2PI, Array, to_numpy
 
 NOISES = ("diagonal", "spherical")

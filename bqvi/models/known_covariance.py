@@ -25,10 +25,10 @@ from bqvi.arrays import Values, transpose
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import Gaussian
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
+from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.data import Data, filled, has_missing, n_rows, patterns, require_observed_columns, take
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
-from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
 

@@ -31,7 +31,8 @@ import scipy.sparse
 from bqvi.arrays import Seed, Values, add
 from bqvi.checks import positive_vector, require_integer, require_one_of
 from bqvi.families import Dirichlet, PointMass, Product
-from bqvi.families.concentration import Concentration
+from bqvi.families.dirichlet import Concentration
+from bqvi.models.components import cluster_means, sample_rows, scatter, starting_centres
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows, take
 from bqvi.models.document_step import (
@@ -43,7 +44,6 @@ from bqvi.models.document_step import (
     word_totals,
 )
 from bqvi.models.settings import CENTRES, TOPIC_STARTS
-from bqvi.models.starts import cluster_means, sample_rows, scatter, starting_centres
 from gp.arrays import Array
 
 _LEARNT = ("symmetric", "asymmetric")

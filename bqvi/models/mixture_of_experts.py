@@ -32,19 +32,19 @@ from bqvi.arrays import Values, add
 from bqvi.checks import require_above, require_integer, require_one_of, require_positive
 from bqvi.families import Flat, Gaussian, PointMass, Product
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
+from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers
 from bqvi.models.gaussian_components import EMPIRICAL
-from bqvi.models.linear_regression import check_regression
-from bqvi.models.regression_prior import (
+from bqvi.models.linear_regression import (
     SINGULAR,
     RegressionPrior,
+    check_regression,
     estimates,
     expectations,
     statistics,
     visible_strength,
 )
-from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import LOG_2PI, Array, shown, to_numpy
 
 

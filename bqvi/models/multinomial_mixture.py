@@ -18,10 +18,10 @@ from bqvi.checks import positive_vector, require_columns, require_finite, requir
 from bqvi.families import Dirichlet
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.component_mixture import Mixture
+from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse, log_factorials, n_rows, take
 from bqvi.models.mixing import DirichletWeights
 from bqvi.models.mixture import AffineLogJoint
-from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
 
 _TINY = 1e-300

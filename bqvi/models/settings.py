@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CentreSettings:
-    """The centres at which mixtures start (`starts`)."""
+    """The centres at which mixtures start (`starting_centres`)."""
 
     rows: int = 20_000
     """The largest number of rows that k-means++ uses, drawn at random, so that its cost is bounded for any

@@ -17,8 +17,7 @@ from bqvi.sampled_bounds.passes import Systems
 from bqvi.sampled_bounds.pilot import Allotment, lengths
 from bqvi.sampled_bounds.result import EvidenceBounds, bounds_of
 from bqvi.sampled_bounds.settings import SETTINGS
-from bqvi.sampled_bounds.state import BACKWARDS, FORWARDS, PILOT, AnnealingPlan, BoundsState
-from bqvi.sampled_bounds.transitions import Transition
+from bqvi.sampled_bounds.transitions import BACKWARDS, FORWARDS, PILOT, AnnealingPlan, BoundsState, Transition
 from gp.user_warnings import warn_user_of_each
 
 DOOR = "evidence_bounds"

@@ -24,8 +24,7 @@ from bqvi.sampled_bounds.bounds_run import DOOR, BoundsRun, Choices
 from bqvi.sampled_bounds.particles import Proposals
 from bqvi.sampled_bounds.passes import Systems
 from bqvi.sampled_bounds.result import EvidenceBounds
-from bqvi.sampled_bounds.state import RECORDS
-from bqvi.sampled_bounds.transitions import TRANSITIONS
+from bqvi.sampled_bounds.transitions import RECORDS, TRANSITIONS
 from gp.arrays import is_torch, shown, to_numpy
 
 METHODS = ("smc", "ais", "importance")

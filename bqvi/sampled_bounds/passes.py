@@ -6,14 +6,16 @@ Forwards, with x_t the particles after the move at temperature b_t, the weight o
 
 and the estimate of the evidence Z is the product of the mean weights between resamplings: annealed importance
 sampling where there are none (Neal 2001), sequential Monte Carlo where there are (Del Moral, Doucet and Jasra
-2006). Its expectation is Z.
+2006). Its expectation is Z, as the expected number of offspring of a particle in systematic resampling is L
+times its weight.
 
 Backwards, x_(T-1) is a draw of the posterior, and x_(t-1) is drawn from x_t by the same transition, which is
-reversible. In a *conditional* system such a chain is particle 0, retained by each resampling. The law of
-conditional systems has the density estimate / Z with respect to that of free systems with one particle chosen
-by its weight (Andrieu, Doucet and Holenstein 2010). So E[1 / estimate] = 1 / Z under it, and by Jensen's
-inequality E[ln estimate] >= ln Z. With L = 1 this is the reverse annealing of Grosse, Ghahramani and Adams
-(2015).
+reversible. In a *conditional* system such a chain is particle 0, retained by each resampling: it is the first
+in the cumulative weights, and the density of the offset is proportional to the number of its offspring
+(Chopin and Singh 2015). The law of conditional systems has the density estimate / Z with respect to that of
+free systems with one particle chosen by its weight (Andrieu, Doucet and Holenstein 2010). So
+E[1 / estimate] = 1 / Z under it, and by Jensen's inequality E[ln estimate] >= ln Z. With L = 1 this is the
+reverse annealing of Grosse, Ghahramani and Adams (2015).
 """
 
 from __future__ import annotations
@@ -22,11 +24,65 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.importance import effective_size, normalised
+from bqvi.arrays import logsumexp
+from bqvi.importance import effective_size, normalised, systematic
 from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
-from bqvi.sampled_bounds.resampling import log_mean, parents_of
-from bqvi.sampled_bounds.state import AnnealingPlan, Pass
-from bqvi.sampled_bounds.transitions import Transition
+from bqvi.sampled_bounds.transitions import AnnealingPlan, Pass, Transition
+
+
+def log_mean(log_weights: np.ndarray) -> np.ndarray:
+    """The logarithm of the mean weight of L particles, (...); -inf where all weights are zero."""
+    return logsumexp(log_weights) - np.log(log_weights.shape[-1])
+
+
+def conditional_ess(log_weights: np.ndarray, increments: np.ndarray) -> np.ndarray:
+    """The conditional effective sample size over L, (...), in [0, 1] (Zhou, Johansen and Aston 2016).
+
+    Parameters
+    ----------
+    log_weights : the log weights (..., L) of the particles before the next temperature.
+    increments : the logarithms (..., L) of the weights of the next temperature.
+
+    Returns
+    -------
+    (sum w v)^2 / sum w v^2, with w the normalised weights and v those of the next temperature: 1 for equal v.
+    """
+    top = increments.max(axis=-1, keepdims=True)
+    v = np.exp(increments - np.where(np.isfinite(top), top, 0.0))
+    w = normalised(log_weights)
+    second = (w * v**2).sum(axis=-1)
+    return np.divide((w * v).sum(axis=-1) ** 2, second, out=np.zeros_like(second), where=second > 0.0)
+
+
+def parents_of(weights: np.ndarray, rng: np.random.Generator, retained: bool = False) -> np.ndarray:
+    """Parents (L,) of the next particles.
+
+    Parameters
+    ----------
+    weights : the weights (L,), with sum 1.
+    rng : the generator of the order and the offset.
+    retained : whether particle 0 is retained, so that it is its own parent.
+    """
+    count = len(weights)
+    order = rng.permutation(count)
+    uniform = rng.random(2)
+    offset = float(uniform[0])
+    if retained:
+        order = np.concatenate([[0], order[order != 0]])
+        offset = _offset_of_a_parent(count * float(weights[0]), uniform)
+    parents: np.ndarray = order[systematic(weights[order], count, offset)]
+    if retained:
+        parents[0] = 0  # the first position is below the first edge, except by rounding
+    return parents
+
+
+def _offset_of_a_parent(expected: float, uniform: np.ndarray) -> float:
+    """An offset in [0, 1) with density proportional to the number of positions below ``expected`` = L w_0."""
+    whole = np.floor(expected)
+    rest = expected - whole
+    if uniform[1] * expected < rest * (whole + 1.0):
+        return float(uniform[0] * rest)
+    return float(rest + uniform[0] * (1.0 - rest))
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,9 @@ import numpy as np
 from bqvi.calls import EvaluationError
 from bqvi.importance import effective_size, normalised
 from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
-from bqvi.sampled_bounds.resampling import conditional_ess, parents_of
+from bqvi.sampled_bounds.passes import conditional_ess, parents_of
 from bqvi.sampled_bounds.settings import SETTINGS
-from bqvi.sampled_bounds.state import AnnealingPlan, Pilot
-from bqvi.sampled_bounds.transitions import MoveUnits, Transition
+from bqvi.sampled_bounds.transitions import AnnealingPlan, MoveUnits, Pilot, Transition
 from gp.linear_maps import cholesky
 
 

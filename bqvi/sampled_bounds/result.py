@@ -20,7 +20,7 @@ from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
 from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.settings import SETTINGS
-from bqvi.sampled_bounds.state import BoundsState
+from bqvi.sampled_bounds.transitions import BoundsState
 from gp.arrays import Array
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from bqvi.checks import require_above, require_boolean, require_integer, require
 from bqvi.inference.schedules import RobbinsMonro
 from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.starting import in_family
+from bqvi.models.components import STARTS
 from bqvi.models.conjugate import settled, update_target
-from bqvi.models.starts import STARTS
 from bqvi.models.weighted import Weighted
 from gp.linear_maps import cholesky
 from gp.user_warnings import warn_user

@@ -24,8 +24,8 @@ from sklearn.metrics import adjusted_rand_score
 import bqvi
 from bqvi.families import Gaussian, Product
 from bqvi.models import GaussianMixture, Mixture, UniformWeights, component_estimates, plots
+from bqvi.models.components import starting_centres
 from bqvi.models.known_covariance import KnownCovariance
-from bqvi.models.starts import starting_centres
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table

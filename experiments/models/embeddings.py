@@ -19,7 +19,7 @@ from bqvi.models import (
     ProbabilisticLatentSemanticAnalysis,
     latent_semantic_analysis,
 )
-from bqvi.models.starts import starting_centres
+from bqvi.models.components import starting_centres
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table

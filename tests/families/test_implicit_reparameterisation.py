@@ -8,7 +8,7 @@ import scipy.stats
 import torch
 
 from bqvi.families import Dirichlet
-from bqvi.families.log_gamma import log_gamma_draws, log_gamma_slope
+from bqvi.families.gamma import log_gamma_draws, log_gamma_slope
 
 
 def exact_slope(a, log_y):

@@ -13,7 +13,7 @@ from test_elbo import gaussian_case, multinomial_case, spd
 import bqvi
 from bqvi.models import GaussianMixture, MultinomialMixture, elbo
 from bqvi.models import mixture as mixture_module
-from bqvi.models.starts import starting_centres
+from bqvi.models.components import starting_centres
 from gp.arrays import is_torch
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
