@@ -89,11 +89,6 @@ def with_calls(model: Any, choice: Method | None, method: str | Estimator, calls
     Parameters
     ----------
     choice, method : as of `choices.problem_of`. calls : the user's choices.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is of another kind, or the model or the method does not admit it.
     """
     keeps = isinstance(method if choice is None else choice.estimator(None), RememberingEstimator)
     if isinstance(model, LogJoint) and model.target is not None:
@@ -123,11 +118,6 @@ def with_noise(
     Parameters
     ----------
     choice, method : as of `choices.problem_of`. noise_sd, gradient_noise_sd : as of `fit`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is of another kind or missing, or the model or the method does not admit it.
     """
     if noise_sd is None and gradient_noise_sd is None:
         return model
@@ -179,11 +169,6 @@ def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: i
     ----------
     evaluations : theta and values, then gradients; see `fit`.
     budget : the budget, in which the evaluations count.
-
-    Raises
-    ------
-    TypeError, ValueError
-        ``evaluations`` are not arrays of these shapes, lack gradients, or exceed the budget.
     """
     from bqvi.gradients.evaluations import caller_of
 

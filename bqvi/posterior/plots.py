@@ -110,13 +110,6 @@ def corner(
     truth : (P,), marked by lines.
     draws : (m, P), draws of another posterior, shown in a second colour.
     n : the number of draws shown. seed : seed of the draws.
-
-    Raises
-    ------
-    ValueError
-        A name is unknown, or no parameter is left; truth or draws are not of P parameters.
-    TypeError
-        posterior is something else, such as the whole result.
     """
     _require_posterior(posterior)
     names = _names_of(posterior, parameters)
@@ -199,13 +192,6 @@ def trace(rows: Sequence[EvidenceRow], ax: Axes | None = None, *, truth: float |
     rows : records of a run, at least one.
     ax : the axes in which to draw; those of a new figure if None.
     truth : the log evidence, where it is known.
-
-    Raises
-    ------
-    ValueError
-        There is no record.
-    TypeError
-        rows is something else, such as the whole result.
     """
     _require_rows(rows)
     if len(rows) == 0:
@@ -255,13 +241,6 @@ def plane(
     box : lower and upper corner of the region shown; the plausible box, widened, if None.
     new : the number of the last evaluations that are marked as new.
     cells : the number of grid points in each direction.
-
-    Raises
-    ------
-    ValueError
-        There are not two free parameters.
-    TypeError
-        posterior is something else, such as the whole result.
     """
     coordinates = _require_posterior(posterior).coordinates
     if coordinates.dimension != 2:

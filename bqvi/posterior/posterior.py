@@ -109,13 +109,6 @@ class Posterior:
         coordinates : the map from q's coordinates to the parameters; ``None`` if q is over the parameters.
         names : D different names, where ``coordinates`` is None; by default the model's, or x0, x1, ...
         model : the model to which the parameters belong, if any.
-
-        Raises
-        ------
-        TypeError
-            q is of another class.
-        ValueError
-            The dimension of q is not that of the coordinates, or names are not D different ones.
         """
         if all(hasattr(q, part) for part in ("weights", "means", "covariances")):
             parts = tuple(to_numpy(x) for x in (q.weights, q.means, q.covariances))
@@ -382,11 +375,6 @@ class Posterior:
         path : the file.
         model : the model to which the parameters belong, if any. Without it the parameters of a posterior
             that was saved with a model have "unconstrained" before their names: they are not its variables.
-
-        Raises
-        ------
-        ValueError
-            The file is no saved posterior, damaged, or of another format, or ``model`` has other parameters.
         """
         header, arrays = read_arrays(path, "posterior")
         if header.get("kind") != _KIND or header.get("format") != _FORMAT:

@@ -38,6 +38,7 @@ from bqvi.sklearn.shared import (
     natural_step,
     require_enough,
     require_settings,
+    sums_with,
     warn_empty,
     warn_unsettled,
 )
@@ -96,6 +97,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         before: StreamState | None = getattr(self, "_seen", None)
         first = [] if before is None else before.first
         data = self._weighted(X, sample_weight, reset=before is None)
+        sums = sums_with(0.0 if before is None else before.sums, data[0])
         if first or before is None:
             first = [*first, data]
             data = np.concatenate([x for x, _ in first]), np.concatenate([w for _, w in first])
@@ -108,7 +110,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         seen = replace(self._seen, model=self._seen.model.for_data(data[0]))
         rows, weights = Weighted(seen.model, "sample_weight").check(data)
         stepped = natural_step(seen, rows, weights, self.total_samples)
-        self._keep(replace(stepped, steps=len(first) or stepped.steps))
+        self._keep(replace(stepped, steps=len(first) or stepped.steps, sums=sums))
         warn_empty(stepped.model.expected_weights(stepped.q), stepped.rows)
         return self
 

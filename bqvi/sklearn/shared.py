@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.special import stdtr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -105,6 +106,8 @@ class StreamState:
     """The number of rows so far, counted by their weights."""
     first: list[Any] = field(default_factory=list)
     """The first batches, while the start is made anew from all of them."""
+    sums: Any = 0.0
+    """Counts, sums and sums of squares (3, D) of the entries so far."""
 
 
 def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> StreamState:
@@ -139,6 +142,28 @@ def warn_empty(weights: np.ndarray, rows: float) -> None:
             "there are more than are needed, or batches come sorted; shuffle the rows, or begin with a batch "
             "that is a sample of all of them"
         )
+
+
+def sums_with(before: Any, rows: np.ndarray) -> np.ndarray:
+    """The `StreamState.sums` with ``rows`` (S, D); a warning where they are no sample like those ``before``.
+
+    Means of columns are compared by Student's t, for 20 rows or more, as means of few are not Gaussian, at
+    a level of 1e-9.
+    """
+    known = np.nan_to_num(rows)
+    sums = np.stack([(~np.isnan(rows)).sum(0), known.sum(0), np.square(known).sum(0)])
+    after = before + sums
+    if np.any(before) and len(rows) >= 2 * FIRST_ROWS:
+        (n, total, _), (m, new, _) = np.maximum(before, [[1e-300], [-np.inf], [0.0]]), sums
+        (count, whole, squares), free = after, np.maximum(after[0] - 2.0, 1.0)
+        gap, centred = new / np.maximum(m, 1e-300) - total / n, squares - whole**2 / np.maximum(count, 1.0)
+        between = gap**2 * n * m / np.maximum(count, 1.0)
+        t = np.sqrt(between * free / np.maximum(centred - between, 1e-12 * squares + 1e-300))
+        if (2.0 * stdtr(free, -t)).min() * len(t) < 1e-9:
+            warn_user(
+                "the rows differ from those of earlier calls in their means: shuffle sorted data, or fit"
+            )
+    return after
 
 
 def natural_step(seen: StreamState, rows: Any, weights: np.ndarray, total: float | None) -> StreamState:
