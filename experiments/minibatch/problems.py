@@ -1,10 +1,8 @@
-"""The problems and strategies of the study of mini-batches.
+"""The problems of the studies of mini-batches.
 
-    mixture        seven clusters uniform in [-10, 10]^2, N = 700, K = 10: small, as in the thesis
-    mixture-20k    fifteen clusters in five dimensions, N = 20 000, K = 20
-    digits         scikit-learn's digits on ten axes, N = 1797, K = 15
-    logistic       breast cancer on ten axes and an intercept, N = 569; exact expectations
-    drug           patients of `experiments.problems.pharmacokinetics`, N = 2000: a millisecond a datum
+    clusters    a mixture of Gaussians in D dimensions, N data and K components as asked
+    logistic    breast cancer on ten axes and an intercept, nine tenths of N = 569; exact expectations
+    patients    of `experiments.problems.pharmacokinetics`, N = 2000: a millisecond a datum
 
 All are natural-gradient problems. Strategies that need features get those of `representation`: data in
 units of the cluster's covariance, y x for the logistic regression; patients have a kernel that is smooth in
@@ -15,23 +13,20 @@ beside a millisecond. Lengthscales are the defaults of the package; none was fit
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from acquisition import minibatch
-from acquisition.minibatch import Features, Strategy
 from acquisition.minibatch.settings import FEATURES
 from bqvi.models import GaussianMixture, LogisticRegression
 from bqvi.models.gaussian_mixture import simulate
-from experiments.problems import data
 from experiments.problems.pharmacokinetics import Pharmacokinetics
-from experiments.problems.pharmacokinetics import simulate as patients
+from experiments.problems.pharmacokinetics import simulate as simulated
 from gp.kernels import Kernel
 
-__all__ = ["FEATURED", "PLAIN", "PROBLEMS", "UNBIASED", "Setting", "clusters", "strategy"]
+__all__ = ["Setting", "clusters", "logistic", "patients"]
 
 _PATIENTS = 2000
 _PATIENT_FEATURES = 150
@@ -84,12 +79,7 @@ def _mixture(x: np.ndarray, components: int, rng: np.random.Generator) -> Settin
     return Setting(model, x, model.initial(x, "random", rng), x)
 
 
-def _digits(seed: int) -> Setting:
-    """The data are the same for all seeds; the start is not."""
-    return _mixture(data.digits(10).x, 15, np.random.default_rng(seed))
-
-
-def _logistic(seed: int) -> Setting:
+def logistic(seed: int) -> Setting:
     """Nine tenths of the data, drawn from the seed."""
     from sklearn.datasets import load_breast_cancer
 
@@ -104,9 +94,9 @@ def _logistic(seed: int) -> Setting:
                    minibatch.signed(*rows))  # fmt: skip
 
 
-def _drug(seed: int, n: int = _PATIENTS) -> Setting:
+def patients(seed: int, n: int = _PATIENTS) -> Setting:
     """Patients drawn from the seed."""
-    drawn = patients(n, seed)
+    drawn = simulated(n, seed)
     model = Pharmacokinetics()
     rows = (drawn.covariates, drawn.y)
     began = time.perf_counter()
@@ -114,50 +104,3 @@ def _drug(seed: int, n: int = _PATIENTS) -> Setting:
     seconds = time.perf_counter() - began
     start = model.initial(rows, "random", np.random.default_rng(seed))
     return Setting(model, rows, start, known, kernel, _PATIENT_FEATURES, seconds)
-
-
-PROBLEMS: dict[str, Callable[[int], Setting]] = {
-    "mixture": lambda seed: clusters(seed, 700, 7, 2, 10, 5.0),
-    "mixture-20k": lambda seed: clusters(seed, 20_000, 15, 5, 20, 3.0),
-    "digits": _digits,
-    "logistic": _logistic,
-    "drug": _drug,
-}
-
-
-def strategy(name: str, size: int, setting: Setting) -> Strategy:
-    """The strategy ``name`` with mini-batches of ``size``; features are computed here where it has any."""
-    if name in PLAIN:
-        return PLAIN[name](size)
-    if name == "probabilities by norm of row":
-        return minibatch.HorvitzThompson(size, 1e-3 + np.linalg.norm(setting.representation, axis=1))
-    features = Features.of(setting.representation, setting.kernel, rank=setting.rank)
-    return FEATURED[name](size, replace(features, seconds=features.seconds + setting.seconds))
-
-
-PLAIN: dict[str, Callable[[int], Strategy]] = {
-    "with replacement": lambda s: minibatch.Uniform(s, replacement=True),
-    "without replacement": minibatch.Uniform,
-    "reshuffled": minibatch.Reshuffled,
-    "SAGA": lambda s: minibatch.Saga(minibatch.Uniform(s)),
-    "SVRG": lambda s: minibatch.Svrg(minibatch.Reshuffled(s)),
-}
-FEATURED: dict[str, Callable[[int, Features], Strategy]] = {
-    "balanced": minibatch.Balanced,
-    "BQ weights": minibatch.QuadratureWeighted,
-    "herding": minibatch.Herding,
-    "sequential BQ": minibatch.SequentialBQ,
-    "greatest variance": minibatch.MaxVariance,
-    "greatest variance, BQ weights": lambda s, f: minibatch.MaxVariance(s, f, weights="quadrature"),
-    "upper confidence": minibatch.UpperConfidence,
-    "GP control variate": lambda s, f: minibatch.GPControlVariate(minibatch.Uniform(s), f),
-    "GP control variate, balanced": lambda s, f: minibatch.GPControlVariate(
-        minibatch.Balanced(s, f, replacement=True), f
-    ),
-    "GP control variate, partition": lambda s, f: minibatch.GPControlVariate(minibatch.Balanced(s, f), f),
-}
-UNBIASED = frozenset({
-    "with replacement", "without replacement", "reshuffled", "probabilities by norm of row", "SAGA", "SVRG",
-    "balanced", "GP control variate", "GP control variate, balanced",
-})  # fmt: skip
-"""At each step, given the past; the others say in their docstrings in what sense they are not."""

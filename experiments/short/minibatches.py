@@ -1,31 +1,26 @@
-"""Mini-batches: the error of the gradient on one mixture, a small form of `minibatch-gradients`."""
+"""Mini-batches: the error of one gradient by choice of data, a small form of `thesis-comparison`."""
 
 from __future__ import annotations
 
 from experiments.harness.experiment import Case, Experiment, Resources
-from experiments.minibatch import gradients
+from experiments.thesis import comparison
 
 __all__ = ["experiment"]
 
-_PLACES = {"start": 0, "late": 30}
-_WINDOW = 12
 
-
-def _cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return the mixture with mini-batches of ten."""
-    del quick, resources
-    settings = {"problem": "mixture", "size": 10, "places": _PLACES, "window": _WINDOW}
-    return [Case("mixture, S = 10", settings)]
+def _cases(quick: bool, _: Resources) -> list[Case]:
+    """Return the choices of data, for exact expectations over theta."""
+    return comparison.error_cases(quick, ("exact",))
 
 
 experiment = Experiment(
     name="short-minibatches",
     title="In short: which mini-batch",
-    summary="""Which ten of N data estimate the natural gradient of a mixture best, and is the estimate
-    biased? `bqvi run minibatch-gradients` is the whole study.""",
+    summary="""Which fifty of N data estimate the natural gradient of a logistic regression best, and is the
+    estimate biased? `bqvi run thesis-comparison` is the whole study.""",
     cases=_cases,
-    run=gradients.run,
-    draw=gradients.draw,
-    tables=gradients.tables,
-    claims=gradients.claims,
+    run=comparison.run,
+    draw=comparison.draw_errors,
+    tables=comparison.tables,
+    claims=comparison.claims,
 )

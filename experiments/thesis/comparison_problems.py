@@ -31,14 +31,14 @@ from bqvi.gradients.designs import Independent, MomentVarianceReduction
 from bqvi.models import LogisticRegression
 from bqvi.models.softmax_mixture import SoftmaxMixture
 from experiments import fitting
-from experiments.minibatch.problems import PROBLEMS as MINIBATCH_PROBLEMS
+from experiments.minibatch import problems as minibatch_problems
 from gp.arrays import LOG_2PI, to_numpy
 from gp.kernels import Kernel
 from gp.low_discrepancy import normal_sobol
 
 __all__ = [
-    "CELLS", "DATA", "DRAWS", "ESTIMATORS", "FULL", "GRID", "PROBLEMS", "SHORT", "STEPS", "TUNED", "UNTUNED",
-    "Posed", "Schedule", "fitted",
+    "ADAM", "CELLS", "DATA", "DRAWS", "ESTIMATORS", "FULL", "GRID", "INSIDE", "PROBLEMS", "RATES", "SHORT",
+    "STEPS", "TUNED", "UNTUNED", "Posed", "Schedule", "fitted", "possible",
 ]  # fmt: skip
 
 Schedule = tuple[float, float, float]
@@ -46,7 +46,11 @@ UNTUNED: Schedule = (1.0, 10.0, 0.7)
 """(rho_0, tau, kappa) of natural steps rho_t = rho_0 (1 + t / tau)^-kappa."""
 GRID: tuple[Schedule, ...] = (UNTUNED, (1.0, 3.0, 1.0), (0.3, 10.0, 0.7), (0.1, 10.0, 0.7))
 SHORT: tuple[Schedule, ...] = ((0.03, 10.0, 0.7), (0.01, 10.0, 0.7))
-"""Also tried for the score function."""
+"""Also tried for the score function and with the E step inside."""
+RATES: tuple[Schedule, ...] = tuple((rate, 0.0, 0.0) for rate in (0.3, 0.1, 0.03, 0.01))
+"""The first steps of Adam, which fall to a fifth."""
+ADAM = ", Adam"
+INSIDE = "BQ, E step inside"
 TUNED = Path(__file__).with_name("comparison.json")
 """By problem, estimator and choice of data, from `comparison_tuning`."""
 STEPS = 80
@@ -77,6 +81,8 @@ class Posed:
     """S, of mini-batches."""
     kernel: Kernel | None = None
     metrics: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
+    inside: Any = None
+    """The log joint with the E step inside, for the same q."""
 
     @cached_property
     def features(self) -> Features:
@@ -138,7 +144,8 @@ def _mixture(seed: int) -> Posed:
         "log_likelihood_error": lambda q: true - conjugate.log_likelihood(clusters.x, model.expected(q)),
         "components": lambda q: float((model.expected(q)["weights"] > 0.01).sum()),
     }
-    return Posed(model, clusters.x, start, clusters.x, 50, metrics=error)
+    inside = SoftmaxMixture(clusters.x, k, 1.0, concentration=1e-3)
+    return Posed(model, clusters.x, start, clusters.x, 50, metrics=error, inside=inside)
 
 
 def _started(dimension: int) -> Gaussian:
@@ -146,7 +153,7 @@ def _started(dimension: int) -> Gaussian:
 
 
 def _logistic(seed: int) -> Posed:
-    made = MINIBATCH_PROBLEMS["logistic"](seed)
+    made = minibatch_problems.logistic(seed)
     return Posed(made.model, made.data, _started(11), made.representation, 50)
 
 
@@ -224,8 +231,13 @@ ESTIMATORS: Mapping[str, Callable[[], Estimator]] = {
     "BQ, active nodes": lambda: BayesianQuadrature(
         DRAWS, MomentVarianceReduction(), _REMEMBERED, process="separable"
     ),
+    INSIDE: lambda: BayesianQuadrature(DRAWS, Independent(), _REMEMBERED, process="separable"),
+    f"score, baseline{ADAM}": lambda: Score(DRAWS),
+    f"pathwise{ADAM}": lambda: Pathwise(DRAWS),
+    f"STL{ADAM}": lambda: Pathwise(DRAWS, entropy="sticking-the-landing"),
 }
-"""The last two keep evaluations, for which all data are needed."""
+"""Those of quadrature but the first keep evaluations, for which all data are needed; the one with the E step
+inside is for the mixture. All have natural steps, but those of Adam, in the Cholesky coordinates of q."""
 
 DATA: Mapping[str, Callable[[int, Features], Strategy]] = {
     "with replacement": lambda s, f: minibatch.Uniform(s, replacement=True),
@@ -233,6 +245,11 @@ DATA: Mapping[str, Callable[[int, Features], Strategy]] = {
     "reshuffled": lambda s, f: minibatch.Reshuffled(s),
     "balanced": minibatch.Balanced,
     "control variates": lambda s, f: minibatch.GPControlVariate(minibatch.Uniform(s), f),
+    "control variates, balanced": lambda s, f: minibatch.GPControlVariate(
+        minibatch.Balanced(s, f, replacement=True), f
+    ),
+    "SAGA": lambda s, f: minibatch.Saga(minibatch.Uniform(s)),
+    "SVRG": lambda s, f: minibatch.Svrg(minibatch.Reshuffled(s)),
     "herding": minibatch.Herding,
     "BQ weights": lambda s, f: minibatch.QuadratureWeighted(s, f, noise=0.0),
     "BQ weights, shrunk": lambda s, f: minibatch.QuadratureWeighted(s, f, noise=1.0),
@@ -245,9 +262,15 @@ _EVERYWHERE = ("without replacement", "reshuffled", "balanced")
 CELLS: tuple[tuple[str, str], ...] = (
     *((estimator, FULL) for estimator in ESTIMATORS),
     *((estimator, chosen) for estimator in ("score", "score, baseline", "STL") for chosen in _EVERYWHERE),
+    *((estimator, "reshuffled") for estimator in ESTIMATORS if estimator.endswith(ADAM)),
     *((estimator, chosen) for estimator in ("pathwise", "BQ") for chosen in DATA),
 )
-"""Every estimator with all data and three random choices, and every choice with two estimators."""
+"""Every estimator with all data and three random choices (with Adam: one), every choice with two."""
+
+
+def possible(problem: str, estimator: str) -> bool:
+    """Whether the problem has what the estimator needs."""
+    return estimator != INSIDE or problem == "mixture"
 
 
 def fitted(
@@ -267,18 +290,25 @@ def fitted(
     steps : how many. record : the iterations of records. seed : of the run.
     """
     rho, tau, kappa = schedule
-    return fitting.frame(
-        posed.model,
-        posed.data,
+    adam, inside = estimator.endswith(ADAM), estimator == INSIDE
+    lengths = bqvi.Adam(rho, decay=4.0 / STEPS) if adam else bqvi.RobbinsMonro(kappa, tau, rho * tau**kappa)
+    data = posed.model.check(posed.data)
+    found = fitting.frame(
+        posed.inside if inside else posed.model,
+        None if inside else posed.data,
         ESTIMATORS[estimator](),
-        metrics=posed.metrics,
+        metrics={**posed.metrics, "whole": lambda q: posed.model.elbo(q, data)} if inside else posed.metrics,
         keep=fitting.STRATEGY,
         minibatch=None if chosen == FULL else DATA[chosen](posed.size, posed.features),
-        geometry=bqvi.Riemannian(),
-        schedule=bqvi.RobbinsMonro(kappa, tau, rho * tau**kappa),
+        geometry=bqvi.Euclidean() if adam else bqvi.Riemannian(),
+        schedule=lengths,
         start_from=posed.start,
         steps=steps,
         record=record,
         seed=seed,
         warm=False,
     )
+    if not inside:
+        return found
+    # a step takes one pass over the data, and the bound of this log joint is another
+    return found.assign(elbo=found["whole"], evaluations=len(posed.rows) * found["iteration"])

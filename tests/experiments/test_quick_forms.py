@@ -14,7 +14,7 @@ from experiments.harness import registry, report, results
 OF_EACH_THEME = ("domain", "models-embeddings", "amortised-signal", "quadrature-nodes", "bq-one-shot")
 """Of mini-batches, Gaussian processes, VBMC and bounds, tests of their own compute a quick form."""
 
-CLAIMS = {"minibatch-runs": 3, "minibatch-scaling": 0}
+CLAIMS = {"minibatch-scaling": 0}
 """How many claims there must be at least; that on scaling is about N that the quick form has not."""
 
 

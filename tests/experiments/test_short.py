@@ -10,8 +10,6 @@ from experiments.short import gradients, minibatches, quadrature, vbmc
 @pytest.mark.parametrize("module", [gradients, minibatches, quadrature, vbmc])
 def test_a_short_study_runs_and_two_seeds_decide_nothing_in_its_favour(module, monkeypatch):
     monkeypatch.setattr(vbmc, "_BUDGETS", (15,))
-    monkeypatch.setattr(minibatches, "_WINDOW", 2)
-    monkeypatch.setattr(minibatches, "_PLACES", {"start": 0, "late": 4})
     experiment = module.experiment
     found = table(experiment, seeds=2)
     looked_at(experiment, found)

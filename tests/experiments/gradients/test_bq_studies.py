@@ -18,7 +18,6 @@ from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
 from experiments.gradients import dimensions as bq_dimensions
 from experiments.gradients import inference as bq_inference
-from experiments.gradients import mixture as bq_mixture
 from experiments.gradients import one_shot as bq_one_shot
 from experiments.gradients import posteriors as bq_posteriors
 from experiments.gradients import references as bq_references
@@ -161,44 +160,6 @@ def test_posteriors_done_are_counted():
     )
     frame = bq_posteriors._counted(results).frame
     assert list(frame["50 evaluations"]) == ["1 of 2"]
-
-
-def test_both_forms_of_the_mixture_are_of_the_target():
-    """The log joint with z summed out of one form against that of the other, at random points."""
-    theta = torch.from_numpy(np.random.default_rng(0).standard_normal((20, 8)))
-    expected = targets.mixture().log_density(theta)
-    assert_allclose(bq_mixture.model().summed_out().log_prior(theta), expected, rtol=1e-12)
-
-
-def test_the_best_q_with_the_e_step_inside():
-    """No q near it has a larger bound, and the bound is below the ELBO of the same q by what r costs."""
-    best, rng = bq_mixture.best_inside(), np.random.default_rng(0)
-    frame, whole = WhitenedFrame.of(best.q), bq_references.target_named("mixture")
-    for _ in range(5):
-        moved = frame.mean + 0.1 * frame.scale @ rng.standard_normal(8)
-        root = frame.scale @ (np.eye(8) + 0.05 * np.tril(rng.standard_normal((8, 8))))
-        near = Gaussian(moved, root @ root.T)
-        assert bq_mixture.bound(near) < best.bound
-        assert bq_mixture.bound(near) < bq_references.elbo(whole, WhitenedFrame.of(near))
-    assert best.bound < bq_references.best_elbo("mixture") - best.gap
-    assert best.gap > 0.0
-
-
-def test_costs_to_one_elbo():
-    rows = [(10, 5, 1.0), (20, 10, 0.39), (30, 15, 0.1)]
-    what = f"{bq_mixture.STEPPED}, {bq_mixture.INSIDE}"
-    results = pd.DataFrame(
-        [
-            {
-                "case": what, "what": what, "seed": 0, "iteration": passes, "evaluations": n,
-                "passes": passes, "seconds": float(n), "elbo_gap": gap, "own_gap": gap, "inside_gap": 0.3,
-            }
-            for n, passes, gap in rows
-        ]
-    )  # fmt: skip
-    (frame,) = (made.frame for made in bq_mixture.tables(results))
-    assert frame["evaluations"].item().split()[0] == "20"
-    assert frame["passes over the data"].item().split()[0] == "10"
 
 
 def test_log_evidences():
