@@ -11,8 +11,8 @@ from gp.marginal import MarginalPosterior, marginalise
 from gp.observations import Gradients, Values
 from gp.paths import Path
 from gp.posterior import GradientMoments, Posterior
+from gp.predictions import load
 from gp.process import GaussianProcess
-from gp.saved import load
 
 __all__ = [
     "Comparison",

@@ -27,6 +27,9 @@ from scipy.optimize import minimize
 
 from gp.triangular import lapack
 
+_FIRST_ITERATIONS, _SHARE = 15, 3
+"""Iterations of a climb in the first round of `successive_halving`, twice as many in the next, and so on; one
+climb in so many is continued."""
 _FAILED = 1e25
 """Value of points without a finite objective, as the line search of L-BFGS-B needs a finite number."""
 _LEAST_CURVATURE = 1e-3
@@ -106,20 +109,6 @@ class Search:
     renewed: bool = True
 
 
-@dataclass(frozen=True)
-class Halving:
-    """Rounds of short climbs, after each of which the best continue (successive halving).
-
-    Attributes
-    ----------
-    iterations : iterations of each climb in the first round; twice as many in the next, and so on.
-    share : one in so many climbs is continued in the next round.
-    """
-
-    iterations: int = 15
-    share: int = 3
-
-
 @dataclass(frozen=True, eq=False)
 class Optimum:
     """The end of a search: psi (P,), the objective there, and how the search stopped."""
@@ -164,22 +153,20 @@ def successive_halving(
     starts: Sequence[np.ndarray],
     bounds: tuple[np.ndarray, np.ndarray],
     settings: Search,
-    halving: Halving = Halving(),
 ) -> tuple[np.ndarray, int]:
     """Return the best place (P,) after rounds of short climbs, and the evaluations that they took.
 
     Parameters
     ----------
     objective, starts, bounds, settings : as of `search`; the objective may be a cheaper one.
-    halving : the lengths of the climbs, and the share that is continued.
     """
-    remaining, iterations, spent = list(starts), halving.iterations, 0
+    remaining, iterations, spent = list(starts), _FIRST_ITERATIONS, 0
     while len(remaining) > 1:
         short = replace(settings, iterations=min(iterations, settings.iterations))
         ends = [search(objective, [start], bounds, short) for start in remaining]
         spent += sum(end.n_evaluations for end in ends)
         ends.sort(key=lambda end: end.value, reverse=True)
-        remaining = [end.psi for end in ends[: max(1, len(ends) // halving.share)]]
+        remaining = [end.psi for end in ends[: max(1, len(ends) // _SHARE)]]
         iterations *= 2
     return remaining[0], spent
 

@@ -1,7 +1,7 @@
 """Pointwise acquisition functions: a criterion of the moments of f at a point, bound to a posterior."""
 
 from acquisition.pointwise.acquisition import Acquisition, bind
-from acquisition.pointwise.criterion import Criterion, Informative, Moments, Partials
+from acquisition.pointwise.criterion import Criterion, Moments, Partials
 from acquisition.pointwise.uncertainty import (
     LinearisedWarpedUncertainty,
     MatchedWarpedUncertainty,
@@ -16,7 +16,6 @@ from acquisition.pointwise.variance_reduction import (
 __all__ = [
     "Acquisition",
     "Criterion",
-    "Informative",
     "IntegralVarianceReduction",
     "LinearisedWarpedUncertainty",
     "MatchedWarpedUncertainty",

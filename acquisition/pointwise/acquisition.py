@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from acquisition.pointwise.criterion import Criterion, Informative
+from acquisition.pointwise.criterion import Criterion
 from acquisition.pointwise.predictor import Predictor
-from acquisition.pointwise.targets import posterior_targets
 from gp.arrays import Array, as_like, namespace
 from gp.embeddings.registry import in_kind_of
-from gp.integrals import Integrals
 from gp.marginal import MarginalPosterior
 from gp.measures import Measure
 from gp.posterior import Posterior
@@ -100,24 +98,17 @@ def bind(
         embedding against the measure.
     """
     each = posterior.posteriors if isinstance(posterior, MarginalPosterior) else (posterior,)
-    return Acquisition(criterion, posterior, tuple(_predictor(criterion, p, measure, noise) for p in each))
+    return Acquisition(criterion, posterior, tuple(_predictor(p, measure, noise) for p in each))
 
 
-def _predictor(
-    criterion: Criterion, posterior: Posterior, measure: Measure, noise: float | None
-) -> Predictor:
+def _predictor(posterior: Posterior, measure: Measure, noise: float | None) -> Predictor:
     if measure.dimension != posterior.x.shape[1]:
         raise ValueError(
             f"measure has dimension {measure.dimension}, the posterior's points have "
             f"{posterior.x.shape[1]} columns: give a measure on the same space"
         )
     measure = in_kind_of(measure, posterior.x)
-    predictor = Predictor(posterior, measure, _next_noise(posterior, noise))
-    if not isinstance(criterion, Informative):
-        return predictor
-    functional = Integrals((measure,)) if criterion.targets is None else criterion.targets
-    targets = posterior_targets(posterior, functional)
-    return replace(predictor, targets=targets, combination=criterion.combination(targets))
+    return Predictor(posterior, measure, _next_noise(posterior, noise))
 
 
 def _next_noise(posterior: Posterior, noise: float | None) -> float:

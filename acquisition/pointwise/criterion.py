@@ -5,7 +5,7 @@ An acquisition function consists of three independent parts:
     x  --predictor-->  moments of f(x)  --criterion-->  score  --search-->  the next x
 
 - The *moments* at x are those of f(x) under the Gaussian process before it is evaluated: its mean m, its
-  variance v, its covariances s with the targets (integrals, as a rule), and log p(x).
+  variance v, its covariance s with the integral of f, and log p(x).
 - A *criterion* is a formula in these, and its partial derivatives. It depends on no kernel, no measure
   and no array library, so one formula serves NumPy and torch, points of a domain and of a pool.
 - A *search* (:mod:`acquisition.search`) maximises the score.
@@ -19,13 +19,9 @@ where p(x) does, and allows joint ascents from points with very different values
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from gp.arrays import Array
-from gp.observations import Functional
-
-if TYPE_CHECKING:
-    from acquisition.pointwise.targets import PosteriorTargets
 
 
 class Moments(Protocol):
@@ -45,7 +41,11 @@ class Moments(Protocol):
 
     @property
     def signals(self) -> Array:
-        """Covariances of f(x) with r combinations of the targets, (m, r)."""
+        """Covariances of f(x) with the integral of f against the measure, (m,)."""
+
+    @property
+    def integral_variance(self) -> Array:
+        """Posterior variance of that integral, ()."""
 
     @property
     def log_density(self) -> Array:
@@ -58,9 +58,8 @@ class Partials:
 
     Attributes
     ----------
-    mean, variance, log_density : (m,). The derivative in the variance includes that in the predictive
-        variance, which is the variance plus noise.
-    signals : (m, r)
+    mean, variance, signals, log_density : (m,). The derivative in the variance includes that in the
+        predictive variance, which is the variance plus noise.
     """
 
     mean: Array | None = None
@@ -82,19 +81,3 @@ class Criterion(Protocol):
 
     def partials(self, at: Moments) -> Partials:
         """Return the derivatives of the score in the moments, for those ``at`` m points."""
-
-
-@runtime_checkable
-class Informative(Criterion, Protocol):
-    """A criterion of the information in f(x) about targets."""
-
-    @property
-    def targets(self) -> Functional | None:
-        """The targets; ``None`` for the integral against the measure."""
-
-    @property
-    def relative(self) -> bool:
-        """Whether R R^T is the inverse of the targets' covariance, which each observation changes."""
-
-    def combination(self, targets: PosteriorTargets) -> Array:
-        """Return R, (J, r): the signals are the covariances of f(x) with R^T targets."""

@@ -1,16 +1,16 @@
 """The moments of f at points, and the pull-back of derivatives in them to derivatives in x.
 
 With K = C C^T the covariance of the observations, k_* that of f(x) with them, Z their covariance
-with the targets (prior, R-combined), and h = C^-1 k_*^T,
+with the integral, z(x) the kernel mean, and h = C^-1 k_*^T,
 
     mean      m0(x) + h^T C^-1 (y - m0)
     variance  k(x, x) - h^T h
-    signals   z(x) R - h^T C^-1 Z R
+    signal    z(x) - h^T C^-1 Z
 
 All three depend on h: one triangular solve serves all moments and a second one all gradients, as
 derivatives a_m, a_v, a_s of a score in the moments give
 
-    d score / d k_*  =  C^-T (C^-1 (y - m0) a_m - 2 h a_v - C^-1 Z R a_s),
+    d score / d k_*  =  C^-T (C^-1 (y - m0) a_m - 2 h a_v - C^-1 Z a_s),
 
 which is contracted with the derivatives of the kernel without forming an array of them. Batches of
 points cost one matrix product each, for every criterion.
@@ -24,9 +24,10 @@ from functools import cached_property, singledispatch
 import numpy as np
 
 from acquisition.pointwise.criterion import Partials
-from acquisition.pointwise.targets import PosteriorTargets
 from gp.arrays import Array, as_like, at_least, is_torch, namespace, to_numpy
-from gp.embeddings.autodiff import gradient_in_points
+from gp.embeddings import Formulas, formulas
+from gp.embeddings.embed import gradient_in_points
+from gp.integrals import Integrals
 from gp.kernels.contraction import contracted_gradient, diagonal_gradient
 from gp.linear_maps import lower_inverse
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
@@ -40,28 +41,37 @@ _ROUNDING = 100
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A posterior, the targets, and the measure, with the quantities that all points have in common.
+    """A posterior and a measure, with the quantities that all points have in common.
 
     Attributes
     ----------
     posterior : the Gaussian process given the observations.
     measure : the measure whose density is p(x).
     noise : the noise variance of the next observation.
-    targets : linear functionals of f; ``None`` where a criterion has none.
-    combination : (J, r), R; the signals are covariances with R^T targets.
     """
 
     posterior: Posterior
     measure: Measure
     noise: float = 0.0
-    targets: PosteriorTargets | None = None
-    combination: Array = None
 
     @cached_property
-    def solved_targets(self) -> Array:
-        """C^-1 Z R, (n, r)."""
-        assert self.targets is not None  # read only where there are targets
-        return self.posterior.factor.solve(self.targets.observed @ self.combination)
+    def pair(self) -> Formulas:
+        """The integrals of the kernel."""
+        return formulas(self.posterior.kernel, self.measure)
+
+    @cached_property
+    def solved_integral(self) -> Array:
+        """C^-1 Z, (n,)."""
+        posterior = self.posterior
+        if self.values_only:
+            return posterior.factor.solve(self.pair.mean(posterior.x))
+        integral = Integrals((self.measure,))
+        return posterior.factor.solve(covariance(posterior.kernel, posterior.observations, integral)[:, 0])
+
+    @cached_property
+    def integral_variance(self) -> Array:
+        """The posterior variance of the integral, ()."""
+        return self.posterior.integral(self.measure).variance
 
     @cached_property
     def rounding(self) -> float:
@@ -94,10 +104,13 @@ class Predictor:
             through = through - 2 * at.whitened * partials.variance
             gradient = gradient + partials.variance[:, None] * diagonal_gradient(posterior.kernel, x)
         if partials.signals is not None:
-            assert self.targets is not None  # only criteria that depend on targets have such a score
-            through = through - self.solved_targets @ partials.signals.T
-            weights = partials.signals @ self.combination.T
-            gradient = gradient + self.targets.contracted_gradient(x, weights)
+            through = through - self.solved_integral[:, None] * partials.signals
+            slope = (
+                self.pair.mean_gradient(x)
+                if self.pair.mean_gradient
+                else gradient_in_points(self.pair.mean, x)
+            )
+            gradient = gradient + partials.signals[:, None] * slope
         if partials.log_density is not None:
             slope = log_density_gradient(self.measure, x)
             gradient = gradient + partials.log_density[:, None] * slope
@@ -160,11 +173,11 @@ class PredictedMoments:
 
     @cached_property
     def signals(self) -> Array:
-        predictor = self.predictor
-        if predictor.targets is None:
-            raise ValueError("the criterion asks for signals but names no targets")
-        prior = predictor.targets.cross(self.x) @ predictor.combination
-        return prior - self.whitened.T @ predictor.solved_targets
+        return self.predictor.pair.mean(self.x) - self.whitened.T @ self.predictor.solved_integral
+
+    @property
+    def integral_variance(self) -> Array:
+        return self.predictor.integral_variance
 
     @cached_property
     def log_density(self) -> Array:

@@ -20,7 +20,7 @@ from bqvi.calls.executors import Executor
 from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import Function
 from bqvi.calls.target_model import TargetModel
-from gp._assertions import require, require_close
+from gp.testing import require, require_close
 
 _POINTS = np.array([[0.3, -1.2], [1.0, 0.5], [-0.7, 0.1], [0.2, 0.9], [-1.5, -0.4], [0.8, 0.8]])
 _STEP = 1e-3

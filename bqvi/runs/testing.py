@@ -18,7 +18,7 @@ from bqvi.records import flattened
 from bqvi.runs.engine import Engine
 from bqvi.runs.exits import RunStopped
 from bqvi.runs.run import Run
-from gp._assertions import require
+from gp.testing import require
 from gp.threads import single_threaded
 
 

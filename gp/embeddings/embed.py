@@ -11,12 +11,12 @@ hold for every kernel,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from gp.arrays import Array, as_like, describe, is_torch, namespace
-from gp.embeddings import autodiff
+from gp.arrays import Array, as_like, describe, is_torch, namespace, to_numpy
 from gp.embeddings.registry import (
     Formulas,
     Parameters,
@@ -70,7 +70,7 @@ class KernelEmbedding:
         own = self._formulas(x)
         if own.mean_gradient is not None:
             return own.mean_gradient(x)
-        return autodiff.gradient_in_points(self.mean, x)
+        return gradient_in_points(self.mean, x)
 
     def double(self, other: Measure | None = None) -> Array:
         """Return C(pi, rho) = int int k dpi drho, (); with itself where ``other`` is not given."""
@@ -128,7 +128,7 @@ class KernelEmbedding:
                 total = total + (as_like(slopes, points) * pair.mean_gradient(points)).sum()
             return total
 
-        return autodiff.gradient_in_parameters(weighted, in_kind_of(self.measure, x))
+        return gradient_in_parameters(weighted, in_kind_of(self.measure, x))
 
     def double_gradient(self, other: Measure | None = None) -> Parameters:
         """Return the gradient of C(pi, rho) in the parameters of pi, rho held fixed.
@@ -140,7 +140,7 @@ class KernelEmbedding:
                 return self._analytic_double_gradient(other)
             except UnknownPairError:
                 pass  # fewer pairs have the analytic gradient than the double integral
-        return autodiff.gradient_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
+        return gradient_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
 
     def _analytic_double_gradient(self, other: Measure | None) -> Parameters:
         gradient = self._own.cross_gradient
@@ -175,3 +175,50 @@ def _tracked(x: Array, measure: Measure) -> Array:
     """Points in the kind of a torch measure, in a graph of their own where they have none."""
     points = as_like(x, measure.parameters()[0])
     return points if points.requires_grad else points.detach().requires_grad_()
+
+
+def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
+    """Return df(x_i)/dx_i, (n, D), of a function of points x (n, D) that acts on each alone."""
+    import torch
+
+    keep = is_torch(x) and torch.is_grad_enabled() and function(x).requires_grad
+    with torch.enable_grad():
+        points = x if keep and x.requires_grad else _leaf(x)
+        value = function(points)
+        # no path leads to x, so the function is constant in x
+        if not value.requires_grad:
+            return _back(torch.zeros_like(points), x)
+        (gradient,) = torch.autograd.grad(value.sum(), points, create_graph=keep, materialize_grads=True)
+    return _back(gradient, x)
+
+
+def gradient_in_parameters(function: Callable[[Measure], Array], measure: Measure) -> Any:
+    """Return the gradient of a number, ``function(measure)``, in the parameters of the measure.
+
+    Matrices are symmetrised, because a covariance can only change symmetrically.
+    """
+    import torch
+
+    given = measure.parameters()
+    keep = any(is_torch(value) and value.requires_grad for value in given)
+    with torch.enable_grad():
+        leaves = [value.clone() if keep else _leaf(value) for value in given]
+        value = function(measure.with_parameters(leaves))
+        gradients: Any = [torch.zeros_like(leaf) for leaf in leaves]
+        if value.requires_grad:
+            gradients = torch.autograd.grad(value, leaves, create_graph=keep, materialize_grads=True)
+    named = getattr(type(given), "_make", tuple)
+    return named([_back(g, v) for g, v in zip(gradients, given, strict=True)])
+
+
+def _leaf(value: Array) -> Any:
+    """Return a tensor with the numbers of ``value`` from which a new graph starts."""
+    import torch
+
+    tensor = value.detach().clone() if is_torch(value) else torch.tensor(value)
+    return tensor.requires_grad_()
+
+
+def _back(gradient: Any, like: Array) -> Array:
+    """``gradient`` in the kind of ``like``."""
+    return gradient if is_torch(like) else to_numpy(gradient)

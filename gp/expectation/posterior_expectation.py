@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gp.arrays import Array, namespace
-from gp.embeddings.autodiff import gradient_in_parameters
-from gp.embeddings.embed import added, embed
+from gp.embeddings.embed import added, embed, gradient_in_parameters
 from gp.embeddings.registry import Parameters, in_kind_of
 from gp.expectation.kernel_means import KernelMeans
 from gp.expectation.kernel_sum import KernelSum

@@ -22,8 +22,7 @@ from math import expm1, log1p
 import numpy as np
 
 from gp.arrays import IN_CACHE, Array, as_like, describe, is_torch, namespace, to_numpy
-from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, parameter
-from gp.kernels.stationary import diagonal_matrix
+from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, of_columns, parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,25 +114,13 @@ class Anova(Homogeneous):
         height = as_like(self.height, x)
         gap = x.T[:, :, None] - y.T[:, None, :]
         g = u * gap * precision[:, None, None]  # (D, n, m)
-        k_x = -height * p * g
-        # the other term is -g_d g_e
-        own = u * precision[:, None, None] * (1 - gap**2 * precision[:, None, None]) + g**2
-        identity = xp.eye(self.dimension, dtype=x.dtype, device=x.device)
-        mixed = -g[:, None, :, :] * g[None, :, :, :] + identity[:, :, None, None] * own[:, None, :, :]
-        return Derivatives(
-            k=height * (p - 1),
-            k_x=xp.permute_dims(k_x, (1, 0, 2)),
-            k_y=-xp.permute_dims(k_x, (1, 2, 0)),
-            k_xy=xp.permute_dims(height * p * mixed, (2, 0, 3, 1)),
-        )
+        own = u * precision[:, None, None] * (1 - gap**2 * precision[:, None, None])
+        return of_columns(height * (p - 1), height * p, -g, own)
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        xp = namespace(x)
-        zero, w = xp.zeros_like(x), as_like(self.interaction, x)
-        precision = as_like(self.lengthscale, x) ** -2.0
+        w, precision = as_like(self.interaction, x), as_like(self.lengthscale, x) ** -2.0
         slope = as_like(self.height, x) * (1 + w) ** (self.dimension - 1) * w
-        k_xy = xp.ones_like(x[:, :1])[:, :, None] * diagonal_matrix(slope * precision)
-        return DiagonalDerivatives(k=self.diagonal(x), k_x=zero, k_y=zero, k_xy=k_xy)
+        return self.at_equal_points(x, slope * precision)
 
     def _check_dimension(self, x: Array) -> None:
         if x.ndim != 2 or x.shape[1] != self.dimension:

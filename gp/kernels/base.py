@@ -95,6 +95,25 @@ class DiagonalDerivatives:
     k_xy: Array
 
 
+def of_columns(k: Array, scale: Array, slopes: Array, own: Array) -> Derivatives:
+    """Return the derivatives of a product over columns, up to a constant.
+
+    Parameters ---------- k : its values, (n, m). scale : the product, (n, m). slopes : those of its logarithm
+    in x_d, (D, n, m). own : the mixed second derivatives in x_d and y_d over ``scale``, (D, n, m); others are
+    -slopes_d slopes_e.
+    """
+    xp = namespace(k)
+    identity = xp.eye(slopes.shape[0], dtype=k.dtype, device=k.device)[:, :, None, None]
+    mixed = -slopes[:, None, :, :] * slopes[None, :, :, :] * (1 - identity) + identity * own[:, None, :, :]
+    k_x = scale * slopes
+    return Derivatives(
+        k=k,
+        k_x=xp.permute_dims(k_x, (1, 0, 2)),
+        k_y=-xp.permute_dims(k_x, (1, 2, 0)),
+        k_xy=xp.permute_dims(scale * mixed, (2, 0, 3, 1)),
+    )
+
+
 class Differentiable(Protocol):
     """A function with a gradient: a prior mean, a sample path."""
 
@@ -225,6 +244,12 @@ class Homogeneous(Algebra):
     def diagonal(self, x: Array) -> Array:
         """Return the variance, (n,)."""
         return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
+
+    def at_equal_points(self, x: Array, slopes: Array) -> DiagonalDerivatives:
+        """Return `diagonal_derivatives` at x; partial derivatives have the variances ``slopes``, (D,)."""
+        xp, zero = namespace(x), namespace(x).zeros_like(x)
+        eye = xp.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        return DiagonalDerivatives(self.diagonal(x), zero, zero, xp.ones_like(x)[:, :, None] * (eye * slopes))
 
 
 class OfKernel(Algebra):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Derivatives, DiagonalDerivatives, OfKernel, Pullback, differentiable
+from gp.kernels.base import Derivatives, DiagonalDerivatives, OfKernel, Pullback, differentiable, of_columns
 from gp.kernels.stationary import Stationary
 
 
@@ -68,28 +68,14 @@ class ByColumn(OfKernel):
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         xp = namespace(x, y)
         s, variance = self._squares(x, y), as_like(self.kernel.variance, x)
-        inverse = self._inverse(x)
+        inverse = self._inverse(x)[:, None, None]
         differentiable(self.kernel)
         factors = _positive(self.kernel.profile(s))
         k = variance * xp.prod(factors, axis=0)
         ratio = self.log_slopes(x, y)
-        differences = (x.T[:, :, None] - y.T[:, None, :]) * inverse[
-            :, None, None
-        ] ** 2  # ds/dx = 2 differences
-        slopes = 2 * self.kernel.slope(s)
-        own = (
-            -(slopes * inverse[:, None, None] ** 2 + 4 * self.kernel.curvature(s) * differences**2) / factors
-        )
-        identity = xp.eye(x.shape[1], dtype=x.dtype, device=x.device)[:, :, None, None]
-        mixed = -ratio[:, None, :, :] * ratio[None, :, :, :] * (1 - identity)
-        k_xy = k * (mixed + identity * own[:, None, :, :])
-        k_x = k * ratio
-        return Derivatives(
-            k=k,
-            k_x=xp.permute_dims(k_x, (1, 0, 2)),
-            k_y=-xp.permute_dims(k_x, (1, 2, 0)),
-            k_xy=xp.permute_dims(k_xy, (2, 0, 3, 1)),
-        )
+        steep = (x.T[:, :, None] - y.T[:, None, :]) * inverse**2  # half of ds/dx
+        own = -(2 * self.kernel.slope(s) * inverse**2 + 4 * self.kernel.curvature(s) * steep**2) / factors
+        return of_columns(k, k, ratio, own)
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
         return differentiable(self.kernel).diagonal_derivatives(x)

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, parameter
+from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, of_columns, parameter
 from gp.kernels.stationary import (
     contract_squared_differences,
-    diagonal_matrix,
     squared_distance,
 )
 
@@ -70,26 +69,16 @@ class Periodic(Homogeneous):
         return k, pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        xp = namespace(x, y)
-        rate = xp.ones_like(x[0, :]) * (2 * pi / as_like(self.period, x))  # (D,)
-        inverse = 1 / as_like(self.lengthscale, x) ** 2
-        angle = rate * (x[:, None, :] - y[None, :, :])  # (n, m, D)
-        k = self(x, y)
-        log_y = rate * inverse * xp.sin(angle)  # d log k / dy
-        k_y = k[:, :, None] * log_y
-        log_x = -xp.permute_dims(log_y, (0, 2, 1))  # (n, D, m)
-        identity = diagonal_matrix(xp.ones_like(x[0, :]))[:, None, :]  # (D, 1, D)
-        bend = (rate**2 * inverse) * xp.cos(angle) * k[:, :, None]  # (n, m, D)
-        k_xy = log_x[:, :, :, None] * k_y[:, None, :, :] + bend[:, None, :, :] * identity
-        return Derivatives(k=k, k_x=k[:, None, :] * log_x, k_y=k_y, k_xy=k_xy)
+        xp, k, one = namespace(x, y), self(x, y), namespace(x).ones_like(x[0, :])
+        rate = (one * (2 * pi / as_like(self.period, x)))[:, None, None]
+        inverse = (one / as_like(self.lengthscale, x) ** 2)[:, None, None]
+        angle = rate * (x.T[:, :, None] - y.T[:, None, :])  # (D, n, m)
+        slopes = -rate * inverse * xp.sin(angle)
+        return of_columns(k, k, slopes, rate**2 * inverse * xp.cos(angle) - slopes**2)
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        xp = namespace(x)
         rate = 2 * pi / as_like(self.period, x) / as_like(self.lengthscale, x)
-        diagonal = self.diagonal(x)
-        k_xy = diagonal[:, None, None] * diagonal_matrix(xp.ones_like(x[0, :]) * rate**2)
-        zero = xp.zeros_like(x)
-        return DiagonalDerivatives(k=diagonal, k_x=zero, k_y=zero, k_xy=k_xy)
+        return self.at_equal_points(x, as_like(self.variance, x) * namespace(x).ones_like(x[0, :]) * rate**2)
 
 
 def _contract_winding(weights: Array, x: Array, wound: Array) -> Any:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gp._assertions import require, require_close
 from gp.conditioning.conditioned import BlockKernel, Conditioned
+from gp.testing import require, require_close
 
 _LEVEL = 1e3
 """Added to values where the kernel fits a constant: the process must lose no digits by it."""

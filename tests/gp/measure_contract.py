@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from gp._assertions import central_difference, partials, require, require_close
 from gp.embeddings import KernelEmbedding, embed
 from gp.kernels import Kernel
 from gp.low_discrepancy import sobol
 from gp.measures import Measure
+from gp.testing import central_difference, partials, require, require_close
 
 _SIGMAS = 6.0
 """The number of standard errors that a comparison allows."""
