@@ -14,12 +14,8 @@ two linear maps of gradients at a point, in closed form:
     natural gradient dL/dmu  -->  dL/du          (`gradient_to_unconstrained`, J^T with J = dmu/du)
     dL/du  -->  natural gradient dL/dmu          (`gradient_to_natural`, its inverse)
 
-and a retraction, which stays in the domain for every tangent (`retract`).
-
-The gradient of the ELBO in the mean parameters is its natural gradient in eta (thesis Eq. 4.12, with
-F = d mu / d eta). A conjugate model therefore returns eta* - eta, and a Euclidean method pulls this
-gradient back to u. The coordinates u are logarithms and Cholesky factors without constraints, so that
-no step in u leaves the domain.
+and a retraction, which stays in the domain for every tangent (`retract`). u are logarithms and Cholesky
+factors, so that no step in u leaves the domain.
 
 An instance may hold a batch of distributions: ``log_normaliser``, ``entropy``, ``kl`` and
 ``log_prob`` then have the batch shape; parameters and statistics have it in front.

@@ -1,18 +1,10 @@
-"""A mixture of K Gaussians over R^D as q.
+"""A mixture of K Gaussians over R^D as q: weights, and Gaussians with full or diagonal covariances.
 
-    q(x) = sum_k w_k N(x; m_k, C_k)
+    q(x) = sum_k w_k N(x; m_k, C_k),   u = (logits, coordinates of the Gaussians),   w = softmax(logits)
 
-is not an exponential family: it has no natural parameters, no entropy in closed form, and no natural
-gradient. It consists of weights and of a batch of K Gaussians with full or diagonal covariances:
-
-    u = (logits, coordinates of the Gaussians),    w = softmax(logits),
-
-(`gaussian`: means and Cholesky factors with logarithmic diagonals; `diagonal_gaussian`: means and logarithms
-of standard deviations). A constant added to all logits does not change the weights.
-
-Expectations are linear in q and are sums over components, E_q = sum_k w_k E_k. A gradient in weights (without
-the constraint that they sum to one), means and covariances is mapped to u by `pulled_back`. The entropy
--E[ln q] is not linear in q and is estimated from draws of every component (`strata`).
+It is not an exponential family. Expectations are sums over components, E_q = sum_k w_k E_k. A gradient in
+weights (without the constraint that they sum to one), means and covariances is mapped to u by `pulled_back`.
+The entropy -E[ln q] is not linear in q and is estimated from draws of every component (`strata`).
 """
 
 from __future__ import annotations

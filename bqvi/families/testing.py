@@ -3,19 +3,9 @@
     from bqvi.families.testing import check_family
     check_family(MyFamily(...))          # AssertionError names the clause that does not hold
 
-The checks share no derivation with a family: derivatives of the log normaliser and of mu(u) are by torch's
-automatic differentiation. Expectations are averages of draws, which may differ from the formulas by six
-standard errors (a probability of a false alarm of 2e-9 for each number where the average is normal).
-
-Clauses, for q with natural parameters eta and any tangent d:
-
-    natural -> q -> natural, unconstrained -> q -> natural, mean -> q -> mean are identities
-    dA/d eta = mu,   d^2 A/d eta^2 d = fisher_product(d),   fisher_product(fisher_solve(.)) = identity
-    KL(q || p) = A(p) - A(q) - <eta_p - eta_q, mu_q> >= 0,   0 at p = q
-    ln q(theta) - ln p(theta) = <eta_q - eta_p, t(theta)> - A(q) + A(p)
-    gradient_to_unconstrained = J^T with J = d mu/du, gradient_to_natural undoes it
-    retract(d) is inside the domain for every d, and is eta + d + O(|d|^2)
-    draws have E[t] = mu and -E[ln q] = entropy; reparameterised draws have E[dt/du] = J
+Derivatives of the log normaliser and of mu(u) are by torch's automatic differentiation. Expectations are
+averages of draws, which may differ from the formulas by six standard errors (a probability of a false alarm
+of 2e-9 for each number where the average is normal).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from bqvi.models.sequences import Sequences
 
 if TYPE_CHECKING:
     from bqvi.models.autoencoder import VariationalAutoencoder
-    from bqvi.models.likelihoods import BernoulliLikelihood, CategoricalLikelihood, GaussianLikelihood
+    from bqvi.models.likelihoods import BernoulliLikelihood, GaussianLikelihood
     from bqvi.models.network_experts import NetworkExperts
     from bqvi.models.networks import WeightNetwork, WeightPrior
     from bqvi.models.softmax_mixture import SoftmaxMixture
@@ -53,7 +53,6 @@ __all__ = [
     "AmortisedModel",
     "BernoulliLikelihood",
     "CategoricalEmissions",
-    "CategoricalLikelihood",
     "ComponentEmissions",
     "ConjugateComponents",
     "ConjugateModel",
@@ -100,7 +99,6 @@ __all__ = [
 
 _ON_TORCH = {
     "BernoulliLikelihood": "likelihoods",
-    "CategoricalLikelihood": "likelihoods",
     "GaussianLikelihood": "likelihoods",
     "NetworkExperts": "network_experts",
     "SoftmaxMixture": "softmax_mixture",

@@ -1,12 +1,9 @@
 """The contract of a model whose local posteriors q(z_n) are output of a network (source 002, Section 9.6).
 
-Each datum has a latent variable z_n ~ N(0, I), and
-
-    ln p(X | theta) = sum_n ln E_p(z)[p(x_n | z, theta)],     q(z_n) = N(m(x_n; omega), diag s(x_n; omega)^2).
-
-The parameters omega of the encoder are shared by all data. q of a run is a `families.Product` with one factor
-for each array of parameters: a `families.Point` where the bound is maximised over it, a diagonal Gaussian
-where it has a prior. The bound that an estimator ascends is
+Each datum has a latent variable z_n ~ N(0, I), and q(z_n) = N(m(x_n; omega), diag s(x_n; omega)^2) with the
+parameters omega of the encoder. q of a run is a `families.Product` with one factor for each array of
+parameters: a `families.Point` where the bound is maximised over it, a diagonal Gaussian where it has a prior.
+The bound that an estimator ascends is
 
     sum_n w_n L_n(omega, theta) - KL(q(theta) || p(theta)),
 

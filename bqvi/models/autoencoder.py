@@ -1,12 +1,10 @@
-"""Variational autoencoder: a latent-variable model with a network for each direction (source 002, 9.6).
+"""Variational autoencoder (Kingma and Welling 2014; source 002, 9.6): a network for each direction.
 
     p(z) = N(0, I),   p(x | z) a `likelihoods.Likelihood` of the decoder's output at z,
     q(z | x) = N(m(x), diag s(x)^2),   the encoder's output is (m, ln s).
 
-The model is that of Kingma and Welling (2014). This module has the densities; `bqvi.gradients.amortised`
-computes bounds and their gradients, which `bqvi.fit` maximises. Weights are parameters of q: a
-`families.Product` with a factor for each array, named as in the networks ("encoder.0.weight"). The weights of
-the decoder may have a prior (`WeightPrior`).
+`bqvi.gradients.amortised` computes bounds and their gradients. Weights are parameters of q: a
+`families.Product` with a factor for each array, named as in the networks ("encoder.0.weight").
 """
 
 from __future__ import annotations
@@ -42,11 +40,11 @@ class VariationalAutoencoder:
     ----------
     encoder : `torch.nn.Module`, rows (S, ...) -> (S, 2 latent): the means of q(z | x), then the logarithms
         of its standard deviations. None: one hidden layer, for data (N, ``dimension``)
-    decoder : `torch.nn.Module`, z (S, latent) -> (S, ...), the shape of the data; with C classes (S, ..., C).
+    decoder : `torch.nn.Module`, z (S, latent) -> (S, ...), the shape of the data (or as the likelihood says).
         None: one hidden layer
     latent : dimension of z, >= 1
     likelihood : 'bernoulli' (the decoder gives logits), 'gaussian' (means; the noise is learnt), or a
-        ``BernoulliLikelihood``, ``GaussianLikelihood(sd)``, ``CategoricalLikelihood(classes)``
+        ``BernoulliLikelihood``, ``GaussianLikelihood(sd)``
     dimension : columns of the data, where a network is left out
     hidden : units of the layers of such networks
     beta : > 0, weight of KL(q(z | x) || p(z)) (Higgins et al. 2017); below 1 the objective is no bound
@@ -95,7 +93,7 @@ class VariationalAutoencoder:
             require_integer("hidden", hidden, 1)
             outputs = int(np.prod(self.likelihood.output_shape((columns,))))
             encoder = perceptron(columns, 2 * self.latent, hidden) if encoder is None else encoder
-            decoder = _decoder(self.latent, outputs, hidden, self.likelihood) if decoder is None else decoder
+            decoder = perceptron(self.latent, outputs, hidden) if decoder is None else decoder
         self._encoder = Network(_ENCODER, encoder, self.reference.device, dtype)
         self._decoder = Network(_DECODER, decoder, self.reference.device, dtype)
         _require_apart(encoder, decoder)
@@ -351,7 +349,7 @@ def _likelihood(given: str | Likelihood) -> Likelihood:
     if isinstance(given, type) or not isinstance(given, Likelihood):
         raise TypeError(
             f"likelihood is {given!r:.100}; it must be 'bernoulli', 'gaussian', or one of "
-            "BernoulliLikelihood(), GaussianLikelihood(sd), CategoricalLikelihood(classes)"
+            "BernoulliLikelihood(), GaussianLikelihood(sd)"
         )
     return given
 
@@ -394,9 +392,3 @@ def _needed(dimension: int | None) -> int:
             "an encoder and a decoder"
         )
     return require_integer("dimension", dimension, 1)
-
-
-def _decoder(latent: int, outputs: int, hidden: int, likelihood: Likelihood) -> nn.Module:
-    layers = perceptron(latent, outputs, hidden)
-    classes = getattr(likelihood, "classes", None)
-    return layers if classes is None else layers.append(nn.Unflatten(1, (-1, classes)))

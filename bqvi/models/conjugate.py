@@ -5,18 +5,12 @@ and local variables z_n, one for each datum, with (Hoffman et al. 2013; thesis S
 
     ln p(x_n, z_n | theta) = <s(x_n, z_n), t(theta)> + ln h(x_n).
 
-Mean-field VI with q(theta) in the prior's family then factorises into two steps:
+Mean-field VI with q(theta) in the prior's family then factorises into two steps (thesis Eqs 3.24 to 3.26),
 
     local    q(z_n) optimal given E[t(theta)];   S = sum_n w_n E_q(z)[s(x_n, z_n)]
-    global   eta* = eta_0 + S                     (thesis Eqs 3.24 to 3.26)
+    global   eta* = eta_0 + S,   of which the natural gradient is eta* - eta      (Eq. 4.12)
 
-from which natural gradients and the ELBO follow:
-
-    natural gradient     eta* - eta                                              (Eq. 4.12)
-    ELBO                 bound + sum ln h(x_n) - KL(q(theta) || p(theta)),
-                         bound = <S, E[t(theta)]> + H[q(z)], which the local step returns.
-
-A model consists of a prior and a local step, and is independent of the optimiser.
+and the ELBO is <S, E[t(theta)]> + H[q(z)], which the local step returns, + sum ln h(x_n) - KL(q || p).
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class _Backward:
 def in_logarithms(
     chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout, weights: np.ndarray | None = None
 ) -> SmoothedStates:
-    """The same for sequences that are not cut, some twenty times slower; ``log_likelihood`` is (c, K, C).
+    """The same for sequences that are not cut, some twenty times slower.
 
     Parameters
     ----------
@@ -330,38 +330,33 @@ def in_logarithms(
     layout : which of the C sequences still run at each of c times. weights : of the sequences (C,), or None
         for equal ones.
     """
-    pi, a = np.maximum(chain.initial, _IMPOSSIBLE), np.maximum(chain.transitions, _IMPOSSIBLE)
-    log_b = np.maximum(log_likelihood, _IMPOSSIBLE)
-    alpha, beta = np.zeros(log_b.shape), np.zeros(log_b.shape)
-    alpha[0] = pi[:, None] + log_b[0]
-    for t in range(1, len(log_b)):
-        n = layout.running[t]
-        steps = alpha[t - 1, :, None, :n] + a[:, :, None]
-        alpha[t, :, :n] = logsumexp(np.moveaxis(steps, 0, -1)) + log_b[t, :, :n]
-    pairs = np.zeros(a.shape)
-    columns = np.arange(log_b.shape[2])
-    log_evidence = logsumexp(alpha[layout.lengths - 1, :, columns])
-    w = np.ones(len(columns)) if weights is None else weights
+    a, log_b = np.maximum(chain.transitions, _IMPOSSIBLE), np.maximum(log_likelihood, _IMPOSSIBLE)
+    alpha, logs = _filtered(chain, log_likelihood, layout)
+    beta, pairs = np.zeros(log_b.shape), np.zeros(a.shape)
+    w = np.ones(log_b.shape[2]) if weights is None else weights
     for t in range(len(log_b) - 2, -1, -1):
         n = layout.running[t + 1]
         ahead = a[:, :, None] + (log_b[t + 1] + beta[t + 1])[None, :, :n]
         beta[t, :, :n] = logsumexp(np.moveaxis(ahead, 1, -1))
         pairs += _normalised(alpha[t, :, None, :n] + ahead, (0, 1)) @ w[:n]
     gamma = _normalised(alpha + beta, (1,)) * layout.shown[:, None, :]
-    return SmoothedStates(gamma, pairs, log_evidence)
+    return SmoothedStates(gamma, pairs, logs.sum(axis=0))
 
 
 def log_predictives(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
-    """(c, C), ln p(x_t | x_1..t-1) of uncut sequences; 0 where one has ended. Sums are log evidences.
+    """(c, C), ln p(x_t | x_1..t-1), 0 where a sequence has ended.
 
-    Parameters
-    ----------
-    chain : the probabilities of first states (K,) and of transitions (K, K). log_likelihood : ln p(x_t |
-        state), (c, K, C).
-    layout : which of the C sequences still run at each of c times.
+    ``chain``, ``log_likelihood`` and ``layout`` as of `in_logarithms`; sums over time are log evidences.
     """
+    return _filtered(chain, log_likelihood, layout)[1]
+
+
+def _filtered(
+    chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout
+) -> tuple[np.ndarray, np.ndarray]:
+    """ln p(z_t | x_1..t), (c, K, C), and ln p(x_t | x_1..t-1), (c, C)."""
     a, log_b = np.maximum(chain.transitions, _IMPOSSIBLE), np.maximum(log_likelihood, _IMPOSSIBLE)
-    found = np.zeros((len(log_b), log_b.shape[2]))
+    alpha, found = np.zeros(log_b.shape), np.zeros((len(log_b), log_b.shape[2]))
     here = np.maximum(chain.initial, _IMPOSSIBLE)[:, None] + log_b[0]
     for t in range(len(log_b)):
         n = layout.running[t]
@@ -370,7 +365,8 @@ def log_predictives(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLa
             here = logsumexp(np.moveaxis(steps, 0, -1)) + log_b[t, :, :n]
         found[t, :n] = logsumexp(here.T)
         here = here - found[t, :n]
-    return found
+        alpha[t, :, :n] = here
+    return alpha, found
 
 
 def _normalised(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

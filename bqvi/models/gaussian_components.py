@@ -1,10 +1,8 @@
 """Gaussian components with unknown means and covariances, of any of the shapes in `covariances`.
 
-    rho_nk = E[ln pi_k] + (E ln|L_k| - s_k - (y_n - m_k)^T L_k (y_n - m_k)) / 2,    ln h(x) = -(D / 2) ln(2
-    pi)
+    rho_nk = E[ln pi_k] + (E ln|L_k| - s_k - (y_n - m_k)^T L_k (y_n - m_k)) / 2,  ln h(x) = -(D / 2) ln(2 pi)
 
-(Attias 2000; "Raise your ELBO", the fully Bayesian Gaussian mixture.) The prior is given, or computed from
-the data, or flat; a flat prior with point masses is maximum likelihood by EM.
+(Attias 2000; "Raise your ELBO"). The prior is given, or computed from the data, or flat.
 """
 
 from __future__ import annotations

@@ -3,14 +3,10 @@
     pi ~ Dir(a_0),   A_k ~ Dir(b_k),   theta_k ~ the emissions' prior
     z_1 ~ Cat(pi),   z_t | z_t-1 = k ~ Cat(A_k),   x_t | z_t = k ~ p(x | theta_k)
 
-    q(pi, A, theta, z) = q(pi) prod_k q(A_k) q(theta_k) prod_n q(z_n, 1..T_n)
-
 A sequence is a datum; its path z is its local variable, whose optimal q is a chain with transitions exp(E[ln
 A]), computed exactly by `forward_backward` (MacKay 1997; Beal 2003, ch. 3). The data add to the natural
-parameters the expected first states, the expected transitions, and the emissions' statistics under the
-states' posterior. With ``family='point'`` coordinate ascent is Baum-Welch (Dempster, Laird and Rubin 1977),
-and the ELBO the log posterior density, under flat priors the log likelihood; on mini-batches of sequences the
-same model has natural-gradient steps.
+parameters the expected first states, the expected transitions, and the emissions' statistics. With
+``family='point'`` coordinate ascent is Baum-Welch.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
-"""Gaussian components with one known covariance (thesis Section 3, Eqs 3.1 to 3.7).
+"""Gaussian components with one known covariance (thesis Section 3, Eqs 3.1 to 3.7, 3.25 and 3.26).
 
     mu_k ~ N(m_0, C_0),   x_n | z_n = k ~ N(mu_k, Sigma),   q(mu_k) = N(m_k, C_k)
 
     rho_nk = E[ln pi_k] + (x_n - m_0)^T W_k - (m_k - m_0)^T W_k / 2 - Tr(Sigma^-1 C_k) / 2,
     W_k = Sigma^-1 (m_k - m_0),
 
-which is Eq. 3.12 less -(x_n - m_0)^T Sigma^-1 (x_n - m_0) / 2: that term and the normalising constant
-depend on no parameter and form the base measure ln h(x_n). The pass over the data is relative to the centre
-of the means instead of m_0, which avoids cancellation where the data are far from m_0. The difference is the
-same for all components and is corrected in the sums.
-
-The data add Sigma^-1 sum_n r_nk x_n and -N_k Sigma^-1 / 2 to the natural parameters (Eqs 3.25, 3.26).
+which is Eq. 3.12 less -(x_n - m_0)^T Sigma^-1 (x_n - m_0) / 2, a part of the base measure. The pass over the
+data is relative to the centre of the means, which avoids cancellation where the data are far from m_0; the
+difference is the same for all components and is corrected in the sums.
 """
 
 from __future__ import annotations

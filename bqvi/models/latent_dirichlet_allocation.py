@@ -3,14 +3,9 @@
     beta_k ~ Dir(eta),  k = 1..K           topics, over V words
     pi_d ~ Dir(alpha),  z_dn | pi_d ~ Cat(pi_d),  x_dn | z_dn = k ~ Cat(beta_k)
 
-    q(beta, pi, z) = prod_k Dir(beta_k | lambda_k) prod_d Dir(pi_d | gamma_d) prod_n Cat(z_dn)
-
 The topics are the global variables; pi_d and z_d are the local variables of document d (`document_step`). The
-data add sum_d n_dw q(z = k | d, w) to the natural parameter of beta_k. Stochastic steps on mini-batches of
-documents are those of Hoffman, Blei and Bach (2010).
-
-Data are counts, so ln h(x_d) is the logarithm of the multinomial coefficient: the bound is that of a
-mixture of multinomials, and comparable with it. The probability of words in their order is the bound less
+data add sum_d n_dw q(z = k | d, w) to the natural parameter of beta_k. Data are counts, so ln h(x_d) is the
+logarithm of the multinomial coefficient; the probability of words in their order is the bound less
 ``log_base_measure``.
 
 Learnt hyperparameters are points in q (`families.Concentration`). The update of alpha is the maximum of the

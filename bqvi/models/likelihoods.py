@@ -1,4 +1,4 @@
-"""Distributions of a datum given a decoder's output: Bernoulli, Gaussian, categorical.
+"""Distributions of a datum given a decoder's output: Bernoulli, Gaussian.
 
 Entries of a datum are independent given the output. L are draws of z, S rows, and ... the shape of a datum.
 """
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from bqvi.checks import require_above, require_integer
+from bqvi.checks import require_above
 from gp.arrays import LOG_2PI, to_numpy
 
 
@@ -122,53 +122,6 @@ class GaussianLikelihood:
         """The ``output`` with noise by numbers of ``rng``; ``own`` has the log noise if it is learnt."""
         sd = np.exp(to_numpy(torch.as_tensor(self._log_sd(own))))
         return np.asarray(to_numpy(output) + sd * rng.standard_normal(tuple(output.shape)))
-
-
-@dataclass(frozen=True)
-class CategoricalLikelihood:
-    """The output is the logits of C classes, on a further last axis; entries are 0, ..., C - 1.
-
-    Parameters
-    ----------
-    classes : C >= 2
-    """
-
-    classes: int
-
-    def __post_init__(self) -> None:
-        require_integer("classes", self.classes, 2)
-
-    @property
-    def start(self) -> Mapping[str, float]:
-        """None of its own."""
-        return {}
-
-    def check(self, x: np.ndarray, row: int) -> None:
-        """``x`` integers below C; its first row is ``row``."""
-        description = f"a categorical likelihood of {self.classes} classes"
-        _require_within(x, row, 0.0, self.classes - 1.0, description)
-        odd = np.argwhere(x != np.rint(x))
-        if len(odd):
-            place, value = _placed(x, odd[0], row)
-            raise ValueError(f"data is {value} in {place}; entries must be integers for {description}")
-
-    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The ``shape`` of a datum, and C."""
-        return (*shape, self.classes)
-
-    def log_prob(self, output: Tensor, x: Tensor, own: Mapping[str, Tensor]) -> Tensor:
-        """Log probability of the classes ``x`` at the logits ``output``; ``own`` is empty."""
-        classes = x.long().expand(output.shape[:-1])[..., None]
-        return output.log_softmax(-1).gather(-1, classes)[..., 0]
-
-    def mean(self, output: Tensor) -> Tensor:
-        """Probabilities of the classes at the logits ``output``, (..., C)."""
-        return output.softmax(-1)
-
-    def sample(self, output: Tensor, own: Mapping[str, Tensor], rng: np.random.Generator) -> np.ndarray:
-        """Classes at the logits ``output`` by numbers of ``rng``; ``own`` is empty."""
-        logits = to_numpy(output)
-        return np.asarray((logits + rng.gumbel(size=logits.shape)).argmax(-1), float)
 
 
 NAMED: dict[str, Likelihood] = {"bernoulli": BernoulliLikelihood(), "gaussian": GaussianLikelihood()}

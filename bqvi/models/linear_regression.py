@@ -321,15 +321,22 @@ class LinearRegression:
 
 def check_regression(data: Data, dimension: int, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """(X (N, P), y (N, J)) of a tuple ``data``, P = ``dimension``, J = ``n_outputs``; finite, N >= 1."""
+    x, y = (np.asarray(to_numpy(part), float) for part in regression_data(data, dimension, n_outputs))
+    return x, y[:, None] if y.ndim == 1 else y
+
+
+def regression_data(data: Data, dimension: int, n_outputs: int | None) -> tuple[Array, Array]:
+    """The same ``data`` of this ``dimension`` as arrays or tensors; with ``n_outputs`` None, y is (N,)."""
+    shape = f"(N, {dimension})", "(N,)" if n_outputs is None else f"(N, {n_outputs})"
     if not isinstance(data, tuple) or len(data) != 2:
         raise ValueError(
-            f"data is {type(data).__name__}; it must be a tuple (X, y) of shapes (N, P) and (N, J)"
+            f"data is {type(data).__name__}; it must be a tuple (X, y) of shapes {' and '.join(shape)}"
         )
-    x, y = (np.asarray(to_numpy(as_numbers(f"data[{i}]", part)), float) for i, part in enumerate(data))
-    y = y[:, None] if y.ndim == 1 else y
-    if x.ndim != 2 or x.shape[1] != dimension or y.shape != (len(x), n_outputs) or not len(x):
+    x, y = (as_numbers(f"data[{i}]", part) for i, part in enumerate(data))
+    wide = () if n_outputs is None or (n_outputs == 1 and len(y.shape) == 1) else (n_outputs,)
+    if tuple(x.shape[1:]) != (dimension,) or tuple(y.shape) != (x.shape[0], *wide) or not x.shape[0]:
         raise ValueError(
-            f"data has shapes {x.shape} and {y.shape}; they must be (N, {dimension}) and (N, {n_outputs}) "
+            f"data has shapes {tuple(x.shape)} and {tuple(y.shape)}; they must be {' and '.join(shape)} "
             "with N >= 1"
         )
     for i, part in enumerate((x, y)):

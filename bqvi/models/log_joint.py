@@ -1,11 +1,9 @@
 """The contract of all other models: a log joint density of theta in R^D, in torch unless stated otherwise.
 
-The log joint has two parts, so that an estimator can take a mini-batch of the data:
-
     ln p(X, theta) = log_prior(theta) + sum_n log_likelihood_terms(theta)_n,
 
-and the sum is estimated from a weighted mini-batch by sum_i w_i (term of datum i). A model without data of
-its own has the first part only. q is a Gaussian with full or diagonal covariance.
+of which the sum is estimated from a weighted mini-batch. A model without data of its own has the first part
+only. q is a Gaussian with full or diagonal covariance.
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ from functools import cached_property
 import numpy as np
 import scipy.special
 
-from bqvi.checks import require_above, require_finite, require_integer, require_summable
+from bqvi.checks import require_above, require_integer
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models.conjugate import LocalStep, LocalTerms
-from bqvi.models.data import Data, as_numbers
+from bqvi.models.data import Data
+from bqvi.models.linear_regression import regression_data
 from bqvi.models.log_joint import initial_gaussian
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
@@ -96,21 +97,7 @@ class LogisticRegression:
 
     def check(self, data: Data) -> Data:
         """(X, y) with N >= 1 rows, finite, labels 0 or 1; as torch float64 unless tensors were given."""
-        if not isinstance(data, tuple) or len(data) != 2:
-            raise ValueError(
-                f"data is {type(data).__name__}; it must be a tuple (X, y) of shapes (N, D) and (N,)"
-            )
-        x, y = (as_numbers(f"data[{i}]", part) for i, part in enumerate(data))
-        if len(x.shape) != 2 or x.shape[1] != self.dimension or tuple(y.shape) != (x.shape[0],):
-            raise ValueError(
-                f"data has shapes {tuple(x.shape)} and {tuple(y.shape)}; they must be "
-                f"(N, {self.dimension}) and (N,)"
-            )
-        if x.shape[0] < 1:
-            raise ValueError("data has no rows; N must be at least 1")
-        require_finite("data[0]", x)
-        require_summable("data[0]", x)
-        require_finite("data[1]", y)
+        x, y = regression_data(data, self.dimension, None)
         labels = np.unique(to_numpy(y))
         if not np.isin(labels, (0.0, 1.0)).all():
             raise ValueError(f"data[1] has labels {labels[:5]}; they must be 0 or 1")

@@ -1,13 +1,12 @@
 """Merges of components that share one cluster, which coordinate ascent does not merge.
 
-The posterior of a component is its prior with the statistics of its data added to the natural parameters. Two
-components are therefore merged by adding these statistics,
+Two components are merged by adding the statistics of their data,
 
     eta_j <- eta_j + eta_k - eta_0,      eta_k <- eta_0,
 
 and the data of k are counted for j in the weights' factor. Components that share a covariance are computed
-from the data with the responsibilities of k added to those of j. A step of coordinate ascent follows. A merge
-is kept if the bound is higher after that step, so that the bound never falls.
+from the data with the responsibilities of k added to those of j. A step of coordinate ascent follows, after
+which a merge is kept if the bound is higher.
 """
 
 from __future__ import annotations

@@ -3,22 +3,18 @@
     DirichletWeights   pi ~ Dir(alpha_0)
     UniformWeights     pi_k = 1 / K, known
     Sticks             pi_t = v_t prod_{s < t} (1 - v_s), v_t ~ Beta(1 - d, alpha + t d): the Dirichlet
-    process (d = 0)
-                       and Pitman and Yor's, in one of two truncations
+                       process (d = 0) and Pitman and Yor's, in one of two truncations
 
 `Sticks` end after T components. **Truncated** (Blei and Jordan 2006): v_T = 1, so that the last component has
 all remaining weight. **Tied** (after Kurihara, Welling and Vlassis 2007): beyond T the posterior of sticks
 and components is the prior, and one more column of responsibilities, of weight prod_t (1 - v_t), represents
-all components beyond T together. Kurihara et al. divide that column among its components, each with its own E
-ln v, which lowers the bound of each datum in the column by -E ln v + ln(1 - exp E ln(1 - v)) > 0 nats. Here
-q(z_n) within the tail is the prior given the sticks, which avoids this loss.
+all components beyond T together, within which q(z_n) is the prior given the sticks.
 
 A concentration alpha ~ Gamma(a, b) can be learnt: its optimal q(alpha) given q(v) is
 
     Gamma(a + T - 1, b - sum_t E ln(1 - v_t))           (T sticks, if tied)
 
-which the local step computes together with q(z). The bound is then a function of q(v) alone, and coordinate
-ascent remains monotone.
+which the local step computes together with q(z), so that the bound is a function of q(v) alone.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 There are point estimates only, by generalised EM (Neal and Hinton 1998): given responsibilities r, the M step
 is a few iterations of L-BFGS on
 
-    sum_n r_nk ln p(y_n | x_n, w_k, v_k) + ln p(w_k, v_k),      w_k ~ N(0, scale^2 I),   ln v_k normal,
+    sum_n r_nk ln p(y_n | x_n, w_k, v_k) + ln p(w_k, v_k),      w_k ~ N(0, scale^2 I),   ln v_k normal.
 
-which never lower it, so that the log posterior density (with flat priors the log likelihood) never falls. The
-point estimate is the mode of a diagonal Gaussian with the prior's variances, and a step is the change of
+The point estimate is the mode of a diagonal Gaussian with the prior's variances, and a step is the change of
 natural parameters that moves that mode, so that mini-batches and step sizes are those of the other models.
 """
 

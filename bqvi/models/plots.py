@@ -1,15 +1,4 @@
-"""Pictures of fitted models; each function draws on matplotlib axes and returns them.
-
-    clusters     data of a Gaussian mixture, with an ellipse for each component
-    ellipses     the ellipses alone, of any means and covariances
-    top_words    the likeliest words of one topic
-    states       a sequence, with the posterior of its states behind it
-    sticks       the weights of a Dirichlet process mixture, with their standard deviations
-    weights      weights and standard deviations of any mixture
-    bound        the ELBO of a run against iterations or seconds
-
-Axes are those of a new figure where none are given.
-"""
+"""Pictures of fitted models; each function draws on matplotlib axes, or those of a new figure."""
 
 from __future__ import annotations
 

@@ -3,13 +3,12 @@
 Under mu, Sigma ~ NIW(m, kappa, Psi, nu), a new x has a t density of nu - D + 1 degrees of freedom (Murphy
 2007),
 
-    ln p(x) = ln Gamma((nu + 1) / 2) - ln Gamma((nu + 1 - D) / 2) - (D ln(pi (kappa + 1) / kappa) + ln|Psi|) /
-    2
+    ln p(x) = ln Gamma((nu + 1) / 2) - ln Gamma((nu + 1 - D) / 2)
+              - (D ln(pi (kappa + 1) / kappa) + ln|Psi|) / 2
               - (nu + 1) / 2 ln(1 + kappa / (kappa + 1) (x - m)^T Psi^-1 (x - m));
 
-with one variance for D coordinates, s replaces Psi and nu + D replaces nu + 1. For a row with missing values
-(NaN) the density is that of its observed columns, with their part of Psi and with nu reduced by the number of
-missing columns. For a point mass the density is the Gaussian at the point.
+with one variance for D coordinates, s replaces Psi and nu + D replaces nu + 1. A row with missing values has
+the density of its observed columns: their part of Psi, and nu less the number of missing ones.
 """
 
 from __future__ import annotations

@@ -4,17 +4,10 @@
     pLSA 2   p(w | d) = sum_k p(k | d) p(w | k)            one for each document
 
 The counts n_dw of a corpus (N, V) are multinomial, all together or document by document. Every word has its
-own topic z; with E[ln .] of the factors' Dirichlets, p_dw = sum_k exp(E ln p(k) + E ln p(d | k) + E ln p(w
-| k)),
-
-    q(z = k | d, w) = (term k) / p_dw,    S = sums of n_dw q(z = k | d, w),    bound = sum n_dw ln p_dw.
-
-With ``family='point'`` and flat priors, the default, coordinate ascent is the EM algorithm and the ELBO
-less the flat priors' constants the log likelihood; with ``family='full'`` the same model is variational
-Bayes. Tempering (Hofmann 1999) raises the terms to a power below 1: q(z) is then optimal for an entropy
-weighted with 1 / power.
-
-Each document has parameters, so that every step uses all data.
+own topic z, with q(z = k | d, w) = (term k) / p_dw, the terms at E[ln .] of the factors' Dirichlets and p_dw
+their sum; the bound is sum n_dw ln p_dw. With ``family='point'`` and flat priors, the default, coordinate
+ascent is EM. Tempering raises the terms to a power below 1: q(z) is then optimal for an entropy weighted with
+1 / power. Each document has parameters, so that every step uses all data.
 """
 
 from __future__ import annotations

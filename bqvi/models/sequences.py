@@ -1,10 +1,8 @@
-"""Sequences of different lengths, and the layout in which recursions over time are array code.
+"""Sequences of different lengths, cut into *pieces* of about the same length, which are computed together.
 
-A recursion over time is vectorised over sequences, which has little effect for a few long sequences.
-Sequences are therefore cut into *pieces* of about the same length, which are computed together: arrays are
-(c, K, C), with time within a piece on the first axis and pieces on the last, longest first, so that the
-pieces at least as long as a given time are a prefix. The initial state of a piece is found by iteration
-(`forward_backward`).
+Arrays are (c, K, C), with time within a piece on the first axis and pieces on the last, longest first, so
+that the pieces at least as long as a given time are a prefix. The initial state of a piece is found by
+iteration (`forward_backward`).
 """
 
 from __future__ import annotations

@@ -6,13 +6,9 @@ mu_k ~ N(0, scale^2 I). With responsibilities r the bound on the log joint is
     f_r(theta) = ln p(theta) + sum_k N_k ln pi_k - (Q_k - 2 s_k . mu_k + N_k |mu_k|^2) / 2
                  - N d / 2 ln(2 pi) + H[r],
 
-N_k = sum_n r_nk, s_k = sum_n r_nk x_n, Q_k = sum_n r_nk |x_n|^2, and the E step inside, r_nk ~ exp(E_q[ln
-pi_k] + E_q[ln N(x_n; mu_k, I)]), is the best r under q(theta): the ELBO is E_q[f_r] + H[q], and its gradient
-in q with r held fixed is the gradient of the ELBO (thesis Section 5.3). The log joint f_r thus changes at
-each step. The points of earlier steps can be kept: t(theta) = (ln pi, mu, |mu|^2) is known there and the data
-enter through (N, s, Q) only, so that the current f_r at all earlier points needs no further pass over the
-data. The weights are a softmax because a Gaussian process needs a Gaussian q over R^D, and not a Dirichlet
-q(pi).
+N_k = sum_n r_nk, s_k = sum_n r_nk x_n, Q_k = sum_n r_nk |x_n|^2. r is the best under q(theta), so that the
+gradient of E_q[f_r] + H[q] in q with r held fixed is that of the ELBO (thesis Section 5.3). f_r thus changes
+at each step, and is known at the points of earlier steps without a pass over the data.
 """
 
 from __future__ import annotations

@@ -571,7 +571,7 @@ def test_bad_settings_are_named(make, error, message):
     [
         (X, r"data is ndarray; it must be a tuple \(X, y\)"),
         ((X, np.zeros(39)), r"data has shapes \(40, 2\) and \(39,\); they must be \(N, 2\) and \(N,\)"),
-        ((X[:0], np.zeros(0)), "data has no rows; N must be at least 1"),
+        ((X[:0], np.zeros(0)), r"data has shapes \(0, 2\) and \(0,\); .* with N >= 1"),
         ((X, np.full(40, 2.0)), r"data\[1\] has labels \[2.\]; they must be 0 or 1"),
         ((broken(3, np.nan), np.zeros(40)), r"data\[0\] is nan in row 3, column 1"),
     ],
