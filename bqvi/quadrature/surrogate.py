@@ -12,6 +12,7 @@ interpolating, and the standard deviation becomes that of an average. Noise of k
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -184,10 +185,9 @@ class CandidateProcess:
 
     def understated(self, unit: float) -> tuple[str, ...]:
         """A warning that values, whose ``unit`` is given, vary by more than their noise; () if not."""
-        if self.data.noise_variance is None:
-            return ()
-        stated = unit * float(np.sqrt(self.data.noise_variance))
-        return understated_noise(*self.objective.noisier(self.psi), stated)
+        stated = unit * math.sqrt(self.data.noise_variance or 0.0)
+        found = understated_noise(*self.objective.noisier(self.psi), stated) if stated else ()
+        return tuple(f"{each} A kink or a jump of f looks the same." for each in found)
 
     def at(self, psi: np.ndarray) -> CandidateProcess:
         """Return the surrogate with other hyperparameters."""
