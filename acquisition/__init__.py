@@ -1,14 +1,12 @@
 """Where to evaluate next: points for quadrature, mini-batches of a data set.
 
-For quadrature, a criterion is the gain of evaluating f at a point, and a search finds the best point:
+For quadrature, a criterion (:mod:`acquisition.pointwise.criterion`) is the gain of evaluating f at a point,
+and a search finds the best point:
 
-    criterion = acquisition.IntegralVarianceReduction()
     found = acquisition.ContinuousSearch().maximise(
-        acquisition.bind(criterion, posterior, measure), seed=0
+        acquisition.bind(acquisition.IntegralVarianceReduction(), posterior, measure), seed=0
     )
     found.x                                    # (1, D)
-
-:mod:`acquisition.pointwise.criterion` describes how the parts work together.
 """
 
 from acquisition import designs, minibatch, pointwise

@@ -3,10 +3,8 @@
 With c_j the covariances of f(x_j) with F functionals given what is known, and v_j the variance of f(x_j),
 observing f(x_j) lowers the sum of the functionals' variances by |c_j|^2 / v_j. Each further candidate is
 chosen given the ones before it (sequential Bayesian quadrature, Huszar and Duvenaud 2012, with more than one
-integral), by :mod:`acquisition.conditioned`. With the candidates themselves as functionals the sum of their
-own variances is lowered. A candidate at which a block of B numbers is observed at once, such as a gradient,
-lowers the sum by tr(c_j^T V_j^-1 c_j), with V_j (B, B) the covariance of the block; conditioning on a block
-is conditioning on its numbers one after the other.
+integral), by :mod:`acquisition.conditioned`. A candidate at which a block of B numbers is observed at once,
+such as a gradient, lowers the sum by tr(c_j^T V_j^-1 c_j), with V_j (B, B) the covariance of the block.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """The search of the maximum of an acquisition on a continuous domain.
 
-1. *Candidates*: a low-discrepancy set, mapped to the measure with a new shift in each search, and points
-   around the present nodes (for peaks where the measure has little mass). The best candidates of earlier
-   searches can be given as starts, as a local maximum that was not chosen is often the next point.
+1. *Candidates*: a low-discrepancy set, mapped to the measure with a new shift in each search, points around
+   the present nodes (for peaks where the measure has little mass), and the best of earlier searches.
 2. *Ascents* from the best few candidates at some distance from each other, made together, with gradients in
    closed form (:mod:`acquisition.ascent`).
 
 Both are in the measure's standard coordinates u, in which its mean is 0 and its covariance I, and in a box:
 that of a uniform measure, otherwise ``radius`` standard deviations around the mean. The box excludes the
-tails, where a stationary surrogate has no information and the measure no mass: in ten dimensions a search ten
-standard deviations wide lost two orders of magnitude in accuracy.
+tails, where a stationary surrogate has no information and the measure no mass.
 """
 
 from __future__ import annotations

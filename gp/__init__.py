@@ -2,7 +2,7 @@
 
 from gp import embeddings, expectation, kernels, means, measures
 from gp.comparison import Comparison, compare
-from gp.components import Component, components
+from gp.components import components
 from gp.hyperparameters import Hyperparameters, fit
 from gp.integrals import Integral, Integrals, JointIntegral
 from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
@@ -16,7 +16,6 @@ from gp.process import GaussianProcess
 
 __all__ = [
     "Comparison",
-    "Component",
     "GaussianProcess",
     "GradientMoments",
     "Gradients",

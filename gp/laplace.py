@@ -5,8 +5,6 @@
 A draw has the importance weight p / N, the logarithm of which is ln p(draw) - ln p(mode) + |z|^2 / 2 up to a
 constant. Where -ln p has almost no curvature along a direction, or is not convex, the width of N would be
 unbounded; eigenvalues of H are therefore raised to a least one, which has the effect of a prior.
-
-The mode itself is found by `gp.search`.
 """
 
 from __future__ import annotations

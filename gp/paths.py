@@ -12,16 +12,9 @@ A periodic kernel is exp(-z) exp(z cos phi) in each dimension, z = 1 / lengthsca
 period: the characteristic function in phi of the difference of two Poisson variables of mean z / 2
 (Skellam 1946), which therefore are its harmonics.
 
-The path of a sum of kernels is the sum of their paths, and products of sums are multiplied out. There remain
-products of factors, each a function of some columns. In such a product
-
-- the frequencies of stationary and periodic factors add;
-- a linear factor multiplies each wave by a linear function of its own, which is drawn from that
-  factor: for independent h_j ~ GP(0, linear), E[a_j^2 h_j(x) h_j(y) cos cos] is the product;
-- with a white factor the kernel vanishes between different points, so that the path has independent values,
-  whose variance is the product of the other factors at equal points.
-
-A linear or constant kernel alone needs no approximation.
+The path of a sum of kernels is the sum of their paths; products of sums are multiplied out, and in a product
+of factors, each a function of some columns, their frequencies add. A linear or constant kernel alone needs no
+approximation.
 """
 
 from __future__ import annotations
@@ -33,7 +26,6 @@ from math import pi, prod, sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.special import ndtri
 
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.base import Differentiable, Kernel, differentiable
@@ -44,7 +36,6 @@ from gp.kernels.polynomial import Constant, Linear
 from gp.kernels.rational_quadratic import RationalQuadratic
 from gp.kernels.squared_exponential import SquaredExponential
 from gp.kernels.stationary import Stationary
-from gp.kernels.white import White
 from gp.means import Mean
 from gp.observations import Functional, Gradients, Values, covariance
 
@@ -126,44 +117,34 @@ def _component(
 ) -> Differentiable:
     """Draw a function from a product of factors."""
     dimension = like.shape[1]
-    white = [columns for kernel, columns in term if isinstance(kernel, White)]
-    if white:
-        key = int(rng.integers(2**63))
-        return Noise(key, tuple(sorted(set(chain.from_iterable(white)))), term)
     linear = [factor for factor in term if isinstance(factor[0], Linear)]
     other = [factor for factor in term if not isinstance(factor[0], Linear)]
     if len(linear) < 2 and all(isinstance(kernel, Constant) for kernel, _ in other):
         return _plane(linear, other, like, rng)
-    spectra = [_spectrum(kernel, columns, dimension, n_features, rng) for kernel, columns in other]
+    spectra = [_spectrum(kernel, columns, dimension, n_features, rng) for kernel, columns in term]
     frequencies = sum((part for part, _ in spectra), np.zeros((n_features, dimension)))
     variance = prod(part for _, part in spectra)
     amplitudes = sqrt(2 * variance / n_features) * rng.standard_normal(n_features)
     phases = rng.uniform(0, 2 * pi, n_features)
-    drawn = [_linear(kernel, columns, dimension, n_features, rng) for kernel, columns in linear]
-    planes = tuple(Planes(as_like(intercepts, like), as_like(slopes, like)) for intercepts, slopes in drawn)
-    return CosineSum(as_like(frequencies, like), as_like(phases, like), as_like(amplitudes, like), planes)
+    return _CosineSum(as_like(frequencies, like), as_like(phases, like), as_like(amplitudes, like))
 
 
 def _plane(
-    linear: Sequence[Factor], constant: Sequence[tuple[Any, Any]], like: Array, rng: np.random.Generator
-) -> Plane:
+    linear: Sequence[tuple[Any, tuple[int, ...]]],
+    constant: Sequence[tuple[Any, Any]],
+    like: Array,
+    rng: np.random.Generator,
+) -> _Plane:
     """Draw from a constant kernel, or a linear one times constants."""
     dimension = like.shape[1]
     size = sqrt(float(np.prod([float(kernel.variance) for kernel, _ in constant])))
     if not linear:
-        return Plane(size * rng.standard_normal(), as_like(np.zeros(dimension), like))
-    intercept, slope = _linear(*linear[0], dimension, 1, rng)
-    return Plane(size * float(intercept[0]), as_like(size * slope[0], like))
-
-
-def _linear(
-    kernel: Any, columns: tuple[int, ...], dimension: int, size: int, rng: np.random.Generator
-) -> tuple[Any, Any]:
-    """Intercepts (F,) and slopes (F, D) of functions drawn from a linear kernel."""
-    inner = np.sqrt(to_numpy(kernel.variance)) * rng.standard_normal((size, len(columns)))
-    slopes = np.zeros((size, dimension))
-    slopes[:, list(columns)] = inner
-    return -np.sum(inner * to_numpy(kernel.offset), axis=1), slopes
+        return _Plane(size * rng.standard_normal(), as_like(np.zeros(dimension), like))
+    kernel, columns = linear[0]
+    inner = size * np.sqrt(to_numpy(kernel.variance)) * rng.standard_normal(len(columns))
+    slope = np.zeros(dimension)
+    slope[list(columns)] = inner
+    return _Plane(-float(np.sum(inner * to_numpy(kernel.offset))), as_like(slope, like))
 
 
 def _spectrum(
@@ -187,9 +168,9 @@ def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generato
             normal = rng.standard_normal(shape) / to_numpy(kernel.lengthscale)
             return normal * np.sqrt(precision(kernel, shape[0], rng))[:, None]
     raise TypeError(
-        f"{type(kernel).__name__} has no random features: sample paths are there for the kernels of "
-        "gp.kernels, their sums, products and restrictions to columns; `sample(x, n, seed)` draws from "
-        "any kernel, at points known beforehand"
+        f"{type(kernel).__name__} has no random features in a product: there are sample paths of stationary, "
+        "periodic and constant kernels, their products, linear kernels, sums and restrictions of these; "
+        "`sample(x, n, seed)` draws from any kernel, at points known beforehand"
     )
 
 
@@ -210,7 +191,7 @@ _PRECISIONS: dict[type, Callable[[Any, int, np.random.Generator], Any]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Plane:
+class _Plane:
     """intercept + slope . x; slope (D,)."""
 
     intercept: Array
@@ -224,94 +205,16 @@ class Plane:
 
 
 @dataclass(frozen=True, eq=False)
-class Planes:
-    """F linear functions, intercept_j + slope_j . x; slopes (F, D), intercepts (F,)."""
-
-    intercepts: Array
-    slopes: Array
-
-    def __call__(self, x: Array) -> Array:
-        return x @ self.slopes.T + self.intercepts
-
-
-@dataclass(frozen=True, eq=False)
-class CosineSum:
-    """sum_j amplitude_j cos(frequency_j . x + phase_j) prod_l plane_lj(x).
-
-    Attributes
-    ----------
-    frequencies : (F, D). phases, amplitudes : (F,). planes : of F functions each; there may be none.
-    """
+class _CosineSum:
+    """sum_j amplitude_j cos(frequency_j . x + phase_j); frequencies (F, D), phases and amplitudes (F,)."""
 
     frequencies: Array
     phases: Array
     amplitudes: Array
-    planes: tuple[Planes, ...] = ()
 
     def __call__(self, x: Array) -> Array:
-        waves = namespace(x).cos(self._angle(x))
-        return prod((plane(x) for plane in self.planes), start=waves) @ self.amplitudes
+        return namespace(x).cos(x @ self.frequencies.T + self.phases) @ self.amplitudes
 
     def gradient(self, x: Array) -> Array:
-        xp, angle = namespace(x), self._angle(x)
-        factors = [xp.cos(angle), *(plane(x) for plane in self.planes)]
-        slope = (-xp.sin(angle) * self._without(0, factors)) @ self.frequencies
-        for place, plane in enumerate(self.planes, start=1):
-            slope = slope + self._without(place, factors) @ plane.slopes
-        return slope
-
-    def _angle(self, x: Array) -> Array:
-        return x @ self.frequencies.T + self.phases
-
-    def _without(self, place: int, factors: Sequence[Array]) -> Array:
-        """Return the amplitudes times all factors but one, (F,) or (m, F)."""
-        return prod((*factors[:place], *factors[place + 1 :]), start=self.amplitudes)
-
-
-@dataclass(frozen=True, eq=False)
-class Noise:
-    """sd(x) e(x), e(x) a standard normal number for each point, independent of those of all others.
-
-    e(x) is computed from the digits of the point and a key by a pseudorandom function (the finaliser of
-    SplitMix64; Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators", Sec. 4.1), as
-    numbers cannot be stored for all points. The same point has the same number in single and in double
-    precision.
-
-    Attributes
-    ----------
-    key : a whole number. columns : the columns of x of which e is a function.
-    factors : kernels and their columns, whose product at (x, x) is sd^2.
-    """
-
-    key: int
-    columns: tuple[int, ...]
-    factors: tuple[tuple[Kernel, tuple[int, ...]], ...]
-
-    def __call__(self, x: Array) -> Array:
-        variance = prod(kernel.diagonal(x[:, list(columns)]) for kernel, columns in self.factors)
-        normal = _standard_normal_of(to_numpy(x)[:, list(self.columns)], self.key)
-        return namespace(x).sqrt(variance) * as_like(normal, x)
-
-    def gradient(self, x: Array) -> Array:
-        raise TypeError("White has no derivatives: its paths are continuous nowhere")
-
-
-def _standard_normal_of(x: Array, key: int) -> Any:
-    """Return a standard normal number for each point x (m, D), (m,): equal points have equal numbers."""
-    bits = (np.asarray(x, dtype=np.float64) + 0.0).view(np.uint64)  # adding 0 makes minus zero zero
-    hashed = np.full(len(bits), key, dtype=np.uint64)
-    for column in bits.T:
-        hashed = _mixed((hashed ^ column) + _GOLDEN)
-    uniform = ((hashed >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    return ndtri(uniform)
-
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 over the golden ratio, the increment of SplitMix64 (Steele, Lea and Flood, 2014)."""
-
-
-def _mixed(bits: Array) -> Any:
-    """Return a bijection of 64 bits in which each bit depends on every given bit."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+        sines = namespace(x).sin(x @ self.frequencies.T + self.phases)
+        return (-sines * self.amplitudes) @ self.frequencies

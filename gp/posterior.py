@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 _MISSED = 1e-3
 """The largest error at values without noise, over theirs from the prior mean (.03 in single precision)."""
 _FAR = 100.0
-"""The largest deviation from values, in standard deviations of their noise and of rounding. Smooth functions
-with another lengthscale than the kernel's are missed by 5 of them one time in ten, contradictions by 1e4."""
+"""The largest deviation from values, in standard deviations of their noise and of rounding."""
 _ROUNDING = 2.0
 """The error of a computed covariance, in rounding errors of its variances."""
 
@@ -194,19 +193,6 @@ class Posterior(PosteriorMethods):
         prior = differentiable(self.kernel).diagonal_derivatives(at.x).k_xy
         explained = namespace(whitened).einsum("nmd,nme->mde", whitened, whitened)
         return GradientMoments(mean, prior - explained)
-
-    def variance_gradient(self, x: Array) -> Array:
-        """Return the gradient in x of the posterior variance, (m, D), at points x (m, D).
-
-        d/dx (k(x, x) - k_* K^-1 k_*^T), which is twice the covariance of f and df/dx at x.
-        """
-        at = Gradients(x)
-        m, dimension = at.x.shape
-        xp = namespace(at.x)
-        whitened = self.factor.solve(self._cross(Values(at.x)).T)  # (n, m)
-        whitened_x = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
-        prior = differentiable(self.kernel).diagonal_derivatives(at.x)
-        return prior.k_x + prior.k_y - 2 * xp.sum(whitened[:, :, None] * whitened_x, axis=0)
 
     def leave_one_out(self) -> tuple[Array, Array]:
         """Return mean (n,) and sd (n,) of each observation, noise included, given all others.

@@ -1,10 +1,8 @@
 """The evidence of observations as a function of a model's parameters: kernel and noise.
 
 y ~ N(o + H b, s K) with basis functions H (n, p) of the mean, offset o, covariance K = k(x, x) + noise, and
-overall scale s; where gradients are observed, y has the values and the gradients. The scale and b are
-profiled (`gp.evidence`), and the search is over the vector of the other parameters. The derivative of the
-evidence in K is pulled back through the kernel, in O(n^2) for all parameters together. The scale is fixed to
-1 where the noise is known, since it would scale the noise as well.
+overall scale s. The scale and b are profiled (`gp.evidence`), and the search is over the vector of the other
+parameters. The scale is fixed to 1 where the noise is known, since it would scale the noise as well.
 """
 
 from __future__ import annotations

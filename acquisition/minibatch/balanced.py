@@ -1,10 +1,8 @@
 """Balanced mini-batches: a partition into batches that each resemble the whole (``minibatch="balanced"``).
 
 The data are split once into B = N // S batches whose mean features are close to those of all the data
-(`by_assignment`), and used in random order, each once an epoch, with weights N / S. The variance is lower for
-two reasons: each batch is balanced, and every datum is used once an epoch, as in random
-reshuffling. There are no parameters to tune, and weights are equal and positive. Where the kernel explains no
-part of the gradient, the method is random reshuffling.
+(`by_assignment`), and used in random order, each once an epoch, with weights N / S. Where the
+kernel explains no part of the gradient, the method is random reshuffling.
 
 The estimate is unbiased over the random split, as the marginal distribution of a batch is that of a uniformly
 random set. Within an epoch, at a fixed q, the errors of the batches cancel. The N mod S rows that a split
@@ -15,8 +13,8 @@ With ``replacement`` each step draws a batch independently of the earlier ones. 
 do not cancel within an epoch. With a suitable probability a left-over row replaces one of the batch, so that
 every row has the inclusion probability S / N.
 
-Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 20 microseconds
-a datum; per epoch O(B). Memory N integers and the N x M features, of which a run needs only the integers.
+Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment; per epoch O(B). Memory
+N integers and the N x M features, of which a run needs only the integers.
 """
 
 from __future__ import annotations

@@ -10,11 +10,9 @@ with B from the steps *before* this one.
 
 The estimate is unbiased over the draw, given the past, where the mini-batches of ``base`` do not depend on
 the past: with `Uniform`, and with `Balanced` and ``replacement=True``. With `Reshuffled` and `Balanced` by
-epochs the estimate is *biased* within an epoch: the remaining data are those to which B was not fitted, and
-the average over an epoch is biased too, as B changes during it. Where the features explain most of the
-gradient that bias is small, and the errors of a partition's batches cancel (`minibatch-expensive`). Cost
-O(M^2 S + M P S) a step beyond the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever
-N.
+epochs the estimate is *biased*: the remaining data are those to which B was not fitted. Where the features
+explain most of the gradient that bias is small, and the errors of a partition's batches cancel. Cost O(M^2 S
++ M P S) a step beyond the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever N.
 """
 
 from __future__ import annotations

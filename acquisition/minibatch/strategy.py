@@ -6,8 +6,7 @@ A strategy factorises a stochastic gradient's choice of data into two calls on a
     state            = strategy.observe(state, selection, gradients)
 
 where sum_i w_i g_i estimates the sum over all N data. The state is a record of arrays and numbers, so that
-a run can be saved and resumed. ``observe`` passes the per-datum gradients of a selection to the strategy; a
-strategy that does not learn from them returns its state unchanged.
+a run can be saved and resumed. ``observe`` passes the per-datum gradients of a selection to the strategy.
 
 Per-datum gradients cost more than their sum, so they are made only for a strategy that is `Learning`: one
 with a third call between the two,
@@ -16,9 +15,8 @@ with a third call between the two,
 
 which is sum_i w_i g_i, or that sum corrected by a control variate, a prediction for the other data.
 
-A table of all N gradients is too large to be copied at each step, so it is not immutable. A state with
-such a `table` writes into it one step late, so that the last state remains valid. Earlier states do not, and
-``fork`` makes a state that shares no memory with this one.
+A table of all N gradients (`saga`) is too large to be copied at each step: of its states only the last
+remains valid, and ``fork`` makes one that shares no memory with it.
 """
 
 from __future__ import annotations

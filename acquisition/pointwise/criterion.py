@@ -1,19 +1,12 @@
 """The contract of a pointwise acquisition function: a criterion of the moments of f at a point.
 
-An acquisition function consists of three independent parts:
-
     x  --predictor-->  moments of f(x)  --criterion-->  score  --search-->  the next x
 
-- The *moments* at x are those of f(x) under the Gaussian process before it is evaluated: its mean m, its
-  variance v, its covariance s with the integral of f, and log p(x).
-- A *criterion* is a formula in these, and its partial derivatives. It depends on no kernel, no measure
-  and no array library, so one formula serves NumPy and torch, points of a domain and of a pool.
-- A *search* (:mod:`acquisition.search`) maximises the score.
-
-The gradient in x is the chain rule: the criterion's partials, pulled back through the predictor.
-
-The score of a positive criterion is its *logarithm*. The logarithm has the same maximum, does not underflow
-where p(x) does, and allows joint ascents from points with very different values.
+The moments are those of f(x) under the Gaussian process before it is evaluated: mean m, variance v,
+covariance s with the integral of f, and log p(x). A criterion is a formula in these, with its partial
+derivatives, which are pulled back through the predictor; it depends on no kernel, no measure and no array
+library. The score of a positive criterion is its *logarithm*, which does not underflow where p(x) does, and
+allows joint ascents from points with very different values.
 """
 
 from __future__ import annotations

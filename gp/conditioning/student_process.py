@@ -8,11 +8,9 @@ follows Student's t with
     mean      h b + z^T W
     variance  nu / (nu - 2) s (c - z^T K^-1 z + t^T (Z^T Z)^-1 t),    t = h - Z^T C^-1 z.
 
-Several outputs share k, the nodes and so the weights of the data in a functional; each has its own b, and s
-becomes the matrix S = R^T R / nu, so that they covary as S times the same number.
-
-Solves are by substitution with C, not by products with C^-1 as in `gp.conditioning.conditioned`, which lose
-digits of the mean where K is nearly singular, as for a smooth function at many nodes.
+Several outputs share k; each has its own b, and s becomes the matrix S = R^T R / nu. Solves are by
+substitution with C, not by products with C^-1 as in `gp.conditioning.conditioned`, which lose digits of the
+mean where K is nearly singular, as for a smooth function at many nodes.
 """
 
 from __future__ import annotations

@@ -11,10 +11,8 @@ difference of the two Gaussians is one. A mixture is the weighted sum over its c
 Gaussian is a mixture of one. All components are done at once, as arrays with a leading dimension K.
 
 Lengths are divided by the lengthscales before A is factorised, and determinants are added up as
-logarithms, so neither the units of the inputs nor a large D under- or overflow.
-
-These are the classical formulas (O'Hagan 1991; Rasmussen & Ghahramani 2003). Their derivatives in m and Sigma
-are in closed form too, as gradients of an ELBO need them.
+logarithms, so neither the units of the inputs nor a large D under- or overflow. These are the classical
+formulas (O'Hagan 1991; Rasmussen & Ghahramani 2003).
 """
 
 from __future__ import annotations

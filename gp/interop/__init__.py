@@ -5,9 +5,6 @@
           from_botorch            a fitted BoTorch model, its transforms folded in, as a posterior
     out   as_botorch_model        a posterior as a model that BoTorch's acquisition functions take
 
-Kernels and models are converted to those of this package once, so that every method of a posterior also works
-on a converted one: ``from_botorch(model).integral(q)``.
-
 Torch, GPyTorch and BoTorch are imported when one of these functions is called, not before; the last two come
 with the extra ``botorch``.
 """

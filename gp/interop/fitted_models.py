@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -57,8 +56,8 @@ def _posterior(model: Any, x: Any, inputs: InputMap | None, outputs: OutputMap) 
     kernel, mean = converted(model.covar_module), _converted_mean(model.mean_module)
     _require_plain_forward(model, kernel, mean)
     return condition(
-        kernel_in_units(kernel, inputs, outputs),
-        mean_in_units(mean, inputs, outputs),
+        _kernel_in_units(kernel, inputs, outputs),
+        _mean_in_units(mean, inputs, outputs),
         x.detach(),
         outputs.shift + outputs.factor * model.train_targets.detach(),
         outputs.factor**2 * _noise(model),
@@ -160,46 +159,30 @@ def _mode(model: Any, training: bool) -> Iterator[None]:
         model.train(before)
 
 
-@dataclass(frozen=True, eq=False)
-class InputMap:
+class InputMap(NamedTuple):
     """x' = (x - offset) / scale; both (D,) in NumPy, scale not zero. ``None`` is no change."""
 
     offset: Any
     scale: Any
 
-    def then(self, other: InputMap) -> InputMap:
-        """Return the map that applies this one first, then ``other``."""
-        return InputMap(self.offset + self.scale * other.offset, self.scale * other.scale)
 
-
-@dataclass(frozen=True, eq=False)
-class OutputMap:
+class OutputMap(NamedTuple):
     """y' = (y - shift) / factor."""
 
     shift: float = 0.0
     factor: float = 1.0
 
 
-def kernel_in_units(kernel: Kernel, inputs: InputMap | None, outputs: OutputMap) -> Kernel:
-    """Return k from k', see the module.
-
-    Parameters
-    ----------
-    kernel : k'. inputs : the map of inputs, None for the identity. outputs : the map of outputs.
-    """
+def _kernel_in_units(kernel: Kernel, inputs: InputMap | None, outputs: OutputMap) -> Kernel:
+    """k(x, x2) = factor^2 k'(x', x2'): each parameter times the scale to the power of its input unit."""
     if inputs is not None:
         kernel = kernel.with_parameters([_mapped(p, inputs) for p in kernel.parameters()])
     return kernel if outputs.factor == 1.0 else scaled(kernel, outputs.factor**2)
 
 
-def mean_in_units(mean: Mean, inputs: InputMap | None, outputs: OutputMap) -> Mean:
-    """Return m from m', a zero, constant or linear mean; see the module.
-
-    Parameters
-    ----------
-    mean : m'. inputs : the map of inputs, None for the identity. outputs : the map of outputs.
-    """
-    shift, factor = outputs.shift, outputs.factor
+def _mean_in_units(mean: Mean, inputs: InputMap | None, outputs: OutputMap) -> Mean:
+    """m(x) = shift + factor m'(x'), m' a zero, constant or linear mean."""
+    shift, factor = outputs
     if isinstance(mean, Linear):
         slope, intercept = factor * mean.slope, shift + factor * mean.intercept
         if inputs is not None:

@@ -34,11 +34,11 @@ def input_map(transform: Any, dimension: int) -> InputMap | None:
     if transform is None:
         return None
     if type(transform) is ChainedInputTransform:
-        total = InputMap(np.zeros(dimension), np.ones(dimension))
-        for part in transform.values():
-            step = input_map(part, dimension)
-            total = total if step is None else total.then(step)
-        return total
+        offset, scale = np.zeros(dimension), np.ones(dimension)
+        for step in (input_map(part, dimension) for part in transform.values()):
+            if step is not None:
+                offset, scale = offset + scale * step.offset, scale * step.scale
+        return InputMap(offset, scale)
     if type(transform) not in _AFFINE:
         raise TypeError(
             f"input_transform is a {type(transform).__name__}: only affine ones can be folded into "

@@ -2,9 +2,8 @@
 
     k(x, y) = variance (prod_d (1 + w e_d) - 1) / ((1 + w)^D - 1),   e_d = exp(-(x_d - y_d)^2 / (2 l_d^2)).
 
-Multiplied out it is a sum over all sets of coordinates of a squared exponential of those coordinates, with
-the variance w^j for j of them. As the interaction w vanishes, functions are sums of functions of one
-coordinate each; as it grows, the kernel becomes the squared exponential of all coordinates.
+It is a sum over all sets of coordinates of a squared exponential of those coordinates, with the variance w^j
+for j of them: as the interaction w vanishes, functions are sums of functions of one coordinate each.
 
 With p = prod_d (1 + w e_d), u_d = w e_d / (1 + w e_d), g_d = u_d (x_d - y_d) / l_d^2 and h for the variance
 over its norm,

@@ -1,17 +1,10 @@
 """The contract of kernels, and the algebra of kernels.
 
-A kernel k(x, y) is the covariance of f(x) and f(y). It has
-
-- values k(x_i, y_j) and a diagonal k(x_i, x_i);
-- *parameters* (values, units, and whether they are searched on a log scale), a copy with others, and
-  the *pull-back* of a Gram matrix: given weights W, the gradient of sum_ij W_ij k(x_i, x_j) in the
-  parameters. The gradient of the log evidence is such a pull-back with W = (a a^T - K^-1) / 2;
-- where f is differentiable (:class:`DifferentiableKernel`), the covariances of f and of its partial
-  derivatives, which are the derivatives of k in either argument.
-
-Units are stated as powers of the unit of the inputs and of the outputs: a lengthscale has (1, 0), a
-variance (0, 2), a linear kernel's weight variance (-2, 2). Priors and starting points are therefore
-numbers without a unit, and fits do not depend on the scale of the data.
+A kernel k(x, y) is the covariance of f(x) and f(y). The gradient of the log evidence in its parameters is the
+*pull-back* of weights W = (a a^T - K^-1) / 2, the gradient of sum_ij W_ij k(x_i, x_j). Units are stated as
+powers of the unit of the inputs and of the outputs: a lengthscale has (1, 0), a variance (0, 2), a linear
+kernel's weight variance (-2, 2). Priors and starting points are therefore numbers without a unit, and fits do
+not depend on the scale of the data.
 """
 
 from __future__ import annotations

@@ -8,10 +8,8 @@ A radial kernel has dk/dx = 2 variance phi'(s) (x - y) / l^2, so that with B = 2
 
     g_i = (x_i sum_j B_ij - sum_j B_ij y_j) / l^2,
 
-two matrix products. The terms of a sum add up; each factor of a product is contracted with weights times
-the other factors; a kernel of some columns contributes to those columns. For any other kernel the array of
-derivatives is computed. A faster function for a kernel class is registered by
-``@contracted_gradient.register``.
+two matrix products. Each factor of a product is contracted with weights times the other factors. For kernels
+without a function registered here the array of derivatives is computed.
 """
 
 from __future__ import annotations

@@ -1,16 +1,8 @@
 """The contract of measures.
 
-A function f on R^D is integrated against a measure pi, here a probability measure:
-pi[f] = int f(x) pi(dx). A measure has
-
-- *parameters*, and a copy with others, so that integrals can be differentiated in them;
-- a mean and a covariance, which determine the integrals of linear and quadratic functions;
-- draws (:meth:`Measure.sample`), and a map from the unit cube under which uniform points have this
-  distribution (:meth:`Measure.from_unit_cube`): any quadrature rule on the cube is one for the measure;
-- a density, if it is absolutely continuous;
-- its marginal on some of the columns;
-- an affine map to *standard coordinates*, in which its mean is zero and its covariance is the
-  identity, so that nothing above depends on the units of the inputs.
+A function f on R^D is integrated against a probability measure pi, pi[f] = int f(x) pi(dx). Uniform points of
+the unit cube can be mapped to the measure, so that any quadrature rule on the cube is one for it; in
+*standard coordinates* its mean is zero and its covariance the identity.
 
 Results have the kind, dtype and device of the measure's parameters; those of a method with points as argument
 have the points' (see :mod:`gp.arrays`).

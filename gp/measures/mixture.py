@@ -1,15 +1,11 @@
 """The mixture of Gaussians sum_k w_k N(m_k, Sigma_k).
 
-Everything is linear in the components: an integral against the mixture is the weighted sum of those
-against its components, its mean is m = sum_k w_k m_k and its covariance is
-sum_k w_k (Sigma_k + (m_k - m)(m_k - m)^T). All K components are handled at once, as arrays with a
-leading dimension K.
+Its mean is m = sum_k w_k m_k and its covariance sum_k w_k (Sigma_k + (m_k - m)(m_k - m)^T).
 
 A point u of the unit cube has D coordinates, while a draw needs D + 1 numbers: the component, and the point
 in it. The first coordinate is therefore used twice: component k is the one whose interval of cumulative
 weights [c_(k-1), c_k) contains u_1, and (u_1 - c_(k-1)) / w_k, which is uniform given k, replaces u_1. The
-points follow the mixture exactly, and a low-discrepancy set in the cube is a low-discrepancy set in each
-component, with component counts within one of n w_k for stratified first coordinates.
+points follow the mixture exactly, and a low-discrepancy set in the cube is one in each component.
 """
 
 from __future__ import annotations
