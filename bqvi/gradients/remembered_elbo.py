@@ -30,7 +30,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaincc
 
-from bqvi.calls.evaluations import understated_noise
+from bqvi.calls.evaluations import Evaluations, understated_noise
+from bqvi.calls.gradient_check import may_be_wrong
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE, SEARCH
@@ -130,6 +131,17 @@ class NearQ:
         level, prior = np.ones(1), np.array([[kernel.integral_variance(dimension)]])
         whitened = given.whitening @ kernel.with_integral(given.points)[:, None]
         return max(float(given.covariance(prior, whitened, level)[0, 0]), 0.0)
+
+    def contradicted(self, memory: Memory) -> int:
+        """The row of a ``memory`` whose gradient all other evaluations contradict by seven sds, or -1."""
+        given, sets, n = self.process.given, self.nodes[0][:, 1:], len(memory)
+        if memory.noise_variances.any() or not sets.size:
+            return -1
+        errors = np.einsum("kr,kr->k", given.weights.reshape(-1)[sets], given.left_out_sets(sets))
+        row = int(self.used[self.nodes[0][errors.argmax(), 0]])
+        made = Evaluations(memory.points, memory.values, memory.gradients, None, np.zeros(n, bool), ("",) * n)
+        large = errors.max() > 49.0 * sets.shape[1] * given.scale
+        return row if large and may_be_wrong(made, row) else -1
 
     def variances(self, points: np.ndarray, whitened: np.ndarray | None = None) -> np.ndarray:
         """Posterior variances of phi at points (M, D), with the constant unknown, (M,).

@@ -82,6 +82,8 @@ class EvidenceEstimate:
     effective_sample_size: float
     infeasible: float
     """Share of the mass of q where evaluations fail."""
+    contradicted: int = -1
+    """The row of a gradient that all other evaluations contradict."""
 
 
 def remembered_evidence(
@@ -206,7 +208,8 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     )
     of_q = np.exp(at.log_ratio)
     infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
-    return EvidenceEstimate(value, float(np.linalg.norm(parts)), shape, effective, infeasible)
+    sd, contradicted = float(np.linalg.norm(parts)), found.contradicted(memory)
+    return EvidenceEstimate(value, sd, shape, effective, infeasible, contradicted)
 
 
 def _missed(found: NearQ, at: _AtDraws, memory: Memory, inside: float) -> tuple[float, float]:

@@ -81,7 +81,7 @@ class Fit:
 
         The first call estimates the log evidence, if it is available.
         """
-        return self.warnings_of_the_run + _of_weights(self._evidence)
+        return self.warnings_of_the_run + self._of_estimate(self._evidence)
 
     @property
     def warnings_of_the_run(self) -> tuple[str, ...]:
@@ -282,9 +282,24 @@ class Fit:
             return None
         with single_threaded():
             found = remembered_evidence(self.q, self.state.memory)
-        for message in _of_weights(found):
+        for message in self._of_estimate(found):
             warn_user(message)
         return found
+
+    def _of_estimate(self, evidence: EvidenceEstimate | None) -> tuple[str, ...]:
+        """Warnings of weights that are not to be averaged, and of a gradient that others contradict."""
+        found: tuple[str, ...] = ()
+        if evidence is not None and evidence.contradicted >= 0:
+            at = self._place(self.state.memory.points[evidence.contradicted])
+            found = (f"All other evaluations contradict the gradient at {at}: it is wrong, or f has a kink.",)
+        if evidence is None or not evidence.pareto_k > PARETO.unusable:
+            return found
+        k = f"{evidence.pareto_k:.2f}, above {PARETO.unusable}"
+        return (
+            *found,
+            f"The log evidence is unreliable: q does not cover the posterior (Pareto k = {k}). Raise the "
+            "budget where q still moves; otherwise use bqvi.vbmc, whose posterior is a mixture.",
+        )
 
     @property
     def plot_corner(self) -> Callable[..., Figure]:
@@ -345,14 +360,3 @@ class Fit:
             "stopped": self.stopped,
         }
         return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))
-
-
-def _of_weights(evidence: EvidenceEstimate | None) -> tuple[str, ...]:
-    """A warning of importance weights that are not to be averaged."""
-    if evidence is None or not evidence.pareto_k > PARETO.unusable:
-        return ()
-    k = f"{evidence.pareto_k:.2f}, above {PARETO.unusable}"
-    return (
-        f"The log evidence is unreliable: q does not cover the posterior (Pareto k = {k}). Raise the budget "
-        "where q still moves; otherwise use bqvi.vbmc, whose posterior is a mixture.",
-    )

@@ -430,12 +430,6 @@ def with_known(problem: IntegrationProblem, arrays: tuple[Any, ...]) -> Integrat
     Parameters
     ----------
     arrays : x (n, D), values as f returns them, then gradients and noise sds, where the run has them.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The arrays have other shapes, points lie where the measure has no density, or the budget does not
-        suffice for the initial design as well.
     """
     x = np.atleast_2d(arrays[0])
     if x.ndim != 2 or x.shape[1] != problem.measure.dimension:

@@ -247,13 +247,6 @@ def _integrated_against(
     ----------
     measure : a measure, or 'lebesgue' for integrals over the box between ``lower`` and ``upper``.
     lower, upper : (D,), or numbers; for 'lebesgue' only.
-
-    Raises
-    ------
-    TypeError
-        measure is neither; a bound is no array of numbers.
-    ValueError
-        Bounds are missing, infinite, NaN, out of order, or given with another measure.
     """
     given = {"lower": lower, "upper": upper}
     if not isinstance(measure, str):

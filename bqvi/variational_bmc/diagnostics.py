@@ -174,15 +174,7 @@ class Agreement:
 
 
 def agreement(runs: Sequence[VBMCResult], seed: int = 0) -> Agreement:
-    """Compare two or more ``runs`` on the same log joint; ``seed`` is the seed of draws of their posteriors.
-
-    Raises
-    ------
-    ValueError
-        There are fewer than two runs, or their parameters have different names.
-    TypeError
-        ``runs`` is no sequence of results.
-    """
+    """Compare two or more ``runs`` on the same log joint; ``seed`` is that of draws of their posteriors."""
     if not isinstance(runs, Sequence) or not all(hasattr(run, "log_evidence") for run in runs):
         raise TypeError(f"runs is a {type(runs).__name__}; it must be a list of two or more results of vbmc")
     if len(runs) < 2:

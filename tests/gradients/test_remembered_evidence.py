@@ -265,3 +265,22 @@ def test_a_fit_whose_noise_is_stated_too_small_has_not_converged():
     with pytest.warns(UserWarning, match="The values vary by more than their noise"):
         found = bqvi.fit(LogJoint(noisy, 2, gradient=None), method="bq", noise_sd=0.2, budget=80, seed=2)
     assert not found.converged
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_gradient_that_all_other_evaluations_contradict_is_said(wrong):
+    """A quadratic with a term of fourth order; the gradient at one point is as long, in another direction."""
+    told = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        theta = rng.standard_normal((40, 2))
+        values = -0.5 * np.square(theta).sum(1) - 0.03 * (theta**4).sum(1)
+        gradients = -theta - 0.12 * theta**3
+        if wrong:
+            gradients[seed] = 1.0 + gradients[seed, ::-1] * [1.0, -1.0]
+        memory = replace(
+            Memory.empty(2, True), points=theta, values=values, gradients=gradients,
+            noise_variances=np.zeros((40, 3)),
+        )  # fmt: skip
+        told.append(remembered_evidence(Gaussian(np.zeros(2), 0.8 * np.eye(2)), memory).contradicted)
+    assert told == (list(range(8)) if wrong else [-1] * 8)
