@@ -89,7 +89,7 @@ def with_sampling(
 def over_batches(first: np.ndarray, last: np.ndarray, batch: Batch) -> np.ndarray:
     """V(g', g'') of each entry, (P,), of gradients of the data ``first`` and ``last``, (S, ...)."""
     weights = to_numpy(batch.weights)
-    left = batch.corrections(weights)  # type: ignore[misc]
+    left = np.maximum(batch.corrections(weights), 1e-300)  # type: ignore[misc]
     a, b = (np.asarray(part).reshape(len(weights), -1) * weights[:, None] for part in (first, last))
     centred = (a - left @ a / left.sum()) * (b - left @ b / left.sum())
     return np.asarray(left @ centred * (batch.size / (batch.size - 1)))

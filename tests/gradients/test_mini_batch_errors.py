@@ -76,6 +76,15 @@ def test_mean_squares_are_the_variance_over_draws_and_data(estimator, q, strateg
         assert values.var(0, ddof=1).sum() > 2.0 * drawn_alone(estimator, q) or isinstance(estimator, Score)
 
 
+def test_a_mini_batch_of_all_rows_has_the_errors_of_the_process():
+    estimator = BayesianQuadrature(8, memory=0, errors=True)
+    batch = Batch(DATA, len(X), np.ones(len(X)), corrections=Uniform(len(X)).corrections)
+    rows, whole = (estimator(MODEL, Q, b, np.random.default_rng(0)) for b in (batch, Batch(DATA, len(X))))
+    for error, right in zip(rows.standard_error, whole.standard_error, strict=True):
+        assert (right > 0.0).all()
+        assert_allclose(error, right, rtol=1e-9)
+
+
 def test_the_covariance_of_the_process_is_that_of_all_data_on_average():
     """Y^T P Y less the share of the choice, over 400 mini-batches of 20 of 60 rows: its mean is that of all
     rows (Horvitz and Thompson) within 4 standard errors, false alarms 6e-5. With the choice it is half as
