@@ -143,6 +143,7 @@ class Components(Protocol):
 
     def lift(self) -> Lift | None:
         """The statistic T; None for the datum itself."""
+        return None
 
     @property
     def centre(self) -> np.ndarray:
@@ -159,6 +160,7 @@ class Components(Protocol):
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """The possible sums (K, P) of T(x_n - centre) nearest to ``sums``, with each T in its range."""
+        return sums
 
     def log_base_measure(self, data: Data) -> np.ndarray:
         """The log base measure ln h(x_n), (N,)."""
@@ -177,7 +179,8 @@ class Components(Protocol):
         rng: np.random.Generator,
         weights: np.ndarray | None = None,
     ) -> Any:
-        """A starting q(theta) for K components; ``weights`` (N,), positive."""
+        """A starting q(theta) for K components, from clusters; ``weights`` (N,), positive."""
+        return start_from_clusters(self, data, n_components, how, rng, weights)
 
 
 def start_from_clusters(

@@ -32,7 +32,7 @@ from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer
 from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
-from bqvi.models.components import start_from_clusters
+from bqvi.models.components import Components
 from bqvi.models.data import Data, has_missing, log_factorials, n_rows, require_observed_columns, spread
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
@@ -43,7 +43,7 @@ _LEAST = -1e30
 
 
 @dataclass(frozen=True)
-class ConjugateComponents:
+class ConjugateComponents(Components):
     """A likelihood with its conjugate prior; see the module's docstring.
 
     Parameters
@@ -156,10 +156,6 @@ class ConjugateComponents:
             start = stop
         return tuple(found)
 
-    def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """The ``sums`` unchanged, as any sums in range are possible for these ``counts``."""
-        return sums
-
     def log_base_measure(self, data: Data) -> np.ndarray:
         """ln h, (N,)."""
         return np.asarray(self.log_base_measure_of(data))
@@ -183,17 +179,6 @@ class ConjugateComponents:
             x = np.where(np.isnan(x), np.nanmedian(x, axis=0), x)
         table = lifted(x, self)
         return np.asarray((table - table.mean(axis=0)) / spread(table))
-
-    def start(
-        self,
-        data: Data,
-        n_components: int,
-        how: str,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> Any:
-        """A start with ``n_components`` components from clusters of T."""
-        return start_from_clusters(self, data, n_components, how, rng, weights)
 
 
 def _flat(values: Values, n: int) -> np.ndarray:

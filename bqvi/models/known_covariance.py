@@ -22,7 +22,7 @@ from bqvi.arrays import Values, transpose
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import Gaussian
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
-from bqvi.models.components import sample_rows, starting_centres
+from bqvi.models.components import Components, sample_rows, starting_centres
 from bqvi.models.data import Data, filled, has_missing, n_rows, patterns, require_observed_columns, take
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
@@ -38,7 +38,7 @@ class MeansAndCovariances(NamedTuple):
     """(K, D, D)."""
 
 
-class KnownCovariance:
+class KnownCovariance(Components):
     """N(mu_k, Sigma) with a Gaussian prior on mu_k; data (N, D).
 
     Parameters
@@ -86,9 +86,6 @@ class KnownCovariance:
         shape = (n_components, len(self.covariance))
         covariances = np.broadcast_to(self.prior_covariance, (*shape, shape[1]))
         return Gaussian(np.broadcast_to(self.prior_mean, shape), covariances)
-
-    def lift(self) -> None:
-        """The datum itself."""
 
     @property
     def centre(self) -> np.ndarray:
@@ -156,10 +153,6 @@ class KnownCovariance:
         """Sigma^-1 sum r x and -N Sigma^-1 / 2."""
         absolute = sums if shift is None else sums + counts[:, None] * shift
         return absolute @ self.precision, -0.5 * counts[:, None, None] * self.precision
-
-    def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """The ``sums`` unchanged, as any sums in range are possible."""
-        return sums
 
     def log_base_measure(self, data: Data) -> np.ndarray:
         """ln N(x_n | m_0, Sigma), (N,), of the columns that a row has."""

@@ -18,7 +18,7 @@ from bqvi.checks import positive_vector, require_columns, require_finite, requir
 from bqvi.families import Dirichlet
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.component_mixture import Mixture
-from bqvi.models.components import sample_rows, starting_centres
+from bqvi.models.components import Components, sample_rows, starting_centres
 from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse, log_factorials, n_rows, take
 from bqvi.models.mixing import DirichletWeights
 from bqvi.models.mixture import AffineLogJoint
@@ -28,7 +28,7 @@ _TINY = 1e-300
 """Rates below this count as this: their logarithm has to be a number."""
 
 
-class Multinomial:
+class Multinomial(Components):
     """Mult(beta_k) with a Dirichlet prior; data are counts (N, V), dense or SciPy CSR.
 
     Parameters
@@ -63,9 +63,6 @@ class Multinomial:
         """prod_k Dir(gamma_0), k = 1 to ``n_components``."""
         return Dirichlet(np.tile(self.concentration, (n_components, 1)))
 
-    def lift(self) -> None:
-        """The datum itself."""
-
     @property
     def centre(self) -> np.ndarray:
         """0."""
@@ -83,10 +80,6 @@ class Multinomial:
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """sum r x."""
         return (sums,)
-
-    def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Any sums in range will do."""
-        return sums
 
     def log_base_measure(self, data: Data) -> np.ndarray:
         """The log multinomial coefficients, (N,)."""

@@ -15,11 +15,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bqvi.checks import require_integer, require_one_of
-from bqvi.inference.fit import fit
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.gaussian_mixture import DirichletProcessMixture as ProcessModel
 from bqvi.models.gaussian_mixture import GaussianMixture as MixtureModel
@@ -30,7 +29,7 @@ from bqvi.models.weighted import Weighted
 from bqvi.sklearn.shared import (
     FIRST_ROWS,
     SHAPES,
-    RandomState,
+    FittedByBound,
     StreamState,
     first_seen,
     gaussian_draws,
@@ -40,22 +39,14 @@ from bqvi.sklearn.shared import (
     require_settings,
     sums_with,
     warn_empty,
-    warn_unsettled,
 )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
+class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
     """The common part of the three estimators, which differ in ``_model`` and in the family of q."""
 
     covariance_type: str = "full"
-    max_iter: int = 500
-    tol: float = 1e-3
-    n_init: int = 1
-    init_params: str = "k-means++"
-    total_samples: float | None = None
-    random_state: RandomState = None
-    verbose: bool | int = False
 
     _family: ClassVar[str] = "full"
     _model: ClassVar[Callable[..., Mixture]]
@@ -78,17 +69,13 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """Fit to X (N, D)."""
         data = self._weighted(X, sample_weight, reset=True)
         model: Any = Weighted(self._model(len(data[0])), "sample_weight")
-        found = self._run(model, data, starts=self.n_init, seed=generator_of(self.random_state))
+        found = self._fitted(model, data, method="cavi", family=self._family, record=1)
         first, left = found, self.max_iter - found.state.iteration
         if left > 0 and self._merges(found):
             model = found.problem.model
-            found = self._run(model, data, start_from=merged(model.model, found.q, *data), steps=left)
-        self.converged_ = found.converged
-        warn_unsettled(found.converged, self.tol, self.max_iter)
-        self.lower_bound_ = found.elbo
-        phases = [first] if found is first else [first, found]
-        self.lower_bounds_ = [row.elbo for phase in phases for row in phase.trace.rows]
-        self.n_iter_ = max(sum(phase.state.iteration for phase in phases), 1)
+            begin = {"start_from": merged(model.model, found.q, *data), "steps": left, "starts": 1, "seed": 0}
+            found = self._fitted(model, data, method="cavi", family=self._family, record=1, **begin)
+        self._conclude(*([first] if found is first else [first, found]))
         self._keep(StreamState(found.problem.model.model, found.q, 0, float(data[1].sum())))
         return self
 
@@ -118,18 +105,6 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         # A shared covariance is updated from complete rows only.
         incomplete = self.covariance_type == "tied" and found.problem.model.model.incomplete
         return getattr(self, "merge", False) and not incomplete
-
-    def _run(self, model: Any, data: Any, **start: Any) -> Any:
-        return fit(
-            model,
-            data,
-            "cavi",
-            family=self._family,
-            tolerance=self.tol,
-            record=1,
-            progress=bool(self.verbose),
-            **{"start_from": self.init_params, "steps": self.max_iter, **start},
-        )
 
     def _keep(self, seen: StreamState) -> None:
         self._seen = seen

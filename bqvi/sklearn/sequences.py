@@ -7,11 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bqvi.checks import require_integer, require_one_of
-from bqvi.inference.fit import fit
 from bqvi.models.emissions import (
     CategoricalEmissions,
     Emissions,
@@ -24,7 +22,7 @@ from bqvi.models.sequences import Sequences
 from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
     SHAPES,
-    RandomState,
+    FittedByBound,
     StreamState,
     first_seen,
     gaussian_draws,
@@ -32,7 +30,6 @@ from bqvi.sklearn.shared import (
     natural_step,
     require_enough,
     require_settings,
-    warn_unsettled,
 )
 
 _EMISSIONS = ("gaussian", "categorical", "poisson")
@@ -41,7 +38,7 @@ _MOST_SYMBOLS = 10_000_000
 
 
 @dataclass(eq=False, repr=False)
-class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
+class HiddenMarkovModel(FittedByBound):
     """A hidden Markov model, by variational Bayes or Baum and Welch's EM; a row of X (T, D) is a time.
 
     NaN is a missing observation, in a row or in some of its columns; missing observations are integrated out.
@@ -82,13 +79,6 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     n_symbols: int | None = None
     covariance_type: str = "full"
     bayesian: bool = True
-    max_iter: int = 500
-    tol: float = 1e-3
-    n_init: int = 1
-    init_params: str = "k-means++"
-    total_samples: float | None = None
-    random_state: RandomState = None
-    verbose: bool | int = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -139,22 +129,9 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         require_settings(self)
         require_enough(self.n_components, len(rows.values))
         weights = np.ones(len(rows)) if sequence_weight is None else sequence_weight
-        found = fit(
-            weighted(Model(self.n_components, self._emissions(rows)), "sequence_weight"),
-            (rows, weights),
-            family=self._family,
-            steps=self.max_iter,
-            tolerance=self.tol,
-            starts=self.n_init,
-            start_from=self.init_params,
-            seed=generator_of(self.random_state),
-            progress=bool(self.verbose),
-        )
-        warn_unsettled(found.converged, self.tol, self.max_iter)
-        self.converged_ = found.converged
-        self.lower_bound_ = found.elbo
-        self.lower_bounds_ = [row.elbo for row in found.trace.rows]
-        self.n_iter_ = max(found.state.iteration, 1)
+        model = weighted(Model(self.n_components, self._emissions(rows)), "sequence_weight")
+        found = self._fitted(model, (rows, weights), family=self._family)
+        self._conclude(found)
         self._keep(StreamState(found.problem.model.model, found.q, 0, float(np.sum(weights))))
         return self
 

@@ -7,11 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import stdtr
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from bqvi.arrays import add, scale
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of
+from bqvi.inference.fit import fit
 from bqvi.inference.schedules import RobbinsMonro
 from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.starting import in_family
@@ -37,6 +39,43 @@ def generator_of(random_state: RandomState) -> np.random.Generator:
     except (ValueError, TypeError) as error:
         raise ValueError(f"random_state is {random_state!r}: {error}") from None
     return np.random.default_rng(int(state.randint(2**31 - 1)))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class FittedByBound(BaseEstimator):  # type: ignore[misc]
+    """What estimators have that are fitted by `bqvi.fit`."""
+
+    max_iter: int = 500
+    tol: float = 1e-3
+    n_init: int = 1
+    init_params: str = "k-means++"
+    total_samples: float | None = None
+    random_state: RandomState = None
+    verbose: bool | int = False
+
+    def _fitted(self, model: Any, data: Any, **settings: Any) -> Any:
+        given = {
+            "steps": self.max_iter,
+            "tolerance": self.tol,
+            "starts": self.n_init,
+            "start_from": self.init_params,
+            "seed": generator_of(self.random_state),
+        }
+        return fit(model, data, progress=bool(self.verbose), **{**given, **settings})
+
+    def _conclude(self, *phases: Any, settles: bool = True) -> None:
+        """Keep what the ``phases`` of a fit say of its bound; warn where it ``settles`` and did not."""
+        found = phases[-1]
+        self.converged_ = found.converged
+        if settles and not found.converged:
+            warn_user(
+                f"the bound still rose by more than tol = {self.tol:g} nats after max_iter = {self.max_iter} "
+                "iterations; raise either",
+                ConvergenceWarning,
+            )
+        self.lower_bound_ = found.elbo
+        self.lower_bounds_ = [row.elbo for phase in phases for row in phase.trace.rows]
+        self.n_iter_ = max(sum(phase.state.iteration for phase in phases), 1)
 
 
 def gaussian_draws(
@@ -72,22 +111,6 @@ def require_enough(n_components: int, n: int) -> None:
     """Raise ValueError where there are more components than rows."""
     if n_components > n:
         raise ValueError(f"n_components is {n_components}, but n_samples = {n}; it must be at most that")
-
-
-def warn_unsettled(converged: bool, tol: float, max_iter: int) -> None:
-    """Warn where the bound was still rising when the iterations ended.
-
-    Parameters
-    ----------
-    converged : whether the bound settled. tol : change in nats at which it counts as settled.
-    max_iter : the most iterations.
-    """
-    if not converged:
-        warn_user(
-            f"the bound still rose by more than tol = {tol:g} nats after max_iter = {max_iter} "
-            "iterations; raise either",
-            ConvergenceWarning,
-        )
 
 
 STREAM = RobbinsMonro(DEFAULTS.power, tau=DEFAULTS.delay)

@@ -7,21 +7,19 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bqvi.checks import require_integer, require_one_of
-from bqvi.inference.fit import fit
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation as Model
 from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
-    RandomState,
+    FittedByBound,
     StreamState,
     first_seen,
     generator_of,
     natural_step,
     require_settings,
-    warn_unsettled,
 )
 
 _METHODS = {"batch": "cavi", "online": "sngd", "memoised": "memoised"}
@@ -31,7 +29,7 @@ _METHODS = {"batch": "cavi", "online": "sngd", "memoised": "memoised"}
 class LatentDirichletAllocation(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    FittedByBound,
 ):
     """Topics of documents, by variational Bayes; X are counts of words, dense or sparse.
 
@@ -72,13 +70,8 @@ class LatentDirichletAllocation(
     learn_word_concentration: bool = False
     method: str = "batch"
     batch_size: int = 128
-    total_samples: float | None = None
     max_iter: int = 100
     tol: float = 1e-2
-    n_init: int = 1
-    init_params: str = "k-means++"
-    random_state: RandomState = None
-    verbose: bool | int = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -118,23 +111,16 @@ class LatentDirichletAllocation(
         n = X.shape[0]
         size = min(require_integer("batch_size", self.batch_size, 1), n)
         batch = self.method == "batch"
-        found = fit(
+        online = self.method == "online"
+        found = self._fitted(
             weighted(self._model(), "sample_weight"),
             (X, weights),
-            _METHODS[self.method],
+            method=_METHODS[self.method],
             minibatch=None if batch else size,
             steps=self.max_iter * (1 if batch else -(-n // size)),
-            tolerance=None if self.method == "online" else self.tol,
-            start_from=self.init_params,
-            starts=self.n_init,
-            seed=generator_of(self.random_state),
-            progress=bool(self.verbose),
+            tolerance=None if online else self.tol,
         )
-        if self.method != "online":
-            warn_unsettled(found.converged, self.tol, self.max_iter)
-        self.lower_bound_ = found.elbo
-        self.lower_bounds_ = [row.elbo for row in found.trace.rows]
-        self.n_iter_ = max(found.state.iteration, 1)
+        self._conclude(found, settles=not online)
         self._keep(StreamState(found.problem.model.model, found.q, 0, float(weights.sum())))
         return self
 
