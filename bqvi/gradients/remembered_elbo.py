@@ -175,7 +175,8 @@ class NearQ:
         if not len(rows):
             return 1.0
         noise = memory.noise_variances[rows, 0] if memory.noise_variances.size else 0.0
-        variances = self.variances(u) + noise + 1e-300
+        rounding = np.square(np.spacing(np.abs(memory.values).max())) + 1e-300
+        variances = self.variances(u) + noise + rounding
         total = np.square(weights.sum()) / np.square(weights).sum()
         squares = np.minimum(np.square(self.residuals(memory, rows)) / variances, _LARGEST)
         mean = float(weights @ squares / weights.sum())

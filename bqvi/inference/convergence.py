@@ -34,7 +34,7 @@ from bqvi.gradients.settings import EVIDENCE
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference import flat
 from bqvi.inference.settings import SETTLING
-from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.inference.state import LoopProblem, LoopState, with_unused
 from bqvi.models.data import n_rows
 from bqvi.models.log_joint import is_moving
 from gp.low_discrepancy import normal_sobol
@@ -108,10 +108,7 @@ def judged(state: LoopState, tolerance: float, final: bool = False) -> LoopState
         if found is not None:
             now = replace(now, elbo=found.value, sd=found.sd, due=not reasons)
     if final:
-        missing = (
-            "the evaluations that could refute a claim of convergence were not made: too few were left, or "
-            "points were asked for"
-        )
+        missing = "the evaluations that could refute a claim of convergence were not made: too few were left"
         return replace(state, reasons=tuple(reasons) or (missing,))
     return replace(state, claim=now, reasons=tuple(reasons))
 
@@ -129,20 +126,23 @@ def tried(
     Parameters
     ----------
     problem : the problem of the loop. state : a state that was `judged`. tolerance : nats.
-    account : the budget and the ledger. room : the most evaluations; None for no limit.
+    account : the budget, the ledger, and values that were told. room : the most evaluations; None for no
+        limit.
     first : the mean (D,) of the run's first q.
     """
     claim = state.claim
     if claim is None or not claim.due or claim.at != len(state.memory):
         return state
     points = _points(state, first)
-    if room is not None and room < len(points) * max(n_rows(problem.data), 1):
+    asked = [state.pending] if state.unfinished is None else [state.pending, state.unfinished.points]
+    others = rows_of(points, np.concatenate(asked).reshape(-1, len(first))) < 0
+    if room is not None and room < (len(points) + others.sum()) * max(n_rows(problem.data), 1):
         return state
     batch = Batch(problem.data, n_rows(problem.data), account=account)
     made = evaluate(problem.model, state.q, batch, points)
-    memory = state.memory.with_evaluations(made)
-    after = replace(state, memory=memory, step_evaluations=state.step_evaluations + made.n_evaluations)
-    found = remembered_elbo(after.q, memory)
+    spent, memory = state.step_evaluations + made.n_evaluations, state.memory.with_evaluations(made)
+    after = with_unused(replace(state, memory=memory, step_evaluations=spent), account)
+    found, memory = remembered_elbo(after.q, after.memory), after.memory
     reasons = _reasons(after, found, tolerance)
     if found is None:
         return replace(after, claim=replace(claim, at=len(memory), due=False), reasons=tuple(reasons))

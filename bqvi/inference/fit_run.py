@@ -44,7 +44,6 @@ from bqvi.inference.loop import (
     reopened,
     step,
     with_evaluations,
-    with_unused,
 )
 from bqvi.inference.monitor import is_of_one_function
 from bqvi.inference.remaining_gain import evaluations_for, gain_is_tested, has_no_gain, is_test_due, tested
@@ -52,7 +51,7 @@ from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
 from bqvi.inference.settings import BEGINNING, GAIN
 from bqvi.inference.starting import why_singular
-from bqvi.inference.state import LoopProblem, LoopState, TraceRow
+from bqvi.inference.state import LoopProblem, LoopState, TraceRow, with_unused
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 from bqvi.models.log_joint import LogJoint, is_moving
@@ -167,13 +166,19 @@ class FitRun:
         account = Account(self.ledger, budget, unfinished, entered=entered, first=first)
         if begins(state):
             return self._begun(problem, state, account)
-        state, tolerance = self._judged(state), self.records.stop.tolerance
-        if tolerance is not None and is_tested(self.problem):
-            room, mean = self._remaining(state), WhitenedFrame.of(self.first.q).mean
-            found = tried(problem, state, tolerance, account, room, mean)
-            if found is not state:
-                return with_unused(found, account)
+        state = self._judged(state)
+        found = self._tried(problem, state, account)
+        if found is not state:
+            return found
         return self._stepped(problem, state, self._records_of(state), account)
+
+    def _tried(self, problem: LoopProblem, state: LoopState, account: Account) -> LoopState:
+        """The state after the evaluations that could refute its claim; the same where none are due."""
+        tolerance = self.records.stop.tolerance
+        if tolerance is None or not is_tested(self.problem):
+            return state
+        room, mean = self._remaining(state), WhitenedFrame.of(self.first.q).mean
+        return tried(problem, state, tolerance, account, room, mean)
 
     def _records_of(self, state: LoopState) -> Records:
         """When records are made in the next step, and when they end the run."""
@@ -310,15 +315,17 @@ class FitRun:
         return self.step(state)  # this step makes the closing record
 
     def _with_told(self, state: LoopState) -> LoopState:
-        """The state after the search of the beginning, or after a step if the new values suffice for one."""
+        """The state after the search of the beginning, a test of its claim, or a step if one is due."""
         if self._reason(state) is not None:
             return state
         if begins(state):
             problem = affordable(self.problem, state, self._remaining(state))
             assert problem is not None  # as there is no reason to end
             return self._begun(problem, state, beginning_of(state))
-        if not due(self.problem, state):
-            return state
+        state = self._judged(state)
+        found = self._tried(self.problem, state, beginning_of(state))
+        if found is not state or not due(self.problem, state):
+            return found
         account = account_of(state)
         return self._stepped(self.problem, replace(state, unfinished=None), self.records, account)
 

@@ -33,7 +33,7 @@ from bqvi.inference.convergence import is_tested
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.settings import DEFAULTS
-from bqvi.inference.state import LoopProblem, LoopState, Recorder, Stop, TraceRow
+from bqvi.inference.state import LoopProblem, LoopState, Recorder, Stop, TraceRow, with_unused
 from bqvi.models.amortised import is_amortised
 from bqvi.models.data import n_rows, take
 from gp.arrays import Array, is_torch, to_numpy
@@ -276,25 +276,6 @@ def with_evaluations(state: LoopState, made: Evaluations) -> LoopState:
     """The state with the evaluations of a step that was cut short, for its repetition."""
     before = state.unfinished
     return replace(state, unfinished=made if before is None else before.joined(made))
-
-
-def with_unused(state: LoopState, account: Account) -> LoopState:
-    """The state after a repeated step, with evaluations of the first attempt that the second did not use.
-
-    Parameters
-    ----------
-    state : the state after the step. account : that of the step's evaluations.
-    """
-    if account.unfinished is None:
-        return state
-    unused = account.unfinished.left()
-    memory = state.memory
-    if not hasattr(memory, "with_evaluations"):
-        return replace(state, unfinished=None, repeated=state.repeated + unused.n_evaluations)
-    if len(unused):
-        memory = memory.with_evaluations(unused)
-    spent = state.step_evaluations + unused.n_evaluations
-    return replace(state, memory=memory, unfinished=None, step_evaluations=spent)
 
 
 def _with_latest(state: LoopState, account: Account) -> LoopState:

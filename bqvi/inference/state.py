@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acquisition.minibatch import Learning, Strategy
-from bqvi.calls import Evaluations
+from bqvi.calls import Account, Evaluations
 from bqvi.checks import require_integer
 from bqvi.gradients.gradient import Anchor, Estimator
 from bqvi.inference.geometry import Geometry
@@ -266,3 +266,22 @@ class Stop:
         before, now = rows[-2:]
         error = math.hypot(before.elbo_sd, now.elbo_sd)
         return abs(now.elbo - before.elbo) + 2.0 * error < self.tolerance
+
+
+def with_unused(state: LoopState, account: Account) -> LoopState:
+    """The state after a repeated step, with evaluations of the first attempt that the second did not use.
+
+    Parameters
+    ----------
+    state : the state after the step. account : that of the step's evaluations.
+    """
+    if account.unfinished is None:
+        return state
+    unused = account.unfinished.left()
+    memory = state.memory
+    if not hasattr(memory, "with_evaluations"):
+        return replace(state, unfinished=None, repeated=state.repeated + unused.n_evaluations)
+    if len(unused):
+        memory = memory.with_evaluations(unused)
+    spent = state.step_evaluations + unused.n_evaluations
+    return replace(state, memory=memory, unfinished=None, step_evaluations=spent)
