@@ -123,42 +123,28 @@ class SettlingSettings:
 class BeginningSettings:
     """The beginning of a run (`beginning`).
 
-    That of 'bq' was chosen on five regressions and a hierarchy (D = 8 to 60, seeds 0 to 2) from five starts
-    each: near the posterior, N(0, I), ten sds away, and scales thirty times too wide and too narrow.
-
     Attributes
     ----------
     near : the median over the first nodes of |y|^2 / D below which q counts as near the posterior; y is zero
         at a Gaussian posterior, and N(0, I) where the log joint is flat.
-    flat : the slope of y in u from which q counts as too narrow, by a factor of 3 in scale. Without it gaps
-        from such starts are 5 to 23 nats in D = 60 after 100 evaluations, and .2 with it.
-    near_of_values : the variance of f - ln q over D / 2, from values alone, where q counts as near. With .9,
-        of ten runs near the posterior of a hierarchy three more were searched, to no gain.
+    flat : the slope of y in u from which q counts as too narrow, by a factor of 3 in scale.
+    near_of_values : the variance of f - ln q over D / 2, from values alone, where q counts as near.
     of_budget, of_budget_of_values : the share of the budget that the first nodes and the search may use, with
-        gradients and from values alone. In D = 50 and 60, budget 100 with gradients, gaps from N(0, I) are 0
-        to 1 nats larger with .8 and .3 to 1 with .5, where there is no room for a difference along each axis;
-        with .9 those from scales 30 times too wide are -.5 to .7 larger. From 100 values in D = 5 errors of
-        the ELBO are .019 with .85 and .011 with .5.
+        gradients and from values alone.
     rise : the rise of the ELBO, in nats, without which a search is the last.
     gain : the least gain of a step for a climb to go on, in standard deviations sqrt(D / 2) that the log
-        joint has under a Gaussian posterior. With 2 gaps in D = 50 after 100 gradients are .9 to 1.3 (seeds
-        40 to 50), with .5 .5 to .8. Climbs that went on for .1 nats ran into the neck of the hierarchy (gaps
-        4 to 7); those that ended at the first overshoot stayed tens of nats below the mode of a Weibull one.
+        joint has under a Gaussian posterior.
     rows, rows_a_dimension : rows of the part of the data on which a method that samples climbs, the second
-        for each dimension. Of logistic regressions of 1,000 to 100,000 rows in D = 4, 8, 20 and 30, and
-        Poisson regressions of 1,000, 20,000 and 100,000 in D = 4 and 8 (seeds 11 to 15), the largest gap of
-        the first q was .19, with 1,000 .36, with 500 4.1.
+        for each dimension.
     sds : the length of a difference for the curvature by which such a method starts, in standard deviations.
-        With 1 the gap of the first q of a Poisson regression of 6,000 rows is .08, here .004.
-    gain_of_rows : the nats that a Newton step with all the data has to gain. With .02 and .1, and 1,000 rows,
-        .31 and .36.
+    gain_of_rows : the nats that a Newton step with all the data has to gain.
     most_elongated : the condition number beyond which a covariance from a search is not used: the inverse of
         its inverse is then hardly positive definite.
     """
 
     near: float = 3.0
     flat: float = 0.9
-    near_of_values: float = 4.0
+    near_of_values: float = 500.0
     of_budget: float = 0.85
     of_budget_of_values: float = 0.5
     rise: float = 1.0
