@@ -31,6 +31,7 @@ from bqvi.variational_bmc.settings import CHEAP, FITTING, PREDICTIONS, SHAPING
 from gp.evidence import LogPosterior
 from gp.expectation import AnovaSum, AnovaSums, Quadratic
 from gp.fixed_points import Changes, Gram, gram_of
+from gp.fixed_points.gram import MOST_PAIRED
 from gp.kernels import Anova, Constant, Multiple, QuadraticTrend, Sum
 from gp.kernels.crossed import crossed
 from gp.observations import Gradients, Observations, Values
@@ -145,11 +146,15 @@ class Data:
 
     @property
     def thinned(self) -> Data:
-        """The data to which hyperparameters are fitted."""
+        """The data to which hyperparameters are fitted: fewer gradients, or values of all depths."""
         return self._thinned or self
 
     @cached_property
     def _thinned(self) -> Data | None:
+        n = len(self.values)
+        if self.gradients is None and n > MOST_PAIRED:
+            ranks = np.linspace(0, n - 1, MOST_PAIRED).astype(int)
+            return self._at(np.argsort(-self.values, kind="stable")[ranks], 0)
         found = self.with_best_gradients(FITTING.enough)
         return None if found is self else found  # data that referred to themselves would be freed late
 
@@ -165,17 +170,20 @@ class Data:
             return self
         n, dimension = self.points.shape
         m = min(max((rows - n) // dimension, FITTING.fewest), len(self.gradients))
-        order = np.argsort(-self.values, kind="stable")
-        of_slopes = self.noise[n:].reshape(-1, dimension)[order[:m]]
-        noise = np.concatenate([self.noise[:n][order], of_slopes.reshape(-1)])
+        return self._at(np.argsort(-self.values, kind="stable"), m)
+
+    def _at(self, rows: np.ndarray, m: int) -> Data:
+        """The data at the points of ``rows`` (k,), with the gradients at the first m of them."""
+        n, dimension = self.points.shape
+        gradients, noise = self.gradients, self.noise[:n][rows]
+        if gradients is not None:
+            gradients = gradients[rows[:m]]
+            of_slopes = self.noise[n:].reshape(-1, dimension)[rows[:m]]
+            noise = np.concatenate([noise, of_slopes.reshape(-1)])
         return replace(
-            self,
-            points=self.points[order],
-            values=self.values[order],
-            gradients=self.gradients[order[:m]],
-            noise=noise,
-            log_slopes=self.log_slopes[order],
-        )
+            self, points=self.points[rows], values=self.values[rows], gradients=gradients, noise=noise,
+            log_slopes=self.log_slopes[rows],
+        )  # fmt: skip
 
 
 def noise_shaped(
@@ -449,8 +457,10 @@ class Surrogate:
 
         Inner products of the columns are the reduction of the covariance.
         """
-        slopes = 0 if self.data.gradients is None else len(self.data.gradients)
-        return lower_product(self.whitening, crossed(self.kernel, u, self.data.points, slopes).T)
+        slopes, most = 0 if self.data.gradients is None else len(self.data.gradients), 2**22
+        parts = np.array_split(u, 1 + len(u) * len(self.whitening) // most)  # of 32 MiB
+        covariances = (crossed(self.kernel, part, self.data.points, slopes).T for part in parts)
+        return np.concatenate([lower_product(self.whitening, each) for each in covariances], axis=1)
 
     def moments(self, u: np.ndarray, whitened: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The posterior mean and variance of the log joint at u (m, D), (m,) each, from ``whitened`` W k."""
