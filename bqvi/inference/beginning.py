@@ -274,12 +274,7 @@ class _At:
 
     @property
     def near(self) -> bool:
-        """Whether q is near the posterior.
-
-        With gradients, by the median of |y|^2 over D and by the slope of y in u, which is 1 where the log
-        joint is linear over q; from values alone, by the variance of f - ln q, which
-        is constant where q is the posterior, over the D / 2 of ln q.
-        """
+        """Whether q is near the posterior; see `BeginningSettings`."""
         made = self.made
         if not made.good.all():
             return False

@@ -134,8 +134,8 @@ def tried(
     if claim is None or not claim.due or claim.at != len(state.memory):
         return state
     points = _points(state, first)
-    asked = [state.pending] if state.unfinished is None else [state.pending, state.unfinished.points]
-    others = rows_of(points, np.concatenate(asked).reshape(-1, len(first))) < 0
+    told = points[:0] if state.unfinished is None else state.unfinished.points
+    others = rows_of(points, np.concatenate([told, state.pending.reshape(-1, len(first))])) < 0
     if room is not None and room < (len(points) + others.sum()) * max(n_rows(problem.data), 1):
         return state
     batch = Batch(problem.data, n_rows(problem.data), account=account)

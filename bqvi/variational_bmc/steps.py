@@ -46,16 +46,12 @@ def first_count(dimension: int) -> int:
 
 
 def batch_size(state: State, settings: Settings) -> int:
-    """The size of a batch, small until the posterior has been found, as then each value changes the next.
-
-    Of many evaluations it is a fiftieth, so that a run takes time in the cube of their number, not its fourth
-    power.
-    """
-    few = settings.few
-    if few is None:
-        few = min(2 if state.usable.gradients is None else 1, settings.batch)
-        return max(settings.batch, len(state) // 50) if settled(state) else few
-    return settings.batch if settled(state) else few
+    """The size of a batch, small until the posterior has been found, as then each value changes the next."""
+    if settings.few is not None:
+        return settings.batch if settled(state) else settings.few
+    if settled(state):  # a share, so that the time of a run is of the third order in the evaluations
+        return max(settings.batch, len(state) // 50)
+    return min(2 if state.usable.gradients is None else 1, settings.batch)
 
 
 def _mode(surrogate: Surrogate) -> np.ndarray | None:

@@ -243,8 +243,8 @@ def test_evidence_and_integral_are_those_known():
 def test_a_fit_that_is_asked_for_points_begins_with_the_search_of_one_that_evaluates_itself(
     gradients, tmp_path
 ):
-    """The mode is 30 sds of the first q away; the ELBO of a normalised Gaussian log joint is 0."""
-    mean, precision = np.array([30.0, -4.0]), np.array([1.0, 9.0])
+    """The mode is 60 sds of the first q away; the ELBO of a normalised Gaussian log joint is 0."""
+    mean, precision = np.array([60.0, -4.0]), np.array([1.0, 9.0])
     calls = Calls(
         lambda x: 0.5 * np.log(precision).sum() - np.log(2 * np.pi) - 0.5 * (x - mean) ** 2 @ precision
     )
@@ -268,3 +268,26 @@ def test_a_fit_that_is_asked_for_points_begins_with_the_search_of_one_that_evalu
     assert abs(run.result().elbo) < 0.05
     assert abs(first.elbo) < 0.05
     assert run.n_evaluations <= 60
+
+
+def test_a_fit_whose_points_are_asked_for_converges_as_others_do():
+    """A Gaussian log joint, whose evidence is known: points in batches, and others under way at all times."""
+    variances = np.array([1.0, 0.25, 4.0])
+    truth = 0.5 * np.log((2 * np.pi * variances).prod())
+
+    def log_joint(theta):
+        return -0.5 * ((theta - np.array([5.0, -3.0, 2.0])) ** 2 / variances).sum(-1)
+
+    model = bqvi.models.LogJoint(log_joint, 3, gradient=None)
+    for more in (1, 3):
+        run = bqvi.fit.steps(model, method="bq", budget=120, seed=0)
+        waiting = list(run.ask(4))
+        while waiting:
+            theta = waiting.pop(0)
+            run.tell(theta, log_joint(theta))
+            waiting += list(run.ask(more if len(waiting) < 3 else 1))
+        found = run.result()
+        assert found.converged
+        assert found.elbo == pytest.approx(truth, abs=1e-6)
+        assert found.elbo_sd < 1e-6
+        assert run.n_evaluations < 100
