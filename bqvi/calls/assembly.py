@@ -68,12 +68,7 @@ class CallBatch:
             ledger.begin(self.returned)
 
     def enter_whole(self, result: CallResult) -> bool:
-        """Enter the result at all points together; False if each point has to be evaluated by itself.
-
-        Raises
-        ------
-        EvaluationError
-        """
+        """Enter the result at all points together; False if each point has to be evaluated by itself."""
         n, error = len(self.points), result.error
         if n > 1 and error is not None and not self._stops(error):
             self._called_in_vain = n
@@ -83,12 +78,7 @@ class CallBatch:
         return True
 
     def enter(self, index: int, result: CallResult) -> None:
-        """Enter the result at the point of this index.
-
-        Raises
-        ------
-        EvaluationError
-        """
+        """Enter the result at the point of this index."""
         self._store(slice(index, index + 1), result)
         self._judge(result, self.theta[index][None])
 

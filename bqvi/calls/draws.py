@@ -117,10 +117,6 @@ class ModelCalls:
         ----------
         values : the log joint at each draw.
         terms : its terms of data (L, S), to name those that are not finite.
-
-        Raises
-        ------
-        EvaluationError
         """
         numbers = to_numpy(values)
         if np.isfinite(numbers).all():

@@ -85,7 +85,7 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
     least = CHECK.large if nats else CHECK.large_share * np.ptp(values)
     # An outlier in one coordinate makes that coordinate's standard deviation large, and all other points
     # neighbours. Differences are therefore also compared in units of the run's plausible box (scale 1).
-    both = [_between(_differences(points, values, gradients, scale), least) for scale in (1.0, None)]
+    both = [_between(_differences(points, values, gradients, one), least, nats) for one in (1.0, None)]
     if any(
         len(one) < CHECK.fewest or bdtr(one.sum(), len(one), CHECK.consistent) > CHECK.chance for one in both
     ):
@@ -99,10 +99,17 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
     )
 
 
-def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: float) -> np.ndarray:
-    """Which of the k differences larger than ``least`` lie between the slopes at both ends, (k,) bool."""
+def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: float, nats: bool) -> np.ndarray:
+    """Which of the k differences larger than ``least`` lie between the slopes at both ends, (k,) bool.
+
+    Other functions than log densities, as bumps, turn from convex to concave: of these, differences of points
+    with like slopes are to be about the trapezoid's.
+    """
     a, b, slopes = differences
     large = np.maximum(np.abs(a), np.abs(b)) > least
+    if not nats:
+        like = np.abs(slopes[0] - slopes[1]) <= 0.5 * np.abs(slopes).sum(0)
+        return (np.abs(a - b) <= 0.25 * (np.abs(a) + np.abs(b)))[large & like]
     rounding = CHECK.rounding * np.abs(a)  # of a plane both slopes are the difference
     return ((slopes.min(0) - rounding <= a) & (a <= slopes.max(0) + rounding))[large]
 

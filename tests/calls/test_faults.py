@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bqvi
-from bqvi.calls import Caller, EvaluationError, Evaluations, Function
+from bqvi.calls import Caller, EvaluationError, Evaluations, Function, Range
 from bqvi.calls.account import Ledger
 from bqvi.calls.faults import described, is_numerical, is_of_the_code
 from bqvi.calls.gradient_check import gradient_warnings, require_consistent
@@ -384,6 +384,23 @@ def test_right_gradients_never_stop_a_run_and_wrong_ones_do():
     require_consistent(torch_own, 0, rows(x, -0.5 * (x**2).sum(1), -x))
     with pytest.raises(EvaluationError, match="leaves torch on the way"):
         require_consistent(torch_own, 0, rows(x, -0.5 * (x**2).sum(1), x))
+
+
+@pytest.mark.parametrize("factor", [1.0, -1.0, 2.0])
+def test_right_gradients_of_bumps_and_waves_stop_no_integration_and_wrong_ones_do(factor):
+    """Narrower than the distances of the nodes, where differences need not lie between the slopes."""
+    function, stopped = Function(lambda x: 0.0, lambda x: x, range=Range("integrand")), 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        x, a = rng.normal(size=(rng.choice([16, 64]), 4)), rng.uniform(0.3, 2.5, 4)
+        bump, phase = np.exp(-0.5 * np.square(x * a).sum(1)), x @ a + 1.0
+        values = bump if seed % 2 else np.cos(phase)
+        gradients = -bump[:, None] * x * a**2 if seed % 2 else -np.sin(phase)[:, None] * a
+        try:
+            require_consistent(function, 0, rows(x, values, factor * gradients))
+        except EvaluationError:
+            stopped += 1
+    assert stopped == 0 if factor == 1.0 else stopped > 40, stopped
 
 
 def test_a_point_far_out_does_not_decide_which_points_are_near():
