@@ -18,7 +18,7 @@ largest variance (thesis Eq. 7.18) the score v_j.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeVar
 
@@ -85,7 +85,7 @@ def variance_reduction(state: ConditionedPool) -> Array:
 
 
 class _Conditional(Protocol):
-    """What `choices` chooses from: `ConditionedPool`, or a record that contains one."""
+    """What `greedy` chooses from: `ConditionedPool`, or a record that contains one."""
 
     def given(self, index: int) -> Self:
         """Return the same once candidate ``index`` is observed too."""
@@ -95,13 +95,10 @@ class _Conditional(Protocol):
 _State = TypeVar("_State", bound=_Conditional)
 
 
-def choices(
-    state: _State,
-    count: int,
-    score: Callable[[_State], Array],
-    closed: Sequence[int] = (),
-) -> Iterator[tuple[int, float, _State]]:
-    """Choose ``count`` candidates, each the best given those before it.
+def greedy(
+    state: _State, count: int, score: Callable[[_State], Array], closed: Sequence[int] = ()
+) -> list[int]:
+    """Return the indices of ``count`` candidates, each the best given those before it.
 
     Parameters
     ----------
@@ -109,32 +106,12 @@ def choices(
     count : the number that is chosen, at most N less those closed.
     score : a function of the state that returns a score for each candidate, (N,); the largest is chosen.
     closed : indices that may not be chosen.
-
-    Yields
-    ------
-    The index of a candidate, its score, and the state in which it was chosen.
     """
-    shut = [*closed]
+    chosen: list[int] = []
     for k in range(count):
         scores = to_numpy(score(state)).astype(float)  # a copy
-        scores[shut] = -np.inf
-        best = int(scores.argmax())
-        yield best, float(scores[best]), state
-        shut.append(best)
+        scores[[*closed, *chosen]] = -np.inf
+        chosen.append(int(scores.argmax()))
         if k + 1 < count:
-            state = state.given(best)
-
-
-def greedy(
-    state: _State,
-    count: int,
-    score: Callable[[_State], Array],
-    closed: Sequence[int] = (),
-) -> list[int]:
-    """Return the indices of the candidates that `choices` chooses; the arguments are its own.
-
-    Parameters
-    ----------
-    state, count, score, closed : as there.
-    """
-    return [index for index, _, _ in choices(state, count, score, closed)]
+            state = state.given(chosen[-1])
+    return chosen

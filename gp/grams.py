@@ -13,7 +13,8 @@ For other kernels, whose covariances are written for torch as well, torch's reve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -37,6 +38,16 @@ def pieces(observed: Functional) -> Iterator[tuple[Functional, slice]]:
     for block in blocks_of(observed):
         yield block, slice(start, start + len(block))
         start += len(block)
+
+
+def taken(observed: Functional, rows: Sequence[np.ndarray]) -> tuple[Functional, np.ndarray]:
+    """Return values and gradients at some points of each block, ``rows``, and their indices among all."""
+    blocks, kept = [], []
+    for (block, part), chosen in zip(pieces(observed), rows, strict=True):
+        width = len(block) // max(len(block.x), 1)
+        blocks.append(replace(block, x=block.x[chosen]))  # type: ignore[type-var]
+        kept.append(part.start + (width * chosen[:, None] + np.arange(width)).reshape(-1))
+    return blocks[0] if len(blocks) == 1 else Observations(tuple(blocks)), np.concatenate(kept)
 
 
 def on_host(observed: Functional) -> Functional:

@@ -22,12 +22,12 @@ import numpy as np
 
 from gp.arrays import Array, as_like, shown, to_numpy
 from gp.checks import as_noise, as_values, require_memory
-from gp.grams import on_host, pieces
+from gp.grams import on_host, pieces, taken
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
 from gp.kernels.parameters import per_column
 from gp.means import Constant, Mean
-from gp.observations import Functional, Observations, Values, as_functional
+from gp.observations import Functional, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
 from gp.problem import EvidenceProblem, fitted, scale_slope, solve
@@ -413,17 +413,14 @@ def _merged(observed: Functional, y: Array, noise: Any) -> tuple[Functional, Arr
     """Return the observations without those values that repeat another, their noise included."""
     noise = noise if isinstance(noise, str) else as_noise(noise, len(y), y)
     each = to_numpy(noise).reshape(-1) if getattr(noise, "ndim", 0) == 1 else np.zeros(len(y))
-    blocks, kept = [], []
+    chosen = []
     for block, part in pieces(observed):
-        places = np.arange(part.start, part.stop)
+        rows = np.arange(len(block.x))
         if isinstance(block, Values):
-            rows = np.column_stack([to_numpy(block.x), to_numpy(y[part]), each[part]])
-            first = np.sort(np.unique(rows, axis=0, return_index=True)[1])
-            block, places = Values(block.x[first]), places[first]
-        blocks.append(block)
-        kept.append(places)
-    index = np.concatenate(kept)
-    merged = blocks[0] if len(blocks) == 1 else Observations(tuple(blocks))
+            table = np.column_stack([to_numpy(block.x), to_numpy(y[part]), each[part]])
+            rows = np.sort(np.unique(table, axis=0, return_index=True)[1])
+        chosen.append(rows)
+    merged, index = taken(observed, chosen)
     return merged, y[index], noise[index] if getattr(noise, "ndim", 0) == 1 else noise
 
 

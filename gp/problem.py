@@ -16,12 +16,12 @@ import numpy as np
 
 from gp.evidence import Evidence
 from gp.fixed_points import Gram, gram_of
-from gp.grams import blocks_of, mean_basis
+from gp.grams import blocks_of, mean_basis, taken
 from gp.kernels.base import Kernel
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.linalg import cholesky
 from gp.means import Mean
-from gp.observations import Functional, Observations, Values, as_functional, covariance
+from gp.observations import Functional, Values, as_functional, covariance
 from gp.settings import FIT
 
 _Noise: TypeAlias = np.ndarray | float | None
@@ -100,17 +100,10 @@ class EvidenceProblem:
         n = len(self.y)
         if n <= size:
             return self
-        blocks, kept, start = [], [], 0
-        for block in blocks_of(self.observed):
-            count = len(block.x)
-            chosen = np.sort(rng.choice(count, -(-size * count // n), replace=False))
-            width = len(block) // max(count, 1)
-            blocks.append(replace(block, x=block.x[chosen]))  # type: ignore[type-var]
-            kept.append(start + (width * chosen[:, None] + np.arange(width)).reshape(-1))
-            start += len(block)
-        index = np.concatenate(kept)
+        counts = [len(block.x) for block in blocks_of(self.observed)]
+        rows = [np.sort(rng.choice(count, -(-size * count // n), replace=False)) for count in counts]
+        x, index = taken(self.observed, rows)
         noise = self.noise[index] if isinstance(self.noise, np.ndarray) and self.noise.ndim else self.noise
-        x = blocks[0] if len(blocks) == 1 else Observations(tuple(blocks))
         return replace(self, x=x, y=self.y[index], noise=noise)
 
 

@@ -36,7 +36,6 @@ def check_kernel(kernel: Kernel, dimension: int = 2, *, differentiable: bool = T
     _check_pullback(kernel, x, rng)
     if differentiable:
         _check_derivatives(kernel, x, y)
-        _check_diagonal_derivatives(kernel, x)
 
 
 def _check_values(kernel: Kernel, x: Any, y: Any) -> None:
@@ -97,10 +96,6 @@ def _check_derivatives(kernel: Kernel, x: Any, y: Any) -> None:
     require_close(derivatives.k_y, k_y.transpose(1, 2, 0), 1e-7, "k_y has to be dk/dy, (n, m, D)")
     require_close(derivatives.k_xy, k_xy.transpose(2, 0, 3, 1), 1e-7, "k_xy has to be d2k/dxdy")
 
-
-def _check_diagonal_derivatives(kernel: Kernel, x: Any) -> None:
-    if not isinstance(kernel, DifferentiableKernel):
-        raise AssertionError("derivatives and diagonal_derivatives are missing")
     diagonal, full = kernel.diagonal_derivatives(x), kernel.derivatives(x, x)
     index = np.arange(len(x))
     message = "diagonal_derivatives has to be the diagonal of derivatives(x, x)"

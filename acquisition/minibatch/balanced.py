@@ -57,7 +57,7 @@ class Balanced(Featured):
     replacement: bool = False
 
     def start(self, n: int, rng: np.random.Generator) -> BalancedState:
-        self.require_fit(n)
+        super().start(n, rng)
         batches = by_assignment(self.features.phi, self.size, rng)
         rest = np.ones(n, bool)
         rest[batches] = False

@@ -28,12 +28,14 @@ import time
 import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist
 
 from acquisition.minibatch.settings import FEATURES
 from acquisition.minibatch.strategy import Unlearning, require_rows, require_size
+from acquisition.minibatch.uniform import UniformState
 from gp.arrays import shown, to_numpy
 from gp.checks import as_points
 from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
@@ -309,7 +311,8 @@ class Featured(Unlearning):
         """Seconds that the computation of the features took."""
         return self.features.seconds
 
-    def require_fit(self, n: int) -> None:
-        """Raise ValueError unless the size of mini-batches and the features agree with ``n`` data."""
+    def start(self, n: int, rng: np.random.Generator) -> Any:
+        """State before the first draw; ValueError unless size and features agree with ``n`` data."""
         require_size(self.size, n)
         require_rows("features", len(self.features), n)
+        return UniformState(n)

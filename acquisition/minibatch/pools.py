@@ -69,10 +69,6 @@ class Greedy(Featured):
         super().__post_init__()
         require_between("pool", self.pool, 1.0, np.inf)
 
-    def start(self, n: int, rng: np.random.Generator) -> UniformState:
-        self.require_fit(n)
-        return UniformState(n)
-
     def _pool(self, n: int, rng: np.random.Generator) -> np.ndarray:
         count = min(n, max(self.size, int(self.pool * self.size)))
         return rng.choice(n, count, replace=False, shuffle=False)
@@ -241,10 +237,6 @@ class QuadratureWeighted(Featured):
         super().__post_init__()
         require_between("noise", self.noise, 0.0, np.inf)
 
-    def start(self, n: int, rng: np.random.Generator) -> UniformState:
-        self.require_fit(n)
-        return UniformState(n)
-
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
         indices = rng.choice(state.n, self.size, replace=False, shuffle=False)
         return Selection(indices, quadrature_weights(self.features, indices, self.noise)), state
@@ -286,7 +278,7 @@ class UpperConfidence(Summing, _Weighted):
         require_between("noise", self.noise, np.finfo(float).tiny, np.inf)
         require_between("drift", self.drift, 0.0, 1.0)
 
-    def start(self, n: int, rng: np.random.Generator) -> ConfidenceState:  # type: ignore[override]
+    def start(self, n: int, rng: np.random.Generator) -> ConfidenceState:
         super().start(n, rng)
         return ConfidenceState(n, Coefficients.prior(self.features))
 

@@ -21,13 +21,12 @@ from gp.embeddings.registry import (
     Formulas,
     Parameters,
     UnknownPairError,
-    dirac_parts,
     formulas,
     in_kind_of,
     weighted_components,
 )
 from gp.kernels import Kernel
-from gp.measures import Measure
+from gp.measures import Empirical, Measure
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +80,10 @@ class KernelEmbedding:
         return self._cross(in_kind_of(other, self.measure.parameters()[0]))
 
     def _cross(self, other: Measure) -> Array:
-        if dirac_parts(other):
+        if isinstance(other, Empirical):
             points, weights = other.parameters()
             return namespace(points).sum(weights * self.mean(points))
-        if dirac_parts(self.measure):
+        if isinstance(self.measure, Empirical):
             return embed(self.kernel, other).double(self.measure)
         try:
             return self._own.cross(other)
@@ -94,13 +93,10 @@ class KernelEmbedding:
                 return sum(weight * self._cross(part) for weight, part in parts)
             if type(other) is type(self.measure):
                 raise
-            return self._mirrored(other)
-
-    def _mirrored(self, other: Measure) -> Array:
-        parts = weighted_components(self.measure)
-        if parts is not None:
-            return sum(weight * embed(self.kernel, part).double(other) for weight, part in parts)
-        return formulas(self.kernel, other).cross(self.measure)
+            parts = weighted_components(self.measure)
+            if parts is not None:
+                return sum(weight * embed(self.kernel, part).double(other) for weight, part in parts)
+            return formulas(self.kernel, other).cross(self.measure)
 
     def pullback(self, x: Array, weights: Array, derivative_weights: Array | None = None) -> Parameters:
         """Return the gradient, in the measure's parameters, of a weighted sum of z and dz/dx.
@@ -135,19 +131,16 @@ class KernelEmbedding:
 
         Where ``other`` is not given it is the gradient of C(pi, pi), in which pi moves twice.
         """
-        if self._own.cross_gradient is not None:
+        gradient = self._own.cross_gradient
+        if gradient is not None:
             try:
-                return self._analytic_double_gradient(other)
+                if other is not None:
+                    return gradient(in_kind_of(other, self.measure.parameters()[0]))
+                own = gradient(self.measure)
+                return type(own)._make(2.0 * value for value in own)
             except UnknownPairError:
                 pass  # fewer pairs have the analytic gradient than the double integral
         return gradient_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
-
-    def _analytic_double_gradient(self, other: Measure | None) -> Parameters:
-        gradient = self._own.cross_gradient
-        assert gradient is not None  # the caller has checked this
-        if other is not None:
-            return gradient(in_kind_of(other, self.measure.parameters()[0]))
-        return _scaled(2.0, gradient(self.measure))
 
 
 def embed(kernel: Kernel, measure: Measure) -> KernelEmbedding:
@@ -159,11 +152,6 @@ def embed(kernel: Kernel, measure: Measure) -> KernelEmbedding:
         when the embedding is first used, where the pair has no formulas; the message lists the known pairs.
     """
     return KernelEmbedding(kernel, measure)
-
-
-def _scaled(factor: float, gradient: Parameters) -> Parameters:
-    """Return a gradient times a number."""
-    return type(gradient)._make(factor * value for value in gradient)
 
 
 def added(gradients: Sequence[Parameters]) -> Parameters:

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 from gp.arrays import Array, as_like
 from gp.kernels import Kernel
-from gp.measures import Empirical, GaussianMixture, Measure
+from gp.measures import GaussianMixture, Measure
 
 Parameters: TypeAlias = Any
 """A named tuple like that of ``measure.parameters()``; in a gradient, each entry has the leading
@@ -128,11 +128,6 @@ def in_kind_of(measure: Measure, like: Array) -> Measure:
     wanted = [as_like(value, like) for value in given]
     unchanged = all(a is b for a, b in zip(given, wanted, strict=True))
     return measure if unchanged else measure.with_parameters(wanted)
-
-
-def dirac_parts(measure: Measure) -> bool:
-    """Tell whether the measure is a sum of point masses, against which any kernel is a sum."""
-    return isinstance(measure, Empirical)
 
 
 def weighted_components(measure: Measure) -> tuple[tuple[Array, Measure], ...] | None:
