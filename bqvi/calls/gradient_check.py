@@ -138,11 +138,11 @@ def _of_entries(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -
     wrong = np.flatnonzero(np.abs(changes) > CHECK.multiple)
     if left > CHECK.left or not len(wrong):
         return []
-    multiples = ", ".join(f"{1.0 / (1.0 + changes[i]):.2g} times (entry {i})" for i in wrong)
-    return [
-        f"Entries of the gradient, counted from 0, disagree with the values of {n} evaluations: they are "
-        f"{multiples} the slopes of the values. Compare the gradient with difference quotients."
-    ]
+    factors, said = 1.0 / (1.0 + changes), "Gradients disagree with the values of"
+    multiples = ", ".join(f"entry {i}, counted from 0, is {factors[i]:.2g} times that" for i in wrong)
+    if len(wrong) == d and np.ptp(factors) < CHECK.one_multiple * abs(factors.mean()):
+        multiples = f"the gradient is {factors.mean():.2g} times that"
+    return [f"{said} {n} evaluations: {multiples} of the values. Compare them with difference quotients."]
 
 
 def may_be_wrong(made: Evaluations, row: int) -> bool:

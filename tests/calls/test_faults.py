@@ -306,7 +306,7 @@ def test_a_reason_tells_an_error_of_the_code_as_the_exception_does(error):
 
 
 @pytest.mark.parametrize(
-    ("factor", "said"), [(1.0, None), (-1.0, "-1 times (entry 0)"), (2.0, "2 times (entry 0)")]
+    ("factor", "said"), [(1.0, None), (-1.0, "gradient is -1 times that"), (2.0, "gradient is 2 times that")]
 )
 def test_a_wrong_gradient_disagrees(factor, said):
     """Of a quadratic, whose differences are the trapezoids of its gradient."""
@@ -343,9 +343,13 @@ def test_an_entry_that_is_a_multiple_is_named(factor, d):
             assert not found
         else:
             (message,) = found
-            named = re.findall(r"([0-9.]+) times \(entry (\d)\)", message)
-            assert [int(entry) for _, entry in named] == [d - 1]
-            assert abs(float(named[0][0]) - factor) < 0.1
+            ((entry, multiple),) = (
+                re.findall(r"entry (\d),.*? is ([0-9.]+) times", message)
+                if d > 1
+                else [(0, re.findall(r"is ([0-9.]+) times", message)[0])]
+            )
+            assert int(entry) == d - 1
+            assert abs(float(multiple) - factor) < 0.1
 
 
 def test_the_right_gradient_of_a_funnel_agrees_and_its_negative_does_not():
