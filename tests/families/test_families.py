@@ -4,10 +4,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Dirichlet, Gaussian, Product
 from bqvi.families.testing import check_family
@@ -251,3 +253,19 @@ def test_a_dirichlet_with_a_zero_is_that_of_the_other_entries():
 def test_bad_parameters_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_natural_step_is_the_best_at_its_price():
+    """Of all Gaussians on a line the one at eta + rho g has the largest <g, mu'> - KL(q' || q) / rho."""
+    mean, variance, gradient, rho = 0.4, 0.7, np.array([0.9, -0.3]), 0.6
+
+    def cost(parameters):
+        m, v = parameters[0], np.exp(parameters[1])
+        divergence = 0.5 * (v / variance + (m - mean) ** 2 / variance - 1.0 - np.log(v / variance))
+        return divergence / rho - gradient @ [m, v + m * m]
+
+    exact = {"xatol": 1e-9, "fatol": 1e-13}
+    found = scipy.optimize.minimize(cost, [0.0, 0.0], method="Nelder-Mead", options=exact)
+    natural = np.array([mean / variance, -0.5 / variance]) + rho * gradient
+    v = -0.5 / natural[1]
+    assert_allclose([found.x[0], np.exp(found.x[1])], [v * natural[0], v], rtol=1e-5)

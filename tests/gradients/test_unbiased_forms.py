@@ -217,3 +217,19 @@ def test_standard_errors_are_refused_where_draws_are_few_or_randomisations_unlik
         Pathwise(12, noise=AntitheticOrthogonal(), errors=True)
     with pytest.raises(ValueError, match="randomisations"):
         Pathwise(12, noise=AntitheticOrthogonal(), errors=True, randomisations=1)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "variance"),
+    [
+        (Score(400, "none", entropy="analytic", errors=True), lambda d: (d + 2) * (d + 4) / 4),
+        (Score(400, "optimal", entropy="analytic", errors=True), lambda d: (d + 2) / 2),
+        (Pathwise(400, errors=True), lambda d: 1.0),
+    ],
+)
+def test_the_variance_of_the_score_grows_with_the_dimension(estimator, variance):
+    """f = -|theta|^2 / 2 under N(0, I) in eight dimensions, by moments of chi^2: 16,000 draws of eight
+    entries, whose standard deviation is below 2 % of the variance."""
+    q, model = Gaussian(np.zeros(8), np.eye(8)), LogJoint(lambda t: -0.5 * t.square().sum(1), 8)
+    errors = [estimator(model, q, BATCH, np.random.default_rng(s)).standard_error[0] for s in range(40)]
+    assert np.mean(np.square(errors)) * 400 == pytest.approx(variance(8), rel=0.08)
