@@ -6,12 +6,14 @@ distribution of inverse squared lengthscales. alpha -> infinity gives the square
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Pullback, parameter
+from gp.kernels.base import Parameter, Pullback, parameter
 from gp.kernels.stationary import Stationary
 
 
@@ -39,6 +41,13 @@ class RationalQuadratic(Stationary):
         xp, alpha = namespace(s), as_like(self.alpha, s)
         return xp.exp(-(alpha + order) * xp.log1p(s / (2 * alpha)))
 
+    def parameters(self) -> tuple[Parameter, ...]:
+        lengthscale, variance, alpha = super().parameters()
+        return lengthscale, alpha, variance
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        return super().with_parameters((values[0], values[2], values[1]))
+
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
         k, stationary = super().with_pullback(x)
         half = self.squared_distance(x, x) / 2
@@ -46,6 +55,7 @@ class RationalQuadratic(Stationary):
         def pullback(weights: Array) -> Array:
             excess = half / (self.alpha + half) - np.log1p(half / self.alpha)
             alpha = self.alpha * np.vdot(weights, k * excess)
-            return np.append(stationary(weights), alpha)
+            others = stationary(weights)
+            return np.concatenate([others[:-1], [float(alpha)], others[-1:]])
 
         return k, pullback
