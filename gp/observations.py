@@ -3,10 +3,9 @@
     Values(x)                  f(x_i)
     Gradients(x, dimensions)   df/dx_d at x_i, for all dimensions or some
 
-A linear functional of a Gaussian process is a Gaussian variable, and the covariance of two functionals is the
-kernel with one of them applied to each argument. Conditioning uses these covariances only, so the code of a
-posterior is the same for all functionals. :class:`Observations` concatenates several blocks. A further kind
-of functional is a class with the methods of :class:`Functional`, whose covariances are registered with
+The covariance of two functionals is the kernel with one of them applied to each argument; conditioning uses
+these covariances only. :class:`Observations` concatenates several blocks. A further kind of functional is a
+class with the methods of :class:`Functional`, whose covariances are registered with
 :func:`register_covariance`.
 """
 

@@ -1,12 +1,11 @@
 """Hyperparameters in units of the data.
 
-The search is over psi (P,): for a positive parameter the logarithm of its ratio to its unit,
-for a location its distance from the mean of the inputs in units. The unit of a parameter is
+The search is over psi (P,): for a positive parameter the logarithm of its ratio to its unit, for a location
+its distance from the mean of the inputs in units. The unit of a parameter is
 
     (standard deviation of its input column)^input_power x (that of the targets)^output_power
 
-(for a parameter that several columns share, the geometric mean of theirs). The problem, its priors and its
-starting points are therefore independent of the units of the data.
+(for a parameter that several columns share, the geometric mean of theirs).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
     z(x) = sum_i w_i k(x, x_i),     C = sum_ij w_i w_j k(x_i, x_j)
 
-Points are taken in blocks, so that at most 2^22 kernel values are held at once. A mixture is linear
-in its components; kernels with a faster formula for mixtures have their own.
+Points are taken in blocks, so that at most 2^22 kernel values are held at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Models fitted with GPyTorch or BoTorch as posteriors.
 
 An exact GP consists of a mean, a kernel, a noise and data, on which a process of this package is conditioned.
-By convention the ``forward`` of a GPyTorch model returns the values of its mean and covariance modules at its
-inputs. As a model may do otherwise, the result of ``forward`` is compared with the converted prior at some of
-the training inputs.
+As the ``forward`` of a model may return something else than the values of its mean and covariance modules, it
+is compared with the converted prior at some of the training inputs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""BoTorch's transforms of inputs and outcomes that are affine, as maps.
+"""BoTorch's transforms of inputs and outcomes that are affine, as maps, and chains of them.
 
-``AffineInputTransform`` and its kinds ``Normalize`` and ``InputStandardize`` take x to
-(x - offset) / coefficient, in some columns or all; a chain of them is one such map again.
-``Standardize`` takes y to (y - mean) / standard deviation. The other transforms (logarithms, powers,
-warps) do not lead to a Gaussian process with a kernel of this package, so they cannot be folded in.
+``AffineInputTransform`` and its kinds take x to (x - offset) / coefficient, in some columns or all;
+``Standardize`` takes y to (y - mean) / standard deviation. Others cannot be folded into a kernel.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     k(x, y) = variance prod_d phi(s_d),     s_d = (x_d - y_d)^2 / l_d^2,
 
 with phi the profile of ``kernel`` (:mod:`gp.kernels.stationary`). For a squared exponential this is the
-kernel itself. A Matern kernel of all columns is a function of the distance and no such product; the product
-has closed integrals wherever columns are independent, and functions that are rough along each axis.
+kernel itself; of a Matern kernel the product has closed integrals wherever columns are independent.
 """
 
 from __future__ import annotations

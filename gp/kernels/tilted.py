@@ -1,14 +1,12 @@
 """Tilted kernels, for functions that grow in the tails of a Gaussian measure: a quotient of densities.
 
-A stationary process has the same variance at four standard deviations as at the centre. The quotient p/q of a
-density and a proposal with lighter tails grows in the tails, at most like the reciprocal of q, where there
-are no nodes. A prior of this quotient in standard coordinates u is
+The quotient p/q of a density and a proposal with lighter tails grows in the tails, at most like the
+reciprocal of q, where there are no nodes. A prior of this quotient in standard coordinates u is
 
     f(u) = a(u) g(u),     a(u) = exp(beta |u|^2 / 2),     g stationary,
 
 so that f has the covariance a(u) k(u, u') a(u'). Its variance under N(0, I) is finite for beta < 1/2, its
-mean for beta < 1. Against a Gaussian its integrals are those of k against a wider one
-(:mod:`gp.embeddings.tilted`).
+mean for beta < 1. Its integrals are those of k against a wider Gaussian (:mod:`gp.embeddings.tilted`).
 """
 
 from __future__ import annotations
