@@ -1,11 +1,8 @@
 """GPyTorch's kernels as kernels of this package.
 
-The formulas differ in two ways. GPyTorch's kernels have no variance, which a ``ScaleKernel`` around them
-adds. Its periodic kernel divides sin^2 by the lengthscale, that of this package by the square of the
-lengthscale (Rasmussen & Williams 2006, Eq. 4.31), so that the lengthscale here is the root of GPyTorch's.
-
-A kernel with ``active_dims`` uses those columns only. A ``ScaleKernel`` takes over the active
-dimensions of the kernel it scales, which then count once, not twice.
+GPyTorch's kernels have no variance, which a ``ScaleKernel`` around them adds; its periodic kernel divides
+sin^2 by the lengthscale, that of this package by its square (Rasmussen & Williams 2006, Eq. 4.31). A
+``ScaleKernel`` takes over the active dimensions of the kernel it scales, which then count once, not twice.
 """
 
 from __future__ import annotations

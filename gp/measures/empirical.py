@@ -1,9 +1,7 @@
 """The empirical measure sum_i w_i delta(x_i) of a finite set of points.
 
-An integral against it is a weighted sum, so every kernel has an embedding: k(., X) w. It has no
-density. A point u of the unit cube is mapped by the quantile function of the first coordinate: the
-points are sorted by their first column and u_1 chooses one by cumulative weight; the other
-coordinates of u are not used, because the sorted point determines the rest.
+Every kernel has an embedding: k(., X) w. A point u of the unit cube is mapped by the quantile function of the
+first coordinate: the points are sorted by their first column and u_1 chooses one by cumulative weight.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The uniform measure on a box [lower_1, upper_1] x ... x [lower_D, upper_D].
 
-Its coordinates are independent, so a kernel that is a product over the coordinates has a product of
-one-dimensional integrals. Standard coordinates centre the box and divide by (upper - lower) /
-sqrt(12), which gives the box [-sqrt 3, sqrt 3]^D.
+Standard coordinates centre the box and divide by (upper - lower) / sqrt(12), which gives [-sqrt 3, sqrt 3]^D.
 """
 
 from __future__ import annotations
