@@ -125,7 +125,7 @@ def test_a_folder_is_run_drawn_and_tabulated(name, folder):
     with drawing.style():
         assert experiment.draw(results)
     assert len(experiment.tables(results)[0].frame) > 0
-    assert not experiment.claims(results)  # nothing can be claimed of a user's data
+    assert all(claim.verdict != "holds" for claim in experiment.claims(results))  # by one seed
 
 
 def test_word_frequencies_predict_as_one_topic_does(folder):
