@@ -146,11 +146,11 @@ def _of_entries(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -
 
 
 def may_be_wrong(made: Evaluations, row: int) -> bool:
-    """Whether another gradient in a ``row`` explains most of what differences of values to others miss.
+    """Whether another gradient at one evaluation explains most residuals of trapezoids from it to others.
 
     Parameters
     ----------
-    made : the evaluations of a log density, with gradients. row : the row of the gradient.
+    made : the evaluations of a log density, with gradients. row : the row of the evaluation.
     """
     assert made.gradients is not None
     others = np.flatnonzero(made.censored.good & (np.arange(len(made)) != row))
@@ -162,7 +162,7 @@ def may_be_wrong(made: Evaluations, row: int) -> bool:
 def _explained(
     points: np.ndarray, values: np.ndarray, gradients: np.ndarray, pairs: np.ndarray, terms: bool = False
 ) -> tuple[np.ndarray, float]:
-    """What is missing (D,) in a gradient, and the share of squared residuals of trapezoids that it leaves.
+    """The correction (D,) of gradients by a regression, and the share of squared residuals that remains.
 
     Differences of values between ``pairs`` (2, k) are regressed on the D parts of their trapezoids, whose
     coefficients are 1; or for ``terms`` on the steps, for a term that one gradient of all pairs lacks. The

@@ -173,7 +173,7 @@ class FitRun:
         return self._stepped(problem, state, self._records_of(state), account)
 
     def _tried(self, problem: LoopProblem, state: LoopState, account: Account) -> LoopState:
-        """The state after the evaluations that could refute its claim; the same where none are due."""
+        """The state after the evaluations that could refute its claim; the same state if none are due."""
         tolerance = self.records.stop.tolerance
         if tolerance is None or not is_tested(self.problem):
             return state

@@ -146,7 +146,7 @@ class Data:
 
     @property
     def thinned(self) -> Data:
-        """The data to which hyperparameters are fitted: fewer gradients, or values of all depths."""
+        """The data to which hyperparameters are fitted; of many, fewer gradients or fewer values."""
         return self._thinned or self
 
     @cached_property
