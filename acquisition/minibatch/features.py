@@ -312,7 +312,6 @@ class Featured(Unlearning):
         return self.features.seconds
 
     def start(self, n: int, rng: np.random.Generator) -> Any:
-        """State before the first draw; ValueError unless size and features agree with ``n`` data."""
         require_size(self.size, n)
         require_rows("features", len(self.features), n)
         return UniformState(n)

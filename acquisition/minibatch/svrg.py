@@ -53,7 +53,6 @@ class Svrg(Correcting):
         require_between("epochs", self.epochs, np.finfo(float).tiny, np.inf)
 
     def start(self, n: int, rng: np.random.Generator) -> SvrgState:
-        """State before the first draw, which is a snapshot."""
         return SvrgState(self.base.start(n, rng), n, np.zeros(0), np.zeros(0))
 
     def next_size(self, state: SvrgState) -> int:
@@ -61,7 +60,6 @@ class Svrg(Correcting):
         return state.n if state.drawn < 0 or state.drawn >= self.epochs * state.n else self.size
 
     def draw(self, state: SvrgState, rng: np.random.Generator) -> tuple[Selection, SvrgState]:
-        """The next mini-batch, or all the data."""
         if state.drawn < 0 or state.drawn >= self.epochs * state.n:
             return Selection(np.arange(state.n), np.ones(state.n)), replace(state, drawn=-1)
         selection, below = self.base.draw(state.below, rng)

@@ -162,7 +162,6 @@ class PredictedMoments:
 
     @cached_property
     def variance(self) -> Array:
-        """Posterior variance plus rounding, (m,)."""
         whitened = self.whitened
         explained = (whitened**2).sum(0) if is_torch(whitened) else np.einsum("nm,nm->m", whitened, whitened)
         return at_least(self.prior - explained, 0.0) + self.predictor.rounding

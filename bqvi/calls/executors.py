@@ -113,7 +113,6 @@ class TimeLimited:
             raise TypeError(f"executor is {shown(executor)}; to be limited in time it must have submit")
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The executor's future of ``function(*arguments)``."""
         return self._executor.submit(function, *arguments)
 
 

@@ -62,7 +62,6 @@ class DiagonalGaussian:
 
     @cached_property
     def natural(self) -> Values:
-        """eta = (m / v, -1 / (2 v))."""
         return self.mean / self.variance, -0.5 / self.variance
 
     @cached_property
@@ -111,30 +110,24 @@ class DiagonalGaussian:
         return self.mean
 
     def kl(self, other: DiagonalGaussian) -> Array:
-        """KL(self || other), batch-shaped."""
         gap = other.mean - self.mean
         ratio = (self.variance + gap * gap) / other.variance
         return 0.5 * (ratio - 1.0 + other.log_variance - self.log_variance).sum(-1)
 
     def statistics(self, theta: Array) -> Values:
-        """(x, x^2) of draws (L, ..., D)."""
         return theta, theta * theta
 
     def log_base_measure(self, theta: Array) -> Array:
-        """-(D / 2) ln(2 pi) for each of the draws theta (L, ..., D)."""
         return namespace(theta).full_like(theta[..., 0], -0.5 * theta.shape[-1] * LOG_2PI)
 
     def log_prob(self, theta: Array) -> Array:
-        """Log density at (L, ..., D)."""
         gap = theta - self.mean
         return -0.5 * (gap * gap / self.variance + LOG_2PI + self.log_variance).sum(-1)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """``n`` draws (n, ..., D)."""
         return self.rsample(n, seed)
 
     def rsample(self, n: int, seed: Seed) -> Array:
-        """``n`` draws m + s xi, differentiable in torch parameters."""
         return self.from_noise(generator(seed).standard_normal((n, *self.mean.shape)))
 
     def from_noise(self, noise: np.ndarray) -> Array:
@@ -168,22 +161,18 @@ class DiagonalGaussian:
         return mean_step, variance_step + 2.0 * self.mean * mean_step
 
     def fisher_solve(self, cotangent: Values) -> Values:
-        """d eta of d mu."""
         variance_step = cotangent[1] - 2.0 * self.mean * cotangent[0]
         second = 0.5 * variance_step / (self.variance * self.variance)
         return cotangent[0] / self.variance - 2.0 * self.mean * second, second
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
-        """(dL/dm, dL/d ln s) from the natural gradient."""
         return gradient[0] + 2.0 * gradient[1] * self.mean, 2.0 * gradient[1] * self.variance
 
     def gradient_to_natural(self, gradient: Values) -> Values:
-        """The natural gradient from (dL/dm, dL/d ln s)."""
         second = 0.5 * gradient[1] / self.variance
         return gradient[0] - 2.0 * second * self.mean, second
 
     def retract(self, tangent: Values) -> Self:
-        """The distribution at eta + d eta to first order, inside the domain; see `gaussian`."""
         change = -2.0 * tangent[1]
         bend = 0.5 * change * change * self.variance
         first = self.natural[0] + tangent[0] + bend * self.mean

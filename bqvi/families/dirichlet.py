@@ -85,7 +85,6 @@ class Dirichlet:
 
     @property
     def natural(self) -> Values:
-        """eta = (alpha,)."""
         return (self.concentration,)
 
     @cached_property
@@ -136,7 +135,6 @@ class Dirichlet:
         return log_excess - logsumexp(log_excess)[..., None]
 
     def kl(self, other: Dirichlet) -> Array:
-        """KL(self || other), batch-shaped."""
         gap = self.concentration - other.concentration
         apart = _times(gap, self.expected_statistics[0]).sum(-1)
         return apart - self.log_normaliser + other.log_normaliser
@@ -184,7 +182,6 @@ class Dirichlet:
         return (own * gradient[0] - alpha * common,)
 
     def gradient_to_natural(self, gradient: Values) -> Values:
-        """The natural gradient from dL/d ln alpha."""
         return self.fisher_solve((gradient[0] / self.concentration,))
 
     def retract(self, tangent: Values) -> Self:

@@ -113,7 +113,6 @@ class Gamma:
 
     @property
     def natural(self) -> Values:
-        """eta = (a, b)."""
         return self.shape, self.rate
 
     @property
@@ -157,7 +156,6 @@ class Gamma:
             )
 
     def kl(self, other: Gamma) -> Array:
-        """KL(self || other), batch-shaped."""
         shape = (self.shape - other.shape) * digamma(self.shape) - gammaln(self.shape) + gammaln(other.shape)
         ratio = other.rate / self.rate - 1.0
         return shape + other.shape * (self.log_rate - other.log_rate) + self.shape * ratio
@@ -187,24 +185,20 @@ class Gamma:
         return rsample_log_gamma(self.shape, n, seed) - self.log_rate
 
     def fisher_product(self, tangent: Values) -> Values:
-        """d mu of d eta."""
         first = trigamma(self.shape) * tangent[0] - tangent[1] / self.rate
         return first, -tangent[0] / self.rate + self.shape / self.rate**2 * tangent[1]
 
     def fisher_solve(self, cotangent: Values) -> Values:
-        """d eta of d mu."""
         determinant = trigamma(self.shape) * self.shape - 1.0
         first = self.shape * cotangent[0] + self.rate * cotangent[1]
         second = self.rate * cotangent[0] + self.rate**2 * trigamma(self.shape) * cotangent[1]
         return first / determinant, second / determinant
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
-        """dL/d(ln a, ln b) from the natural gradient."""
         first, second = self.fisher_product(gradient)
         return self.shape * first, self.rate * second
 
     def gradient_to_natural(self, gradient: Values) -> Values:
-        """The natural gradient from dL/d(ln a, ln b)."""
         return self.fisher_solve((gradient[0] / self.shape, gradient[1] / self.rate))
 
     def retract(self, tangent: Values) -> Self:

@@ -115,7 +115,6 @@ class Gaussian:
 
     @cached_property
     def natural(self) -> Values:
-        """eta = (C^-1 m, -C^-1 / 2)."""
         return matvec(self.precision, self.mean), -0.5 * self.precision
 
     @cached_property
@@ -156,7 +155,6 @@ class Gaussian:
         return self.mean
 
     def kl(self, other: Gaussian) -> Array:
-        """KL(self || other), batch-shaped."""
         gap = other.mean - self.mean
         mahalanobis = (gap * matvec(other.precision, gap)).sum(-1)
         trace = (other.precision * self.covariance).sum((-2, -1))
@@ -164,21 +162,17 @@ class Gaussian:
         return 0.5 * (trace + mahalanobis - self.dimension + log_ratio)
 
     def statistics(self, theta: Array) -> Values:
-        """(x, x x^T) of draws (L, ..., D)."""
         return theta, outer(theta, theta)
 
     def log_base_measure(self, theta: Array) -> Array:
-        """-(D / 2) ln(2 pi) for each of the draws theta (L, ..., D)."""
         return namespace(theta).full_like(theta[..., 0], -0.5 * theta.shape[-1] * LOG_2PI)
 
     def log_prob(self, theta: Array) -> Array:
-        """Log density at (L, ..., D)."""
         whitened = matvec(self.scale_inverse, theta - self.mean)
         squares = (whitened * whitened).sum(-1)
         return -0.5 * (squares + self.dimension * LOG_2PI + self.log_determinant)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """``n`` draws (n, ..., D)."""
         return self.rsample(n, seed)
 
     def rsample(self, n: int, seed: Seed) -> Array:
@@ -218,25 +212,21 @@ class Gaussian:
         return mean_step, covariance_step + cross + transpose(cross)
 
     def fisher_solve(self, cotangent: Values) -> Values:
-        """d eta of d mu."""
         cross = outer(self.mean, cotangent[0])
         covariance_step = cotangent[1] - cross - transpose(cross)
         second = 0.5 * self.precision @ covariance_step @ self.precision
         return matvec(self.precision, cotangent[0]) - 2.0 * matvec(second, self.mean), second
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
-        """(dL/dm, dL/dR) from the natural gradient."""
         mean_gradient = gradient[0] + 2.0 * matvec(gradient[1], self.mean)
         return mean_gradient, log_cholesky.pulled_back(gradient[1], self.scale_tril)
 
     def gradient_to_natural(self, gradient: Values) -> Values:
-        """The natural gradient from (dL/dm, dL/dR)."""
         mean_gradient, raw = gradient
         second = log_cholesky.pushed_forward(raw, self.scale_tril, self.scale_inverse)
         return mean_gradient - 2.0 * matvec(second, self.mean), second
 
     def retract(self, tangent: Values) -> Self:
-        """The distribution along d eta inside the domain, see the module's docstring."""
         change = -(tangent[1] + transpose(tangent[1]))
         precision = self.precision + change + 0.5 * change @ self.covariance @ change
         linear = matvec(self.precision, self.mean) + tangent[0]

@@ -130,7 +130,6 @@ class GaussianMixture:
         return logsumexp(self.log_weights + own.log_prob(theta[..., None, :]))
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """``n`` independent draws (n, D)."""
         rng = generator(seed)
         host = to_numpy(self.weights).astype(float)
         index = rng.choice(len(host), size=n, p=host / host.sum())

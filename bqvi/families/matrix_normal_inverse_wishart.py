@@ -174,7 +174,6 @@ class MatrixNormalInverseWishart:
 
     @cached_property
     def natural(self) -> Values:
-        """eta."""
         linear = self.centred_mean @ self.precision[..., None, :, :]
         second = self.scale + _gram(self.centred_mean, linear)
         return linear, self.precision, second, self.dof + (self.dimension + 1 + self.n_copies * self.n_inputs)
@@ -269,7 +268,6 @@ class MatrixNormalInverseWishart:
         return namespace(theta).full_like(theta[..., 0, 0], -0.5 * self._size * LOG_2PI)
 
     def log_prob(self, theta: Array) -> Array:
-        """Log density, in (W, Sigma), at points (L, ..., J P + D, D)."""
         w, covariance = self.unpacked(theta)
         factor = _root(covariance)
         inverse = namespace(theta).linalg.inv(factor)
@@ -281,7 +279,6 @@ class MatrixNormalInverseWishart:
         return exponent - self.log_normaliser + self.log_base_measure(theta)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """``n`` draws (n, ..., J P + D, D)."""
         return self.rsample(n, seed)
 
     def rsample(self, n: int, seed: Seed) -> Array:
@@ -345,7 +342,6 @@ class MatrixNormalInverseWishart:
         return self._moved_transpose(self._pulled(tangent))
 
     def fisher_solve(self, cotangent: Values) -> Values:
-        """d eta of d mu."""
         # the inverse of _moved_transpose, then of _pulled
         along, second, third, fourth = cotangent
         m, third = self.centred_mean, _symmetric(third)
@@ -355,13 +351,11 @@ class MatrixNormalInverseWishart:
         return self._pushed_back((d_mean, d_precision, third, fourth))
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
-        """dL/du from the natural gradient."""
         mean, precision, scale, dof = self._pulled(gradient)
         precisions = log_cholesky.pulled_back(precision, self.precision_tril)
         return mean, precisions, log_cholesky.pulled_back(scale, self.scale_tril), self._excess * dof
 
     def gradient_to_natural(self, gradient: Values) -> Values:
-        """The natural gradient from dL/du."""
         mean, precision, scale, dof = gradient
         precisions, scales = (
             log_cholesky.pushed_forward(raw, factor, namespace(factor).linalg.inv(factor))
@@ -370,7 +364,6 @@ class MatrixNormalInverseWishart:
         return self._pushed_back((mean, precisions, scales, dof / self._excess))
 
     def retract(self, tangent: Values) -> Self:
-        """The distribution at eta + d eta to first order, inside the domain, by the coordinates p."""
         mean, precision, scale, dof = self._moved(tangent)
         excess = self._excess + dof + 0.5 * dof * dof / self._excess
         return self._of(

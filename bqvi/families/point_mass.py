@@ -137,12 +137,10 @@ class PointMass:
 
     @property
     def leaf_names(self) -> tuple[str, ...]:
-        """Name of the factor that owns each array of ``natural``, as of the family."""
         return tuple(self.family.leaf_names)
 
     @property
     def natural(self) -> Values:
-        """Natural parameters of the family whose mode this is."""
         return tuple(self.family.natural)
 
     def from_natural(self, natural: Values) -> PointMass:
@@ -190,11 +188,9 @@ class PointMass:
         return np.broadcast_to(self.mode, (n, *self.mode.shape)).copy()
 
     def rsample(self, n: int, seed: Seed) -> Array:
-        """``n`` copies of the mode, which carry gradients to it."""
         return self.mode + self.mode.new_zeros((n, *self.mode.shape))
 
     def log_prob(self, theta: Array) -> Array:
-        """0 at each of the draws theta (L, ...) by convention, as the entropy is 0."""
         return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)
 
     @property

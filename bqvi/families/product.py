@@ -32,7 +32,6 @@ class Product:
 
     @property
     def leaf_names(self) -> tuple[str, ...]:
-        """Name of the factor that owns each array of ``natural``."""
         return tuple(name for name, q in self.factors.items() for _ in q.leaf_names)
 
     def _gather(self, of: Callable[[Any], Values]) -> Values:
@@ -55,7 +54,6 @@ class Product:
 
     @property
     def natural(self) -> Values:
-        """Natural parameters of all factors, concatenated."""
         return self._gather(lambda q: q.natural)
 
     @property
@@ -65,15 +63,12 @@ class Product:
 
     @property
     def expected_statistics(self) -> Values:
-        """Mean parameters of all factors, concatenated."""
         return self._gather(lambda q: q.expected_statistics)
 
     def from_natural(self, natural: Values) -> Product:
-        """The same factors at ``natural``."""
         return self._rebuild(natural, lambda q, part: q.from_natural(part))
 
     def from_unconstrained(self, unconstrained: Values) -> Product:
-        """The same factors at ``unconstrained``."""
         return self._rebuild(unconstrained, lambda q, part: q.from_unconstrained(part))
 
     @property
@@ -97,11 +92,9 @@ class Product:
         return {name: q.mode for name, q in self.factors.items()}
 
     def kl(self, other: Product) -> Array:
-        """KL(self || other): the sum over factors."""
         return sum(q.kl(other.factors[name]).sum() for name, q in self.factors.items())
 
     def statistics(self, theta: Mapping[str, Array]) -> Values:
-        """t(theta) of draws, concatenated."""
         return tuple(t for name, q in self.factors.items() for t in q.statistics(theta[name]))
 
     def log_base_measure(self, theta: Mapping[str, Array]) -> Array:
@@ -109,7 +102,6 @@ class Product:
         return sum(_over_batch(q.log_base_measure(theta[name])) for name, q in self.factors.items())
 
     def log_prob(self, theta: Mapping[str, Array]) -> Array:
-        """Log density of draws theta (name -> draws of the factor), (L,)."""
         return sum(_over_batch(q.log_prob(theta[name])) for name, q in self.factors.items())
 
     def sample(self, n: int, seed: Seed) -> dict[str, Array]:
@@ -123,7 +115,6 @@ class Product:
         return {name: q.rsample(n, rng) for name, q in self.factors.items()}
 
     def fisher_product(self, tangent: Values) -> Values:
-        """F d eta, block by block."""
         return self._map(tangent, lambda q, part: q.fisher_product(part))
 
     def fisher_solve(self, cotangent: Values) -> Values:
@@ -131,15 +122,12 @@ class Product:
         return self._map(cotangent, lambda q, part: q.fisher_solve(part))
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
-        """dL/du from the natural gradient, block by block."""
         return self._map(gradient, lambda q, part: q.gradient_to_unconstrained(part))
 
     def gradient_to_natural(self, gradient: Values) -> Values:
-        """The natural gradient from dL/du, block by block."""
         return self._map(gradient, lambda q, part: q.gradient_to_natural(part))
 
     def retract(self, tangent: Values) -> Product:
-        """The distribution along d eta inside the domain, block by block."""
         return self._rebuild(tangent, lambda q, part: q.retract(part))
 
 

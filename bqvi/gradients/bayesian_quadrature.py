@@ -91,11 +91,9 @@ class BayesianQuadrature:
 
     @property
     def samples(self) -> int:
-        """Evaluations a step."""
         return self.nodes
 
     def start(self, model: LogJointModel, q: Distribution) -> Memory | None:
-        """An empty memory for a run of ``model`` from ``q``, or None where nothing is to be kept."""
         self._require_suited(model)
         dimension = len(WhitenedFrame.of(q).mean)
         return Memory.empty(dimension, differentiable(model)) if self.memory else None

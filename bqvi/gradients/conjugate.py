@@ -36,7 +36,6 @@ class Conjugate:
     def __call__(
         self, model: LocalModel, q: FamilyOrPoint, batch: Batch, rng: np.random.Generator
     ) -> Gradient:
-        """The natural gradient at q."""
         local = local_step(model, q, batch)
         end = update_target(model, local)
         everything = local if batch.weights is None else None
@@ -70,7 +69,6 @@ class RefinedConjugate:
     gives_surrogate = False
 
     def start(self, model: Any, q: Distribution) -> LocalMemory:
-        """The memory before a run of ``model`` from ``q``, without local parameters."""
         return LocalMemory(np.empty((0, model.local_size)), -np.inf)
 
     def __call__(
@@ -81,7 +79,6 @@ class RefinedConjugate:
         rng: np.random.Generator,
         memory: LocalMemory | None = None,
     ) -> Gradient:
-        """The natural gradient at q."""
         local = model.local_step(q, batch.rows, batch.weights)
         divergence = float(q.kl(model.prior))
         if memory is not None and len(memory.local) and local.bound - divergence < memory.elbo:

@@ -48,13 +48,11 @@ class FunctionSurrogate(FunctionProcess):
         return cls(kernel, given, typical_noise(measured))
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
-        """Moments of y = grad phi under q' = N(mean, covariance), in q's units."""
         found = self.posterior_mean.integrate(mean, covariance)
         return WhitenedMoments(found.mean, 2.0 * found.covariance)
 
     @cached_property
     def at_q(self) -> WhitenedMoments:
-        """The moments under q itself."""
         d = self.given.points.shape[1]
         return self.moments(np.zeros(d), np.eye(d))
 
@@ -83,7 +81,6 @@ class FunctionSurrogate(FunctionProcess):
         return np.asarray(self._model_covariance() + mean_square(changes))
 
     def standard_deviations(self) -> WhitenedMoments:
-        """Standard deviations of the moments `at_q`, the jackknife's variance included."""
         return _deviations(self.covariance(), self.given.points.shape[1])
 
     def model_deviations(self) -> WhitenedMoments:

@@ -98,12 +98,10 @@ class GradientProcess:
 
     @cached_property
     def at_q(self) -> WhitenedMoments:
-        """The moments under q itself."""
         found, q = self.given.residuals_whitened.T @ self.whitened, self.functionals.q
         return self._in_units_of_q(found[:, 0], found[:, 1:], np.zeros(len(q.mean)), q.mean)
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
-        """Return the moments of y_q under q' = N(mean, covariance), in q's units."""
         of, weights = self.functionals, self.given.weights
         root, scaled = of.root, self.given.places.scaled
         centre, spread = of.centre + root @ mean, root @ covariance @ root.T
@@ -176,7 +174,6 @@ class GradientProcess:
         return np.concatenate([residuals * rules[:, :1], 0.5 * turned], 1)
 
     def standard_deviations(self) -> WhitenedMoments:
-        """Standard deviations of the moments `at_q`, the jackknife's variance included."""
         within, changes = self.model_deviations(), self._changes()
         squares = np.square(changes).sum(0) + np.square(changes.sum(0))
         left = WhitenedMoments.of_flat(squares, len(within.mean))

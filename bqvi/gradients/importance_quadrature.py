@@ -61,7 +61,6 @@ class ImportanceQuadrature:
             raise TypeError(f"quadrature is {self.quadrature!r}; it must be a BayesianQuadrature")
 
     def start(self, model: LogJointModel, q: Distribution) -> Any:
-        """The memory of the quadrature for a run of ``model`` from ``q``."""
         _require_one_gaussian(q)
         return self.quadrature.start(model, q)
 

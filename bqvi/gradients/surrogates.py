@@ -87,7 +87,6 @@ class OnGradients:
     def targets(
         self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
-        """y = L^T grad f + u, (m, D)."""
         return gradients @ frame.scale + whitened
 
     def noise(self, frame: WhitenedFrame, variances: np.ndarray) -> np.ndarray | None:
@@ -114,7 +113,6 @@ class OnGradients:
         return fitted(known, start)
 
     def process(self, observed: Observed, logs: np.ndarray) -> GradientProcess:
-        """The process given (m, D) points and y."""
         points, targets = observed.points, observed.targets
         directions = Directions.of(points, targets, observed.noise)
         lengthscale, constant, linear, quadratic = (float(x) for x in np.exp(logs[:4]))

@@ -127,7 +127,6 @@ class DataParallel:
         return LocalStep(tuple(summed), float(total[0]))
 
     def log_base_measure(self, data: Data) -> float:
-        """sum_n ln h(x_n) over ``data``, computed by each process for its rows."""
         own = self.model.log_base_measure(take(data, _share(n_rows(data))))
         return float(_summed((np.array([own]),))[0][0])
 

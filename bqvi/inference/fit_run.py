@@ -116,7 +116,6 @@ class FitRun:
     @cached_property
     # kept here, as a protocol's check at each step takes as long as a small gradient
     def small(self) -> bool:
-        """Whether linear algebra is on small matrices, those of a surrogate."""
         return isinstance(self.problem.estimator, RememberingEstimator)
 
     def within(self, budget: int | None) -> FitRun:
@@ -125,7 +124,6 @@ class FitRun:
         return FitRun(self.problem, records, self.settings, self.first, self.ledger)
 
     def init(self) -> LoopState:
-        """The state before the first step."""
         return self.first
 
     def resumed(self, before: Checkpoint) -> LoopState:
@@ -272,7 +270,6 @@ class FitRun:
         return Evaluations(memory.points, memory.values, slopes, noise, np.zeros(n, bool), ("",) * n)
 
     def require_consistent(self, before: LoopState, after: LoopState) -> None:
-        """Raise EvaluationError where gradients are not those of the values."""
         function = getattr(self.problem.model, "function", _IN_TORCH)
         if is_moving(self.problem.model):
             return
@@ -284,7 +281,6 @@ class FitRun:
             require_consistent(function, len(kept), self._remembered(after))
 
     def again(self, state: LoopState, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        """Repeated evaluations at points (n, D), within the budget, entered in a ``ledger``."""
         batch = Batch(None, 0, account=Account(ledger, self.budget_of(state)))
         return evaluate(self.problem.model, state.q, batch, points)
 
@@ -416,7 +412,6 @@ class FitRun:
         return (state.rows[-1].elbo, state.rows[-1].elbo_sd) if state.rows else (math.nan, math.inf)
 
     def with_evaluations(self, state: LoopState, evaluations: Evaluations) -> LoopState:
-        """The state with the evaluations of a step that was cut short, or with values given to `Run.tell`."""
         found = with_evaluations(state.fork(), evaluations)
         rows, remaining = matched(state.pending, evaluations.points)
         if (rows >= 0).any():
@@ -426,7 +421,6 @@ class FitRun:
         return found
 
     def checkpoint(self, state: LoopState) -> Checkpoint:
-        """The state, with the choices of the run."""
         return Checkpoint(
             DOOR, self.settings, state, state.n_evaluations, partial(saved, self.problem.geometry)
         )

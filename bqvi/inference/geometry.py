@@ -101,13 +101,11 @@ class Riemannian(_NaturalParameters):
                 )
 
     def direction(self, q: Any, gradient: Gradient) -> Values:
-        """The natural gradient."""
         if gradient.natural:
             return gradient.values
         return q.gradient_to_natural(gradient.values)
 
     def move(self, q: Any, increment: Values) -> Any:
-        """The retraction along the increment."""
         return q.retract(increment)
 
 

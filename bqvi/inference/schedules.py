@@ -48,7 +48,6 @@ class StepSizes:
 
     @property
     def largest(self) -> float:
-        """rho_0."""
         return self(0)
 
     def start(self, like: Values) -> None:

@@ -69,11 +69,9 @@ class StartsRun:
 
     @property
     def small(self) -> bool:
-        """Whether linear algebra is on small matrices, as for each start."""
         return self._runs[0].small
 
     def init(self) -> Starts:
-        """The starts, each before its first step."""
         return Starts(tuple(run.init() for run in self._runs))
 
     def resumed(self, before: Checkpoint) -> Starts:
@@ -133,7 +131,6 @@ class StartsRun:
         return with_raised_warnings(replace(found, start_elbos=elbos, checkpoint=self.checkpoint(forked)))
 
     def with_evaluations(self, state: Starts, evaluations: Evaluations) -> Starts:
-        """The starts with the evaluations of a step that was cut short."""
         found = self._under_way.with_evaluations(state.states[state.active], evaluations)
         return state.with_active(found)
 

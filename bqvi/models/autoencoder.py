@@ -113,7 +113,6 @@ class VariationalAutoencoder:
 
     @property
     def one_theta(self) -> bool:
-        """Whether all draws of z in a call share the decoder's weights."""
         return self._random is None or not self._random.local
 
     def check(self, data: Data) -> Data:
@@ -156,7 +155,6 @@ class VariationalAutoencoder:
         )
 
     def rows(self, data: Data) -> Tensor:
-        """Rows of ``data`` as a tensor on the model's device."""
         values: Tensor = data
         if not is_torch(data):
             rows = np.asarray(data)
@@ -165,7 +163,6 @@ class VariationalAutoencoder:
         return values.to(device=self.reference.device, dtype=self.reference.dtype)
 
     def local_posterior(self, q: Product, rows: Array) -> DiagonalGaussian:
-        """q(z | x) of tensor ``rows`` (S, ...), by the encoder's weights in ``q``."""
         output = self._encoder(_places(q, _ENCODER), rows)
         return DiagonalGaussian.from_unconstrained(output.chunk(2, 1))
 

@@ -178,7 +178,6 @@ class Mixture:
         return MixtureLimits.of(data, self.components.centre, self.components.lift())
 
     def local_total(self, total: np.ndarray, bound: float, limits: MixtureLimits) -> LocalStep:
-        """The local step whose terms sum to ``total`` (P,), or to the nearest possible sum."""
         counts, sums = limits.feasible(total, self.n_components + self.mixing.tied)
         sums = self.components.feasible(counts, sums)
         k = self.n_components
@@ -194,7 +193,6 @@ class Mixture:
         return np.asarray(scipy.special.softmax(rho, axis=1))
 
     def log_base_measure(self, data: Data) -> float:
-        """sum_n ln h(x_n)."""
         return float(self.log_base_measures(data).sum())
 
     def log_base_measures(self, data: Data) -> np.ndarray:
@@ -259,7 +257,6 @@ class Marginal:
         return data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(data, float))
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
-        """The mixture's starting q(theta)."""
         return self.mixture.initial(to_numpy(data), how, rng)
 
     def log_prior(self, theta: Mapping[str, Array]) -> Array:

@@ -150,7 +150,7 @@ class Components(Protocol):
         """The point (D,) about which row-by-row statistics are taken."""
 
     def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
-        """E ln p(x | theta_k) - ln h(x) + log_weights_k under q(theta), which may be a point mass."""
+        """E ln p(x | theta_k) - ln h(x) plus ``log_weights`` (K,) under q(theta), which may be a point."""
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
         """The same function at a point, in the form of ``log_likelihood``."""

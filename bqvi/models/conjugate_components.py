@@ -89,7 +89,6 @@ class ConjugateComponents(Components):
         return x
 
     def prior(self, n_components: int) -> Any:
-        """Prior of K = ``n_components`` components."""
         one = self._prior
         return one.from_natural(
             tuple(np.tile(eta, (n_components, *(1,) * np.ndim(eta))) for eta in one.natural)
@@ -133,7 +132,6 @@ class ConjugateComponents(Components):
         return np.zeros(1)
 
     def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
-        """The parts of <T(x), E t> under ``q``; ``log_weights`` (K,) are added."""
         return self._affine(q.expected_statistics, log_weights)
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
@@ -148,7 +146,6 @@ class ConjugateComponents(Components):
         return AffineLogJoint(np.where(np.isneginf(slope), _LEAST, slope), log_weights, lift=self)
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
-        """sum r T(x), in the shapes of the prior's natural parameters."""
         found, start = [], 0
         for eta in self._prior.natural:
             stop = start + int(np.size(eta))
@@ -161,7 +158,6 @@ class ConjugateComponents(Components):
         return np.asarray(self.log_base_measure_of(data))
 
     def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
-        """<T(x_n), t(theta_k)>, (L, S, K)."""
         statistics = prior.statistics(theta)
         flat = [t.reshape(*t.shape[:2], -1) for t in statistics]
         table = lifted(to_numpy(rows), self)

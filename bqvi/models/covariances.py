@@ -245,7 +245,6 @@ class Matrix:
     tied: bool = False
 
     def lift(self, dimension: int) -> Lift:
-        """T(y) has y and all products of two entries."""
         return _Lift(dimension + dimension * (dimension + 1) // 2, _products)
 
     def dof(self, dimension: int) -> float:
@@ -313,7 +312,6 @@ class Diagonal:
     """A variance for each coordinate of each component."""
 
     def lift(self, dimension: int) -> Lift:
-        """T(y) has y and the squares of its entries."""
         return _Lift(2 * dimension, _squares)
 
     def dof(self, dimension: int) -> float:
@@ -321,7 +319,6 @@ class Diagonal:
         return 3.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
-        """The variances themselves, (D,)."""
         return variances
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
@@ -337,12 +334,10 @@ class Diagonal:
         )
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        """The slopes in y and in its squares."""
         parts = [expected.linear, -0.5 * expected.precision]
         return namespace(expected.linear).concat(parts, axis=-1), expected.offset.sum(-1)
 
     def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """The terms of the observed columns, as columns are independent."""
         return GaussianExpectations(*(part[:, shown] for part in expected))
 
     def completed(
@@ -379,7 +374,6 @@ class Spherical:
         return 3.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
-        """The mean of the variances, ()."""
         return np.asarray(variances.mean())
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
@@ -395,7 +389,6 @@ class Spherical:
         return GaussianExpectations(linear, -2.0 * halved[..., 0, 0], offset)
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        """The slopes in y and in |y|^2."""
         parts = [expected.linear, -0.5 * expected.precision[..., None]]
         return namespace(expected.linear).concat(parts, axis=-1), expected.offset
 

@@ -301,7 +301,6 @@ class PoissonEmissions:
         return np.asarray(_rate_weights(np.log(np.maximum(theta, 1e-300)), -theta) @ arranged)
 
     def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
-        """The posterior itself."""
         return posterior
 
     def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
@@ -311,7 +310,6 @@ class PoissonEmissions:
         return sums[:, :columns], sums[:, columns:]
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
-        """The log base measure -sum ln x! of each value."""
         return np.asarray(-np.nan_to_num(log_factorials(values)).sum(axis=1))
 
 
@@ -409,7 +407,6 @@ class ComponentEmissions:
         return np.asarray(self._weights(affine) @ arranged)
 
     def visits(self, arranged: np.ndarray | _IncompleteRows, posterior: np.ndarray) -> np.ndarray:
-        """The posterior itself."""
         return posterior
 
     def _affine(self, q: FamilyOrPoint) -> AffineLogJoint:

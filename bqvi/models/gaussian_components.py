@@ -120,7 +120,6 @@ class GaussianComponents:
         return require_table(data, None if self.settled is None else len(self.settled.mean), missing=True)
 
     def prior(self, n_components: int) -> Any:
-        """Of K components."""
         proper = self.covariance.prior(self._prior, n_components)
         return Flat(proper) if self.flat else proper
 
@@ -134,15 +133,12 @@ class GaussianComponents:
         return self._prior.origin
 
     def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
-        """The expected log density under q, or at the point of a q that is a point mass."""
         return self.affine_of(self.expectations(q), log_weights)
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """The log density at a point of the family."""
         return self.affine_of(self.expectations_at(theta, len(log_weights)), log_weights)
 
     def expectations(self, q: FamilyOrPoint) -> GaussianExpectations:
-        """The terms of the expected log density under q, or at the point of a q that is a point mass."""
         if not isinstance(q, PointMass):
             return self.covariance.expectations(q.expected_statistics)
         try:
@@ -151,7 +147,6 @@ class GaussianComponents:
             raise ArithmeticError(_COLLAPSED) from None
 
     def expectations_at(self, theta: Array, n_components: int) -> GaussianExpectations:
-        """The same at a point of the family, K = ``n_components``."""
         family = self.covariance.prior(self._prior, n_components)
         return self.covariance.expectations(family.statistics(theta))
 
@@ -166,7 +161,6 @@ class GaussianComponents:
         return AffineLogJoint(slope, log_weights + offset, origin, lift=self.covariance.lift(len(origin)))
 
     def each(self, q: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Means (K, D) and covariances (K, D, D) at the mean of ``q``, or at its point."""
         means, covariances = self.covariance.each(*_family(q).unpacked(q.mean))
         return means + self.centre, covariances
 
@@ -182,7 +176,6 @@ class GaussianComponents:
         sums: np.ndarray,
         shift: np.ndarray | None,
     ) -> Values:
-        """``statistics`` of rows with the columns ``shown`` (D,), of sums of T of those columns."""
         if shown.all():
             return self.statistics(counts, sums, shift)
         return self.covariance.completed(expected, shown, counts, sums)

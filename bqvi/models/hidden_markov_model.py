@@ -122,7 +122,6 @@ class HiddenMarkovModel:
         )
 
     def local_step(self, q: Product, rows: Sequences, weights: Array | None = None) -> LocalStep:
-        """Posterior of the paths of ``rows``, and its statistics."""
         layout, arranged, found, likelihoods = self._smoothed(q, rows, weights)
         posterior, w = found.posterior, _of_pieces(weights, layout)
         if w is not None:
@@ -173,7 +172,6 @@ class HiddenMarkovModel:
         return rows.scratch[name]
 
     def log_base_measure(self, data: Sequences) -> float:
-        """sum of ln h of the emissions."""
         return float(self.log_base_measures(data).sum())
 
     def log_base_measures(self, data: Sequences) -> np.ndarray:

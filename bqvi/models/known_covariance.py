@@ -101,7 +101,6 @@ class KnownCovariance(Components):
         return MeansAndCovariances(q.mean, q.covariance)
 
     def expectations_at(self, theta: Array, n_components: int) -> MeansAndCovariances:
-        """The same at a point ``theta`` (K, D), K = ``n_components``."""
         return MeansAndCovariances(theta, np.zeros((n_components, *self.covariance.shape)))
 
     def affine_of(
@@ -150,7 +149,6 @@ class KnownCovariance(Components):
         return slope, (gap * slope).sum(-1)
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
-        """Sigma^-1 sum r x and -N Sigma^-1 / 2."""
         absolute = sums if shift is None else sums + counts[:, None] * shift
         return absolute @ self.precision, -0.5 * counts[:, None, None] * self.precision
 
@@ -170,7 +168,6 @@ class KnownCovariance(Components):
         return np.asarray(-0.5 * (squares + len(factor) * LOG_2PI + log_determinant))
 
     def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
-        """(L, S, K), of draws (L, K, D) of the means."""
         slope, squares = self._slope(theta, self.prior_mean)
         shifted = rows - _like(self.prior_mean, rows)
         return shifted @ transpose(slope) - 0.5 * squares[:, None, :]

@@ -149,7 +149,6 @@ class LatentDirichletAllocation:
         return cluster_means(frequencies, roots, centres, weights, every, unit=True)
 
     def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
-        """Proportions of topics of ``rows`` (S, V), and their statistics."""
         return self._with_shared(q, self.own_step(q, rows, weights))
 
     def refined_step(

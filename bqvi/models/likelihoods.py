@@ -52,15 +52,12 @@ class BernoulliLikelihood:
 
     @property
     def start(self) -> Mapping[str, float]:
-        """None of its own."""
         return {}
 
     def check(self, x: np.ndarray, row: int) -> None:
-        """``x`` within [0, 1]; its first row is ``row``."""
         _require_within(x, row, 0.0, 1.0, "a Bernoulli likelihood: scale or binarise the data")
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The ``shape`` of a datum."""
         return shape
 
     def log_prob(self, output: Tensor, x: Tensor, own: Mapping[str, Tensor]) -> Tensor:
@@ -98,11 +95,9 @@ class GaussianLikelihood:
         return {"log_sd": 0.0} if self.sd is None else {}
 
     def check(self, x: np.ndarray, row: int) -> None:
-        """``x`` finite; its first row is ``row``."""
         _require_finite_rows(x, row)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The ``shape`` of a datum."""
         return shape
 
     def _log_sd(self, own: Mapping[str, Tensor]) -> Any:
@@ -115,7 +110,6 @@ class GaussianLikelihood:
         return -0.5 * (((x - output) / scale).square() + LOG_2PI) - log_sd
 
     def mean(self, output: Tensor) -> Tensor:
-        """The ``output``."""
         return output
 
     def sample(self, output: Tensor, own: Mapping[str, Tensor], rng: np.random.Generator) -> np.ndarray:

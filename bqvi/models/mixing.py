@@ -192,7 +192,6 @@ class Sticks:
 
     @property
     def tied(self) -> bool:
-        """Whether the tail is."""
         return self.tail == "tied"
 
     @property

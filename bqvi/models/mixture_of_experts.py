@@ -133,7 +133,6 @@ class LinearExperts:
         return self.regression.for_outputs(np.ones(n_experts)).of(1, dimension)
 
     def start(self, prior: ExponentialFamily, rng: np.random.Generator) -> FamilyOrPoint:
-        """The prior."""
         return prior
 
     def log_densities(self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -190,7 +189,6 @@ class LogisticExperts:
         return centred_normal((n_experts, dimension), self.scale)
 
     def start(self, prior: ExponentialFamily, rng: np.random.Generator) -> FamilyOrPoint:
-        """The prior."""
         return prior
 
     def _logits(self, q: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -320,7 +318,6 @@ class MixtureOfExperts:
 
     @cached_property
     def prior(self) -> Product:
-        """p(G) prod_k p(theta_k)."""
         scales = np.broadcast_to(self.gate_scale, (self.n_experts - 1, self.dimension)).ravel()
         gate: Any = centred_normal(scales.shape, scales)
         experts = self.experts.prior(self.n_experts, self.dimension)
@@ -380,7 +377,6 @@ class MixtureOfExperts:
         return np.asarray(self._gate_bound(q["gate"], x) + self.experts.log_densities(q["experts"], x, y))
 
     def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
-        """Responsibilities of ``rows``, and their statistics."""
         x, y = (to_numpy(part) for part in rows)
         part = np.ones(len(x)) if weights is None else np.asarray(to_numpy(weights), float)
         joint = self._joint(q, x, y)
@@ -391,7 +387,6 @@ class MixtureOfExperts:
         return LocalStep((*gate, *found), float(part @ level))
 
     def log_base_measure(self, data: Data) -> float:
-        """sum ln h of the experts."""
         return self.experts.log_base_measure(data[1])
 
     def responsibilities(self, q: Product, data: Data) -> np.ndarray:

@@ -78,7 +78,6 @@ class Multinomial(Components):
         return AffineLogJoint(np.log(np.maximum(theta, _TINY)), log_weights)
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
-        """sum r x."""
         return (sums,)
 
     def log_base_measure(self, data: Data) -> np.ndarray:

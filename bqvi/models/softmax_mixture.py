@@ -83,7 +83,6 @@ class SoftmaxMixture:
         return self.n_components - 1 + self.n_components * int(self.x.shape[1])
 
     def check(self, data: Data) -> Data:
-        """None: the model holds its data."""
         if data is not None:
             raise ValueError("data was given to a SoftmaxMixture, which holds its own; pass data=None")
 

@@ -79,7 +79,6 @@ class Weighted:
         return self.model.local_step(q, x, own if weights is None else own * weights)
 
     def log_base_measure(self, data: Data) -> float:
-        """sum_n w_n ln h(x_n)."""
         x, weights = data
         return float(weights @ self.model.log_base_measures(x))
 

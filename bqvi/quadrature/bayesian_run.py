@@ -95,11 +95,9 @@ class BayesianRun:
         return Evaluations(x, state.values, slopes, noise, np.zeros(n, bool), ("",) * n)
 
     def require_consistent(self, before: IntegrationState, after: IntegrationState) -> None:
-        """Raise EvaluationError where given gradients are not those of the values."""
         require_consistent(self.caller.function, len(before), self.kept(after))
 
     def again(self, state: IntegrationState, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        """Repeated values at nodes (n, D), within the budget, entered in a ``ledger``."""
         made = self.caller.evaluate(points, ledger, self.budget_of(state))
         return with_zeros(self.caller.function, made)
 
@@ -131,7 +129,6 @@ class BayesianRun:
         return found if logarithmic else with_doubt(found, state.values)
 
     def with_evaluations(self, state: IntegrationState, evaluations: Evaluations) -> IntegrationState:
-        """The state with nodes that were evaluated before their step was cut short."""
         return bayesian.with_evaluations(self.problem, state, evaluations)
 
     def checkpoint(self, state: IntegrationState) -> Checkpoint:

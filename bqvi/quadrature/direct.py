@@ -22,7 +22,6 @@ class Direct:
     def data(
         self, problem: IntegrationProblem, state: IntegrationState, values: np.ndarray, shift: float
     ) -> tuple[StandardData, np.ndarray, np.ndarray]:
-        """Return the data, and centre and unit of the outputs, (o,)."""
         unit, centre = _spread(values, problem.noise_sd is not None), values.mean(axis=0)
         slopes = None
         if state.slopes is not None:
@@ -38,7 +37,6 @@ class Direct:
         return data, centre, unit
 
     def moments(self, member: CandidateProcess) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean (o,) and covariance (o, o) of the integral."""
         mean, unit = member.integral()
         return mean, member.process.inflation * unit * member.process.covariance
 

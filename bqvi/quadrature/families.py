@@ -82,7 +82,6 @@ class Family:
     first: int = 0
 
     def gram(self, observed: Functional) -> Gram:
-        """Return the covariance of observations at fixed points, as a function of lengthscales."""
         width = observed.x.shape[1]
         of_kernel = gram_of(self.kernel(np.ones(width)), observed)
         chosen = slice(self.first, self.first + width)

@@ -56,7 +56,6 @@ class PeakFamily:
     smooth = False
 
     def kernel(self, parameters: np.ndarray) -> Kernel:
-        """Return the kernel with parameters (D + 2,)."""
         lengthscales, (longer, variance) = parameters[:-2], parameters[-2:]
         near = Tilted(SquaredExponential(lengthscales, 1.0), -1.0 / PEAK_KERNEL.width)
         smooth = SquaredExponential(float(longer), float(variance))
@@ -64,7 +63,6 @@ class PeakFamily:
         return Sum((smooth, *peaks))
 
     def gram(self, observed: Functional) -> Gram:
-        """Return the covariance of observations at fixed points, as a function of the parameters."""
         count, width = self.centres.shape
         of_kernel = gram_of(self.kernel(np.ones(width + 2)), observed)
         # the kernel's parameters are (L, b), then (l, a variance) for each peak; l is the same for all

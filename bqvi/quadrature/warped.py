@@ -72,14 +72,12 @@ class Warped:
     def data(
         self, problem: IntegrationProblem, state: IntegrationState, values: np.ndarray, shift: float
     ) -> tuple[StandardData, np.ndarray, np.ndarray]:
-        """Return the data of g, and centre 0 and unit of f, (1,)."""
         root = np.sqrt(2 * values)
         size = max(float(np.sqrt(np.mean(root**2))), 1e-150)
         data = StandardData(state.u, root / size, centred=False, least_noise=SEARCH.least_noise_of_root)
         return data, np.zeros(1), np.array([size**2])
 
     def moments(self, member: CandidateProcess) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean (1,) and covariance (1, 1) of the integral of g^2/2."""
         found = member.process
         p = products(member)
         w = found.weights[:, 0]

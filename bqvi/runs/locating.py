@@ -89,7 +89,6 @@ class Locating:
         self._box = self.second = None
 
     def init(self) -> Searching:
-        """The state before the first evaluation."""
         return Searching(Evaluations.none(self._caller.dimension), self._coordinates)
 
     def resumed(self, before: Checkpoint, resume: object) -> Any:
@@ -133,19 +132,15 @@ class Locating:
 
     @property
     def caller(self) -> Caller:
-        """What evaluates the log joint."""
         return self._caller if self.second is None else self.second.caller
 
     def budget_of(self, state: Searching) -> Budget:
-        """What may be spent from ``state`` on."""
         return Budget(self._arguments["budget"], state.evaluations.n_evaluations)
 
     def kept(self, state: Searching) -> Evaluations:
-        """The evaluations that have values."""
         return state.evaluations[~state.evaluations.failed]
 
     def again(self, state: Searching, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        """Repeated evaluations at points (n, D), within the budget, entered in a ``ledger``."""
         return self._caller.evaluate(points, ledger, self.budget_of(state))
 
     def require_consistent(self, before: Searching, after: Searching) -> None:
@@ -160,7 +155,6 @@ class Locating:
         return Checkpoint(self._door, {}, state, state.evaluations.n_evaluations)
 
     def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint of the door's own run with the box."""
         assert self._box is not None  # found by the search before
         box: Mapping[str, Any] = dict(zip(_BOX, (end.tolist() for end in self._box), strict=True))
         return replace(checkpoint, settings={**checkpoint.settings, **box})

@@ -73,7 +73,6 @@ class TwoPhases(Generic[_A, _B]):
 
     @property
     def caller(self) -> Caller:
-        """What evaluates the log joint."""
         return cast(VerifiableEngine[_A | _B, Any], self._first).caller
 
     def step(self, state: _A | _B) -> _A | _B:
@@ -105,20 +104,16 @@ class TwoPhases(Generic[_A, _B]):
         return self._of(state).status(state)
 
     def budget_of(self, state: _A | _B) -> Budget:
-        """What may be spent from ``state`` on."""
         return self._of(state).budget_of(state)
 
     def kept(self, state: _A | _B) -> Evaluations | None:
-        """The evaluations that have values to compare."""
         return self._of(state).kept(state)
 
     def require_consistent(self, before: _A | _B, after: _A | _B) -> None:
-        """Raise EvaluationError where given gradients are not those of the values, within a phase."""
         if self._begun(before) == self._begun(after):
             self._of(after).require_consistent(before, after)
 
     def again(self, state: _A | _B, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        """Repeated evaluations at points (n, D), within the budget, entered in a ``ledger``."""
         return self._of(state).again(state, points, ledger)
 
     def alone(self, state: _A | _B) -> bool:

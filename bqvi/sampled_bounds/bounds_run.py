@@ -86,7 +86,6 @@ class BoundsRun:
         self.ledger = Ledger(proposals.dimension + (len(proposals) > 1))
 
     def init(self) -> BoundsState:
-        """The state before the first evaluation."""
         if self.transition is not None:
             return BoundsState(PILOT)
         particles = self.choices.particles or self.choices.budget // self.choices.systems.cost(1, 1, 1)
@@ -148,7 +147,6 @@ class BoundsRun:
         return Evaluations(rows, values[has_values], None, None, fine, ("",) * len(rows))
 
     def again(self, state: BoundsState, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        """New evaluations at points (n, D) of the kept particles, within the budget, in a ``ledger``."""
         return self.caller.evaluate(points, ledger, self.budget_of(state))
 
     def require_consistent(self, before: BoundsState, after: BoundsState) -> None:
@@ -278,7 +276,6 @@ class BoundsRun:
         return replace(state, completed=made, separately=separately, unfinished=found)
 
     def checkpoint(self, state: BoundsState) -> Checkpoint:
-        """The state together with the choices of its run."""
         choices, systems = self.choices, self.choices.systems
         settings = {
             "method": choices.method,

@@ -55,7 +55,6 @@ class CheapFirst:
         self.caller = expensive.caller
 
     def init(self) -> OnCheap:
-        """The state before the first evaluation."""
         return OnCheap(self._cheap.init())
 
     def resumed(self, state: State | OnCheap) -> State | OnCheap:

@@ -84,7 +84,6 @@ class _Exploring:
         return self.reached.evaluations[np.arange(self._shown)].censored
 
     def evaluate(self, points: np.ndarray) -> bool:
-        """Evaluate at points (m, D) as budget and time allow; return whether they allow all of them."""
         needed = points[len(self.reached) - self._shown :]
         if len(needed):
             budget = self._run.budget_of(self.reached)
@@ -128,7 +127,6 @@ class VBMCRun:
         self._latest: tuple[tuple[Row, ...], Evaluations, VBMCResult] | None = None
 
     def init(self) -> State:
-        """The state with the first points pending."""
         return self.first
 
     def resumed(self, state: State) -> State:
@@ -221,12 +219,10 @@ class VBMCRun:
         return None if self.settings_at(state).noise_unknown else state.evaluations[~state.evaluations.failed]
 
     def require_consistent(self, before: State, after: State) -> None:
-        """Raise EvaluationError where given gradients are not those of the values."""
         count = int((~before.evaluations.failed).sum())
         require_consistent(self.caller.function, count, self.kept(after))
 
     def again(self, state: State, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        """New evaluations at points (n, D) of the kept ones, within the budget, in a ``ledger``."""
         return self.target.evaluate(points, ledger, self.budget_of(state))
 
     def pending(self, state: State) -> np.ndarray:
@@ -334,13 +330,11 @@ class VBMCRun:
         return found
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
-        """The state with evaluations of a step that was cut short."""
         fits_at = state.fits_at or len(state) + len(state.pending)
         found = evaluated(state, evaluations)
         return replace(found, fits_at=fits_at) if state.rows and len(found) > fits_at else found
 
     def checkpoint(self, state: State) -> Checkpoint:
-        """The state together with the arguments of its run."""
         settings = {"dimension": self.target.dimension, "seed": self.seed}
         cheap = state.n_cheap_evaluations
         return Checkpoint(DOOR, settings, state, state.n_evaluations, n_cheap_evaluations=cheap)

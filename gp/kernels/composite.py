@@ -103,7 +103,6 @@ class Product(Algebra):
         return replace(self, factors=_distributed(self.factors, values))
 
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        """Return k(x, x) and its pull-back: each factor's, with the others in the weights."""
         grams, pullbacks = zip(*(factor.with_pullback(x) for factor in self.factors), strict=True)
 
         def pullback(weights: Array) -> Array:
