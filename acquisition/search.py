@@ -18,7 +18,6 @@ import numpy as np
 
 from acquisition.ascent import ascend
 from acquisition.pointwise.acquisition import Acquisition
-from acquisition.settings import DOMAIN
 from gp.arrays import Array, as_like, to_numpy
 from gp.low_discrepancy import shifted_sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Seed, Uniform
@@ -71,7 +70,7 @@ class Domain:
         return np.minimum(np.maximum(u, self.lower), self.upper)
 
 
-def domain_of(measure: Measure, radius: float = DOMAIN.radius) -> Domain:
+def domain_of(measure: Measure, radius: float = 4.0) -> Domain:
     """Return the domain of a search: the measure's box, or ``radius`` standard deviations around its mean."""
     if isinstance(measure, Empirical):
         return _hull(measure)
@@ -125,7 +124,7 @@ class ContinuousSearch:
     ascents: int = 3
     max_evaluations: int = 6
     tolerance: float = 3e-2
-    radius: float = DOMAIN.radius
+    radius: float = 4.0
     first_step: float = field(default=0.2, repr=False)
 
     def __post_init__(self) -> None:
@@ -182,8 +181,7 @@ class ContinuousSearch:
         parts = [domain.coordinates(mapped)]
         if local:
             centres = domain.coordinates(nodes[rng.integers(len(nodes), size=local)])
-            least, most = DOMAIN.around
-            sds = np.exp(rng.uniform(np.log(least), np.log(most), size=(local, 1)))
+            sds = np.exp(rng.uniform(np.log(0.05), np.log(1.0), size=(local, 1)))  # in the measure's units
             parts.append(centres + sds * rng.standard_normal(centres.shape))
         if starts is not None and len(starts):
             parts.append(domain.coordinates(to_numpy(starts)))
@@ -200,9 +198,9 @@ def _unit(acquisition: Acquisition, scores: np.ndarray) -> float:
 
 def _best_apart(u: np.ndarray, scores: np.ndarray, count: int) -> np.ndarray:
     """Indices of the ``count`` best candidates apart from each other, as ascents from close ones coincide."""
-    order = np.argsort(-scores, kind="stable")[: DOMAIN.shortlist * count]
+    order = np.argsort(-scores, kind="stable")[: 8 * count]
     chosen = [int(order[0])]
-    distance = DOMAIN.apart * np.sqrt(u.shape[1])
+    distance = 0.25 * np.sqrt(u.shape[1])
     for index in order[1:]:
         if len(chosen) == count:
             break

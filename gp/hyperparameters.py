@@ -269,7 +269,7 @@ def fit(
     _check_choices(method, noise, copies, n_starts, max_iterations, seed)
     _check_kinds(mean, priors)
     observed, y = _checked_data(x, y)
-    with single_threaded() if len(observed) <= FIT.small else nullcontext():
+    with single_threaded() if len(observed) <= 500 else nullcontext():
         if copies == "merge":
             observed, y, noise = _merged(observed, y, noise)
         n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
@@ -385,7 +385,7 @@ def _without_noise(problem: EvidenceProblem) -> bool:
 
 
 def _default_starts(n: int, dimension: int) -> int:
-    wanted = max(FIT.many_starts if n > FIT.many else FIT.few_starts, 3 + 3 * (dimension - 5))
+    wanted = max(6 if n > 200 else FIT.few_starts, 3 + 3 * (dimension - 5))
     return min(wanted, FIT.most_starts)
 
 

@@ -66,7 +66,7 @@ def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, screening
     ----------
     problem : the problem. coordinates : those of the search. screening : the limits of the search.
     """
-    small = problem.smaller(FIT.screening_rows, screening.rng)
+    small = problem.smaller(300, screening.rng)
     starts = _starts(small, coordinates, screening)
     scale = np.where(np.array(coordinates.kinds) == "period", 0.01, 1.0)
     bounds = coordinates.prior.bounds_lower / scale, coordinates.prior.bounds_upper / scale
@@ -113,7 +113,7 @@ def _smoothest(
         return log_posterior(problem, coordinates, at, with_prior=False)[1]
 
     centre, best, least = gradient(psi), np.zeros((0, 0)), np.inf
-    for step in FIT.steps:
+    for step in (1e-3, 1e-2, 3e-2, 0.1):
         moves = step * np.eye(len(psi))
         ahead = np.array([gradient(psi + move) for move in moves])
         behind = np.array([gradient(psi - move) for move in moves])
@@ -167,7 +167,7 @@ def _scanned(
     """
     prior, places = coordinates.prior, [psi]
     for index in np.flatnonzero(np.array(coordinates.kinds) == "period"):
-        frequencies = np.arange(0.25, min(len(problem.points), FIT.cycles), 0.25) / _RANGE
+        frequencies = np.arange(0.25, min(len(problem.points), 150), 0.25) / _RANGE
         periods = -np.log(frequencies)
         periods = periods[(periods > prior.bounds_lower[index]) & (periods < prior.bounds_upper[index])]
         scanned = []

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 class FitSettings:
     """The search of hyperparameters (`gp.screening`, `gp.hyperparameters`, `gp.marginal`)."""
 
-    screening_rows: int = 300
-    """Observations in the subset on which starting points are compared."""
     grid_lengthscales: tuple[float, ...] = (-0.7, 0.5, 1.7)
     """Log lengthscales of starting points on a grid, in units of the data times the root of D. With the
     middle one alone: 3 of 35."""
@@ -23,26 +21,16 @@ class FitSettings:
     few_starts: int = 3
     """The default number of starting points for up to ``many`` observations; three more for each dimension
     above 5."""
-    many_starts: int = 6
-    """The default number of starting points for more than ``many`` observations."""
-    many: int = 200
-    """The number of observations above which ``many_starts`` applies."""
     most_starts: int = 12
     """The largest default number of starting points."""
-    cycles: int = 150
-    """The most cycles in the range of the points for which periods are scanned."""
     first_noise: float = 0.01
     """Noise variance at which its search starts, over the kernel's largest variance."""
-    steps: tuple[float, ...] = (1e-3, 1e-2, 3e-2, 0.1)
-    """Steps of the differences that give curvatures, tried in this order."""
     undetermined: float = 0.7
     """Posterior over prior standard deviation above which a parameter is reported as undetermined."""
     open_ended: float = 2.0
     """Nats below the mode within which an end of a prior is reported as equally likely."""
     few_equal: int = 20
     """The most targets that may all be equal although the function varies."""
-    small: int = 500
-    """The most rows of matrices that are factorised by one thread."""
     degrees: int = 6
     """Degrees of freedom of the Student t from which hyperparameters are proposed (`gp.marginal`)."""
     least_effective: float = 8.0

@@ -170,7 +170,7 @@ def pivoted_cholesky(
     rng : the generator by which pivots are drawn.
     """
     n = len(x)
-    dtype = np.float32 if n * rank > FEATURES.single else np.float64
+    dtype = np.float32 if n * rank > 10_000_000 else np.float64
     phi = np.zeros((n, rank), dtype)
     residual = np.array(kernel.diagonal(x), dtype=float)
     trace, used = residual.sum(), 0
@@ -267,10 +267,10 @@ def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
 
 def _unexplained(x: np.ndarray, y: np.ndarray, kernel: Kernel) -> np.ndarray:
     """Standardised residuals (N, E) of y (N, E) regressed on few features of x, which cannot overfit."""
-    rank = min(FEATURES.smooth_rank, max(1, len(x) // 20))
+    rank = min(60, max(1, len(x) // 20))
     design = np.column_stack([np.ones(len(x)), Features.of(x, kernel, rank=rank).phi])
     gram = design.T @ design
-    gram.flat[:: len(gram) + 1] += FEATURES.ridge
+    gram.flat[:: len(gram) + 1] += 0.01
     return standardised(y - design @ positive_solve(gram, design.T @ y))
 
 

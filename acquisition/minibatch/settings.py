@@ -16,12 +16,6 @@ class FeatureSettings:
     """M, where the rank of the kernel allows it."""
     multiple: float = 0.5
     """The lengthscale over the median distance."""
-    single: int = 10_000_000
-    """Entries of Phi above which it is held in single precision."""
-    smooth_rank: int = 60
-    """The most features of x in the regression of labels on x."""
-    ridge: float = 0.01
-    """The ridge of that regression."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ failed. The probability that an evaluation succeeds is therefore estimated too, 
 
     1, u_1, .., u_D, |u|^2,
 
-whose level sets include half-spaces, balls and their complements, with a normal prior of variance
-`FaultSettings.prior_variance` on each coefficient, at its mode by Newton steps. For regions of other shapes
+whose level sets include half-spaces, balls and their complements, with a normal prior of variance 4
+on each coefficient, at its mode by Newton steps. For regions of other shapes
 the nearest evaluation decides: where it failed, and the nearest successful one is 1.5 times as far, the
 probability is 0.
 
@@ -68,9 +68,9 @@ class LogisticFeasibility:
         found = np.zeros(features.shape[1])
         for _ in range(8):
             probability = expit(features @ found)
-            slope = features.T @ (succeeded - probability) - found / FEASIBILITY.prior_variance
+            slope = features.T @ (succeeded - probability) - found / 4.0
             curvature = (features.T * (probability * (1.0 - probability))) @ features
-            np.einsum("ii->i", curvature)[:] += 1.0 / FEASIBILITY.prior_variance
+            np.einsum("ii->i", curvature)[:] += 1.0 / 4.0
             found = found + cholesky_inverse(curvature)[1] @ slope
         return found
 

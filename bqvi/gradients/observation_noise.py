@@ -167,7 +167,7 @@ class ObservationNoise:
         size -= NOISE.growth * distance + np.log(NOISE.allowed * self.typical + _TINY)
         grown = np.minimum(NOISE.power * size, NOISE.steepest * (distance - NOISE.least))
         grown = np.maximum(grown, 0.0) + np.maximum((distance - NOISE.near) / NOISE.fading, 0.0)
-        return np.exp(np.minimum(grown, NOISE.most))
+        return np.exp(np.minimum(grown, 60.0))
 
 
 def _squares(rows: np.ndarray) -> np.ndarray:

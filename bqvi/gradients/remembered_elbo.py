@@ -34,7 +34,7 @@ from bqvi.calls.evaluations import Evaluations, understated_noise
 from bqvi.calls.gradient_check import may_be_wrong
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE, SEARCH
+from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE
 from bqvi.gradients.surrogates import OnFunction, fitted, of_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
@@ -73,7 +73,7 @@ def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstim
     process, dimension = found.process, len(found.frame.mean)
     value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
     trust = Trust.of(q, memory, found)
-    sd = trust.sd(found.elbo_variance) if trust.failing <= EVIDENCE.failing else np.inf
+    sd = trust.sd(found.elbo_variance) if trust.failing <= 1e-3 else np.inf
     stated = float(np.sqrt(np.median(memory.noise_variances[:, 0])))
     noise = understated_noise(*found.fitted.noisier(found.logs), stated) if stated else ()
     return ElboEstimate(value - 0.5 * dimension + float(q.entropy), sd, trust.failing, noise)
@@ -276,7 +276,7 @@ def _least(numbers: np.ndarray, n: int) -> float:
 
 def _rows(u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None) -> LogPosterior:
     """What is fitted, by the latest points: values, and one derivative each along a random direction."""
-    u, targets = u[-SEARCH.points :], targets[-SEARCH.points :]
+    u, targets = u[-100:], targets[-100:]
     m, d = u.shape
     blocks, shown = [value_rows(u)], [targets[:, 0]]
     noise = None if measured is None else [measured[-m:, 0]]

@@ -36,10 +36,6 @@ class NoiseSettings:
     """The power with which the rate falls."""
     steepest: float = 10.0
     """The largest slope of the logarithm of the noise by residuals in |u|^2 / D beyond ``least``."""
-    most: float = 60.0
-    """Largest logarithm of the noise by distance and residual over the jitter."""
-    farthest: float = 25.0
-    """Largest logarithm of the noise by distance alone over the jitter."""
     ridge: float = 1.0
     """Ridge of the linear fit of the residuals: a slope is a priori about as large as y."""
     large: float = 4.0
@@ -50,15 +46,11 @@ class NoiseSettings:
 class SearchSettings:
     """The search of hyperparameters (`surrogates`, by `gp.search`)."""
 
-    points: int = 100
-    """The most points, the latest, in the evidence."""
     noisy_points: int = 400
     """The most points in the evidence where evaluations are noisy."""
     scale_sd: float = 3.0
     """Prior standard deviation of ln s^2, a factor of twenty, where noise of known variance makes s^2 a
     hyperparameter."""
-    iterations: int = 8
-    """The most Newton steps."""
     length: float = 2.0
     """Lengthscale, over sqrt(D), at the centre of the prior."""
     part: float = 0.1
@@ -67,33 +59,24 @@ class SearchSettings:
     """Prior standard deviations of ln l and of ln b for each b."""
     ends: tuple[float, float] = (5.0, 4.0)
     """Bounds of the search below and above the centre, in these standard deviations."""
-    simple: tuple[float, ...] = (3.0, 3.5, 3.5, -4.0)
-    """A start of the search, in these standard deviations from the centre, at which the process is nearly a
-    quadratic function, so that a quadratic log joint is found exactly."""
     settled: float = 0.15
     """The smallest expected gain of a step that is made, in nats."""
     gained: float = 0.3
     """The smallest gain of a step, in nats, after which there is another."""
     longest: float = 1.0
     """The largest change of a log hyperparameter by a step."""
-    halvings: int = 5
-    """The most halvings of a step that gains nothing."""
 
     @property
     def search(self) -> Search:
         """The settings in the form of `gp.search`."""
         return Search(
-            iterations=self.iterations,
-            settled=self.settled,
-            gained=self.gained,
-            longest=self.longest,
-            halvings=self.halvings,
+            iterations=8, settled=self.settled, gained=self.gained, longest=self.longest, halvings=5
         )
 
     @property
     def noisy_search(self) -> Search:
         """The settings for noisy evaluations: two climbs, as the evidence is flat at small s^2."""
-        return replace(self.search, climbs=2, iterations=2 * self.iterations)
+        return replace(self.search, climbs=2, iterations=16)
 
 
 @dataclass(frozen=True)
@@ -112,8 +95,6 @@ class CacheSettings:
 class FaultSettings:
     """The treatment of failed evaluations (`feasibility`, `designs`, `memory`)."""
 
-    prior_variance: float = 4.0
-    """Prior variance of a coefficient, in units whitened by q."""
     nearest: float = 1.5
     """Distance of the nearest successful evaluation over that of the nearest one, a failure, from which on an
     evaluation is expected to fail."""
@@ -185,10 +166,6 @@ class EvidenceSettings:
     """Factor by which q is widened."""
     blocks: int = 8
     """Blocks of draws, whose spread gives the standard deviation due to the draws."""
-    failing: float = 1e-3
-    """Share of q where evaluations may have failed for the ELBO of q to be known."""
-    infeasible: float = 0.02
-    """Share of q where evaluations fail, from which on there is a warning; it changes no estimate."""
     share: float = 0.25
     """Share of the correction of the ELBO that is a standard deviation."""
     heavy: tuple[float, float] = (0.5, 0.7)

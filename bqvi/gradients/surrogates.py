@@ -97,7 +97,7 @@ class OnGradients:
 
     def fit(self, observed: Observed, start: np.ndarray | None) -> np.ndarray:
         """ln (l, b0, b1, b2), around l = 2 sqrt(D), b0 = b1 = 1 / 10, b2 = 1 / (10 D); of noisy y ln s^2."""
-        kept = observed.latest(SEARCH.points if observed.noise is None else SEARCH.noisy_points)
+        kept = observed.latest(100 if observed.noise is None else SEARCH.noisy_points)
         u, y, noise = kept.points, kept.targets, kept.noise
         directions = Directions.of(u, y, noise)
         in_units = directions.scaled(u)
@@ -160,7 +160,7 @@ class OnFunction:
 
     def fit(self, observed: Observed, start: np.ndarray | None) -> np.ndarray:
         """ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10, and of noisy targets ln s^2."""
-        alone = SEARCH.points if observed.noise is None else SEARCH.noisy_points
+        alone = 100 if observed.noise is None else SEARCH.noisy_points
         most = max(2, 300 // observed.targets.shape[1]) if self.gradients else alone
         kept = observed.latest(most)
         u = kept.points
@@ -227,10 +227,10 @@ def _typical(points: np.ndarray, squares: np.ndarray) -> float:
 
 
 def fitted(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:
-    """The fit from the centre of the prior and from the last fit, or ``SEARCH.simple`` for a first fit."""
+    """The fit from the prior's centre and the last fit, or, at first, from a nearly quadratic process."""
     prior, parameters = posterior.prior, len(posterior.prior.lower) - (posterior.convention == "known")
     simple = prior.lower.copy()
-    simple[:parameters] += np.array(SEARCH.simple[:parameters]) * prior.falloff[:parameters]
+    simple[:parameters] += np.array([3.0, 3.5, 3.5, -4.0])[:parameters] * prior.falloff[:parameters]
     starts = (prior.lower, simple)
     if start is not None and len(start) == len(simple):
         starts = (start, prior.lower)

@@ -166,7 +166,7 @@ def jitter_multiple(points: np.ndarray) -> np.ndarray:
     """
     squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
     grown = np.maximum((squares - NOISE.near) / NOISE.fading, 0.0)
-    return np.exp(np.minimum(grown, NOISE.farthest))
+    return np.exp(np.minimum(grown, 25.0))
 
 
 def distance_noise(points: np.ndarray, targets: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Unif
 from bqvi.checks import require_above, require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
 from bqvi.gradients.conjugate import RefinableModel
+from bqvi.gradients.settings import STOCHASTIC
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import no_gradients_message
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
@@ -275,7 +276,7 @@ def with_natural_steps(
     natural = begins and geometry is None and isinstance(problem.geometry, Euclidean)
     if schedule is not None or not (natural or isinstance(geometry, Riemannian)):
         return problem
-    tau = DEFAULTS.delay + 2.0 * getattr(q, "dimension", 0)
+    tau = STOCHASTIC.delay + 2.0 * getattr(q, "dimension", 0)
     return replace(problem, geometry=Riemannian(), schedule=RobbinsMonro(1.0, tau=tau))
 
 

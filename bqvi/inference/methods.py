@@ -24,6 +24,7 @@ from typing import Any
 
 from bqvi.checks import require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RememberingEstimator
+from bqvi.gradients.settings import STOCHASTIC
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 from bqvi.inference.settings import DEFAULTS, SETTLING
@@ -84,7 +85,7 @@ METHODS: dict[str, Method] = {
     "memoised": Method(_memoised, Natural(), Constant(1.0), "all", 1000, DEFAULTS.tolerance),
     "ngd": Method(_exact, Natural(), Constant(0.5), "all", 1000, DEFAULTS.tolerance),
     "gd": Method(_exact, Euclidean(), _STEADY, "all", 1000, DEFAULTS.tolerance),
-    "sngd": Method(_exact, Natural(), RobbinsMonro(DEFAULTS.power, tau=DEFAULTS.delay), "mini-batch", 1000),
+    "sngd": Method(_exact, Natural(), RobbinsMonro(STOCHASTIC.power, STOCHASTIC.delay), "mini-batch", 1000),
     "sgd": Method(_exact, Euclidean(), _FALLING, "mini-batch", 1000),
     "score": Method(_sampling("Score"), Euclidean(), _FALLING, "either", 1000),
     "pathwise": Method(_sampling("Pathwise"), Euclidean(), _FALLING, "either", 1000),

@@ -16,7 +16,6 @@ from bqvi.calls.faults import exceptions_warning
 from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import gradient_warnings
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients.settings import EVIDENCE
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.state import LoopProblem, LoopState
@@ -133,7 +132,7 @@ class Fit:
 
     def _of_failures(self, memory: Memory) -> list[str]:
         failed = len(memory.censored.failed)
-        if not failed or self._evidence is None or self._evidence.infeasible < EVIDENCE.infeasible:
+        if not failed or self._evidence is None or self._evidence.infeasible < 0.02:
             return []
         return [
             f"{failed} of {self.n_evaluations} evaluations failed, in a region that holds about "

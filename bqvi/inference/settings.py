@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bqvi.gradients.settings import STOCHASTIC
-
 
 @dataclass(frozen=True)
 class DefaultSettings:
@@ -28,10 +26,6 @@ class DefaultSettings:
     """Share of the steps, the latest, whose draws give the ELBO of a record."""
     tolerance: float = 1e-6
     """Change of an exact ELBO between two records below which a run ends, nats."""
-    power: float = STOCHASTIC.power
-    """kappa of the rate (t + tau)^-kappa of stochastic natural gradients (`RobbinsMonro`)."""
-    delay: float = STOCHASTIC.delay
-    """tau of that rate."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +53,6 @@ class GainSettings:
 class AscentSettings:
     """The maximisation of a surrogate's ELBO (`surrogate_ascent`)."""
 
-    rate: float = 0.7
-    """The first rho."""
     faster: float = 1.5
     """Factor of rho after such a step."""
     divergence: float = 0.6
@@ -69,8 +61,6 @@ class AscentSettings:
     variance_weight: float = 0.1
     """Weight of the variance of the gradient, by which ``divergence`` is reduced where the gradient is within
     its error bars, which are wide."""
-    close: float = 0.9
-    """Share of the radius that counts as its boundary."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def ascend(surrogate: WhitenedSurrogate, dimension: int, radius: float, diagonal
     """
     identity = np.eye(dimension)
     place = Place(np.zeros(dimension), identity, identity, 0.0)
-    rate, before = ASCENT.rate, np.inf
+    rate, before = 0.7, np.inf
     for step in range(30):
         moments = surrogate.at_q if step == 0 else surrogate.moments(place.mean, place.covariance)
         pull = moments.mean - place.mean
@@ -124,7 +124,7 @@ def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: f
         tried = _moved(place, pull, change, middle)
         if tried.divergence <= radius:
             low, best = middle, tried
-            if tried.divergence >= ASCENT.close * radius:
+            if tried.divergence >= 0.9 * radius:
                 break
         else:
             high = middle

@@ -126,12 +126,12 @@ class LatentDirichletAllocation:
             chosen = sample_rows(n_rows(data), rng, min(CENTRES.rows, most))
             sampled = take(data, chosen).toarray()
             overall = totals + 1.0
-            smoothed = sampled + starts.smoothing * overall / overall.sum()
+            smoothed = sampled + 10.0 * overall / overall.sum()  # ten words of the average document
             frequencies = smoothed / smoothed.sum(1, keepdims=True)
             own = None if weights is None else weights[chosen]
             centres = self._clusters(frequencies, how, rng, own)
-            lean = noise * (starts.own * centres + (1.0 - starts.own) * overall / overall.sum())
-        topics = Dirichlet(self.word_concentration + words * lean + starts.least * noise)
+            lean = noise * (0.5 * centres + 0.5 * overall / overall.sum())
+        topics = Dirichlet(self.word_concentration + words * lean + 1e-3 * noise)
         return self._with_learnt(topics, float(part.sum()), float(self.n_topics))
 
     def _clusters(

@@ -36,12 +36,6 @@ class TopicStartSettings:
 
     noise: float = 100.0
     """The shape of the gamma noise of mean 1 by which topics start apart."""
-    smoothing: float = 10.0
-    """The number of words of the average document that are added to each document before it is clustered."""
-    own: float = 0.5
-    """The share of a cluster's words in its topic; the rest is the average document."""
-    least: float = 1e-3
-    """The multiple of the noise that is added to every word."""
     documents: int = 10
     """The least number of documents of the sample that is clustered, for each topic."""
     entries: int = 1 << 22

@@ -24,7 +24,6 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from bqvi.quadrature.settings import SEARCH
 from gp.measures import Gaussian, Measure, Uniform
 from gp.measures.pushed import pushed
 
@@ -91,7 +90,7 @@ class Cube:
 
     def backward(self, v: np.ndarray) -> np.ndarray:
         """Return u; points on the faces are moved inside."""
-        return ndtri(np.clip((v / sqrt(3) + 1) / 2, SEARCH.edge, 1 - SEARCH.edge))
+        return ndtri(np.clip((v / sqrt(3) + 1) / 2, 1e-9, 1 - 1e-9))
 
     def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Return gradients / (dv/du)."""

@@ -223,7 +223,7 @@ def unexpected_change(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
 
 def may_grow(ensemble: Ensemble, count: int) -> bool:
     """Whether the evidence of ``count`` nodes is for growth in the tails."""
-    return ensemble.growth > CREDIBILITY.growth_nats * count
+    return ensemble.growth > 0.9 * count
 
 
 def explained_by(ensemble: Ensemble, sobol: np.ndarray) -> float:

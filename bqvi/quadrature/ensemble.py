@@ -301,7 +301,7 @@ def _marginal(
 
     at_mode = member.log_posterior, moments_of(member)
     steps = normal_sobol(len(member.psi), draws, seed)
-    return weighed(evaluate, member.psi, at_mode, _laplace_root(member), steps, SEARCH.heaviest)
+    return weighed(evaluate, member.psi, at_mode, _laplace_root(member), steps, 3.0)
 
 
 def _laplace_root(member: CandidateProcess) -> np.ndarray:
@@ -316,5 +316,5 @@ def _laplace_root(member: CandidateProcess) -> np.ndarray:
     average = None
     if len(member.data) > SEARCH.most_fitted:
         average = member.objective.expanded(member.psi).find_curvature
-    found = curvature(gradients, member.psi, SEARCH.difference) if average is None else average()
+    found = curvature(gradients, member.psi, 0.02) if average is None else average()
     return root(found + SEARCH.prior_precision * np.eye(len(found)), SEARCH.prior_precision)

@@ -21,7 +21,7 @@ from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube
 from bqvi.quadrature.peaks import PeakFamily, drawn
-from bqvi.quadrature.settings import DESIGN, SEARCH
+from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import CandidateProcess
 from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
@@ -97,7 +97,7 @@ def conditioned(
     return ConditionedPool(
         columns=lambda j: kernel(v[j : j + 1], v)[0] - whitened[:, j] @ whitened,
         variance=prior - np.einsum("nm,nm->m", whitened, whitened),
-        noise=np.maximum(surrogate.tau, SEARCH.least_noise_of_node * prior),
+        noise=np.maximum(surrogate.tau, 1e-12 * prior),
         signals=(cross - whitened.T @ surrogate.process.whitened(with_data))[:, None],
     )
 

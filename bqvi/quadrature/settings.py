@@ -46,16 +46,9 @@ class CandidateSettings:
     """Standard deviation of that prior beyond the flat part."""
     bounds: tuple[float, float] = (np.log(0.05), np.log(50.0))
     """Bounds of the search of a log lengthscale."""
-    least_noise: float = 1e-13
-    """The smallest tau: some 450 rounding errors of a variance of 1, with which covariance matrices have a
-    Cholesky factor."""
     least_noise_of_root: float = 1e-9
     """The smallest tau for the square root of an integrand: quadratic functionals of the weights lose twice
     as many digits as linear ones."""
-    least_noise_of_node: float = 1e-12
-    """The smallest noise of the observation at a candidate, over the prior variance."""
-    most_noise: float = 1.0
-    """The largest tau for exact values."""
     most_noise_of_noisy: float = 1e4
     """The largest tau for values with noise."""
     starting_lengthscales: tuple[float, ...] = (0.7, 1.5, 4.0)
@@ -66,10 +59,6 @@ class CandidateSettings:
     """tau of starting points."""
     starting_noises_of_noisy: tuple[float, ...] = (1e-3, 1e-1)
     """tau of starting points for values with noise."""
-    apart: float = 0.3
-    """The smallest difference of a log lengthscale between starting points that count as distinct."""
-    gradient: float = 1e-2
-    """A climb ends where no derivative is larger, in nats."""
     longest: float = 2.0
     """The largest step of a log hyperparameter."""
     damping: float = 0.1
@@ -83,19 +72,12 @@ class CandidateSettings:
     """Weight below which a candidate does not contribute to the integral."""
     pairs: float = 0.15
     """Variance of functions of two coordinates over that of functions of one, a priori."""
-    edge: float = 1e-9
-    """Probability by which points of the cube are kept off its faces, which are at infinity in u."""
     many: int = 6
     """The number of dimensions from which sums of functions of few coordinates are a candidate."""
     least_draws: int = 4
     """The smallest number of draws of the hyperparameters of a candidate."""
-    difference: float = 0.02
-    """Step of a log hyperparameter to either side, for the curvature of the log posterior."""
     prior_precision: float = 0.25
     """Precision of a hyperparameter that the data do not determine, on the log scale."""
-    heaviest: float = 3.0
-    """The largest logarithm of a draw's weight over that of the optimum; a larger one indicates that
-    Laplace's approximation is too narrow."""
     longest_turned: float = 10.0
     """The largest ratio of two lengthscales on rotated axes at the start of a fit."""
 
@@ -134,8 +116,6 @@ class CredibilitySettings:
     to be credible, and, or 1 - 1 / D if that is more, for it to choose the nodes."""
     inflated: float = 1.5
     """Factor of the standard deviation above which the reason mentions it."""
-    growth_nats: float = 0.9
-    """Nats for each node by which the evidence for growth has to exceed that of all other candidates."""
 
 
 @dataclass(frozen=True)
@@ -221,16 +201,7 @@ class RefutationSettings:
     """The number of its adaptations."""
 
 
-@dataclass(frozen=True)
-class ProductSettings:
-    """Variances of integrals of squares (:mod:`warped`)."""
-
-    rounding: float = 1e-15
-    """The rounding of a variance over |w|^2, w the weights, where its terms cancel."""
-
-
 DESIGN = NodeDesignSettings()
-PRODUCTS = ProductSettings()
 REFUTATION = RefutationSettings()
 RISES = RiseSettings()
 SEARCH = CandidateSettings()

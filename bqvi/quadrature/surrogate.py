@@ -64,7 +64,7 @@ class StandardData:
     noise_variance: float | None = None
     noisy: bool = False
     centred: bool = True
-    least_noise: float = SEARCH.least_noise
+    least_noise: float = 1e-13
 
     def __len__(self) -> int:
         return len(self.u)
@@ -244,7 +244,7 @@ class CandidateProcess:
         asked = Search(
             iterations=effort.iterations,
             value_tolerance=effort.precision,
-            gradient_tolerance=SEARCH.gradient,
+            gradient_tolerance=1e-2,
             settled=effort.settled,
             gained=effort.settled,
             longest=SEARCH.longest,
@@ -279,7 +279,7 @@ def fitted(starts: list[CandidateProcess], effort: Effort) -> CandidateProcess:
     ranked = clipped if len(clipped) == 1 else sorted(clipped, key=_value, reverse=True)
     chosen = ranked[:1]
     for other in ranked[1:]:
-        apart = [np.abs(other.psi[:-1] - start.psi[:-1]).max() > SEARCH.apart for start in chosen]
+        apart = [np.abs(other.psi[:-1] - start.psi[:-1]).max() > 0.3 for start in chosen]
         if len(chosen) < effort.climbs and all(apart):
             chosen.append(other)
     found = [start.climbed(effort) for start in chosen]
@@ -288,7 +288,7 @@ def fitted(starts: list[CandidateProcess], effort: Effort) -> CandidateProcess:
 
 def _prior(data: StandardData, family: KernelFamily) -> JointPrior:
     """The prior of psi, with the bounds of the search."""
-    most = SEARCH.most_noise_of_noisy if data.noisy else SEARCH.most_noise
+    most = SEARCH.most_noise_of_noisy if data.noisy else 1.0
     of_noise = np.array([-np.inf, np.inf, 1.0, np.log(data.least_noise), np.log(most)])
     return JointPrior(*np.column_stack([family.limits(data.u.shape[1]), of_noise]))
 

@@ -38,7 +38,7 @@ import numpy as np
 
 from acquisition.conditioned import ConditionedPool, variance_reduction
 from bqvi.quadrature.nodes import among, conditioned, whitened_cross
-from bqvi.quadrature.settings import DESIGN, PRODUCTS, SEARCH
+from bqvi.quadrature.settings import DESIGN, SEARCH
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 from gp.embeddings import kernel_products
 from gp.triangular import lapack
@@ -84,7 +84,7 @@ class Warped:
         scale = found.inflation * float(found.scales[0])
         whitened = found.whitened(p.single @ w)
         mean = 0.5 * float(w @ p.single @ w)
-        rounding = PRODUCTS.rounding * float(w @ w)
+        rounding = 1e-15 * float(w @ w)
         variance = scale * max(float(w @ p.triple @ w - whitened @ whitened), rounding)
         if self.matched:
             more_mean, more_variance = _quadratic(member, p)

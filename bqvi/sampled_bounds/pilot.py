@@ -129,7 +129,7 @@ class Allotment:
             variance = t * np.expm1((distance / t) ** 2) if resampled else np.expm1(distance**2 / t)
         paid = variance * (1.0 + (t - 1.0) * self.each)
         least = int(t[np.argmax(paid <= SETTINGS.near_best * paid.min())])
-        return least if least == 1 else int(SETTINGS.delay * least)
+        return least if least == 1 else int(2.0 * least)
 
 
 def begun(target: AnnealedTarget, particles: int, rng: np.random.Generator) -> Pilot:

@@ -22,8 +22,6 @@ class BoundsSettings:
     """The conditional effective sample size, over L, from one temperature of the pilot run to the next."""
     near_best: float = 1.1
     """The factor of the least predicted variance at equal cost up to which fewer temperatures are chosen."""
-    delay: float = 2.0
-    """The number of temperatures, as a multiple of that for particles in equilibrium."""
     least_particles: int = 8
     """The least number of particles that the number of temperatures has to allow."""
     resampling: float = 0.5
@@ -32,12 +30,6 @@ class BoundsSettings:
     """The number of leapfrog steps of a move; the more, the fewer temperatures are affordable."""
     hamiltonian_acceptance: float = 0.8
     """The rate of acceptance to which step sizes are adapted."""
-    hamiltonian_step: float = 1.2
-    """The first step size is this times D^(-1/4), with which the acceptance of a Gaussian is about .8."""
-    walk_acceptance: float = 0.25
-    """The rate of acceptance of the random walk; .234 is best for large D (Roberts et al. 1997)."""
-    walk_step: float = 2.38
-    """The first step size of the random walk is this times D^(-1/2), the best for a Gaussian of large D."""
     wide: float = 1.0
     """The standard deviation of one log estimate, in nats, above which few particles dominate the mean weight
     and the bounds are not credible."""

@@ -13,9 +13,9 @@ from sklearn.utils import check_random_state
 
 from bqvi.arrays import add, scale
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of
+from bqvi.gradients.settings import STOCHASTIC
 from bqvi.inference.fit import fit
 from bqvi.inference.schedules import RobbinsMonro
-from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.starting import in_family
 from bqvi.models.components import STARTS
 from bqvi.models.conjugate import settled, update_target
@@ -113,7 +113,7 @@ def require_enough(n_components: int, n: int) -> None:
         raise ValueError(f"n_components is {n_components}, but n_samples = {n}; it must be at most that")
 
 
-STREAM = RobbinsMonro(DEFAULTS.power, tau=DEFAULTS.delay)
+STREAM = RobbinsMonro(STOCHASTIC.power, tau=STOCHASTIC.delay)
 """The step sizes of ``partial_fit``."""
 
 

@@ -26,7 +26,7 @@ from scipy.spatial import cKDTree
 
 from bqvi.calls import AsksError, Evaluations
 from bqvi.calls.climb import Asking, Ends, climb
-from bqvi.variational_bmc.settings import CLIMBING, RESULT
+from bqvi.variational_bmc.settings import CLIMBING
 from gp.linalg import complement
 
 
@@ -43,7 +43,7 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     """
     if most is None:
         most = 3 * made.points.shape[1] + 5
-    if made.failed.any() and 0 < int((~made.failed).sum()) < RESULT.needed:
+    if made.failed.any() and 0 < int((~made.failed).sum()) < 2:
         return _nearer(made)
     if made.gradients is None or made.failed[0]:
         return None

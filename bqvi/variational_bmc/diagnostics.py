@@ -27,7 +27,7 @@ from bqvi.importance import systematic
 from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.distances import gskl, mmtv
-from bqvi.variational_bmc.settings import DIAGNOSTICS, WEIGHTS
+from bqvi.variational_bmc.settings import WEIGHTS
 from gp.arrays import Array, shown
 from gp.measures import GaussianMixture, Measure
 
@@ -68,7 +68,7 @@ class PosteriorCheck:
         message = f"Pareto k = {self.pareto_k:.2f}, {self.effective_sample_size:.0f} effective draws of "
         message += f"{len(self.evaluations)}, total variation {self.total_variation:.2f}: "
         evidence = f"By the weights, `log_evidence` is {self.log_evidence:.4g} +- {self.log_evidence_sd:.2g}."
-        if self.pareto_k < PARETO.good and self.total_variation < DIAGNOSTICS.near_mmtv:
+        if self.pareto_k < PARETO.good and self.total_variation < 0.2:
             return message + f"the posterior is good. {evidence}"
         if self.usable:
             return message + "use the one corrected by these weights, `posterior` of this check. " + evidence
@@ -157,7 +157,7 @@ class Agreement:
     @property
     def agree(self) -> bool:
         """Whether the results of the runs are compatible."""
-        return self.sds < 3.0 and self.mmtv < DIAGNOSTICS.near_mmtv and self.gskl < DIAGNOSTICS.near_gskl
+        return self.sds < 3.0 and self.mmtv < 0.2 and self.gskl < 0.125
 
     def __str__(self) -> str:
         message = (
@@ -166,7 +166,7 @@ class Agreement:
         )
         if self.agree:
             return message + "the runs agree."
-        if self.mmtv >= DIAGNOSTICS.near_mmtv or self.gskl >= DIAGNOSTICS.near_gskl:
+        if self.mmtv >= 0.2 or self.gskl >= 0.125:
             return (
                 message + "the posteriors differ; continue the runs with more evaluations, from other starts."
             )
@@ -230,10 +230,10 @@ def about_width(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
     coordinates : the coordinates of the parameters.
     """
     sds = np.sqrt(np.diag(np.asarray(q.covariance)))
-    if not np.isfinite(sds).all() or sds.max(initial=0.0) > DIAGNOSTICS.unbounded:
+    if not np.isfinite(sds).all() or sds.max(initial=0.0) > 100.0:
         name = coordinates.free_names[int(np.argmax(np.nan_to_num(sds, nan=np.inf)))]
         return (
-            f"The posterior is unbounded along {name}: it is {DIAGNOSTICS.unbounded:g} times as wide as the "
+            f"The posterior is unbounded along {name}: it is 100 times as wide as the "
             "plausible interval or more. Either it is improper, or that interval is far too narrow: look at "
             "the prior of this parameter.",
         )
@@ -319,10 +319,10 @@ def _about_bounds(posterior: Posterior) -> list[str]:
             continue
         i = coordinates.free[position]
         place = (draws[:, i] - low) / (high - low)
-        near = min(DIAGNOSTICS.beside, 0.25 * float(place.std()))
+        near = min(0.01, 0.25 * float(place.std()))
         below, above = float(np.mean(place < near)), float(np.mean(place > 1 - near))
         name = coordinates.names[i]
-        if coordinates.periodic[i] and below + above > DIAGNOSTICS.beside:
+        if coordinates.periodic[i] and below + above > 0.01:
             warnings.append(
                 f"The posterior of {name} reaches {_wrapped(coordinates, int(i), high):.4g}, "
                 "where its period was cut open: move the middle of its plausible interval to the mode."

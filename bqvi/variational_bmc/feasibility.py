@@ -101,7 +101,7 @@ class Feasibility:
         near, far = self.good.query(u)[0], failed.query(u)[0]
         log_ratio = np.log(np.maximum(near, 1e-12)) - np.log(np.maximum(far, 1e-12))
         sharpness = FEASIBILITY.sharpness * np.maximum(1.0, np.square(np.minimum(near, far) / self.gap))
-        return 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, *FEASIBILITY.logits)))
+        return 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, -60.0, 69.0)))
 
 
 def _isolated(good: np.ndarray, bad: np.ndarray, distances: np.ndarray) -> np.ndarray:

@@ -191,7 +191,7 @@ def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     covariance += (0.05 * np.trace(covariance) / dimension + 1e-10) * np.eye(dimension)
     widest = float(symmetric_eigen(covariance)[0][-1])
     spread = 0.5 * dimension / max(float(weights @ depth), 1e-6)
-    return mean, covariance * np.clip(spread, 1.0, max(1.0, FRAMES.plausible / widest))
+    return mean, covariance * np.clip(spread, 1.0, max(1.0, 0.25 / widest))
 
 
 def axes(mean: np.ndarray, covariance: np.ndarray) -> Frame:

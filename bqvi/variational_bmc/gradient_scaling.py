@@ -32,7 +32,7 @@ import numpy as np
 
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import FRAMES, GRADIENT_SCALINGS
+from bqvi.variational_bmc.settings import GRADIENT_SCALINGS
 from bqvi.variational_bmc.user_units import UserUnits
 from gp.linalg import ridge_regressions
 
@@ -142,7 +142,7 @@ def _gaussian(y: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray
     precision = np.where(affine, -w[:, 0], 1.0)
     return (
         np.where(affine, middle + sd * w[:, 1] / precision, 0.0),
-        np.where(affine, sd**2 / precision, FRAMES.plausible),
+        np.where(affine, sd**2 / precision, 0.25),
     )
 
 

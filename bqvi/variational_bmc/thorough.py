@@ -42,7 +42,7 @@ _UNUSED = (
 def thorough(run: VBMCRun, state: State) -> VBMCResult:
     """The result of a run that ends at ``state``; the reason for its end is not entered."""
     before = state.before_last_record()
-    require_good(before.evaluations, RESULT.needed)
+    require_good(before.evaluations, 2)
     reached, estimate = run.learn(before, final=True)
     row, frame = record(before, reached, estimate), reached.frame
     rows = (*before.rows, row)

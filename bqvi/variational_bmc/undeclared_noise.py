@@ -39,7 +39,7 @@ def repeated(made: Evaluations) -> np.ndarray:
     """
     if len(made) < 2:
         return np.zeros((0, 2), int)
-    return np.asarray(cKDTree(made.points).query_pairs(NOISE.near, p=np.inf, output_type="ndarray"))
+    return np.asarray(cKDTree(made.points).query_pairs(1e-8, p=np.inf, output_type="ndarray"))
 
 
 def differing(made: Evaluations) -> tuple[float, float] | None:
@@ -55,7 +55,7 @@ def differing(made: Evaluations) -> tuple[float, float] | None:
     pairs = repeated(kept)
     values = kept.values[pairs]
     gaps = np.abs(values[:, 1] - values[:, 0]) - _by_slope(kept, pairs)
-    if not (gaps > NOISE.same).any():
+    if not (gaps > 0.001).any():
         return None
     first, second = values[int(np.argmax(gaps))]
     return float(first), float(second)
@@ -69,7 +69,7 @@ def _by_slope(made: Evaluations, pairs: np.ndarray) -> np.ndarray:
     found = np.zeros(len(pairs))
     for row, (first, second) in enumerate(pairs):
         steps = made.points - made.points[first]
-        apart = np.abs(steps).max(1) > NOISE.near
+        apart = np.abs(steps).max(1) > 1e-8
         falls = np.abs(made.values - made.values[first])[apart] / np.linalg.norm(steps[apart], axis=1)
         found[row] = falls.max(initial=0.0) * np.linalg.norm(steps[second])
     return found
@@ -86,7 +86,7 @@ def again(made: Evaluations, surrogate: Surrogate) -> np.ndarray:
     if made.noise_variance is not None or surrogate.data.noise_fitted:
         return none
     kept = made[~made.failed]
-    if (_by_slope(kept, repeated(kept)) < NOISE.same).any():
+    if (_by_slope(kept, repeated(kept)) < 0.001).any():
         return none
     if _with_noise(surrogate)[0] < NOISE.excluded:
         return none

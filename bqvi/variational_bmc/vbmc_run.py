@@ -146,7 +146,7 @@ class VBMCRun:
             # the last estimate is computed again, as points are chosen from it
             state = state.before_last_record()
         before = self._evaluated(state)
-        require_good(before.evaluations, RESULT.needed)
+        require_good(before.evaluations, 2)
         if before.n_evaluations >= self.limits.budget:
             return replace(before, seconds=self.clock.ends())
         begun = before.begun

@@ -20,7 +20,6 @@ import numpy as np
 from bqvi.calls import AsksError, require_good
 from bqvi.calls.climb import Asking, rows_of
 from bqvi.variational_bmc.climbing import next_step
-from bqvi.variational_bmc.settings import RESULT
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import batch_size, design, record, with_next, with_pending
 
@@ -54,7 +53,7 @@ def _in_design(run: VBMCRun, state: State) -> bool:
         return False
     design = len(run.first.pending) + len(run.first.evaluations)
     good = int((~state.evaluations.failed).sum())
-    if 0 < good < RESULT.needed and len(state) >= design:
+    if 0 < good < 2 and len(state) >= design:
         return run.budget_of(state).room(1) > 0
     least = min(design, max(run.target.dimension + 3, design // 2))
     return good < least and len(state) < design
@@ -90,7 +89,7 @@ def _due(run: VBMCRun, state: State) -> bool:
 
 def _learned(run: VBMCRun, state: State) -> State:
     """The state with a record of all its values."""
-    require_good(state.evaluations, RESULT.needed)
+    require_good(state.evaluations, 2)
     fitted, estimate = run.learn(state)
     row = record(state, fitted, estimate)
     most = run.explores(state, row, estimate)

@@ -13,7 +13,6 @@ from bqvi.gradients.designs import GradientUncertainty, Informed, MomentVariance
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.settings import FEASIBILITY
 from bqvi.models import LogJoint
 
 
@@ -31,7 +30,7 @@ def test_the_coefficients_are_the_mode_of_the_logistic_posterior():
     signs = np.r_[np.ones(len(good)), -np.ones(len(failed))]
 
     def objective(b):
-        return np.logaddexp(0.0, -signs * (features @ b)).sum() + 0.5 * b @ b / FEASIBILITY.prior_variance
+        return np.logaddexp(0.0, -signs * (features @ b)).sum() + 0.5 * b @ b / 4.0
 
     expected = scipy.optimize.minimize(objective, np.zeros(5), method="BFGS", options={"gtol": 1e-9}).x
     assert_allclose(LogisticFeasibility(good, failed)._coefficients, expected, atol=1e-6)

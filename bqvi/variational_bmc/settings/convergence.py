@@ -77,11 +77,6 @@ class UndeclaredNoiseSettings:
     before."""
     excluded: float = -5.0
     """The gain of evidence by a noise, in nats, below which it is not made."""
-    near: float = 1e-8
-    """The largest difference in a coordinate of points that count as the same."""
-    same: float = 0.001
-    """The largest difference of the two values, in nats, that may be due to rounding; that of the sd of
-    `ShapingSettings.least_noise`."""
 
 
 PREDICTIONS = PredictionSettings()

@@ -48,8 +48,6 @@ class FeasibilitySettings:
     evaluation."""
     most_draws: float = 64.0
     """The largest number of draws for one between the bounds."""
-    logits: tuple[float, float] = (-60.0, 69.0)
-    """The bounds of minus the logit, with which probabilities are above 0."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ class FrameSettings:
     begins in rotated axes."""
     thin: float = 50.0
     """The condition number of the correlations beyond which axes are rotated."""
-    plausible: float = 0.25
-    """The variance of a coordinate in the plausible box, which is two standard deviations to either side."""
 
 
 @dataclass(frozen=True)
