@@ -68,6 +68,21 @@ def below_a_cliff(
     return found
 
 
+def nothing_above(values: np.ndarray, failed: int, rounding: float = 1e-9) -> tuple[str, ...]:
+    """The reason that equal values are no knowledge of a log joint, as they may be those of a floor; or ().
+
+    Parameters
+    ----------
+    values : (n,), in the user's units. failed : the number of others. rounding : of equal values, relative.
+    """
+    if failed or not len(values) or not np.ptp(values) <= rounding * np.abs(values).max():
+        return ()
+    return (
+        f"all {len(values)} values are {values[0]:.6g}, as on a floor beside a region that no evaluation has "
+        "met: the result is right only if the log joint is a constant",
+    )
+
+
 def _slopes(points: np.ndarray, radius: np.ndarray, sds: np.ndarray, high: int) -> np.ndarray:
     """J (n, n), from points (n, D) in decreasing order of their values, their radii R (n,) and ``sds`` (n,).
 

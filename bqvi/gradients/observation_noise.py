@@ -17,9 +17,8 @@ further multiplied by
 
     (|e|^2 / allowed)^4, at most e^(10 (r - least)),       allowed = 5 e^(0.6 r) typical.
 
-The residual is used because the kernel has a linear term: while q moves to a posterior that is nearly
-Gaussian, y is large and linear far from q, and noise would be wrong there. Points near q have the jitter
-only. The constants are those of `settings.NoiseSettings`.
+While q moves to a posterior that is nearly Gaussian, y is large and linear far from q, and noise would be
+wrong there. Points near q have the jitter only.
 
 *The linear fit* is by weighted least squares with a ridge: a priori a slope is about as large as y. Weights
 w, which decrease for points beyond q, are reduced for this noise also where y is large,
@@ -31,17 +30,15 @@ Otherwise a single y that is a thousand times the others would determine the fit
 *Directions along which y is nonlinear.* In units whitened by q, y(u) is a gradient, so its Jacobian is
 symmetric. Where y varies along a direction beyond a linear fit, the *components* of y along that direction
 vary. The covariance over outputs of the residuals R of a linear fit therefore measures the nonlinearity along
-input directions:
+input directions,
 
     C = R^T W R / sum(w),        M = (C / mean + (D / sum(w)) I)^(1/2), scaled to trace D,
 
 with weights w that decrease from 1 for points beyond q (`whitened.jitter_multiple`). The second term keeps M
 near I until there are many more points than directions. Where y is noisy the sum of the noise's variances is
 subtracted from the diagonal of C, and the second term, the uncertainty of C, is multiplied by the squared
-ratio of the diagonal before to that after. Lengthscales along the eigenvectors of M are proportional to the
-eigenvalues to the power -1/2, so a kernel of u^T M u' is anisotropic along the directions of the log joint,
-without further hyperparameters. The power 1/2 was chosen by evidence on five log joints, between the power 0,
-which is isotropic, and 1, which is C itself.
+ratio of the diagonal before to that after. A kernel of u^T M u' is anisotropic along the directions of the
+log joint, without further hyperparameters.
 """
 
 from __future__ import annotations

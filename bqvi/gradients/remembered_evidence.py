@@ -5,15 +5,13 @@ In units whitened by q the log joint f is a process (`remembered_elbo`), and
     Z = int exp(f) = E_q[exp(r)],        r = f - ln q,        ELBO = E_q[r].
 
 At draws u of g = (1 - a) q + a q widened, r has the posterior mean m and variance v. Where v is large the
-mean m is an extrapolation by the kernel, and its exponential would be mass in a region without evaluations.
-So r is shrunk there towards its median c,
+mean m is an extrapolation by the kernel, so that r is shrunk there towards its median c,
 
     r~ = c + t (m - c),        t = 1 / (1 + v^2),      log w = r~ + t^2 v / 2 + ln q - ln g + ln p.
 
 Where v is less than a squared nat the density is that of the process, where it is more it is exp(c) q, whose
-integral is exp(c). The probability p that the log joint can be evaluated at u is that of `feasibility`, 1
-where no evaluation failed. To first order an error e of the process changes ln Z by E_P[t e], with P the
-weighted draws. The standard deviation is the root of the sum of the squares of
+integral is exp(c). The probability p that the log joint can be evaluated at u is that of `feasibility`. The
+standard deviation is the root of the sum of the squares of
 
     the standard deviation of E_P[t f] by the process, and its difference from f under q (`Trust`)
     the standard deviation due to the draws, from the sums of weights of blocks of the Sobol points
@@ -22,24 +20,17 @@ weighted draws. The standard deviation is the root of the sum of the squares of
     the mass that the process lacks, its standard error
     a share of the correction, ln Z - ELBO: the draws cover only a part of the mass that q lacks in its
     tails, a smaller part the heavier the weights' tail
-    with values alone, the rise of the highest value over the latest third of the evaluations: it may rise as
-    much again.
+    with values alone, the rise of the highest value over the latest third of the evaluations
 
-Neither the process nor its draws extend to tails that are heavier than those of q, and a small Pareto k of
-these draws does not exclude them. Evaluations that the process leaves out extend further, above all those
-drawn from Student's t distribution to test a claim of convergence (`bqvi.inference.convergence`). With the
-density g of the n evaluations,
+with P the weighted draws. Neither the process nor its draws extend to tails that are heavier than those of q.
+Evaluations that the process leaves out extend further, above all those drawn from Student's t distribution to
+test a claim of convergence (`bqvi.inference.convergence`). With the density g of the n evaluations,
 
     sum_i (p(u_i) - p~(u_i)) / (n g(u_i)),
 
-over those left out, estimates the mass that the stated density p~ lacks, which is added to Z.
-
-Where q lacks mass, the log joint falls more slowly than ln q beyond the evaluations, and the process lies
-below it there, so that errors are mostly negative.
-
-Effective draws and the shape of the weights' tail (Pareto k; Vehtari et al. 2024) show whether the draws
-represent the process; with k above .7 they do not. No further evaluations are made. Mass that is far from all
-evaluations and draws of q is missed.
+over those left out, estimates the mass that the stated density p~ lacks, which is added to Z. Pareto k of the
+weights (Vehtari et al. 2024) shows whether the draws represent the process; with k above .7 they do not. Mass
+that is far from all evaluations and draws of q is missed.
 """
 
 from __future__ import annotations

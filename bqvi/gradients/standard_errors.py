@@ -32,13 +32,9 @@ F = D + D (D + 1) / 2 numbers. Their covariance is that of the model and that of
     C = Cov(x | observations) + sum_n delta_n delta_n^T + (sum_n delta_n) (sum_n delta_n)^T,
 
 with delta_n = x - x_(-n) the change when node n is left out (`gp.conditioning.conditioned`); the diagonal is
-that of `WhitenedSurrogate.standard_deviations` squared. The posterior covariance assumes a kernel that is
-stationary and the same for all outputs. Log joints are not of this kind: they are steep far from the mode and
-flat at it, and hyperparameters fitted to most of the nodes understate the variance in the tails. The second
-term is the jackknife's variance, which includes this effect. The third is the square of the jackknife's
-estimate of the bias, which is large where tails have no nodes, as all nodes then change an estimate in the
-same direction. Each term alone gives intervals that are too short: the last two where nodes are
-few, the first where the log joint is far from stationary.
+that of `WhitenedSurrogate.standard_deviations` squared. The posterior covariance assumes a stationary kernel;
+log joints are steep far from the mode and flat at it, so that it is too small in the tails. The others are
+the jackknife's variance and the square of its estimate of the bias, too small where nodes are few.
 
 The natural gradient is linear in the moments: with B = L^-1, G = B^T J B / 2 and dL/dmu = (B^T E[y] - 2 G
 mu, G), it is A x, and its covariance A C A^T.

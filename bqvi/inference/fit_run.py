@@ -24,6 +24,7 @@ from bqvi.calls import (
     StepEvaluations,
     Unfinished,
 )
+from bqvi.calls.cliffs import nothing_above
 from bqvi.calls.evaluations import matched
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.gradient_check import require_consistent
@@ -176,7 +177,8 @@ class FitRun:
         if tolerance is None or not is_tested(self.problem):
             return state
         room, mean = self._remaining(state), WhitenedFrame.of(self.first.q).mean
-        return tried(problem, state, tolerance, account, room, mean)
+        found = tried(problem, state, tolerance, account, room, mean)
+        return state if found is state else self._doubted(found)
 
     def _records_of(self, state: LoopState) -> Records:
         """When records are made in the next step, and when they end the run."""
@@ -214,7 +216,20 @@ class FitRun:
         tolerance = self.records.stop.tolerance
         if tolerance is None or not is_tested(self.problem) or has_converged(state, tolerance):
             return state
-        return judged(state, tolerance, final)
+        return self._doubted(judged(state, tolerance, final))
+
+    def _doubted(self, state: LoopState) -> LoopState:
+        """The state, of which no claim stands where its log joint may be no more than a floor."""
+        kept, coordinates = is_tested(self.problem), getattr(self.problem.model, "coordinates", None)
+        made = state.memory if kept else state.finite_latest
+        if made is None:
+            return state
+        shift = 0.0 if coordinates is None else coordinates.log_jacobian(made.points)
+        found = nothing_above(made.values - shift, len(made.failed) if kept else 0)
+        if not found or found[0] in state.reasons:
+            return state
+        claim = None if state.claim is None else replace(state.claim, stands=False)
+        return replace(state, claim=claim, reasons=(*state.reasons, *found))
 
     @cached_property
     def _gain_is_tested(self) -> bool:
@@ -230,7 +245,9 @@ class FitRun:
         """The state with the reasons why its q is not at its optimum."""
         most = self.records.stop.budget
         room = math.inf if most is None else most - self._paid(state) - self.records.monitor.cost
-        return tested(self.problem, state, self.records.stop.tolerance, account, room, self._until)
+        return self._doubted(
+            tested(self.problem, state, self.records.stop.tolerance, account, room, self._until)
+        )
 
     @staticmethod
     def _stepped(problem: LoopProblem, state: LoopState, records: Records, account: Account) -> LoopState:

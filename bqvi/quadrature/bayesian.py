@@ -224,9 +224,10 @@ def final(
     moments = state.ensemble.marginal_integral(problem.model.moments, problem.draws, problem.seed)
     _, values, units = _modelled(problem, state)
     mean, covariance, judgement = _estimate(problem, state, moments, values, units)
-    unexplored, grows = doubts(problem, state, _seed(problem, len(state)))
-    judgement = replace(judgement, unexplored=unexplored, grows=judgement.grows or grows)
-    return mean, covariance, units, judgement
+    log_mean = float(np.log(max(float(mean[0]), 1e-300))) + units.shift
+    unexplored, beyond = doubts(problem, state, _seed(problem, len(state)), log_mean)
+    judgement = replace(judgement, unexplored=unexplored, beyond=beyond)
+    return mean, covariance + np.diag(np.square(beyond * mean)), units, judgement
 
 
 def prepared(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:

@@ -2,41 +2,32 @@
 
 Four checks are made with the evaluations of the run.
 
-1. *Does it predict?* The nodes that come from the scrambled Sobol sequence represent the measure. At
-   these the surrogate predicts each value from all others; the share explained is
-   1 - sum e_i^2 / sum (f_i - mean of the others)^2. Few of them lie on a narrow peak; a surrogate with such
-   peaks (:mod:`peaks`) is judged at all nodes.
-2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
-   and noise) by ``least_gain`` nats.
-3. *Were its standard deviations right?* If they were, the squared errors of leave-one-out predictions at the
-   Sobol nodes would have the sum of their variances as expectation. With r the ratio of the two sums, which
-   counts as m nodes, the final variance is multiplied by
+1. *Does it predict?* The nodes of the scrambled Sobol sequence represent the measure. At these the surrogate
+   predicts each value from all others; the share explained is 1 - sum e_i^2 / sum (f_i - mean of the
+   others)^2. Few of them lie on a narrow peak; a surrogate with such peaks is judged at all nodes.
+2. *Is there evidence for it?* Its log evidence has to exceed that of a constant and noise by 2 nats.
+3. *Were its standard deviations right?* With r the ratio of the squared errors at the Sobol nodes to their
+   variances, which counts as m nodes (at most 10 if r < 1), the final variance is multiplied by
 
        kappa^2 = max(1, (4 + m r) / (2 + m)),
 
-   which is shrunk towards 2 by a prior that counts as two nodes. Where the errors are smaller than their
-   variances (r < 1), m is at most ``most_of_small_errors``. At a jump only the predictions of the two nodes
-   beside it are wrong, which has little effect on a ratio of sums. Without node i the integral changes by
-   w_i e_i, its weight times its error. The excess of the sum of these squares over its expectation
-   sum w_i^2 s_i^2 and a standard deviation of it, sqrt(2 sum w_i^4 s_i^4), is added to the variance (a
-   jackknife, less its expectation).
+   shrunk towards 2 by a prior of two nodes. Without node i the integral changes by w_i e_i, its weight times
+   its error. The excess of the sum of these squares over its expectation sum w_i^2 s_i^2 and a standard
+   deviation of it, sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation), as
+   at a jump only the predictions of the two nodes beside it are wrong.
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like exp(|u|^2 / 4)
-   (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages even less. The
-   result is then the surrogate's, and is not credible. The evidence for true growth is proportional to the
-   number of nodes, that for a polynomial seen at few nodes is not. Two conditions are therefore required:
-   ``growth_nats`` for each node over every other candidate, and, once the share ``resolved`` is explained, an
-   exponent that does not decrease towards the outermost nodes (:mod:`tails`). Of an f that is given by its
-   logarithm the exponent at the outermost nodes is enough (:mod:`rises`).
+   (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages even less. True
+   growth has evidence in proportion to the nodes, a polynomial seen at few nodes has not: ``growth_nats`` for
+   each node over every other candidate are required, and, once .99 is explained, an exponent that does not
+   decrease towards the outermost nodes (:mod:`tails`). Of an f that is given by its logarithm the share of
+   the integral beyond the nodes is known too (:mod:`rises`).
 
-The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a randomised
-quasi-Monte Carlo one. Its variance is taken to be that of simple Monte Carlo, which it seldom exceeds, plus
-that of one more node with the value expected beyond the value farthest from the average, farthest / (1 - k)
-for a Pareto tail of shape k (from 0 to ``heaviest``), since the values have no information on a peak between
-the nodes. A surrogate that explains at least ``explained`` of the variance, with evidence, is *credible*, and
-the result is its own.
-
-A surrogate that fails a check is not credible. The result is then the average of the two estimates, and of
-their variances, with weight w max(0, share explained) / explained for the surrogate (0 without evidence) and
+The plain average of f over the Sobol nodes is a second estimate. Its variance is taken to be that of simple
+Monte Carlo, which randomised quasi-Monte Carlo seldom exceeds, plus that of one more node with the value
+expected beyond the one farthest from the average, farthest / (1 - k) for a Pareto tail of shape k from 0 to
+.8. A surrogate that explains at least ``explained`` of the variance, with evidence, is *credible*, and the
+result is its own. Otherwise it is the average of the two estimates, and of their variances, with weight
+w max(0, share explained) / explained for the surrogate (0 without evidence) and
 
     w = b^2 / (a^2 + b^2),     a the standard deviation of the surrogate (after 3. and 4.), b of the average.
 
@@ -44,10 +35,8 @@ An output with equal values throughout is taken for a constant c. By the rule of
 nodes would be the first at which f differs from c; with a difference of |c| the standard deviation is
 |c| / (n + 2). Where c = 0 the size of f is not known, and the standard deviation is infinite.
 
-While a surrogate predicts less than a share of max(0.7, 1 - 1/D), new nodes are taken from the Sobol
-sequence: nodes chosen by a poor surrogate are no better, and the average over the sequence becomes more
-accurate. A surrogate with narrow peaks chooses nodes from the beginning, since those of the sequence seldom
-lie on a peak.
+While a surrogate predicts less than a share of max(.7, 1 - 1/D), new nodes are taken from the Sobol sequence:
+nodes chosen by a poor surrogate are no better. One with narrow peaks chooses nodes from the beginning.
 """
 
 from __future__ import annotations
@@ -108,6 +97,7 @@ class Judgement:
     excess : (o,), the variance that is added by the jackknife.
     zero : (o,), whether all values of an output are zero.
     unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
+    beyond : the share of the integral that may lie beyond the nodes by the logarithms.
     tested : the result of evaluations that could have refuted it; None where there are no such tests.
     """
 
@@ -119,6 +109,7 @@ class Judgement:
     excess: np.ndarray
     zero: np.ndarray
     unexplored: bool = False
+    beyond: float = 0.0
     tested: Tested | None = None
 
     @property
@@ -129,7 +120,7 @@ class Judgement:
     @property
     def credible(self) -> bool:
         """Whether the surrogate's estimate is returned unchanged."""
-        stands = not self.grows and not self.unexplored
+        stands = not (self.grows or self.unexplored) and self.beyond < REFUTATION.allowed
         return self.predicts and stands and (self.tested is None or self.tested.survived)
 
     @property
@@ -161,12 +152,12 @@ class Judgement:
             return ALL_THE_SAME
         if self.credible:
             return f"The surrogate is credible: {predicts}{tail}."
-        if self.grows and self.predicts:
+        if (self.grows or self.beyond >= REFUTATION.allowed) and self.predicts:
             return (
-                "The surrogate is not credible: the integrand grows in the tails of the measure, like "
-                "exp(|u|^2 / 4) or faster in units of its standard deviations: no node lies far enough out. "
-                "What may be there is not in the standard deviation. Propose nodes from a wider measure, "
-                f"with the quotient of the densities in the integrand{tail}."
+                "The surrogate is not credible: the integrand grows in the tails of the measure, as "
+                "exp(|u|^2 / 4) does in units of its standard deviations, or nearly as its density falls: no "
+                "node lies far enough out. Propose nodes from a wider measure, with the quotient of the "
+                f"densities in the integrand{tail}."
             )
         if self.unexplored and self.predicts:
             return (

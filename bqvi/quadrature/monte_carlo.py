@@ -13,11 +13,8 @@ from the spread of the averages over R successive blocks of the sequence, each o
 
     Z = (1/n) sum_i f(x_i),   sd(Z)^2 = sum_r (Z_r - Z)^2 / (R (R - 1)).
 
-Errors of blocks cancel in part, as together the blocks are a finer net. The standard deviation is therefore
-about right where f is rough, and too large where it is smooth. With R independent scramblings of n / R points
-it would be right in both, but their average has up to R times the error. The spread has R - 1 degrees of
-freedom: the variance is multiplied by that of Student's t, (R - 1)/(R - 3), so that two standard deviations
-are about a 95 % interval.
+Errors of blocks cancel in part, so that it is about right where f is rough, and too large where it is smooth.
+The spread has R - 1 degrees of freedom: the variance is multiplied by that of Student's t, (R - 1)/(R - 3).
 
 Where all values are the same, the spread is zero. The standard deviation is then that of one further node at
 which f differs by as much as its size (:func:`of_constants`).

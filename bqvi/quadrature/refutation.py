@@ -1,26 +1,22 @@
 """The test of an answer: evaluations that could refute it, each predicted without its value.
 
 The answer to an integral of f > 0, given by its logarithm, is the density a = |m| p, with m the mean of the
-surrogate and p the density of the measure. Where a is wrong the surrogate's variance may be small, and beyond
-the region where the measure has mass there are no nodes at all. In each step some nodes u_i are therefore
-draws of a mixture q of two densities, with equal weights:
+surrogate and p the density of the measure. Where a is wrong the surrogate's variance may be small. In each
+step some nodes u_i are therefore draws of a mixture q of two densities, with equal weights:
 
     a^t / C           the answer tempered, so that its draws reach into its tails
     Student's t       with 2.5 times the scale of the answer (:mod:`bqvi.widened`)
 
-Each is predicted by the surrogate of all other nodes, tests included, with mean m_i and standard deviation
-s_i. With the integral Z of the answer and w_i = p(u_i) / q(u_i), two numbers follow from the n tests:
+Each is predicted by the surrogate of all other nodes, with mean m_i and standard deviation s_i. With the
+integral Z of the answer and w_i = p(u_i) / q(u_i), two numbers follow from the n tests:
 
     ln(1 + d / Z),   d^2 = sum_i w_i^2 (f(u_i) - m_i)^2 / n^2
     kappa,           from the ratio of sum_i w_i^2 (f(u_i) - m_i)^2 to sum_i w_i^2 s_i^2
 
 d is the standard error of the average of w (f - m), by which a control variate m corrects the integral, and
-part of the standard deviation. kappa is the factor by which the errors exceed their standard deviations, as
-of the nodes of the sequence (:mod:`credibility`). An answer with few tests, or of which either number is
-large, is not credible.
-
-No test lies so far out that the measure has no mass there: under a Gaussian measure f is the quotient of two
-densities, and may have any size there.
+part of the standard deviation. kappa is the factor by which the errors exceed their standard deviations. An
+answer with few tests, or of which either number is large, is not credible. No test lies so far out that the
+measure has no mass there, where a quotient of two densities may have any size.
 """
 
 from __future__ import annotations

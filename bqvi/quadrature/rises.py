@@ -9,8 +9,8 @@ as well, and of candidates in the region of the measure those are evaluated at w
 the largest first, each sd given the candidates before it (an upper confidence bound; Srinivas et al. 2010).
 About a known mode sds are small, and no such candidate remains. While there is one whose nearest node lies
 far below the largest value, the region has not been explored, and the surrogate of f is not credible. Nor is
-it if f grows like exp(|u|^2 / 4) or faster at the outermost nodes, by the slopes of ln f: a part of the
-integral may then lie where the measure has no mass.
+it if a large share of the integral may lie beyond the nodes (`Rises.beyond`), where the surrogate of f has no
+slope; the share is part of the standard deviation.
 
 A mode so narrow that ln f rises to it in a part of the region that no node has reached is not found by this.
 What such modes are expected to add (:mod:`bqvi.unseen`; the nodes of the sequence are the points that lead to
@@ -29,7 +29,7 @@ from acquisition.conditioned import ConditionedPool
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.nodes import conditioned, whitened_cross
-from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH, TAILS
+from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
 from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
 from bqvi.unseen import expected_rise
@@ -147,20 +147,24 @@ class Rises:
         values = (self.logs + self.log_density(self.u))[nearest]
         return bool(np.any(values < self._relevant - RISES.within))
 
-    def grow(self) -> bool:
-        """Whether f grows like exp(|u|^2 / 4) or faster at the outermost nodes with a share of the integral.
+    def beyond(self, log_integral: float) -> float:
+        """The share of the integral, whose logarithm is given, beyond the ball with nine tenths of the nodes.
 
-        Under a Gaussian measure the average of f^2 is infinite then, and no node lies far enough out.
+        With S the area of the unit sphere, A = S r^D E[f p] over that of radius r is the share per change of
+        ln r. It falls like r^-alpha, by ln f at r and r / 1.1, and A / alpha lies beyond.
         """
-        whole, sizes = self.parts[0], self.logs + self.log_density(self.u)
-        squares = np.sum(self.u**2, axis=1)
-        outer = np.argsort(squares)[-max(len(squares) // TAILS.outermost, 1) :]
-        outer = outer[sizes[outer] > self._relevant]
-        if isinstance(self.measure, Uniform) or not len(outer):
-            return False
-        shares = np.exp(sizes[outer] - sizes[outer].max())
-        radial = whole.unit * np.einsum("nd,nd->n", self.u, whole.member.slopes()[:, :, 0])
-        return bool(shares @ radial[outer] >= 0.5 * (shares @ squares[outer]))
+        if isinstance(self.measure, Uniform):
+            return 0.0
+        dimension, at = self.u.shape[1], self.parts[0].at
+        radius = math.sqrt(float(np.quantile(np.sum(self.u**2, axis=1), 0.9)))
+        ends = normal_sobol(dimension, DESIGN.pool // RISES.centres, 0)
+        ends *= radius / np.linalg.norm(ends, axis=1)[:, None]
+        logs, inner = at(ends)[1], at(ends / 1.1)[1]
+        log_area = math.log(2.0) + 0.5 * dimension * math.log(math.pi) - math.lgamma(0.5 * dimension)
+        sizes = logs + self.log_density(ends) + log_area + dimension * math.log(radius) - log_integral
+        shares = np.exp(np.clip(sizes, -700.0, 300.0))
+        falls = radius**2 - dimension - shares @ (logs - inner) / math.log(1.1) / shares.sum()
+        return float(shares.mean() / falls) if falls > 0.0 else math.inf
 
     @property
     def _relevant(self) -> float:
@@ -248,17 +252,19 @@ def nodes_of_logarithms(
     return rises.nodes(max(count // DESIGN.explore, 1), state.pending_u, seed)
 
 
-def doubts(problem: IntegrationProblem, state: IntegrationState, seed: int) -> tuple[bool, bool]:
-    """Whether the logarithms leave room for a mode that no node has shown, and whether f grows in the tails.
+def doubts(
+    problem: IntegrationProblem, state: IntegrationState, seed: int, log_integral: float
+) -> tuple[bool, float]:
+    """Whether the logarithms leave room for a mode that no node has shown, and the share beyond the nodes.
 
-    Both are False where f is not given by its logarithm.
+    They are False and 0 where f is not given by its logarithm.
 
     Parameters
     ----------
-    problem : integrand and measure. state : the nodes. seed : of the candidates.
+    problem : integrand and measure. state : the nodes. seed : of the candidates. log_integral : of f.
     """
     rises = _rises(problem, state)
-    return (False, False) if rises is None else (rises.remain(seed), rises.grow())
+    return (False, 0.0) if rises is None else (rises.remain(seed), rises.beyond(log_integral))
 
 
 def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> float:

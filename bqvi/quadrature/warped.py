@@ -18,10 +18,8 @@ with the moments of products of kernels
 
 (:mod:`gp.embeddings.kernel_products`).
 
-The original paper has no variance of the integral. Its offset alpha = 0.8 min f is left out, as it
-distorts g where f is smallest: errors were up to five orders of magnitude larger where f does not come near
-zero. Values are given as logarithms or divided by their largest, so that likelihoods of 1e-300 do not
-underflow.
+The original paper has no variance of the integral. Its offset alpha = 0.8 min f is left out, as it distorts g
+where f is smallest. Values are given as logarithms or divided by their largest: 1e-300 does not underflow.
 
 Nodes are chosen to reduce the variance of the linearised integral: the covariance of g(x) with pi[m g] is
 that of greedy reduction with another functional. As the linearised variance vanishes where m = 0, one node in

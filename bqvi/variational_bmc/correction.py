@@ -6,40 +6,31 @@
 No evaluation of the log joint is made. The effective sample size and the shape of the weights' tail
 (Vehtari et al. 2024, "Pareto smoothed importance sampling") show whether the draws represent the surrogate.
 
-The surrogate's error moves log Z by E_P[f - mean] to first order, which is Gaussian with the variance
-
-    var = P^T C P,     C the posterior covariance of f at the draws,
-
-computed at a subset of the draws. The expectation of the density is that of a log-normal variable, exp(mean +
-var / 2), and a draw is weighted with this expectation up to a variance of one squared nat. Where the variance
-is larger the surrogate is close to its prior, and a draw's weight falls with the variance, exp(mean + 1 - var
-/ 2), so that no mass is added where nothing was evaluated. Where the variance exceeds a squared nat even at
-the draws of least variance, only the excess over the variance of these draws is used, so that weights of
-different regions are comparable. The excess of the mean over the highest evaluated value is divided by the
-variance there, if the variance is above one: with few data the mean can exceed the highest value by hundreds
-of nats, which the next evaluation shows to be wrong.
+The surrogate's error moves log Z by E_P[f - mean] to first order, with the variance P^T C P at a part of the
+draws, C the posterior covariance of f there. The expectation of the density is that of a log-normal variable,
+exp(mean + var / 2), by which a draw is weighted up to a variance of one squared nat. Where it is larger the
+surrogate is close to its prior, and the weight falls with the variance, exp(mean + 1 - var / 2), so that no
+mass is added where nothing was evaluated. Where it exceeds a squared nat even at the draws of least variance,
+only the excess over these counts. The excess of the mean over the highest evaluated value is divided by the
+variance, if this is above one: with few data it can be hundreds of nats, which the next evaluation refutes.
 
 The same draws give the ELBO of q, restricted to where the log joint can be evaluated,
 
     ELBO = sum_s c_s (mean(u_s) - log q(u_s)) / sum_s c_s + log(mean c_s),     c_s = p_s q(u_s) / g(u_s),
 
-with p_s the probability that u_s is feasible. By Jensen's inequality this ELBO is at most the log evidence of
-the mean from the same draws. An estimate of the ELBO from other draws, or from those of an optimiser, can
-exceed it.
+with p_s the probability that u_s is feasible. By Jensen's inequality it is at most the log evidence of the
+mean from the same draws; from other draws it may exceed it.
 
-*Moments.* Those from weighted draws alone would differ between two samples of one posterior by a symmetric KL
-divergence of about D^2 / (2 M), a lower limit for any threshold of convergence. The moments of q have closed
-forms, and its weights on the same draws are known. With w_s the weights of the posterior and c_s those of q,
-both normalised,
+*Moments* from weighted draws alone would differ between two samples of one posterior by a symmetric KL
+divergence of about D^2 / (2 M). Those of q have closed forms, and its weights on the draws are known. With
+w_s the weights of the posterior and c_s those of q, both normalised,
 
     E[h] = beta E_q[h] + sum_s (w_s - beta c_s) h(u_s),     beta = sum_s w_s c_s / sum_s c_s^2,
 
-has no error where q is the posterior. In other cases its error is known: in units z in which the posterior is
-N(0, I), the moments of two independent samples differ, to second order, by the divergence
+has no error where q is the posterior. Otherwise, in units z in which the posterior is N(0, I), the moments of
+two independent samples differ, to second order, by at most the divergence
 
-    sum_s a_s^2 (|z_s|^4 + D) / 2,     a_s = w_s - beta c_s,
-
-which is D (D + 3) / (2 M) for M plain draws. It is an upper bound, as the draws are from a Sobol set.
+    sum_s a_s^2 (|z_s|^4 + D) / 2,     a_s = w_s - beta c_s.
 """
 
 from __future__ import annotations
@@ -74,6 +65,7 @@ class Correction:
     monte_carlo_sd : the standard deviation of the log evidence by the finite number of draws.
     effective_sample_size : the effective sample size. pareto_k : the Pareto shape k of the weights.
     feasible : the probability (M,) that the log joint can be evaluated there, with no failure as isolated.
+    edge_sd : the standard deviation of the log evidence by unknown edges of where it can be evaluated.
     inside : the share of the proposal's mass between the bounds, to which it is restricted.
     """
 
@@ -91,12 +83,8 @@ class Correction:
     effective_sample_size: float
     pareto_k: float
     feasible: np.ndarray
+    edge_sd: float = 0.0
     inside: float = 1.0
-
-    @property
-    def uncertain_mass(self) -> float:
-        """The share of the mass that depends on the unknown feasibility."""
-        return float(self.weights @ (1.0 - self.feasible))
 
     @property
     def weights(self) -> np.ndarray:
@@ -226,6 +214,7 @@ def weighed(
         effective_sample_size=effective,
         pareto_k=float(pareto_shape(weights)),
         feasible=feasible.of_all_failures(u),
+        edge_sd=feasible.uncertainty(u, weights),
         inside=share,
     )
 

@@ -116,7 +116,7 @@ def with_pending(state: State, points: np.ndarray, predicted: np.ndarray | None 
 
 def _edge(found: Correction) -> np.ndarray | None:
     """The draw (D,) with the most mass that may not be feasible; None if this mass is small."""
-    if found.uncertain_mass < NODES.uncertain:
+    if found.weights @ (1.0 - found.feasible) < NODES.uncertain:
         return None
     at = int(np.argmax(found.log_weights + np.log(np.maximum(1.0 - found.feasible, 1e-300))))
     return found.u[at]
@@ -131,9 +131,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         these.
     """
     found, volume = estimate.found, state.frame.log_volume
-    sd = float(
-        np.hypot(found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass)
-    )
+    sd = float(np.hypot(found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state))), found.edge_sd))
     if not settled(before):
         sd = float(np.hypot(sd, _rise(before, state)))
     beyond = estimate.pool.possible_rise(found.log_evidence, estimate.surrogate.data.top)

@@ -2,18 +2,15 @@
 
 Seven conditions on the last records, with the thresholds of `ConvergenceSettings`, have to hold.
 
-- *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal posteriors
-  from draws would (:mod:`correction`).
+- *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal ones do.
 - *Is the evidence constant?* The records of log Z lie within the tolerance, or their own sd, of each other.
 - *Is the evidence known?* Its sd, which contains the surrogate's uncertainty, is below the tolerance.
-- *Do the draws represent the surrogate?* This is judged by their effective share and Pareto k, or by the
-  share alone where it is high, as nearly equal weights have no tail.
-- *Has the claim been tested?* A record that meets the conditions above is a claim. The log joint is then
-  evaluated at points that could refute it (:mod:`refutation`), and with these the log evidence differs from
-  that of the claim by less than its sd, and the sd has not grown.
-- *Did the surrogate predict draws of the posterior?* They are among these points. This is judged by the share
-  of the mass in which it and the log joint differ there. That share is part of the sd, but not of the sd in
-  the third condition. Where values are noisy this condition is left out.
+- *Do the draws represent the surrogate?* By their effective share and Pareto k; nearly equal weights have no
+  tail.
+- *Has the claim been tested?* A record that meets the conditions above is a claim. With evaluations that
+  could refute it (:mod:`refutation`) log Z moves by less than its sd, and the sd does not grow.
+- *Did the surrogate predict draws of the posterior?* By the share of the mass in which it and the log joint
+  differ at these, which is part of the sd, but not in the third condition. Noisy values leave it out.
 - *Has the plausible box been explored, and are few further modes expected?* See :mod:`exploration`, whose
   part of the sd is not counted in the third condition either.
 """

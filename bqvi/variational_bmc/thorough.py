@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bqvi.calls import require_good
+from bqvi.calls.cliffs import nothing_above
 from bqvi.calls.evaluations import unstated_noise
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Trace
@@ -52,6 +53,8 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)
     made, exact = reached.evaluations.censored, not run.settings_at(state).noise_unknown
     reasons = (*reasons, *understated(made, estimate.surrogate), *(contradicted(made) if exact else ()))
+    values = (made.values - run.coordinates.log_jacobian(made.points))[~made.failed]
+    reasons = (*reasons, *nothing_above(values, int(made.failed.sum())))
     located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < RESULT.located
     shape = None if corrected else estimate.found.pareto_k
     return VBMCResult(

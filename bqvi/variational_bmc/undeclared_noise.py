@@ -2,17 +2,14 @@
 
 The point of the highest value is evaluated again, displaced by far less than any posterior's width. There a
 smooth function returns the same value, or one that differs by no more than its slope allows: at the highest
-point a log-concave function is less steep than on average on the way to points that are much lower. One with
-random noise does not, nor does a deterministic function that is rough, such as one with a seed for each point
-or with the error of an adaptive solver. Where the two values differ, a noise is fitted from then on, as with
-``noise_sd="unknown"``.
+point a log-concave function is less steep than on average on the way to points that are much lower. Where the
+two values differ, as of random noise or of a function with a seed for each point, a noise is fitted from then
+on, as with ``noise_sd="unknown"``.
 
 The evaluation is made once, when a third of the budget is spent or before convergence (and once more if the
-slope there allowed any difference), and only where the values do not exclude noise by themselves: the
-hyperparameters are fitted with a noise common to all values, too, and noise is excluded where the log
-evidence decreases by more than a threshold. A gain of evidence alone does not show noise. A surrogate with
-short lengthscales explains noisy values as well as a noise does, and a noise also explains exact values that
-a stationary kernel fits badly, as with several modes.
+slope there allowed any difference), and only where the log evidence does not decrease by a threshold with a
+noise common to all values. A gain of evidence does not show noise: a surrogate with short lengthscales
+explains noisy values as well, and a noise explains exact values that a stationary kernel fits badly.
 
 Values whose noise is stated are compared by evidence alone (`understated`).
 """
