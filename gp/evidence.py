@@ -19,9 +19,6 @@ The scale and the mean follow one convention, which the caller names:
                   (Z^T Z)^-1 H^T K^-1, and predictions follow Student's t with nu degrees of freedom
     "known"       s = 1, since noise of known variance is part of K; b is profiled
 
-Profiled evidences belong to the process that is conditioned afterwards with s and b at these values; marginal
-ones are more accurate for few data.
-
 Along directions dK_i the average of the observed and the expected information (Gilmour, Thompson and Cullis
 1995) is, with v_i = dK_i W and P_1 the P of the marginal form,
 

@@ -9,8 +9,6 @@ the factor in O(n^2):
 Where K is not positive definite in floating point, or its factor consists of rounding errors (gp.rounding),
 the diagonal is multiplied by 1 + jitter, with the smallest jitter that suffices. The jitter is returned, as
 it acts as a noise variance that the user did not state.
-
-Factors are stored in column order, which is what LAPACK reads without a copy.
 """
 
 from __future__ import annotations

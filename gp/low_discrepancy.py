@@ -3,9 +3,7 @@
 Owen's scrambling makes each point uniform and keeps the net: averages over the first 2^k points are unbiased
 with an error near 1/n for smooth integrands (Owen 1995, 1997).
 
-The points are those of ``scipy.stats.qmc.Sobol`` to the bit: from the same direction numbers (Joe and Kuo
-2003, 2008), which SciPy keeps in a file, scrambled by the same random matrices (Matousek 1998), without the
-time that importing ``scipy.stats`` takes.
+The points are those of ``scipy.stats.qmc.Sobol`` to the bit, without the time that importing it takes.
 """
 
 from __future__ import annotations

@@ -14,9 +14,6 @@ with a third call between the two,
     total            = strategy.estimate(state, selection, gradients)
 
 which is sum_i w_i g_i, or that sum corrected by a control variate, a prediction for the other data.
-
-A table of all N gradients (`saga`) is too large to be copied at each step: of its states only the last
-remains valid, and ``fork`` makes one that shares no memory with it.
 """
 
 from __future__ import annotations

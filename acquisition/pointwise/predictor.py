@@ -11,9 +11,6 @@ All three depend on h: one triangular solve serves all moments and a second one 
 derivatives a_m, a_v, a_s of a score in the moments give
 
     d score / d k_*  =  C^-T (C^-1 (y - m0) a_m - 2 h a_v - C^-1 Z a_s),
-
-which is contracted with the derivatives of the kernel without forming an array of them. Batches of
-points cost one matrix product each, for every criterion.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ for every value. The score of a point is the remaining integral of that range ov
 
     VIQR     sum_s w_s sinh(u sd(t_s; x)),   t_s drawn from the variational posterior,
     IMIQR    the same with weights exp(mean(t_s)) / density that t_s was drawn from.
-
-The score is minus the logarithm of what is left.
 """
 
 from __future__ import annotations

@@ -7,10 +7,6 @@ of f(x) with noise changes S, whatever its value:
 
     reduction       c^2 / (v + noise)                 expected variance, thesis Eq. 7.17
     information     -log(1 - reduction / S) / 2       mutual information of f(x) + e and the integral, in nats
-
-These are increasing functions of each other: the node is the same. Minimising the expected variance of the
-integral is due to Osborne et al. 2012 ("Active learning of model evidence using Bayesian quadrature"); where
-hyperparameters are fixed the variance does not depend on the value that will be observed.
 """
 
 from __future__ import annotations

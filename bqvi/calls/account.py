@@ -15,13 +15,8 @@ A ledger is the one mutable object that a driver passes down to where the user's
     except BaseException:       Ctrl-C, SystemExit, an error of the function, a failure of the engine
         ledger.take()           what returned since the last `take`; the exception passes on as it is
 
-While a batch is under way its rows are assembled only when they are requested, so that entering an evaluation
-takes no time.
-
 A step that was cut short is repeated from the same state and with the same random numbers, so that it
-from bqvi.checks import require_integer
-from gp.threads import CallThreads
-from gp.threads import CallThreads
+proposes the same points. The evaluations that had returned are its `Unfinished` evaluations, which are used
 instead of calls.
 """
 

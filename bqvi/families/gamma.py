@@ -9,9 +9,6 @@ y ~ Gamma(a, 1) is drawn as ln y = ln y' + ln(u) / a with y' ~ Gamma(a + 1, 1) a
 reparameterisation is implicit (Figurnov et al. 2018): with F the CDF of y,
 
     d ln y / da = -(dF / da) / (y p(y)),        (thesis Eqs 5.21 and 5.26 without the inverse CDF)
-
-dF/da is a five-point difference of F, or above the median of 1 - F (relative accuracy about 1e-10). For
-y -> 0 it is that of the leading term F = y^a / Gamma(a + 1), whose relative error is y.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ whose level sets include half-spaces, balls and their complements, with a normal
 on each coefficient, at its mode by Newton steps. For regions of other shapes
 the nearest evaluation decides: where it failed, and the nearest successful one is 1.5 times as far, the
 probability is 0.
-
-The model of VBMC, `bqvi.variational_bmc.feasibility`, is by distances, and its edges follow the evaluations.
 """
 
 from __future__ import annotations

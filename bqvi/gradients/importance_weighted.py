@@ -8,8 +8,6 @@ is a bound of its own (Burda et al. 2016). With normalised weights v_l = w_l / s
     DReG   sum_l v_l^2 d ln w_l / du, through the path only: the score term that IWAE contains is
            reparameterised once more (Tucker et al. 2018); the mean is the same, and the ratio of
            signal to noise does not fall as L grows
-
-For q a mixture of Gaussians use `pathwise.Pathwise`.
 """
 
 from __future__ import annotations

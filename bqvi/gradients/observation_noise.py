@@ -1,9 +1,8 @@
 """The noise that is assigned to observations of y in the separable process, by distance and by residual.
 
-Gradients are exact, but a stationary kernel cannot fit all of their structure: where the density of q is
-negligible, y may be thousands of times as large as under q (as the exponential of a log scale is within five
-standard deviations), and a smooth function through such a point is wrong where q has its mass. The noise is
-therefore the jitter near q, and e^((r - near) / fading) times the jitter beyond,
+Gradients are exact, but a stationary kernel cannot fit all of their structure: where q has no mass y may be
+thousands of times as large as under q, and a smooth function through such a point is wrong where q has its
+mass. The noise is therefore the jitter near q, and e^((r - near) / fading) times the jitter beyond,
 
     r = max(|u|^2, |u|_M^2) / D,
 
@@ -24,8 +23,6 @@ wrong there. Points near q have the jitter only.
 w, which decrease for points beyond q, are reduced for this noise also where y is large,
 
     w / (1 + |y|^2 / (4 typical)),        typical the w-weighted median of |y|^2.
-
-Otherwise a single y that is a thousand times the others would determine the fit, and have no residual.
 
 *Directions along which y is nonlinear.* In units whitened by q, y(u) is a gradient, so its Jacobian is
 symmetric. Where y varies along a direction beyond a linear fit, the *components* of y along that direction

@@ -8,16 +8,11 @@ unbiased:
     sticking-the-landing  through the path only (Roeder et al. 2017): drops the score, which has mean
                           zero; the variance vanishes as q approaches the posterior
 
-The noise may be a design instead of independent draws (scrambled Sobol, antithetic-orthogonal). The marginal
-distribution of each point is N(0, I), so the mean is unbiased, and for smooth integrands its variance is
-smaller. Such points are dependent, so that their spread does not give the error of their mean. Standard
-errors are from R independent randomisations (Owen 1997; L'Ecuyer and Lemieux 2000): R designs of L / R
-points, each scrambled or rotated independently, whose means are independent and identically distributed.
-Their standard deviation over sqrt(R) is a valid standard error for any design, with R - 1 degrees of freedom
-(a 95 % interval at R = 4 is +- 3.2 of it). R small designs average smooth integrands less well than one large
-one. Antithetic-orthogonal frames are independent of one another, so that at L = 2 D R there is no loss.
-
-For q a mixture of Gaussians see `stratified`.
+The noise may be a design instead of independent draws (scrambled Sobol, antithetic-orthogonal), with which
+the mean is unbiased and has a smaller variance for smooth integrands. Its points are dependent: standard errors
+are from R independent randomisations (Owen 1997; L'Ecuyer and Lemieux 2000), designs of L / R points each,
+with R - 1 degrees of freedom (a 95 % interval at R = 4 is +- 3.2 of it). R small designs average smooth
+integrands less well than one large one; antithetic-orthogonal frames lose nothing at L = 2 D R.
 """
 
 from __future__ import annotations

@@ -6,21 +6,19 @@ with theta_(-l) the estimate without draw l,
 
     se^2 = (L - 1) / L sum_l |theta_(-l) - mean theta_(-.)|^2.
 
-For a mean the two agree. Standard errors are right in mean square to about a fifth; intervals have their
-coverage where terms are nearly normal. They are too short where few terms have most of the variance, as for
-weighted estimates under a q narrower than the posterior, where the variance may be infinite.
+For a mean the two agree. Both are too short where few terms have most of the variance, as for weighted
+estimates under a q narrower than the posterior, where the variance may be infinite.
 
 *From a mini-batch.* With weights w_i = 1 / pi_i and gradients g_i of the data, the variance of sum_i w_i g_i
 over mini-batches is estimated by
 
     V(g, g) = S / (S - 1) sum_i (1 - pi_i) |w_i g_i - a|^2,   a = sum_i (1 - pi_i) w_i g_i / sum_i (1 - pi_i)
 
-(Deville 1999), which for equal probabilities is N^2 (1 - S / N) s^2 / S, without bias. For strata and unequal
-probabilities it is exact for as many independent draws, and too large where a design does better. The
-variance over the draws is of the mini-batch's sum, and contains that over mini-batches of each draw's
-difference from the mean. V of the means over draws would count it twice: standard errors of eight draws were
-up to a third too large. Added is the covariance V(g', g'') of the means over two halves of the draws, whose
-expectation is V of the expected gradients.
+(Deville 1999), without bias for equal probabilities, exact for as many independent draws, and too large where a
+design does better. The variance over the draws is of the mini-batch's sum, and contains that over
+mini-batches of each draw's difference from the mean, which V of the means over draws would count twice. Added
+is the covariance V(g', g'') of the means over two halves of the draws, whose expectation is V of the expected
+gradients.
 
 By quadrature, the rule is fixed, and V(g, g) is the variance of what it gives. The covariance of the process
 is quadratic in its targets Y and is to be that of all data: less the share of Y^T P Y

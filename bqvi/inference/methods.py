@@ -11,9 +11,6 @@
                                                         mini-batch
     bq        Bayesian quadrature, with memory  trust       all           to the surrogate's
               of earlier evaluations            region                    optimum
-
-The default schedules need no tuning on the problems of the experiments; those of the thesis are given as
-``schedule=``. The default for the weights of networks is Adam with 1e-3 on mini-batches (`for_networks`).
 """
 
 from __future__ import annotations

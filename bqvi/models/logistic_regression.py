@@ -6,8 +6,6 @@ s = ln sigmoid and the expectations under N(v_n^T m, v_n^T C v_n),
 
     dE[ln p(y_n | x_n, theta)] / dmu = ((E[s'] - E[s''] v_n^T m) v_n,  E[s''] v_n v_n^T / 2).
 
-The second part is negative semi-definite, so natural steps of at most 1 stay in the domain.
-
 ln sigmoid has singularities at +-i pi, so that the trapezoidal rule on the nodes m + s k h of N(m, s^2) is
 off by the order of exp(-2 pi^2 / (s h)). Where s is large, it is summed over the logistic density (`_ramps`).
 """

@@ -6,10 +6,8 @@ a statistic T of the datum (the datum itself, or its `Lift`: products of its col
     rho_nk = <T(x_n), W_k> + b_k,      r_n = softmax(rho_n)                  (thesis Eqs 3.12, 3.23)
     N_k = sum_n w_n r_nk,   sum_n w_n r_nk T(x_n),   sum_n w_n logsumexp_k(rho_nk).
 
-The dense pass processes blocks of rows that fit into the processor's cache, with the data on the last axis so
-that operations on a component or a column are vectorised over data. The softmax is not normalised: 1 / sum
-exp multiplies the columns of T(x) instead where these are fewer numbers. Sums over blocks are in float64;
-inside a block the arithmetic has the precision of the data.
+The dense pass processes blocks of rows that fit into the processor's cache, with the data on the last axis.
+Sums over blocks are in float64; inside a block the arithmetic has the precision of the data.
 
 Missing values (NaN) are integrated out: each pattern of observed columns takes one pass, and the expectations
 of the missing columns are added to the statistics (`covariances`), or left out (`known_covariance`).

@@ -4,8 +4,6 @@
     trace     evidence and its standard deviation against evaluations
     plane     two parameters: the evaluations, the surrogate and the posterior; made of `shade`, `mass`
               and `nodes`
-
-None of them uses pyplot or its state: a figure is made where none is given.
 """
 
 from __future__ import annotations

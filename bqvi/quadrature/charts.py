@@ -11,8 +11,6 @@ The charts from standard coordinates u, in which the measure has mean 0 and cova
     linear    v = R^T u, R a rotation      f varies along few directions, or not along the axes
     cube      v = sqrt 3 (2 Phi(u) - 1)    f tends to constants in the tails; N(0, I) becomes the box
     probit    the inverse of cube          for a box: kernels that have closed forms under N(0, I) alone
-
-N(0, I) is invariant under rotations, so product kernels keep their closed forms.
 """
 
 from __future__ import annotations

@@ -10,10 +10,9 @@ sparse    prod_d (1 + w exp(-a_d^2 / 2))     sums of functions of few coordinate
                                              (:class:`gp.kernels.Anova` and a constant)
 
 with a_d = (v_d - v'_d) / length_d. All but the tilted one are products over coordinates, and so have closed
-forms wherever coordinates are independent. In ten dimensions no two of a hundred nodes are near each other,
-and nearly all the variance of the smooth family is in interactions of many coordinates. In the sparse family
-(analysis of variance kernels; Durrande et al. 2013) it is in functions of one and of two coordinates.
-Kernels, integrals and Gram matrices are those of :mod:`gp`.
+forms wherever coordinates are independent. In ten dimensions nearly all the variance of the smooth family is
+in interactions of many coordinates; in the sparse family (Durrande et al. 2013) it is in functions of one and
+of two coordinates.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ than one fit. The pool covers the mass of the measure and the region around it, 
 determine a smooth integrand further in; for a finite measure the pool consists of its points.
 
 Any criterion of :mod:`acquisition.pointwise` may be used instead. It is maximised over a continuous domain by
-its gradient, one node after the other; until a node is evaluated its value is taken to be the surrogate's
-mean. As a criterion is a function of a posterior, that posterior is extended by each node.
+its gradient, one node after the other; a node that is not evaluated yet has the surrogate's mean.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ and vanishes away from it. Centres c_j and whitening matrices A_j are found by :
 are hyperparameters. The variance, and so the nodes that reduce that of the integral, is where the peaks are.
 The integrals are those of Gaussians (`gp.kernels.Mapped`, `gp.kernels.Tilted`). A box is mapped to the space
 of N(0, I), as the truncated Gaussians of a box have no closed forms.
-
-Peaks that no node has come near are the cause of errors beyond the standard deviation.
 """
 
 from __future__ import annotations

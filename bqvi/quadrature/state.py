@@ -2,9 +2,6 @@
 
     Problem    the integrand, its measure, the number of nodes, and a Model: which function is a Gaussian
     process State      nodes, values, fits, estimates so far, and the nodes to be evaluated next
-
-A run is determined by both: a state is made of arrays and numbers, without a generator of random numbers
-(:mod:`bayesian` has the steps from one state to the next).
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ invariant.
     random-walk    u + h e, e ~ N(0, I), accepted by Metropolis' rule: one evaluation
     hmc            leapfrog steps of Hamiltonian dynamics with unit masses in u (Neal 2011), accepted by
                    Metropolis' rule: one evaluation with gradient for each
-
-The weight of a particle at a point of density zero stays zero; it is not moved, and not evaluated again.
 """
 
 from __future__ import annotations

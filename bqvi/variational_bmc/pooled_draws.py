@@ -6,11 +6,10 @@
       of all these
     pool                      the draws of all three, weighed by the mixture of the three proposals
 
-Draws of q lie within the range of its components. For a thin curved posterior they do not extend beyond the
-evaluations made so far, although the surrogate predicts the continuation of the posterior, where the next
-evaluations have to be made. The acquisition is integrated over the pool (:mod:`next_points`), and q is given
-components where the pool has mass that q lacks (:mod:`added_components`). Draws at which the standard
-deviation of f exceeds ``PooledSettings.known`` nats are left out.
+Draws of q lie within the range of its components, and for a thin curved posterior do not extend beyond the
+evaluations, although the surrogate predicts the continuation of the posterior. The acquisition is integrated
+over the pool (:mod:`next_points`), and q is given components where the pool has mass that q lacks
+(:mod:`added_components`). Draws at which the sd of f exceeds ``PooledSettings.known`` nats are left out.
 """
 
 from __future__ import annotations

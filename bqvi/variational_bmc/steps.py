@@ -5,8 +5,7 @@
          |______ evaluate <---- next_points <----|
 
 :mod:`learning` is the upper row, a function of the evaluations and of the state before; :mod:`vbmc_run`
-alternates this function with evaluations. All random numbers are determined by the seed and the number of
-evaluations, so that a run that is stopped and resumed draws the same numbers.
+alternates this function with evaluations.
 """
 
 from __future__ import annotations

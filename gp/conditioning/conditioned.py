@@ -11,9 +11,8 @@ fitted (O = 1), b is 1 for a value and 0 for a derivative. Then
     alpha   = K^-1 (Y - b c)                             weights of the posterior mean
     P       = K^-1 - K^-1 b b^T K^-1 / (b^T K^-1 b)      weights of targets: alpha = P Y
 
-The scale is its most likely value given c ("profiled" in `gp.evidence`), without a correction for degrees of
-freedom and without a prior: with ten numbers or more a Student t would differ by less than 5 % of a standard
-deviation. Without node i, hyperparameters and s^2 kept, the other nodes predict its numbers with the residual
+The scale is its most likely value given c ("profiled" in `gp.evidence`). Without node i, hyperparameters and s^2
+kept, the other nodes predict its numbers with the residual
 
     r_i = (P_ii)^-1 alpha_i                              (block i, B x B, B x O)
 
@@ -26,14 +25,11 @@ The jackknife's variance and estimate of the bias (Quenouille 1949, Tukey 1958) 
 and sum_i delta_i. In a regression the first is the variance that allows for noise of unequal size (HC3,
 MacKinnon and White 1985).
 
-With further observations C grows by rows [X^T M],
+With further observations C grows by rows [X^T M], and W by rows M^-1 [-X^T W, I], in O(n^2) for each,
 
-    X = W k,    M M^T = K_new - X^T X,
+    X = W k,    M M^T = K_new - X^T X.
 
-and W by rows M^-1 [-X^T W, I], in O(n^2) for each. W is kept instead of C: engines ask for the variances of
-some hundred candidates at each step, and leave out each node, and products with W take a third of the time
-of triangular solves (``python -m benchmarks processes``). Tensors and other functionals are for
-`gp.posterior`.
+W is kept instead of C, as products with W take a third of the time of triangular solves.
 """
 
 from __future__ import annotations

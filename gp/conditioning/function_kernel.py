@@ -13,10 +13,6 @@ phi and of y = grad phi are
 s^2 is the squared exponential's variance of a derivative (h = l^2) where gradients are observed, and of a
 value (h = 1) where they are not.
 
-In a matrix the numbers of a point are adjacent. It is filled one pair of numbers at a time, over all pairs of
-points: (m, n) arrays that fit the cache, instead of one of (m, n, D, D). `gp.kernels` and `directional` have
-the same covariances, in three to seven times the time (``python -m benchmarks processes``).
-
 E[grad phi] and E[Hessian of phi] under N(0, I) are uncorrelated (one is odd, one even); their covariances are
 
     Cov(E[d_i phi], E[d_j phi])          = s^2 (h c_1 + b1) delta_ij

@@ -13,9 +13,6 @@ and P of `kernel_means`, z_n there times v, and b_n = B_n . a_n,
 
 and against a mixture sum_k pi_k N(m_k, Sigma_k): E = sum_k pi_k E_k, dE/dpi_k = E_k, dE/dm_k = pi_k dE_k/dm_k
 and likewise in Sigma_k. By Bonnet and Price dE/dm = E[grad phi] and 2 dE/dSigma = E[Hessian of phi].
-
-This is O(n D^2) in NumPy, a tenth of the time that the kernel's embedding takes (`gp.integrals`, for any
-kernel and measure); a mixture of one Gaussian would take 1.6 times as long as the Gaussian.
 """
 
 from __future__ import annotations
