@@ -9,9 +9,9 @@ unbiased:
                           zero; the variance vanishes as q approaches the posterior
 
 The noise may be a design instead of independent draws (scrambled Sobol, antithetic-orthogonal), with which
-the mean is unbiased and has a smaller variance for smooth integrands. Its points are dependent: standard errors
-are from R independent randomisations (Owen 1997; L'Ecuyer and Lemieux 2000), designs of L / R points each,
-with R - 1 degrees of freedom (a 95 % interval at R = 4 is +- 3.2 of it). R small designs average smooth
+the mean is unbiased and has a smaller variance for smooth integrands. Its points are dependent: standard
+errors are from R independent randomisations (Owen 1997; L'Ecuyer and Lemieux 2000), designs of L / R points
+each, with R - 1 degrees of freedom (a 95 % interval at R = 4 is +- 3.2 of it). R small designs average smooth
 integrands less well than one large one; antithetic-orthogonal frames lose nothing at L = 2 D R.
 """
 

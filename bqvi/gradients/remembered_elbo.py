@@ -3,8 +3,8 @@
 In units whitened by q, theta = mu + L u, the process of `gp.conditioning.directional` is on phi(u) = f +
 |u|^2 / 2, with f the log joint. It is given the values of the latest evaluations and, where there are
 gradients, those of the evaluations nearest to q, as many as `EvidenceSettings.rows` allows; evaluations at
-which phi differs by tens of nats from phi near q are left out. Hyperparameters are fitted to the values and to
-one derivative of each evaluation, along a random direction. The integral under q is in closed form:
+which phi differs by tens of nats from phi near q are left out. Hyperparameters are fitted to the values and
+to one derivative of each evaluation, along a random direction. The integral under q is in closed form:
 
     ELBO = E_q[f] + H(q) = E[phi] - D / 2 + H(q),        u ~ N(0, I) under q.
 
@@ -15,8 +15,8 @@ The standard deviation is that of the process and that of the difference between
 V is the posterior variance, with the constant profiled out, and z2 the mean squared standardised error of the
 latest evaluations as predicted from those before, not less than one. With r_i the residual of a value that is
 left out, and w_i weights of the evaluations as draws of q, d = sum_i w_i r_i is the mean of the difference
-under q and s its standard error. Evaluations that failed, or lie below a cliff, are left out: the ELBO is that
-over the region where the log joint is finite, and its sd infinite where they represent a share of q.
+under q and s its standard error. Evaluations that failed, or lie below a cliff, are left out: the ELBO is
+that over the region where the log joint is finite, and its sd infinite where they represent a share of q.
 """
 
 from __future__ import annotations

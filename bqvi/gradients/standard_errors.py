@@ -14,8 +14,8 @@ over mini-batches is estimated by
 
     V(g, g) = S / (S - 1) sum_i (1 - pi_i) |w_i g_i - a|^2,   a = sum_i (1 - pi_i) w_i g_i / sum_i (1 - pi_i)
 
-(Deville 1999), without bias for equal probabilities, exact for as many independent draws, and too large where a
-design does better. The variance over the draws is of the mini-batch's sum, and contains that over
+(Deville 1999), without bias for equal probabilities, exact for as many independent draws, and too large where
+a design does better. The variance over the draws is of the mini-batch's sum, and contains that over
 mini-batches of each draw's difference from the mean, which V of the means over draws would count twice. Added
 is the covariance V(g', g'') of the means over two halves of the draws, whose expectation is V of the expected
 gradients.

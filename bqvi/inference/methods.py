@@ -1,16 +1,16 @@
 """The names that `fit` takes, each a choice of estimator, geometry, schedule and mini-batch.
 
-    name      gradient                      geometry    data          step
-    cavi      eta* - eta                    natural     all           1
-    ngd       eta* - eta                    natural     all           1/2
-    gd        the same, pulled back         Euclidean   all           Adam
-    memoised  the same, kept by batch       natural     a batch       1
-    sngd      eta* - eta of a mini-batch    natural     mini-batch    Robbins-Monro
-    sgd       the same, pulled back         Euclidean   mini-batch    Adam
-    score, pathwise, iwae, dreg             Euclidean   all, or       Adam
-                                                        mini-batch
-    bq        Bayesian quadrature, with memory  trust       all           to the surrogate's
-              of earlier evaluations            region                    optimum
+name      gradient                      geometry    data          step
+cavi      eta* - eta                    natural     all           1
+ngd       eta* - eta                    natural     all           1/2
+gd        the same, pulled back         Euclidean   all           Adam
+memoised  the same, kept by batch       natural     a batch       1
+sngd      eta* - eta of a mini-batch    natural     mini-batch    Robbins-Monro
+sgd       the same, pulled back         Euclidean   mini-batch    Adam
+score, pathwise, iwae, dreg             Euclidean   all, or       Adam
+                                                    mini-batch
+bq        Bayesian quadrature, with memory  trust       all           to the surrogate's
+          of earlier evaluations            region                    optimum
 """
 
 from __future__ import annotations

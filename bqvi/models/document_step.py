@@ -18,9 +18,10 @@ bound_d has several maxima. Sweeps from the gamma of the previous iteration rema
 the first topics, which are noise; sweeps from a new start may end in a lower maximum. With ``start`` both are
 tried and the better result is kept for each document, so that no document's bound falls.
 
-A corpus is a SciPy CSR array (N, V) of counts, also with memory-mapped arrays of files, read in parts of `_PART`
-documents. Array code works on blocks of documents with about the same number of distinct words, as padded
-tables (b, L) of words and counts, so small that a block's table of topics stays in the processor's cache.
+A corpus is a SciPy CSR array (N, V) of counts, also with memory-mapped arrays of files, read in parts of
+`_PART` documents. Array code works on blocks of documents with about the same number of distinct words, as
+padded tables (b, L) of words and counts, so small that a block's table of topics stays in the processor's
+cache.
 """
 
 from __future__ import annotations

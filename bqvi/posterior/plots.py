@@ -1,9 +1,9 @@
 """Pictures of a posterior and of the run that led to it; each takes matplotlib objects and returns them.
 
-    corner    marginals and pairs of parameters
-    trace     evidence and its standard deviation against evaluations
-    plane     two parameters: the evaluations, the surrogate and the posterior; made of `shade`, `mass`
-              and `nodes`
+corner    marginals and pairs of parameters
+trace     evidence and its standard deviation against evaluations
+plane     two parameters: the evaluations, the surrogate and the posterior; made of `shade`, `mass`
+          and `nodes`
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ integrand itself (:mod:`direct`) or its square root (:mod:`warped`). Computation
 where the measure has mean 0 and covariance I, and on values in units in which they vary by 1, so that the
 result does not depend on the user's units.
 
-An `IntegrationState` determines the continuation of a run, with the nodes to be evaluated next. `initial_state`
-makes the first, `step` maps a state to the next, and `final` computes the integral from a state. Random
-numbers are determined by the seed and the number of nodes.
+An `IntegrationState` determines the continuation of a run, with the nodes to be evaluated next.
+`initial_state` makes the first, `step` maps a state to the next, and `final` computes the integral from a
+state. Random numbers are determined by the seed and the number of nodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The problem of a Bayesian quadrature, and the state of a run of it.
 
-    Problem    the integrand, its measure, the number of nodes, and a Model: which function is a Gaussian
-    process State      nodes, values, fits, estimates so far, and the nodes to be evaluated next
+Problem    the integrand, its measure, the number of nodes, and a Model: which function is a Gaussian process
+State      nodes, values, fits, estimates so far, and the nodes to be evaluated next
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ defines a surrogate with mean m_j and therefore an evidence, to second order in 
 
     log Z_j - log Z = log sum_s P_s exp(d_s) = E_P[d] + Var_P[d] / 2 + ...,      u_s draws, P_s their weights,
 
-which is exact where d is Gaussian; the logarithm of the mean itself can depend on a single one of 512 draws in a
-tail. The root mean square of the differences log Z_j - log Z is a standard deviation that is added, as a
+which is exact where d is Gaussian; the logarithm of the mean itself can depend on a single one of 512 draws
+in a tail. The root mean square of the differences log Z_j - log Z is a standard deviation that is added, as a
 variance, to that of the surrogate.
 """
 

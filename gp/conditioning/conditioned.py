@@ -11,8 +11,8 @@ fitted (O = 1), b is 1 for a value and 0 for a derivative. Then
     alpha   = K^-1 (Y - b c)                             weights of the posterior mean
     P       = K^-1 - K^-1 b b^T K^-1 / (b^T K^-1 b)      weights of targets: alpha = P Y
 
-The scale is its most likely value given c ("profiled" in `gp.evidence`). Without node i, hyperparameters and s^2
-kept, the other nodes predict its numbers with the residual
+The scale is its most likely value given c ("profiled" in `gp.evidence`). Without node i, hyperparameters and
+s^2 kept, the other nodes predict its numbers with the residual
 
     r_i = (P_ii)^-1 alpha_i                              (block i, B x B, B x O)
 

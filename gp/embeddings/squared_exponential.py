@@ -10,8 +10,8 @@ and the double integral between N(m, Sigma) and N(m', Sigma') is z(m) for N(m', 
 difference of the two Gaussians is one. A mixture is the weighted sum over its components; a
 Gaussian is a mixture of one. All components are done at once, as arrays with a leading dimension K.
 
-Lengths are divided by the lengthscales before A is factorised, and determinants are added up as logarithms, so
-that nothing under- or overflows (O'Hagan 1991; Rasmussen & Ghahramani 2003).
+Lengths are divided by the lengthscales before A is factorised, and determinants are added up as logarithms,
+so that nothing under- or overflows (O'Hagan 1991; Rasmussen & Ghahramani 2003).
 """
 
 from __future__ import annotations
