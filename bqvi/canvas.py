@@ -7,6 +7,9 @@ displays and ``plt.show()`` opens. No other function uses pyplot or changes its 
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
+
 import numpy as np
 
 from gp.extras import needing
@@ -42,31 +45,34 @@ def shown_figure(width: float, height: float) -> Figure:
     return plt.figure(figsize=(width, height), layout="constrained")
 
 
-def estimates(ax: Axes, n: np.ndarray, middle: np.ndarray, sd: np.ndarray, colour: str, label: str) -> None:
-    """Draw estimates (R,) at n (R,) evaluations with bands of one and two standard deviations.
+def trace(
+    ax: Axes,
+    n: np.ndarray,
+    series: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    truth: float | None,
+    least: float = 0.0,
+) -> Axes:
+    """Draw estimates against evaluations, with bands of one and two standard deviations.
 
     Parameters
     ----------
-    ax : the axes. n : the numbers of evaluations (R,). middle, sd : the estimates and their standard
-        deviations (R,).
-    colour, label : of the line; the bands have the colour too.
+    ax : the axes. n : the numbers of evaluations (R,).
+    series : label -> the estimates and their standard deviations (R,).
+    truth : the value to draw beside them; None if it is not known.
+    least : the vertical axis shows many times the last sd, or this if it is larger.
     """
-    ax.plot(n, middle, "o-", color=colour, ms=3.5, lw=1.2, label=label)
-    for width, alpha in ((1, 0.25), (2, 0.12)):
-        ax.fill_between(n, middle - width * sd, middle + width * sd, color=colour, alpha=alpha, lw=0)
-
-
-def limit_to_end(ax: Axes, middle: np.ndarray, sd: np.ndarray) -> None:
-    """Limit the vertical axis of estimates (R, o) to the last where the first are many sds away from them.
-
-    Parameters
-    ----------
-    ax : the axes. middle, sd : the estimates and their standard deviations, (R, o).
-    """
-    last = sd[-1][np.isfinite(sd[-1])]
-    spread = max(float(last.max(initial=0.0)), float(np.ptp(middle[-1])) / 4)
-    if not 0 < spread < np.inf:
-        return
-    low, high = ax.get_ylim()
-    most = _MOST_SPREADS * spread
-    ax.set_ylim(max(low, float(middle[-1].min()) - most), min(high, float(middle[-1].max()) + most))
+    for (label, (middle, sd)), colour in zip(series.items(), itertools.cycle(COLOURS)):
+        ax.plot(n, middle, "o-", color=colour, ms=3.5, lw=1.2, label=label)
+        for width, alpha in ((1, 0.25), (2, 0.12)):
+            ax.fill_between(n, middle - width * sd, middle + width * sd, color=colour, alpha=alpha, lw=0)
+    if truth is not None:
+        ax.axhline(truth, color="black", lw=1, ls="--", label="truth")
+    ends = np.array([(middle[-1], sd[-1]) for middle, sd in series.values()])
+    last = ends[np.isfinite(ends[:, 1]), 1]
+    spread = max(float(last.max(initial=least)), float(np.ptp(ends[:, 0])) / 4)
+    if 0 < spread < np.inf:
+        (low, high), most = ax.get_ylim(), _MOST_SPREADS * spread
+        ax.set_ylim(max(low, float(ends[:, 0].min()) - most), min(high, float(ends[:, 0].max()) + most))
+    ax.ticklabel_format(axis="y", useOffset=False, style="plain")
+    ax.legend(frameon=False, fontsize=9)
+    return ax

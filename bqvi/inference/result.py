@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi import notebook
 from bqvi.calls.evaluations import unstated_noise
 from bqvi.calls.faults import exceptions_warning
 from bqvi.calls.function import named_point
@@ -22,6 +20,7 @@ from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.pareto import PARETO
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
+from bqvi.runs.outcome import Outcome
 from gp.threads import single_threaded
 from gp.user_warnings import warn_user
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Fit:
+class Fit(Outcome):
     """The variational posterior that `fit` found, its ELBO, and the record of the run."""
 
     q: Any
@@ -305,32 +304,24 @@ class Fit:
         """Draw the posterior's marginals and pairs: `Posterior.plot`, with its arguments."""
         return self.posterior.plot
 
-    def plot_trace(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
-        """Draw the ELBO with bands of one and two standard errors against the evaluations.
+    def _draw(self, ax: Axes, truth: float | None) -> Axes:
+        from bqvi.canvas import trace
 
-        Parameters
-        ----------
-        ax : axes of matplotlib to draw in; by default new ones.
-        truth : the log evidence to draw beside them.
-
-        Returns
-        -------
-        The axes.
-
-        Raises
-        ------
-        ImportError
-            matplotlib is not installed: ``pip install "bqvi[plot]"``.
-        ValueError
-            Nothing was recorded.
-        """
-        from bqvi.inference.plot import trace
-
-        return trace(self, ax, truth)
-
-    def save(self, path: str | Path) -> None:
-        """Write the run to an .npz file from which ``bqvi.fit(..., resume=path)`` continues."""
-        self.checkpoint.save(path)
+        if len(self.trace) == 0:
+            raise ValueError("the fit has no records: nothing to draw")
+        n, elbo = self.trace["n_evaluations"], self.trace["elbo"]
+        counted = bool(np.ptp(n)) or len(n) == 1
+        sd = np.where(np.isfinite(self.trace["elbo_sd"]), self.trace["elbo_sd"], 0.0)
+        half = elbo[len(elbo) // 2 :]
+        half = half[np.isfinite(half)]
+        # the scale of exact ELBOs is a twentieth of the range of the second half of the records
+        least = float(np.ptp(half)) / 20 if len(half) else 0.0
+        trace(ax, n if counted else self.trace["iteration"], {"ELBO": (elbo, sd)}, truth, least)
+        ax.set(xlabel="evaluations" if counted else "steps", ylabel="ELBO (nats), with one and two sd")
+        method = self.settings.get("estimator", "fit").partition("(")[0]
+        error = f" $\\pm$ {sd[-1]:.2g}" if sd[-1] > 0 else ""
+        ax.set_title(f"{method}: {elbo[-1]:.6g}{error} after {self.n_evaluations} evaluations", fontsize=10)
+        return ax
 
     def __repr__(self) -> str:
         return (
@@ -344,18 +335,10 @@ class Fit:
         """The standard deviation of the ELBO, where it is known and not zero."""
         return f" +- {self.elbo_sd:.2g}" if 0.0 < self.elbo_sd < math.inf else ""
 
-    @property
-    def _counted(self) -> str:
-        """The number of evaluations, and of those that failed if there are any."""
-        return f"{self.n_evaluations} evaluations" + (f" ({self.n_failed} failed)" if self.n_failed else "")
-
-    def _repr_html_(self) -> str:
-        """The result as a table, for notebooks."""
-        rows = {
+    def _rows(self) -> dict[str, str]:
+        return {
             "ELBO": f"{self.elbo:.6g}{self._error.replace('+-', '±')}",
             "q": type(self.q).__name__,
             "steps": str(self.state.iteration),
-            "evaluations": self._counted.replace(" evaluations", ""),
             "stopped": self.stopped,
         }
-        return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))

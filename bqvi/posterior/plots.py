@@ -1,7 +1,6 @@
 """Pictures of a posterior and of the run that led to it; each takes matplotlib objects and returns them.
 
 corner    marginals and pairs of parameters
-trace     evidence and its standard deviation against evaluations
 plane     two parameters: the evaluations, the surrogate and the posterior; made of `shade`, `mass`
           and `nodes`
 """
@@ -9,7 +8,6 @@ plane     two parameters: the evaluations, the surrogate and the posterior; made
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -28,37 +26,11 @@ _LEVELS = (0.9, 0.5)
 _COLOUR, _OTHER = COLOURS[:2]
 
 
-class EvidenceRow(Protocol):
-    """A record of a run."""
-
-    @property
-    def n_evaluations(self) -> int:
-        """So far."""
-
-    @property
-    def log_evidence(self) -> float:
-        """Estimate."""
-
-    @property
-    def log_evidence_sd(self) -> float:
-        """Standard deviation of the log evidence."""
-
-    @property
-    def elbo(self) -> float:
-        """Lower bound."""
-
-
 def _require_posterior(given: object) -> Posterior:
     if isinstance(given, Posterior):
         return given
     hint = "; give result.posterior" if hasattr(given, "posterior") else ""
     raise TypeError(f"posterior is a {type(given).__name__}; it must be the posterior of a run{hint}")
-
-
-def _require_rows(given: object) -> None:
-    if not isinstance(given, Sequence):
-        hint = "; give result.trace" if hasattr(given, "trace") else ""
-        raise TypeError(f"rows is a {type(given).__name__}; it must be the records of a run{hint}")
 
 
 def _rows_of(name: str, given: object, columns: int, vector: bool = False) -> np.ndarray:
@@ -180,41 +152,6 @@ def _highest(density: np.ndarray) -> list[float]:
     reached = np.cumsum(ordered) / ordered.sum()
     index = np.minimum(np.searchsorted(reached, np.array(_LEVELS)), len(ordered) - 1)
     return [float(ordered[k]) for k in index]
-
-
-def trace(rows: Sequence[EvidenceRow], ax: Axes | None = None, *, truth: float | None = None) -> Axes:
-    """Draw the log evidence with bands of one and three standard deviations, and the ELBO.
-
-    Parameters
-    ----------
-    rows : records of a run, at least one.
-    ax : the axes in which to draw; those of a new figure if None.
-    truth : the log evidence, where it is known.
-    """
-    _require_rows(rows)
-    if len(rows) == 0:
-        raise ValueError("rows is empty; give at least one record of a run")
-    ax = new_axes(4.0) if ax is None else ax
-    n = np.array([row.n_evaluations for row in rows])
-    middle = np.array([row.log_evidence for row in rows])
-    sd = np.array([row.log_evidence_sd for row in rows])
-    for width, alpha in ((3.0, 0.15), (1.0, 0.3)):
-        ax.fill_between(n, middle - width * sd, middle + width * sd, color=_COLOUR, alpha=alpha, lw=0)
-    ax.plot(n, middle, color=_COLOUR, label="log evidence")
-    ax.plot(n, [row.elbo for row in rows], color=_OTHER, ls="--", label="ELBO")
-    if truth is not None:
-        ax.axhline(truth, color="0.3", lw=0.8, label="truth")
-    # The first estimates may be off by thousands of nats; the axis is scaled to the second half.
-    half = slice(len(rows) // 2, None)
-    low, high = np.nanmin((middle - 3 * sd)[half]), np.nanmax((middle + 3 * sd)[half])
-    if truth is not None:
-        low, high = min(low, truth), max(high, truth)
-    if np.isfinite(high - low) and high > low:
-        ax.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
-    ax.set_xlabel("evaluations")
-    ax.set_ylabel("nats")
-    ax.legend()
-    return ax
 
 
 def plane(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from bqvi import notebook
 from bqvi.calls.faults import Failures, exceptions_warning
 from bqvi.runs import Checkpoint, Trace
+from bqvi.runs.outcome import Outcome
 from gp.arrays import Array
 from gp.user_warnings import warn_user
 
@@ -35,7 +35,7 @@ class EstimateRow:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Integral:
+class Integral(Outcome):
     """The integral of f against a measure. ``print`` it.
 
     Attributes
@@ -87,32 +87,20 @@ class Integral:
         """The state of the run."""
         return None if self.checkpoint is None else self.checkpoint.state
 
-    def save(self, path: str | Path) -> None:
-        """Write the run to an .npz file from which ``bqvi.integrate(..., resume=path)`` continues."""
-        if self.checkpoint is None:
-            raise ValueError("this integral was put together by hand: it has no run to save")
-        self.checkpoint.save(path)
+    def _draw(self, ax: Axes, truth: float | None) -> Axes:
+        from bqvi.canvas import trace
 
-    def plot_trace(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
-        """Draw the estimate with bands of one and two standard deviations against the evaluations.
-
-        Parameters
-        ----------
-        ax : axes of matplotlib to draw in; by default new ones.
-        truth : a value of the integral to draw beside them.
-
-        Returns
-        -------
-        The axes.
-
-        Raises
-        ------
-        ImportError
-            matplotlib is not installed: ``pip install "bqvi[plot]"``.
-        """
-        from bqvi.quadrature.plot import trace
-
-        return trace(self, ax, truth)
+        n = self.trace["n_evaluations"]
+        means, sds = (self.trace[name].reshape(len(n), -1) for name in ("mean", "sd"))
+        means[-1:], sds[-1:] = self.mean, self.sd  # the last row is without the final marginalisation
+        outputs = means.shape[1]
+        labels = ["estimate"] if outputs == 1 else [f"output {o}" for o in range(outputs)]
+        trace(ax, n, dict(zip(labels, zip(means.T, sds.T, strict=True), strict=True)), truth)
+        estimate = f"{self.mean:.5g} $\\pm$ {self.sd:.2g}" if outputs == 1 else f"{outputs} outputs"
+        remark = "" if self.credible else ", not credible"
+        ax.set(xlabel="evaluations", ylabel="integral, with one and two sd")
+        ax.set_title(f"{self.method}: {estimate} after {self.n_evaluations} evaluations{remark}", fontsize=10)
+        return ax
 
     def __repr__(self) -> str:
         estimate = f"{_short(self.mean)} +- {_short(self.sd)}"
@@ -123,26 +111,6 @@ class Integral:
             f"stopped: {self.stopped}{'' if self.credible else ', not credible'})"
         )
 
-    @property
-    def _counted(self) -> str:
-        """The number of evaluations, and of those that failed if there are any."""
-        return f"{self.n_evaluations} evaluations" + (f" ({self.n_failed} failed)" if self.n_failed else "")
-
-    def _repr_html_(self) -> str:
-        """The result as a table, for notebooks."""
-        rows = {
-            "integral": f"{_short(self.mean)} ± {_short(self.sd)}",
-            "method": self.method,
-            "evaluations": self._counted.replace(" evaluations", ""),
-            "stopped": self.stopped,
-            "credible": notebook.yes_or_no(self.credible, " ".join(self.reasons)),
-        }
-        if self.warnings:
-            rows["warnings"] = " ".join(self.warnings)
-        if self.log_mean is not None:
-            rows["logarithm"] = f"{self.log_mean:.6g} ± {self.log_sd:.3g}"
-        return notebook.table(rows)
-
     def __str__(self) -> str:
         lines = [f"{self.mean} +- {self.sd}  ({self.method}, {self._counted})"]
         if self.log_mean is not None:
@@ -151,6 +119,17 @@ class Integral:
         if self.effective_sample_size is not None:
             lines.append(f"effective sample size {self.effective_sample_size:.1f}")
         return "\n".join(lines)
+
+    def _rows(self) -> dict[str, str]:
+        rows = {
+            "integral": f"{_short(self.mean)} ± {_short(self.sd)}",
+            "method": self.method,
+            "stopped": self.stopped,
+            "credible": notebook.yes_or_no(self.credible, " ".join(self.reasons)),
+        }
+        if self.log_mean is not None:
+            rows["logarithm"] = f"{self.log_mean:.6g} ± {self.log_sd:.3g}"
+        return rows
 
 
 def _short(values: Array) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bqvi.canvas import shown_figure
 from gp.arrays import Array
 
 if TYPE_CHECKING:
@@ -17,15 +16,14 @@ if TYPE_CHECKING:
 _BELOW, _ABOVE = "#1f77b4", "#d95f02"
 
 
-def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Array = None) -> Axes:
+def bracket(found: EvidenceBounds, ax: Axes, truth: Array = None) -> Axes:
     """Draw the bounds.
 
     Parameters
     ----------
-    found : the bounds. ax : the axes to draw in; None for new ones.
+    found : the bounds. ax : the axes to draw in.
     truth : the true ln Z, which is drawn as a line; None if it is not known.
     """
-    ax = shown_figure(6.0, 3.2).add_subplot() if ax is None else ax
     if np.ndim(found.lower):
         _problems(found, ax, truth)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from bqvi.checks import require_integer
 from bqvi.importance import normalised
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
+from bqvi.runs.outcome import Outcome
 from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.transitions import BoundsState
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EvidenceBounds:
+class EvidenceBounds(Outcome):
     """Bounds on ln Z, each an expectation with its standard error. ``print`` it.
 
     Numbers are floats for one problem, and arrays (M,) for M of them; R are the replicates, L the particles.
@@ -93,10 +93,6 @@ class EvidenceBounds:
         """The state of the run."""
         return self.checkpoint.state
 
-    def save(self, path: str | Path) -> None:
-        """Write the run to an .npz file that ``bqvi.evidence_bounds(..., resume=path)`` takes."""
-        self.checkpoint.save(path)
-
     def sample(self, n: int, seed: Seed) -> np.ndarray:
         """Draws (n, P) or (M, n, P) of the posterior: particles at temperature 1, resampled by their weights.
 
@@ -111,23 +107,7 @@ class EvidenceBounds:
         drawn = [rows[rng.choice(len(rows), n, p=p)] for rows, p in zip(draws, weights, strict=True)]
         return np.reshape(drawn, (*self.draws.shape[:-2], n, -1))
 
-    def plot_trace(self, ax: Axes | None = None, *, truth: Array = None) -> Axes:
-        """Draw the log estimates of each replicate and the interval; of several problems, the intervals.
-
-        Parameters
-        ----------
-        ax : axes of matplotlib to draw in; by default new ones.
-        truth : ln Z, a number or (M,), to draw beside them.
-
-        Returns
-        -------
-        The axes.
-
-        Raises
-        ------
-        ImportError
-            matplotlib is not installed: ``pip install "bqvi[plot]"``.
-        """
+    def _draw(self, ax: Axes, truth: Array) -> Axes:
         from bqvi.sampled_bounds.plot import bracket
 
         return bracket(self, ax, truth)
@@ -143,21 +123,13 @@ class EvidenceBounds:
     def __str__(self) -> str:
         return "\n".join([repr(self), *self.reasons, *self.warnings])
 
-    @property
-    def _counted(self) -> str:
-        """The number of evaluations, and of those that failed if there are any."""
-        return f"{self.n_evaluations} evaluations" + (f" ({self.n_failed} failed)" if self.n_failed else "")
-
-    def _repr_html_(self) -> str:
-        """The result as a table, for notebooks."""
-        rows = {
+    def _rows(self) -> dict[str, str]:
+        return {
             "bounds": _in_words(self),
             "method": self.method,
             "temperatures": str(len(self.effective_sample_sizes)),
-            "evaluations": self._counted.replace(" evaluations", ""),
             "credible": notebook.yes_or_no(self.credible, " ".join(self.reasons)),
         }
-        return notebook.table(rows)
 
 
 def _in_words(found: EvidenceBounds) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from bqvi import notebook
 from bqvi.calls import Evaluations
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
+from bqvi.runs.outcome import Outcome
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.held_out import HeldOut
 from bqvi.variational_bmc.state import Estimate, State
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class VBMCResult:
+class VBMCResult(Outcome):
     """Posterior and evidence.
 
     Attributes
@@ -72,20 +72,12 @@ class VBMCResult:
             f"{'converged' if self.converged else 'not converged'})"
         )
 
-    @property
-    def _counted(self) -> str:
-        """The number of evaluations, and of those that failed if there are any."""
-        return f"{self.n_evaluations} evaluations" + (f" ({self.n_failed} failed)" if self.n_failed else "")
-
-    def _repr_html_(self) -> str:
-        """The result as a table, for notebooks."""
-        rows = {
+    def _rows(self) -> dict[str, str]:
+        return {
             "log evidence": f"{self.log_evidence:.4f} ± {self.log_evidence_sd:.4f}",
             "ELBO": f"{self.elbo:.4f} ± {self.elbo_sd:.4f}",
-            "evaluations": self._counted.replace(" evaluations", ""),
             "converged": notebook.yes_or_no(self.converged, "; ".join(self.reasons)),
         }
-        return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))
 
     @property
     def pareto_k(self) -> float:
@@ -125,35 +117,17 @@ class VBMCResult:
         """Draw the posterior's marginals and pairs: `Posterior.plot`, with its arguments."""
         return self.posterior.plot
 
-    def plot_trace(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
-        """Draw the log evidence with bands of one and three standard deviations, and the ELBO.
+    def _draw(self, ax: Axes, truth: float | None) -> Axes:
+        from bqvi.canvas import trace
 
-        Parameters
-        ----------
-        ax : axes of matplotlib to draw in; by default new ones.
-        truth : the log evidence to draw beside them.
-
-        Returns
-        -------
-        The axes.
-
-        Raises
-        ------
-        ImportError
-            matplotlib is not installed: ``pip install "bqvi[plot]"``.
-        """
-        from bqvi.canvas import shown_figure
-        from bqvi.posterior.plots import trace
-
-        ax = trace(self.trace, shown_figure(6.0, 3.6).add_subplot() if ax is None else ax, truth=truth)
+        n, elbo = self.trace["n_evaluations"], self.trace["elbo"]
+        evidence = self.trace["log_evidence"], self.trace["log_evidence_sd"]
+        trace(ax, n, {"log evidence": evidence, "ELBO": (elbo, np.zeros(len(n)))}, truth)
         remark = "" if self.converged else ", not converged"
         value = f"{self.log_evidence:.5g} $\\pm$ {self.log_evidence_sd:.2g}"
+        ax.set(xlabel="evaluations", ylabel="nats")
         ax.set_title(f"vbmc: {value} after {self.n_evaluations} evaluations{remark}", fontsize=10)
         return ax
-
-    def save(self, path: str | Path) -> None:
-        """Write the run to an .npz file from which ``bqvi.vbmc(..., resume=path)`` continues."""
-        self.checkpoint.save(path)
 
     def surrogate_mean(self, theta: np.ndarray) -> np.ndarray:
         """The surrogate's mean of the log joint, (n,), at theta (n, P) inside the bounds.

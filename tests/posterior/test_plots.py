@@ -29,17 +29,6 @@ def posterior(fixed=False):
     )
 
 
-@dataclasses.dataclass
-class Row:
-    n_evaluations: int
-    log_evidence: float
-    log_evidence_sd: float
-    elbo: float
-
-
-ROWS = [Row(10 * k, -3.0 + 1e4 * (k == 1), 1.0 / k, -3.5) for k in range(1, 9)]
-
-
 def test_corner():
     figure = plots.corner(
         posterior(), truth=[0.0, 0.5], draws=np.random.default_rng(0).standard_normal((500, 2))
@@ -53,16 +42,6 @@ def test_corner():
     assert len(given.axes) == 1
     with pytest.raises(ValueError, match="one or more of a, b"):
         plots.corner(posterior(), parameters=["c"])
-
-
-def test_trace():
-    ax = plots.trace(ROWS, truth=-3.1)
-    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [row.n_evaluations for row in ROWS])
-    assert ax.get_ylim()[1] < 10  # the first guess does not set the view
-    given = Figure().subplots()
-    assert plots.trace(ROWS[:1], given) is given
-    with pytest.raises(ValueError, match="rows is empty"):
-        plots.trace([])
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -110,10 +89,9 @@ class Result:
         (lambda r: plots.corner(r.posterior, truth="ab"), TypeError, "truth is a str"),
         (lambda r: plots.corner(r.posterior, draws=np.zeros(4)), ValueError, r"draws has shape \(4,\)"),
         (lambda r: plots.corner(r.posterior, parameters="c"), ValueError, "one or more of a, b"),
-        (lambda r: plots.trace(r), TypeError, "give result.trace"),
         (lambda r: plots.plane(r, None), TypeError, "give result.posterior"),
     ],
 )
 def test_what_is_no_posterior_is_refused(call, error, message):
     with pytest.raises(error, match=message):
-        call(Result(posterior(), ROWS))
+        call(Result(posterior(), []))

@@ -1,0 +1,65 @@
+"""What the results of all doors have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bqvi import notebook
+from gp.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Outcome:
+    """A result with ``n_evaluations``, ``n_failed``, ``warnings``, and the ``checkpoint`` of its run."""
+
+    def save(self: Any, path: str | Path) -> None:
+        """Write the run to an .npz file, whose ``path`` the door takes as ``resume``."""
+        if self.checkpoint is None:
+            raise ValueError("this result was put together by hand: it has no run to save")
+        self.checkpoint.save(path)
+
+    def plot_trace(self, ax: Axes | None = None, *, truth: Array = None) -> Axes:
+        """Draw the estimate with bands of one and two standard deviations against the evaluations.
+
+        Of bounds the log estimates of each replicate and the interval; of several problems the intervals.
+
+        Parameters
+        ----------
+        ax : axes of matplotlib to draw in; by default new ones.
+        truth : the value to draw beside them, where it is known.
+
+        Returns
+        -------
+        The axes.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed: ``pip install "bqvi[plot]"``.
+        ValueError
+            Nothing was recorded.
+        """
+        from bqvi.canvas import shown_figure
+
+        return self._draw(shown_figure(6.0, 3.6).add_subplot() if ax is None else ax, truth)
+
+    def _draw(self, ax: Axes, truth: Array) -> Axes:
+        raise NotImplementedError
+
+    def _rows(self) -> dict[str, str]:
+        """The result as a table: names -> values."""
+        raise NotImplementedError
+
+    @property
+    def _counted(self: Any) -> str:
+        """The number of evaluations, and of those that failed if there are any."""
+        return f"{self.n_evaluations} evaluations" + (f" ({self.n_failed} failed)" if self.n_failed else "")
+
+    def _repr_html_(self: Any) -> str:
+        """The result as a table, for notebooks."""
+        counted = {"evaluations": self._counted.replace(" evaluations", "")}
+        rows = self._rows() | counted | ({"warnings": " ".join(self.warnings)} if self.warnings else {})
+        return notebook.table(rows)
