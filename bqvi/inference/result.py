@@ -20,7 +20,7 @@ from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.pareto import PARETO
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
-from bqvi.runs.outcome import Outcome
+from bqvi.runs.door_result import DoorResult
 from gp.threads import single_threaded
 from gp.user_warnings import warn_user
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Fit(Outcome):
+class Fit(DoorResult):
     """The variational posterior that `fit` found, its ELBO, and the record of the run."""
 
     q: Any

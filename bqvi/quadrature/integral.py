@@ -10,7 +10,7 @@ import numpy as np
 from bqvi import notebook
 from bqvi.calls.faults import Failures, exceptions_warning
 from bqvi.runs import Checkpoint, Trace
-from bqvi.runs.outcome import Outcome
+from bqvi.runs.door_result import DoorResult
 from gp.arrays import Array
 from gp.user_warnings import warn_user
 
@@ -35,7 +35,7 @@ class EstimateRow:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Integral(Outcome):
+class Integral(DoorResult):
     """The integral of f against a measure. ``print`` it.
 
     Attributes

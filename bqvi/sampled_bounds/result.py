@@ -17,7 +17,7 @@ from bqvi.checks import require_integer
 from bqvi.importance import normalised
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
-from bqvi.runs.outcome import Outcome
+from bqvi.runs.door_result import DoorResult
 from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.transitions import BoundsState
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EvidenceBounds(Outcome):
+class EvidenceBounds(DoorResult):
     """Bounds on ln Z, each an expectation with its standard error. ``print`` it.
 
     Numbers are floats for one problem, and arrays (M,) for M of them; R are the replicates, L the particles.

@@ -11,7 +11,7 @@ from bqvi import notebook
 from bqvi.calls import Evaluations
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
-from bqvi.runs.outcome import Outcome
+from bqvi.runs.door_result import DoorResult
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.held_out import HeldOut
 from bqvi.variational_bmc.state import Estimate, State
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class VBMCResult(Outcome):
+class VBMCResult(DoorResult):
     """Posterior and evidence.
 
     Attributes

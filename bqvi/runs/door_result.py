@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Outcome:
+class DoorResult:
     """A result with ``n_evaluations``, ``n_failed``, ``warnings``, and the ``checkpoint`` of its run."""
 
     def save(self: Any, path: str | Path) -> None:
