@@ -77,21 +77,22 @@ class FunctionSurrogate(FunctionProcess):
 
     def covariance(self) -> np.ndarray:
         """Covariance of the flat moments `at_q` (`standard_errors`), (F, F), with the jackknife's."""
-        changes = self.given.changes(self._whitened)
-        return np.asarray(self._model_covariance() + mean_square(changes))
+        return mean_square(self._model_covariance(), self.given.changes(self._whitened))
 
     def standard_deviations(self) -> WhitenedMoments:
-        return _deviations(self.covariance(), self.given.points.shape[1])
+        changes = self.given.changes(self._whitened)
+        squares = np.square(changes).sum(0) + np.square(changes.sum(0))
+        return _deviations(np.diagonal(self._model_covariance()) + squares, self.given.points.shape[1])
 
     def model_deviations(self) -> WhitenedMoments:
         """The model's posterior standard deviations of the moments `at_q`."""
-        return _deviations(self._model_covariance(), self.given.points.shape[1])
+        return _deviations(np.diagonal(self._model_covariance()), self.given.points.shape[1])
 
     def _model_covariance(self) -> np.ndarray:
         prior = standard_prior(self.given.points.shape[1], self.kernel)
         return self.given.covariance(prior, self._whitened)
 
 
-def _deviations(covariance: np.ndarray, dimension: int) -> WhitenedMoments:
-    """Roots of the diagonal of a covariance of flat moments, (F, F)."""
-    return WhitenedMoments.of_flat(np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), dimension)
+def _deviations(variances: np.ndarray, dimension: int) -> WhitenedMoments:
+    """Roots of the variances of flat moments, (F,)."""
+    return WhitenedMoments.of_flat(np.sqrt(np.maximum(variances, 0.0)), dimension)

@@ -183,7 +183,7 @@ class GradientProcess:
     def covariance(self) -> np.ndarray:
         """Covariance of the flat moments `at_q` (`standard_errors`), (F, F), with the jackknife's."""
         scale = self.functionals.q.scale
-        return of_outputs(scale.T @ scale, self.functional_covariance()) + mean_square(self._changes())
+        return mean_square(of_outputs(scale.T @ scale, self.functional_covariance()), self._changes())
 
     def model_deviations(self) -> WhitenedMoments:
         """The model's posterior standard deviations, for independent outputs of y."""

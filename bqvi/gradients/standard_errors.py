@@ -17,22 +17,19 @@ over mini-batches is estimated by
 (Deville 1999), without bias for equal probabilities, exact for as many independent draws, and too large where
 a design does better. The variance over the draws is of the mini-batch's sum, and contains that over
 mini-batches of each draw's difference from the mean, which V of the means over draws would count twice. Added
-is the covariance V(g', g'') of the means over two halves of the draws, whose expectation is V of the expected
-gradients.
+is V(g', g'') of the means over two halves of the draws, whose expectation is V of the expected gradients.
 
-By quadrature, the rule is fixed, and V(g, g) is the variance of what it gives. The covariance of the process
-is quadratic in its targets Y and is to be that of all data: less the share of Y^T P Y
-(`gp.conditioning.conditioned`) that V of the rows' targets makes.
+By quadrature, V(g, g) is the variance of what the fixed rule gives. The covariance of the process is of all
+data: less the share of Y^T P Y (`gp.conditioning.conditioned`) that V of the rows' targets makes.
 
 *From a process.* As a vector, the moments of `whitened` are x = (E[y], lower triangle of J row by row),
-F = D + D (D + 1) / 2 numbers. Their covariance is that of the model and that of the jackknife together,
+F = D + D (D + 1) / 2 numbers. With delta_n = x - x_(-n), changes without node n, estimates of their error are
 
-    C = Cov(x | observations) + sum_n delta_n delta_n^T + (sum_n delta_n) (sum_n delta_n)^T,
+    M = Cov(x | observations)  and  V = sum_n delta_n delta_n^T + (sum_n delta_n) (sum_n delta_n)^T.
 
-with delta_n = x - x_(-n) the change when node n is left out (`gp.conditioning.conditioned`); the diagonal is
-that of `WhitenedSurrogate.standard_deviations` squared. The posterior covariance assumes a stationary kernel;
-log joints are steep far from the mode and flat at it, so that it is too small in the tails. The others are
-the jackknife's variance and the square of its estimate of the bias, too small where nodes are few.
+M assumes a stationary kernel; log joints are steep far from the mode and flat at it, so that it is too small
+in the tails. V, the jackknife's variance and squared bias, is too small where nodes are few. C = M + S V S
+with a diagonal S has the larger variance of each entry. The trust region's steps have the sum of both.
 
 The natural gradient is linear in the moments: with B = L^-1, G = B^T J B / 2 and dL/dmu = (B^T E[y] - 2 G
 mu, G), it is A x, and its covariance A C A^T.
@@ -89,10 +86,12 @@ def over_batches(first: np.ndarray, last: np.ndarray, batch: Batch) -> np.ndarra
     return np.asarray(left @ centred * (batch.size / (batch.size - 1)))
 
 
-def mean_square(changes: np.ndarray) -> np.ndarray:
-    """The jackknife's variance and squared bias of F numbers, (F, F), from their changes by node, (n, F)."""
-    bias = changes.sum(0)
-    return changes.T @ changes + bias[:, None] * bias
+def mean_square(model: np.ndarray, changes: np.ndarray) -> np.ndarray:
+    """C of F numbers, (F, F), from M of the ``model`` and the changes by node, (n, F)."""
+    rows = np.concatenate([changes, changes.sum(0, keepdims=True)])
+    excess = 1.0 - np.diagonal(model) / np.maximum(np.square(rows).sum(0), 1e-300)
+    rows *= np.sqrt(np.maximum(excess, 0.0))
+    return np.asarray(model + rows.T @ rows)
 
 
 def of_outputs(outputs: np.ndarray, functionals: np.ndarray) -> np.ndarray:

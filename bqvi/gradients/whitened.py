@@ -59,7 +59,7 @@ class WhitenedSurrogate(Protocol):
         """The moments under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
 
     def standard_deviations(self) -> WhitenedMoments:
-        """Standard deviations of the moments `at_q`, for intervals."""
+        """Standard deviations of the moments `at_q`, by which steps are shortened."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ chosen by integral-variance reduction and by uncertainty. These are given n // 2
 the same q first, which count in n; processes are then of all n.
 
 Coverage is the share of coordinates whose 95 % interval holds the reference: for Bayesian quadrature in
-whitened units, +- 1.96 of its standard deviations; for Monte Carlo in the estimator's own coordinates,
+whitened units, +- 1.96 of its standard errors; for Monte Carlo in the estimator's own coordinates,
 +- Student's quantile for L - 1 degrees of freedom times its standard error from L draws. Quasi-random and
 antithetic draws have none.
 
@@ -200,7 +200,7 @@ def _errors(
     natural = found.values if found.natural else q.gradient_to_natural(found.values)
     error = whitened(q, natural) - truth
     if found.surrogate is not None:
-        sd = flat(found.surrogate.standard_deviations())
+        sd = np.sqrt(np.diagonal(found.surrogate.covariance()))  # type: ignore[attr-defined]
         return error, float(np.mean(np.abs(error) <= _NORMAL * sd))
     return error, _covered(q, found, truth)
 
