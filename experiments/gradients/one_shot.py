@@ -59,7 +59,6 @@ from bqvi.models import LogJoint
 from experiments.gradients.references import (
     MANY,
     PLACES,
-    flat,
     place,
     reference,
     target_named,

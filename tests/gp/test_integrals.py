@@ -248,3 +248,33 @@ def test_what_cannot_be_integrated_is_named():
     )
     with pytest.raises(TypeError, match="observations of Integrals"):
         expectation(known, MEASURES["box"])
+
+
+def test_of_two_equal_nodes_each_has_half_the_weight_of_one():
+    """What Monte Carlo does not do: the integral is that of one node, whose noise is half as large."""
+    x, noise = np.array([[0.2, 0.1], [0.9, -0.4], [0.9, -0.4]]), 0.02
+    values = function(x)
+
+    def integral(x, values, noise):
+        found = gp.GaussianProcess(KERNEL, MEANS["zero"], noise).condition(x, values)
+        return found.integral(MEASURES["gaussian"])
+
+    twice = integral(x, values, noise)
+    once = integral(x[:2], values[:2], np.array([noise, noise / 2.0]))
+    np.testing.assert_allclose([twice.mean, twice.variance], [once.mean, once.variance], rtol=1e-9)
+
+
+def test_an_exponential_of_a_process_has_the_moments_of_a_lognormal():
+    """E[f] = exp(mu + v / 2), Cov = E[f] E[f'] (exp(c) - 1): a product rule over the values at two points."""
+    found = posterior(derivatives=False, n=4)
+    x = np.array([[1.5, -0.5], [0.8, 0.9]])
+    mean, covariance = found.mean(x), found.covariance(x)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    grid = np.stack(np.meshgrid(nodes, nodes), -1).reshape(-1, 2)
+    mass = np.outer(weights, weights).reshape(-1) / (2.0 * np.pi)
+    f = np.exp(mean + grid @ np.linalg.cholesky(covariance).T)
+    first = mass @ f
+    second = f.T @ (mass[:, None] * f) - np.outer(first, first)
+    expected = np.exp(mean + 0.5 * np.diag(covariance))
+    np.testing.assert_allclose(first, expected, rtol=1e-8)
+    np.testing.assert_allclose(second, np.outer(expected, expected) * np.expm1(covariance), rtol=1e-8)

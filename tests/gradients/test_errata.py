@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 import torch
 from oracles import (
     expected_log_weights,
@@ -160,3 +161,76 @@ def test_natural_gradients_4_13_to_4_15(case):
     mean = expected_log_weights(at)
     fisher = torch.stack([torch.autograd.grad(entry, at, retain_graph=True)[0] for entry in mean])
     np.testing.assert_allclose(torch.linalg.solve(fisher, gradient), g_of(numpy_of(case)), **TOLERANCE)
+
+
+# the lecture on a univariate mixture, and two sets of notes
+
+
+def lecture_elbo(x, m, s2, psi, variance, prior):
+    """The terms of the lecture's ELBO that depend on m and s2, by their definitions; nats."""
+    prior_term = -0.5 * ((m**2 + s2) / prior).sum()
+    likelihood = -0.5 * (psi * ((x[:, None] - m) ** 2 + s2)).sum() / variance
+    return prior_term + likelihood + 0.5 * torch.log(s2).sum()
+
+
+@pytest.mark.parametrize("prior", [1.0, 9.0])
+def test_the_lecture_s_updates_and_the_exponent_before_them(prior):
+    """Its updates are where autodiff's gradient vanishes; the mode of the printed exponent is elsewhere."""
+    rng = np.random.default_rng(5)
+    x, psi = tensor(rng.normal(size=12)), tensor(rng.dirichlet(np.ones(3), 12))
+    first, count = psi.T @ x, psi.sum(0)
+    m, s2 = leaf(first / (1.0 / prior + count)), leaf(1.0 / (1.0 / prior + count))
+    slopes = torch.autograd.grad(lecture_elbo(x, m, s2, psi, 1.0, prior), (m, s2))
+    for slope in slopes:
+        np.testing.assert_allclose(slope, 0.0, atol=1e-10)
+    np.testing.assert_allclose(first / (1.0 / prior + count), m.detach())
+    printed = first / (2.0 * (0.5 / prior + count))  # of first mu - (1 / (2 prior) + count) mu^2
+    assert (printed - m.detach()).abs().max() > 0.05
+    if prior != 1.0:  # its first term has the prior N(0, 1)
+        (slope,) = torch.autograd.grad(lecture_elbo(x, m, s2, psi, 1.0, 1.0), m)
+        assert slope.abs().max() > 0.1
+
+
+def test_the_entropy_of_a_normal_distribution_has_a_half():
+    sd = 0.7
+    assert np.isclose(scipy.stats.norm(scale=sd).entropy(), 0.5 * np.log(2.0 * np.pi * sd**2) + 0.5)
+
+
+def test_em_from_equal_components_stays_at_a_saddle():
+    """Two equal components at the mean: a fixed point, from which the likelihood rises along +-mu."""
+    x = np.array([-2.0, -1.5, 1.4, 2.1])
+    x = x - x.mean()
+
+    def likelihood(means):
+        return np.log(0.5 * np.exp(-0.5 * (x[:, None] - means) ** 2).sum(1)).sum()
+
+    r = np.full((4, 2), 0.5)
+    np.testing.assert_allclose(r.T @ x / r.sum(0), 0.0, atol=1e-12)
+    assert likelihood(np.array([-0.3, 0.3])) > likelihood(np.zeros(2)) > likelihood(np.array([0.3, 0.3]))
+
+
+def test_a_sampled_divergence_has_no_variance_at_the_posterior():
+    """p(z) = N(0, 1), p(x | z) = N(z, 1): the posterior N(x / 2, 1 / 2) as q."""
+    x = 1.3
+    z = x / 2.0 + np.sqrt(0.5) * np.random.default_rng(6).standard_normal(1000)
+    reconstruction = scipy.stats.norm.logpdf(x, z)
+    sampled = reconstruction + scipy.stats.norm.logpdf(z) - scipy.stats.norm.logpdf(z, x / 2.0, np.sqrt(0.5))
+    assert sampled.std() < 1e-12 < 0.1 < reconstruction.std()
+
+
+def test_the_factor_of_the_weights_adds_to_the_concentration_and_not_to_one_less():
+    """The Dirichlet's parameters at the maximum of E[sum_k (alpha_k - 1 + N_k) ln theta_k] + H[q]."""
+    counts, alpha = tensor([3.2, 1.1, 4.7]), 0.8
+
+    def bound(nu):
+        return ((alpha - 1.0 + counts) * expected_log_weights(nu)).sum() + torch.distributions.Dirichlet(
+            nu
+        ).entropy()
+
+    right, printed = leaf(alpha + counts), leaf(alpha - 1.0 + counts)
+    np.testing.assert_allclose(torch.autograd.grad(bound(right), right)[0], 0.0, atol=1e-8)
+    assert torch.autograd.grad(bound(printed), printed)[0].abs().max() > 0.05
+    # nabla = F (E[eta] - lambda), with the sign of the proof
+    fisher = torch.autograd.functional.jacobian(expected_log_weights, printed.detach())
+    slope = torch.autograd.grad(bound(printed), printed)[0]
+    np.testing.assert_allclose(fisher @ (right - printed).detach(), slope, rtol=1e-7, atol=1e-8)

@@ -90,7 +90,9 @@ def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
         functional = q.scale.T @ unit.reshape(2, 3)
         carry.append(flat(WhitenedMoments(functional[:, 0], 0.5 * (functional[:, 1:] + functional[:, 1:].T))))
     model = np.transpose(carry) @ outputs @ np.array(carry)
-    expected = with_jackknife(model, process, lambda kept: GradientProcess.of(points[kept], targets[kept], KERNEL).under(q))
+    expected = with_jackknife(
+        model, process, lambda kept: GradientProcess.of(points[kept], targets[kept], KERNEL).under(q)
+    )
     assert_allclose(process.covariance(), expected, rtol=1e-6, atol=1e-7 * np.abs(expected).max())
     assert (np.diagonal(process.covariance()) <= flat(process.standard_deviations()) ** 2).all()  # of the sum
 
