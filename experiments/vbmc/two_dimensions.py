@@ -6,6 +6,7 @@ grey, and the contours of the posterior that hold half and nine tenths of it. Th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import bqvi
-from bqvi.posterior import plots
+from bqvi.canvas import COLOURS
+from bqvi.posterior.plots import highest
 from experiments.harness import drawing, statements
 from experiments.harness.animation import gif
 from experiments.harness.experiment import (
@@ -126,21 +128,49 @@ def _square(rows: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np
 
 def _panel(ax: Axes, rows: pd.DataFrame, steps: list[int], k: int) -> None:
     at = rows[(rows["part"] == "grid") & (rows["n"] == steps[k])]
-    plots.shade(ax, *_square(at, "surrogate"))
-    plots.mass(ax, *_square(at, "log_q"))
+    _shade(ax, *_square(at, "surrogate"))
+    _mass(ax, *_square(at, "log_q"))
     known = rows[(rows["part"] == "nodes") & (rows["n"] <= steps[k])]
     theta = known[["x", "y"]].to_numpy()
-    plots.nodes(ax, theta, np.zeros(len(theta), bool), int((known["n"] == steps[k]).sum()) if k else 0)
+    _nodes(ax, theta, np.zeros(len(theta), bool), int((known["n"] == steps[k]).sum()) if k else 0)
     _limits(ax, at)
     ax.set_title(f"{steps[k]} evaluations")
 
 
 def _truth(ax: Axes, rows: pd.DataFrame) -> None:
     at = rows[rows["part"] == "truth"]
-    plots.shade(ax, *_square(at, "surrogate"))
-    plots.mass(ax, *_square(at, "log_q"))
+    _shade(ax, *_square(at, "surrogate"))
+    _mass(ax, *_square(at, "log_q"))
     _limits(ax, at)
     ax.set_title("truth")
+
+
+def _shade(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
+    """Fill with grey where the density is high, ten nats from the top down; x (n,), y (m,), logs (m, n)."""
+    top = np.max(logs[np.isfinite(logs)], initial=-np.inf)
+    if np.isfinite(top):
+        levels = np.linspace(-10.0, 0.0, 11)
+        ax.contourf(x, y, np.maximum(logs - top, -10.0), levels=levels, cmap="Greys", vmin=-10.0, vmax=8.0)
+
+
+def _mass(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
+    """Draw contours of a density that hold 90 % and 50 % of what is shown; x (n,), y (m,), logs (m, n)."""
+    density = np.exp(logs - logs.max()) if np.isfinite(logs.max()) else np.zeros_like(logs)
+    levels = highest(density)
+    if levels[0] < levels[1]:
+        ax.contour(x, y, density, levels=levels, colors=COLOURS[0])
+
+
+def _nodes(ax: Axes, theta: np.ndarray, failed: np.ndarray, new: int) -> None:
+    """Mark evaluations theta (n, 2): the last ``new`` in colour, failed (n,) ones by crosses."""
+    fresh = np.arange(len(theta)) >= len(theta) - new
+    marks: Sequence[tuple[np.ndarray, str, str]] = (
+        (~failed & ~fresh, "o", "black"),
+        (~failed & fresh, "o", COLOURS[1]),
+        (failed, "x", COLOURS[1]),
+    )
+    for which, mark, colour in marks:
+        ax.plot(*theta[which].T, mark, ms=3, color=colour, ls="none")
 
 
 def _limits(ax: Axes, rows: pd.DataFrame) -> None:

@@ -1,16 +1,13 @@
 """Plots: they take and return matplotlib's objects, show what they were given, and leave pyplot alone."""
 
-import dataclasses
 import sys
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from bqvi.calls import Caller, Function
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.posterior import Posterior, plots
-from experiments.problems import known_posteriors
 from gp.measures import GaussianMixture
 
 
@@ -44,29 +41,6 @@ def test_corner():
         plots.corner(posterior(), parameters=["c"])
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-def test_plane(fixed):
-    found = posterior(fixed)
-    problem = known_posteriors.rosenbrock(2)
-    target = Caller(
-        Function(lambda t: -np.inf if t[0] > 1 else problem.log_joint(t[[0, -1]])), found.coordinates
-    )
-    evaluations = target.evaluate(found.q.sample(30, 0))
-    ax = plots.plane(found, evaluations, log_density=lambda t: problem.log_density(t[:, [0, -1]]), new=5)
-    shown = sum(len(line.get_xdata()) for line in ax.lines)
-    assert shown == 30
-    assert len(ax.lines[2].get_xdata()) == evaluations.failed.sum()
-    ax.figure.canvas.draw()
-    with pytest.raises(ValueError, match="1 free parameters"):
-        plots.plane(
-            Posterior(
-                GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1))),
-                make_coordinates(plausible_lower=[0.0], plausible_upper=[1.0]),
-            ),
-            evaluations,
-        )
-
-
 def test_pyplot_is_left_alone():
     if "matplotlib.pyplot" in sys.modules:
         pytest.skip("another test has loaded pyplot")
@@ -74,24 +48,15 @@ def test_pyplot_is_left_alone():
     assert "matplotlib.pyplot" not in sys.modules
 
 
-@dataclasses.dataclass
-class Result:
-    posterior: Posterior
-    trace: list
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda r: plots.corner(r), TypeError, "give result.posterior"),
-        (lambda r: plots.corner(None), TypeError, "posterior is a NoneType"),
-        (lambda r: plots.corner(r.posterior, truth=[1.0]), ValueError, r"truth has shape \(1,\)"),
-        (lambda r: plots.corner(r.posterior, truth="ab"), TypeError, "truth is a str"),
-        (lambda r: plots.corner(r.posterior, draws=np.zeros(4)), ValueError, r"draws has shape \(4,\)"),
-        (lambda r: plots.corner(r.posterior, parameters="c"), ValueError, "one or more of a, b"),
-        (lambda r: plots.plane(r, None), TypeError, "give result.posterior"),
+        (lambda p: plots.corner(p, truth=[1.0]), ValueError, r"truth has shape \(1,\)"),
+        (lambda p: plots.corner(p, truth="ab"), TypeError, "truth is a str"),
+        (lambda p: plots.corner(p, draws=np.zeros(4)), ValueError, r"draws has shape \(4,\)"),
+        (lambda p: plots.corner(p, parameters="c"), ValueError, "one or more of a, b"),
     ],
 )
-def test_what_is_no_posterior_is_refused(call, error, message):
+def test_wrong_arguments_are_refused(call, error, message):
     with pytest.raises(error, match=message):
-        call(Result(posterior(), []))
+        call(posterior())
