@@ -17,23 +17,8 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.measures.mixture_density import MixtureDensity
 from gp.triangular import cholesky
 
-
-@dataclass(frozen=True)
-class AdaptationSettings:
-    """The adaptation of a proposal to weighted draws.
-
-    In 16 thorough estimates of VBMC (those of `bqvi.variational_bmc.settings.weights.WeightSettings`)
-    effective draws are 1.00 times as many with half and with twice the mass, and with a tenth and ten times
-    the variance.
-    """
-
-    least_mass: float = 2e-3
-    """Share of the weights below which a component is dropped."""
-    least_variance: float = 1e-8
-    """Added to the covariance of a component, in the units of the draws."""
-
-
-ADAPTATION = AdaptationSettings()
+WIDE, WIDENING = 0.25, 1.7
+"""The share of a proposal that is widened, and the factor of its scales."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +39,7 @@ class Proposal:
         """The density of the mixture, with those of its parts."""
         return MixtureDensity.of(self.weights, self.means, self.factors)
 
-    def widened(self, share: float, factor: float) -> Proposal:
+    def widened(self, share: float = WIDE, factor: float = WIDENING) -> Proposal:
         """The mixture with a ``share`` of itself with scales ``factor`` times as large."""
         return self.joined(Proposal(self.weights, self.means, factor * self.factors), share)
 
@@ -83,7 +68,7 @@ class Proposal:
         """
         parts = np.exp(logs - logs.max(0))
         shares = parts / parts.sum(0) * weights
-        kept = shares.sum(1) > ADAPTATION.least_mass
+        kept = shares.sum(1) > 2e-3
         shares, old = shares[kept], self.factors[kept]
         mass = shares.sum(1)
         means, factors = shares @ u / mass[:, None], np.empty_like(old)
@@ -92,7 +77,7 @@ class Proposal:
             covariance = (centred.T * (shares[k] / mass[k])) @ centred
             keep = min(1.0, u.shape[1] / float(mass[k] ** 2 / (shares[k] @ shares[k])))
             covariance = (1.0 - keep) * covariance + keep * old[k] @ old[k].T
-            factors[k] = cholesky(covariance + ADAPTATION.least_variance * np.eye(u.shape[1]))
+            factors[k] = cholesky(covariance + 1e-8 * np.eye(u.shape[1]))
         return Proposal(mass / mass.sum(), means, factors)
 
 

@@ -230,7 +230,7 @@ class BayesianQuadrature:
         if not differentiable(model):
             return OnFunction(gradients=False)
         points = min(points, self.memory + self.nodes)
-        factor = (points * (1 + dimension)) ** 3 / (3.0 * PROCESS.speed)
+        factor = (points * (1 + dimension)) ** 3 / (3.0 * 5e9)
         if self.process == "joint" or (self.process == "auto" and factor < self.seconds * self.nodes):
             return OnFunction()
         affordable = self.memory == 0 and self.nodes * dimension <= PROCESS.affordable

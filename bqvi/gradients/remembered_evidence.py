@@ -129,7 +129,7 @@ class _AtDraws:
         process, frame = found.process, found.frame
         d = len(frame.mean)
         standard = Proposal(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
-        proposal = standard.widened(EVIDENCE.wide, EVIDENCE.widening)
+        proposal = standard.widened()
         points = proposal.draws(EVIDENCE.draws, seed)
         log_q = standard.density.log_density(points)
         log_volume = float(np.log(np.abs(np.diagonal(frame.scale))).sum())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bqvi.pareto import PARETO
 from gp.search import Search
 
 
@@ -108,8 +109,6 @@ class ProcessSettings:
 
     affordable: int = 400
     """The most numbers, nodes times D, with which the process on derivatives is used without memory."""
-    speed: float = 5e9
-    """Floating-point operations a second of a Cholesky factor, on one core."""
 
 
 @dataclass(frozen=True)
@@ -160,16 +159,10 @@ class EvidenceSettings:
     """The number of squared standardised errors of one that are counted beside them."""
     draws: int = 4096
     """Draws of q, partly widened."""
-    wide: float = 0.25
-    """Share of the draws from the widened q."""
-    widening: float = 1.7
-    """Factor by which q is widened."""
     blocks: int = 8
     """Blocks of draws, whose spread gives the standard deviation due to the draws."""
     share: float = 0.25
     """Share of the correction of the ELBO that is a standard deviation."""
-    heavy: tuple[float, float] = (0.5, 0.7)
-    """Pareto k from which, and up to which, the share increases."""
     heavy_share: float = 1.5
     """The share for larger k."""
     tail_draws: int = 4
@@ -184,7 +177,7 @@ class EvidenceSettings:
 
     def share_at(self, shape: float) -> float:
         """The share of the correction that is standard deviation where the weights have this Pareto k."""
-        return float(np.interp(shape, self.heavy, (self.share, self.heavy_share)))
+        return float(np.interp(shape, (PARETO.good, PARETO.unusable), (self.share, self.heavy_share)))
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,7 @@ class _Source:
         covariance = self.units.scale @ covariance @ self.units.scale.T
         variances, _ = symmetric_eigen(covariance)
         valued = self.made is not None and self.made.good.any()
-        if not valued or not variances[-1] < BEGINNING.most_elongated * variances[0]:
+        if not valued or not variances[-1] < 1e8 * variances[0]:
             return None
         # natural parameters are what a saved run has, to the last digit
         _, precision = cholesky_inverse(covariance)

@@ -128,8 +128,6 @@ class BeginningSettings:
         for each dimension.
     sds : the length of a difference for the curvature by which such a method starts, in standard deviations.
     gain_of_rows : the nats that a Newton step with all the data has to gain.
-    most_elongated : the condition number beyond which a covariance from a search is not used: the inverse of
-        its inverse is then hardly positive definite.
     """
 
     near: float = 3.0
@@ -143,7 +141,6 @@ class BeginningSettings:
     rows_a_dimension: int = 20
     sds: float = 0.1
     gain_of_rows: float = 0.05
-    most_elongated: float = 1e8
 
 
 BEGINNING, SETTLING = BeginningSettings(), SettlingSettings()

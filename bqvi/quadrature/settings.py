@@ -46,9 +46,6 @@ class CandidateSettings:
     """Standard deviation of that prior beyond the flat part."""
     bounds: tuple[float, float] = (np.log(0.05), np.log(50.0))
     """Bounds of the search of a log lengthscale."""
-    least_noise_of_root: float = 1e-9
-    """The smallest tau for the square root of an integrand: quadratic functionals of the weights lose twice
-    as many digits as linear ones."""
     most_noise_of_noisy: float = 1e4
     """The largest tau for values with noise."""
     starting_lengthscales: tuple[float, ...] = (0.7, 1.5, 4.0)

@@ -36,7 +36,7 @@ import numpy as np
 
 from acquisition.conditioned import ConditionedPool, variance_reduction
 from bqvi.quadrature.nodes import among, conditioned, whitened_cross
-from bqvi.quadrature.settings import DESIGN, SEARCH
+from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 from gp.embeddings import kernel_products
 from gp.triangular import lapack
@@ -72,7 +72,7 @@ class Warped:
     ) -> tuple[StandardData, np.ndarray, np.ndarray]:
         root = np.sqrt(2 * values)
         size = max(float(np.sqrt(np.mean(root**2))), 1e-150)
-        data = StandardData(state.u, root / size, centred=False, least_noise=SEARCH.least_noise_of_root)
+        data = StandardData(state.u, root / size, centred=False, least_noise=1e-9)
         return data, np.zeros(1), np.array([size**2])
 
     def moments(self, member: CandidateProcess) -> tuple[np.ndarray, np.ndarray]:

@@ -40,7 +40,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from bqvi.importance import Proposal, effective_size, resampled
+from bqvi.importance import WIDE, WIDENING, Proposal, effective_size, resampled
 from bqvi.pareto import pareto_shape
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.settings import WEIGHTS
@@ -92,9 +92,7 @@ class Correction:
         return np.exp(self.log_weights)
 
 
-def proposal_of(
-    q: DiagonalMixture, wide: float = WEIGHTS.wide, widening: float = WEIGHTS.widening
-) -> Proposal:
+def proposal_of(q: DiagonalMixture, wide: float = WIDE, widening: float = WIDENING) -> Proposal:
     """The proposal (1 - a) q + a q widened, with a = ``wide`` and scales ``widening`` times as large."""
     plain = Proposal(q.weights, q.means, q.scales[:, :, None] * np.eye(q.means.shape[1]))
     return plain.widened(wide, widening)

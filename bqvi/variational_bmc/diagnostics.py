@@ -23,11 +23,10 @@ from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings
 from bqvi.calls.returned import not_logarithms
 from bqvi.checks import require_integer
-from bqvi.importance import systematic
+from bqvi.importance import WIDE, WIDENING, systematic
 from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.distances import gskl, mmtv
-from bqvi.variational_bmc.settings import WEIGHTS
 from gp.arrays import Array, shown
 from gp.measures import GaussianMixture, Measure
 
@@ -132,9 +131,9 @@ def check(
 
 def _with_tails(q: GaussianMixture) -> GaussianMixture:
     return GaussianMixture(
-        np.concatenate([(1 - WEIGHTS.wide) * q.weights, WEIGHTS.wide * q.weights]),
+        np.concatenate([(1 - WIDE) * q.weights, WIDE * q.weights]),
         np.concatenate([q.means, q.means]),
-        np.concatenate([q.covariances, WEIGHTS.widening**2 * q.covariances]),
+        np.concatenate([q.covariances, WIDENING**2 * q.covariances]),
     )
 
 

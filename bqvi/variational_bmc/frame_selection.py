@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import Evaluations
+from bqvi.calls.settings import CLIFFS
 from bqvi.variational_bmc.frame import Frame, alternative, fitting
 from bqvi.variational_bmc.settings import FITTING, SHAPING
 from bqvi.variational_bmc.state import CheapModel, InferenceStep, Settings, State, settled
@@ -231,7 +232,7 @@ def _alternatives(state: State, frame: Frame, threshold: float) -> list[_Alterna
     if state.mean is not None and state.covariance is not None:
         kind = alternative(state.mean, state.covariance, frame, state.within)
         frames += [kind] if kind is not None else []
-    thresholds = (SHAPING.shallowest + 0.5 * dimension, SHAPING.deep * dimension, SHAPING.deepest * dimension)
+    thresholds = (CLIFFS.shallowest + 0.5 * dimension, SHAPING.deep * dimension, SHAPING.deepest * dimension)
     pairs = [
         _Alternative(one, r, place > 0, r != threshold)
         for place, one in enumerate(frames)

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from bqvi.pareto import PARETO
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Row
 from bqvi.variational_bmc.stopping import judge, needs_test, verifies
@@ -68,8 +69,8 @@ ALONE = [
     ),
     (
         "Pareto k",
-        {"pareto_k": CONVERGENCE.shape - E},
-        {"pareto_k": CONVERGENCE.shape + E},
+        {"pareto_k": PARETO.unusable - E},
+        {"pareto_k": PARETO.unusable + E},
         "q does not cover the surrogate (Pareto",
     ),
     (

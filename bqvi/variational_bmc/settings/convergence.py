@@ -56,8 +56,6 @@ class ConvergenceSettings:
     """The number of latest records on which the conditions are tested."""
     divergence: float = 0.03
     """The largest divergence between successive posteriors, in nats, beyond that expected from draws."""
-    shape: float = 0.7
-    """The largest Pareto k."""
     effective: float = 0.1
     """The least effective share of the draws."""
     uniform: float = 0.9

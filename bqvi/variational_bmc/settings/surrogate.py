@@ -22,8 +22,6 @@ class ShapingSettings:
     """The first threshold, in nats below the best value for each dimension."""
     deepest: float = 1000.0
     """The largest threshold in nats, for any dimension."""
-    shallowest: float = 15.0
-    """The least threshold, in nats beyond D / 2, the mean depth of a Gaussian's draws."""
     most_rows: int = 1200
     """The number of observations beyond which only the gradients at the points of highest density stay."""
 

@@ -12,10 +12,6 @@ from dataclasses import dataclass
 class WeightSettings:
     """Importance weights, and the estimates from them (`correction`)."""
 
-    wide: float = 0.25
-    """The share of the proposal that is q widened."""
-    widening: float = 1.7
-    """The factor by which the scales of q are widened."""
     resampled: int = 256
     """The number of draws at which the covariance of f is computed."""
     rounds: int = 4
