@@ -49,7 +49,6 @@ class Integrals:
 
     @property
     def x(self) -> Array:
-        """The measures' means, (m, D)."""
         means = [measure.mean for measure in self.measures]
         return namespace(*means).stack(means)
 

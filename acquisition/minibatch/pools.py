@@ -291,7 +291,6 @@ class UpperConfidence(Summing, _Weighted):
         return self._weighted(chosen), state
 
     def observe(self, state: ConfidenceState, selection: Selection, gradients: np.ndarray) -> ConfidenceState:
-        """One step of the filter on the norms."""
         at = selection.indices
         norms = np.linalg.norm(gradients, axis=1)
         noise = self.features.residual[at] + self.noise

@@ -73,7 +73,6 @@ class Svrg(Correcting):
         return np.asarray(state.total + selection.weights @ (gradients - anchors))
 
     def observe(self, state: SvrgState, selection: Selection, gradients: np.ndarray) -> SvrgState:
-        """Keep a snapshot's gradients."""
         if state.drawn >= 0:
             return state
         return replace(state, snapshot=gradients.ravel(), total=gradients.sum(axis=0), drawn=0)

@@ -43,7 +43,6 @@ class DiagonalGaussian:
 
     @classmethod
     def from_natural(cls, natural: Values) -> Self:
-        """Return the family at eta; not checked, for use inside loops."""
         variance = -0.5 / natural[1]
         return cls._of(variance * natural[0], variance, natural=natural)
 

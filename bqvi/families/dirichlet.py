@@ -161,7 +161,6 @@ class Dirichlet:
         return log_y - logsumexp(log_y)[..., None]
 
     def fisher_product(self, tangent: Values) -> Values:
-        """F d alpha."""
         common = trigamma(self.total) * tangent[0].sum(-1)[..., None]
         return (self._on_face(trigamma(self.concentration)) * tangent[0] - common,)
 
@@ -246,7 +245,6 @@ class Concentration:
 
     @property
     def natural(self) -> Values:
-        """(chi (K,), nu ())."""
         return self._natural
 
     def from_natural(self, natural: Values) -> Concentration:
@@ -279,12 +277,10 @@ class Concentration:
 
     @property
     def expected_statistics(self) -> Values:
-        """(alpha, -A(alpha))."""
         return (self.mode, -np.asarray(Dirichlet(self.mode).log_normaliser))
 
     @property
     def entropy(self) -> Array:
-        """0 by convention, as for every point mass (see `point_mass`)."""
         return np.zeros(())
 
     def kl(self, other: Concentration) -> Array:

@@ -211,14 +211,12 @@ class MatrixNormalInverseWishart:
 
     @cached_property
     def expected_statistics(self) -> Values:
-        """mu."""
         linear = self.expected_precision[..., None, :, :] @ self.centred_mean
         squares = self.n_copies * self.dimension * self.covariance + _inner(self.centred_mean, linear)
         return linear, -0.5 * squares, -0.5 * self.expected_precision, 0.5 * self.expected_log_determinant
 
     @cached_property
     def log_normaliser(self) -> Array:
-        """A."""
         logs = self.n_copies * self.dimension * _log_determinant(self.precision_tril)
         halves = 0.5 * (self.dof * (self.dimension * _LOG_2 - self.log_determinant) - logs)
         return halves + self._log_gamma
@@ -231,7 +229,6 @@ class MatrixNormalInverseWishart:
 
     @property
     def entropy(self) -> Array:
-        """Entropy of (W, Sigma), nats."""
         # the expectation of minus the quadratic forms is (J D P + nu D) / 2 for all parameters
         quadratic = 0.5 * (self._size * (1.0 + LOG_2PI) + self.dimension * self.dof)
         return quadratic + self.log_normaliser - 0.5 * self.natural[3] * self.expected_log_determinant
@@ -256,7 +253,6 @@ class MatrixNormalInverseWishart:
         return w - like(self.origin, theta), theta[..., rows:, :]
 
     def statistics(self, theta: Array) -> Values:
-        """t of points (L, ..., J P + D, D)."""
         w, covariance = self.unpacked(theta)
         factor = _root(covariance)
         precision = _inverse(factor)

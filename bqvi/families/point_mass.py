@@ -93,7 +93,6 @@ class Point:
         return (self.place,)
 
     def from_unconstrained(self, unconstrained: Values) -> Self:
-        """The point at u; not checked, for use inside loops."""
         found = object.__new__(type(self))
         found.place = unconstrained[0]
         return found
@@ -103,7 +102,6 @@ class Point:
         return gradient
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """``n`` copies of the place, (n, ...); the seed is not used."""
         return self.rsample(n, seed)
 
     def rsample(self, n: int, seed: Seed) -> Array:
@@ -144,7 +142,6 @@ class PointMass:
         return tuple(self.family.natural)
 
     def from_natural(self, natural: Values) -> PointMass:
-        """The point mass at the mode of the family at ``natural``."""
         other = object.__new__(PointMass)
         other.family = self.family.from_natural(natural)
         return other
@@ -182,7 +179,6 @@ class PointMass:
         return -prior.log_prob(self.mode[None])[0]
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """``n`` copies of the mode."""
         if is_torch(self.mode):
             return self.mode.expand(n, *self.mode.shape).clone()
         return np.broadcast_to(self.mode, (n, *self.mode.shape)).copy()
@@ -200,7 +196,6 @@ class PointMass:
         return mean, 0.0 * raw
 
     def from_unconstrained(self, unconstrained: Values) -> PointMass:
-        """The point mass at m, of a Gaussian family."""
         return PointMass(self._gaussian().from_unconstrained(unconstrained))
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:

@@ -58,7 +58,6 @@ class Product:
 
     @property
     def unconstrained(self) -> Values:
-        """Unconstrained coordinates of all factors, concatenated."""
         return self._gather(lambda q: q.unconstrained)
 
     @property
@@ -73,12 +72,10 @@ class Product:
 
     @property
     def log_normaliser(self) -> Array:
-        """Sum of the log normalisers of the factors, a number."""
         return sum(q.log_normaliser.sum() for q in self.factors.values())
 
     @property
     def entropy(self) -> Array:
-        """Sum of the entropies of the factors, nats."""
         return sum(q.entropy.sum() for q in self.factors.values())
 
     @property
@@ -105,12 +102,10 @@ class Product:
         return sum(_over_batch(q.log_prob(theta[name])) for name, q in self.factors.items())
 
     def sample(self, n: int, seed: Seed) -> dict[str, Array]:
-        """``n`` draws of each factor."""
         rng = generator(seed)
         return {name: q.sample(n, rng) for name, q in self.factors.items()}
 
     def rsample(self, n: int, seed: Seed) -> dict[str, Array]:
-        """``n`` reparameterised draws of each factor."""
         rng = generator(seed)
         return {name: q.rsample(n, rng) for name, q in self.factors.items()}
 

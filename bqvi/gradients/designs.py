@@ -81,7 +81,6 @@ class Independent:
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D)."""
         return rng.standard_normal((n, dimension))
 
 
@@ -92,7 +91,6 @@ class Sobol:
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """Nodes (n, D): the first n of the next power of two."""
         # SciPy would spawn children of rng, and a saved run does not keep how many rng has had
         return normal_sobol(dimension, n, np.random.default_rng(rng.integers(2**63)))
 
@@ -107,7 +105,6 @@ class AntitheticOrthogonal:
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """Nodes (n, D); for an odd n the last has no mirror image."""
         return normal_frames(n, dimension, rng)
 
 
@@ -138,7 +135,6 @@ class Optimised:
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D)."""
         fixed = _minimum_variance(n, dimension, self.lengthscale * np.sqrt(dimension))
         nodes: np.ndarray = fixed @ random_rotation(dimension, rng)
         return nodes + self.blur * rng.standard_normal((n, dimension))

@@ -104,7 +104,6 @@ class Pathwise:
         return not (self.noise is None or isinstance(self.noise, Independent))
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
-        """dL/du at q."""
         if is_amortised(model):
             return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
         if is_as_stated(model) and _is_gaussian(q) and isinstance(q.mean, np.ndarray):

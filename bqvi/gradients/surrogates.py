@@ -90,7 +90,6 @@ class OnGradients:
         return gradients @ frame.scale + whitened
 
     def noise(self, frame: WhitenedFrame, variances: np.ndarray) -> np.ndarray | None:
-        """The variance of an entry of y on average, (m,)."""
         if not variances[:, 1:].any():
             return None
         return variances[:, 1:] @ np.square(frame.scale).mean(1)
@@ -151,7 +150,6 @@ class OnFunction:
         return np.concatenate(parts, 1)
 
     def noise(self, frame: WhitenedFrame, variances: np.ndarray) -> np.ndarray | None:
-        """The variance of each number that is observed, (m, B)."""
         parts = [variances[:, :1]] if self.values else []
         if self.gradients:
             parts.append(variances[:, 1:] @ np.square(frame.scale))
@@ -177,7 +175,6 @@ class OnFunction:
         return np.concatenate([numbers[:, :first].reshape(-1), numbers[:, first:].reshape(-1)])
 
     def process(self, observed: Observed, logs: np.ndarray) -> FunctionSurrogate:
-        """The process given (m, D) points and their targets."""
         lengthscale, linear, quadratic = (float(x) for x in np.exp(logs[:3]))
         kernel = FunctionKernel(lengthscale, linear, quadratic, self._shown())
         measured = over_scale(observed.noise, logs)

@@ -81,7 +81,6 @@ class DataParallel:
 
     @property
     def prior(self) -> Any:
-        """The model's."""
         return self.model.prior
 
     def for_data(self, data: Data) -> Self:
@@ -165,7 +164,6 @@ class AllReduced:
 
     @property
     def samples(self) -> int:
-        """L of the estimator."""
         return self.estimator.samples
 
     def __call__(self, model: Any, q: Distribution, batch: Batch, rng: np.random.Generator) -> Gradient:

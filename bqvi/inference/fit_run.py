@@ -141,7 +141,6 @@ class FitRun:
         return found
 
     def step(self, state: LoopState) -> LoopState:
-        """A step along the gradient, or the closing record at the end."""
         began, seconds = time.perf_counter(), self.records.stop.seconds
         self._until = math.inf if seconds is None else began + seconds - state.whole_seconds
         found = self._made(state)
@@ -266,7 +265,6 @@ class FitRun:
 
     @property
     def caller(self) -> Caller:
-        """The caller of a `LogJoint`."""
         return caller_of(self.problem.model)
 
     def budget_of(self, state: LoopState) -> Budget:
@@ -402,7 +400,6 @@ class FitRun:
         return None if reason is not None and not recorded(state) and closes else reason
 
     def result(self, state: LoopState, reason: str) -> Fit:
-        """The fit: q, its ELBO and the record of the run."""
         return with_raised_warnings(self.fit_of(state, reason))
 
     def fit_of(self, state: LoopState, reason: str) -> Fit:
@@ -443,7 +440,6 @@ class FitRun:
         )
 
     def status(self, state: LoopState) -> RunStatus:
-        """Evaluations out of the budget, or steps."""
         estimate = f"ELBO {state.rows[-1].elbo:.4f}" if state.rows else ""
         budget, where = self.records.stop.budget, f"at iteration {state.iteration}"
         if budget is not None:

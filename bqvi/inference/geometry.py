@@ -82,7 +82,6 @@ class Natural(_NaturalParameters):
             )
 
     def direction(self, q: Distribution, gradient: Gradient) -> Values:
-        """The natural gradient itself."""
         return gradient.values
 
 
@@ -132,7 +131,6 @@ class Euclidean:
         _ = q.unconstrained
 
     def direction(self, q: Any, gradient: Gradient) -> Values:
-        """dL/du, scaled factor by factor."""
         values: Values = gradient.values
         if gradient.natural:
             values = q.gradient_to_unconstrained(values)
@@ -149,11 +147,9 @@ class Euclidean:
             return q.from_unconstrained(add(q.unconstrained, increment))
 
     def coordinates(self, q: Distribution) -> Values:
-        """u."""
         return q.unconstrained
 
     def at(self, q: Distribution, coordinates: Values) -> Distribution:
-        """q at u."""
         return q.from_unconstrained(coordinates)
 
 

@@ -43,7 +43,6 @@ class StepSizes:
     """Schedules that are a sequence of step sizes rho_t, and nothing else."""
 
     def __call__(self, t: int) -> float:
-        """rho_t, not increasing in t."""
         raise TypeError(f"{type(self).__name__} states no step size")
 
     @property
@@ -54,7 +53,6 @@ class StepSizes:
         """None, as there is no state."""
 
     def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
-        """rho_t times the direction."""
         size = self(t)
         shared = size == 1.0 and not is_torch(direction[0])
         return (direction if shared else scale(direction, size)), state
@@ -70,7 +68,6 @@ class Constant(StepSizes):
         require_above("scale", self.scale, 0.0)
 
     def __call__(self, t: int) -> float:
-        """rho_t."""
         return self.scale
 
 
@@ -89,7 +86,6 @@ class Exponential(StepSizes):
         require_at_least("decay", self.decay, 0.0)
 
     def __call__(self, t: int) -> float:
-        """rho_t."""
         return self.scale * math.exp(-self.decay * t)
 
 
@@ -111,7 +107,6 @@ class Cosine(StepSizes):
         require_at_least("steps", self.steps, 1.0)
 
     def __call__(self, t: int) -> float:
-        """rho_t."""
         return 0.5 * self.scale * (1.0 + math.cos(math.pi * min(t / self.steps, 1.0)))
 
 
@@ -147,7 +142,6 @@ class RobbinsMonro(StepSizes):
         require_above("scale", self.scale, 0.0)
 
     def __call__(self, t: int) -> float:
-        """rho_t."""
         return float(self.scale * (t + self.tau) ** -self.kappa)
 
 

@@ -64,7 +64,6 @@ class StartsRun:
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of all starts."""
         return self._runs[0].ledger
 
     @property
@@ -98,7 +97,6 @@ class StartsRun:
         return run.within(max(budget - spent, 0) // (len(self._runs) - i))
 
     def step(self, state: Starts) -> Starts:
-        """One step of the start that is under way."""
         run, inner = self._run(state), state.states[state.active]
         self._under_way = run
         try:
@@ -120,11 +118,9 @@ class StartsRun:
         self._under_way.require_consistent(before.states[i], after.states[i])
 
     def finished(self, state: Starts) -> str | None:
-        """The reason why the best start ended, once all have."""
         return None if len(state.stopped) < len(state.states) else state.stopped[state.best]
 
     def result(self, state: Starts, reason: str) -> Fit:
-        """The best of the starts that have begun."""
         found = self._runs[state.best].fit_of(state.states[state.best], reason)
         elbos = tuple(_elbo(inner) for inner in state.states[: state.active + 1])
         forked = replace(state, states=tuple(inner.fork() for inner in state.states))
@@ -135,13 +131,11 @@ class StartsRun:
         return state.with_active(found)
 
     def checkpoint(self, state: Starts) -> Checkpoint:
-        """All starts, with the choices of the run."""
         spent = sum(inner.n_evaluations for inner in state.states)
         records = partial(_saved, self._runs[0].problem.geometry)
         return Checkpoint(DOOR, self._runs[0].settings, state, spent, records)
 
     def status(self, state: Starts) -> RunStatus:
-        """The status of the start under way."""
         run = self._runs[state.active]
         found = run.status(state.states[state.active])
         if run.records.stop.budget is not None:

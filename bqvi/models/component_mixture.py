@@ -96,7 +96,6 @@ class Mixture:
         return Product({self.mixing.name: weights, self.components.name: components})
 
     def check(self, data: Data) -> Data:
-        """``data`` as the components take them."""
         return self.components.check(data)
 
     def initial(

@@ -109,7 +109,6 @@ class ConjugateComponents(Components):
         return sum(int(np.size(eta)) for eta in self._prior.natural)
 
     def lift(self) -> Self:
-        """The statistic T, which these components compute themselves."""
         return self
 
     def fill(self, columns: np.ndarray, out: np.ndarray) -> None:
@@ -128,7 +127,6 @@ class ConjugateComponents(Components):
 
     @property
     def centre(self) -> np.ndarray:
-        """Zero, as T is a function of the data without a shift."""
         return np.zeros(1)
 
     def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:

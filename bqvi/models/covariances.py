@@ -248,11 +248,9 @@ class Matrix:
         return _Lift(dimension + dimension * (dimension + 1) // 2, _products)
 
     def dof(self, dimension: int) -> float:
-        """It is D + 2."""
         return dimension + 2.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
-        """A diagonal matrix of the variances, (D, D)."""
         return np.diag(variances)
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
@@ -272,7 +270,6 @@ class Matrix:
         return GaussianExpectations(linear, precision, diagonal(squares) + half_log[..., None])
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        """The slopes in y and in the products of two entries."""
         parts = [expected.linear, _upper(expected.precision)]
         return namespace(expected.linear).concat(parts, axis=-1), expected.offset
 
@@ -315,14 +312,12 @@ class Diagonal:
         return _Lift(2 * dimension, _squares)
 
     def dof(self, dimension: int) -> float:
-        """It is 3, for a variance."""
         return 3.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
         return variances
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
-        """A family with batch (K, D), each of dimension 1."""
         d = len(prior.mean)
         return _family(prior, (n_components, d, 1, 1, 1), (d, 1, 1, 1), prior.scale[:, None, None])
 
@@ -357,7 +352,6 @@ class Diagonal:
         return linear[..., None], every[..., None, None], squares, every
 
     def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The covariances are diagonal matrices."""
         return coefficients[..., 0, 0, 0], covariance[..., 0, 0, None] * np.eye(covariance.shape[1])
 
 
@@ -370,7 +364,6 @@ class Spherical:
         return _Lift(dimension + 1, _length)
 
     def dof(self, dimension: int) -> float:
-        """It is 3, for a variance."""
         return 3.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
@@ -382,7 +375,6 @@ class Spherical:
         return _family(prior, (n_components, d, 1, 1), (d, 1, 1), prior.scale)
 
     def expectations(self, t: Values) -> GaussianExpectations:
-        """The terms of D columns that have one variance."""
         linear, squares, halved, half_log = t
         linear = linear[..., 0, 0]
         offset = squares[..., 0, 0] + linear.shape[-1] * half_log
@@ -414,7 +406,6 @@ class Spherical:
         return linear, counts[:, None, None], squares, counts * dimension
 
     def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The covariances are multiples of the identity."""
         return coefficients[..., 0, 0], covariance * np.eye(coefficients.shape[1])
 
 

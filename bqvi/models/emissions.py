@@ -145,11 +145,9 @@ class CategoricalEmissions:
         return values
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        """Nothing is taken from data."""
         return self
 
     def prior(self, n_states: int) -> Dirichlet:
-        """Dir(concentration) of each state."""
         return Dirichlet(np.tile(self.concentration, (n_states, 1)))
 
     def start(
@@ -167,11 +165,9 @@ class CategoricalEmissions:
         return Dirichlet(self.concentration + counts * (0.5 + 0.5 * noise))
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """Symbols (c, C) as integers, V for a missing one."""
         return np.where(shown & ~np.isnan(values), values, self.n_symbols).astype(np.intp)
 
     def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray) -> Likelihoods:
-        """From a table of V + 1 symbols."""
         table = _with_missing(q.expected_statistics[0])
         top = table.max(axis=0)
         relative = np.exp(np.maximum(table - top, FLOOR))
@@ -183,23 +179,19 @@ class CategoricalEmissions:
         return np.take(_with_missing(q.expected_statistics[0]), arranged, axis=1).transpose(1, 0, 2)
 
     def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
-        """Of probabilities (K, V)."""
         log_symbols = np.log(np.maximum(theta, 1e-300))
         return np.take(_with_missing(log_symbols), arranged, axis=1).transpose(1, 0, 2)
 
     def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
-        """(K, V + 1), how often each state emitted each symbol."""
         size = self.n_symbols + 1
         flat = arranged.ravel()
         states = range(posterior.shape[1])
         return np.stack([np.bincount(flat, posterior[:, k].ravel(), minlength=size) for k in states])
 
     def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
-        """Without the missing ones."""
         return (visits[:, :-1],)
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
-        """0."""
         return np.zeros(len(values))
 
 
@@ -289,15 +281,12 @@ class PoissonEmissions:
         return np.ascontiguousarray(table.transpose(0, 2, 1))
 
     def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray) -> Likelihoods:
-        """Relative to the largest of each time."""
         return _relative(self.logarithms(q, arranged))
 
     def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray) -> np.ndarray:
-        """One product."""
         return np.asarray(_rate_weights(*q.expected_statistics) @ arranged)
 
     def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
-        """Of rates (K, D)."""
         return np.asarray(_rate_weights(np.log(np.maximum(theta, 1e-300)), -theta) @ arranged)
 
     def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
@@ -331,7 +320,6 @@ class ComponentEmissions:
 
     @property
     def name(self) -> str:
-        """As the components'."""
         return self.components.name
 
     def check(self, values: np.ndarray) -> np.ndarray:
@@ -362,7 +350,6 @@ class ComponentEmissions:
         return other
 
     def prior(self, n_states: int) -> Any:
-        """The components'."""
         return self.components.prior(n_states)
 
     def start(
@@ -388,7 +375,6 @@ class ComponentEmissions:
         return np.ascontiguousarray(ones.transpose(0, 2, 1))
 
     def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> Likelihoods:
-        """Relative to the largest of each time."""
         return _relative(self.logarithms(q, arranged))
 
     def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
@@ -400,7 +386,6 @@ class ComponentEmissions:
     def logarithms_at(
         self, theta: np.ndarray, arranged: np.ndarray | _IncompleteRows, n_states: int
     ) -> np.ndarray:
-        """Of a point of the components' family."""
         if isinstance(arranged, _IncompleteRows):
             return arranged.logarithms(arranged.components.expectations_at(theta, n_states))
         affine = self.components.affine_at(theta, np.zeros(n_states))
@@ -429,14 +414,12 @@ class ComponentEmissions:
     def statistics(
         self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows, visits: np.ndarray
     ) -> Values:
-        """As the components'."""
         if isinstance(arranged, _IncompleteRows):
             return arranged.statistics(arranged.components.expectations(q), visits)
         sums = _weighted_sums(visits, arranged)
         return self.components.statistics(sums[:, -1], sums[:, :-1], self.components.centre)
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
-        """Of the columns that a row has."""
         shown, found = ~np.isnan(values).all(axis=1), np.zeros(len(values))
         if shown.any():
             found[shown] = self.components.log_base_measure(values[shown])

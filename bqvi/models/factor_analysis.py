@@ -89,7 +89,6 @@ class FactorAnalysis:
 
     @cached_property
     def prior(self) -> Product:
-        """p(W, c, v), as the factor "columns"."""
         return Product({"columns": self.columns_prior()})
 
     def columns_prior(self, *batch: int) -> Any:
@@ -292,7 +291,6 @@ class MixtureOfFactorAnalysers:
 
     @cached_property
     def prior(self) -> Product:
-        """p(pi) prod_k p(W_k, c_k, v_k)."""
         columns, weights = self.analyser.columns_prior(self.mixing.n_components), self.mixing.prior
         return Product(
             {"weights": Flat(weights) if isinstance(columns, Flat) else weights, "columns": columns}

@@ -124,12 +124,10 @@ class GaussianComponents:
         return Flat(proper) if self.flat else proper
 
     def lift(self) -> Lift:
-        """T."""
         return self.covariance.lift(len(self._prior.mean))
 
     @property
     def centre(self) -> np.ndarray:
-        """The prior mean, in few digits."""
         return self._prior.origin
 
     def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
@@ -165,7 +163,6 @@ class GaussianComponents:
         return means + self.centre, covariances
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
-        """About the prior's origin, which ``shift`` is."""
         return self.covariance.statistics(counts, sums, len(self._prior.mean))
 
     def completed(
@@ -195,7 +192,6 @@ class GaussianComponents:
         return np.full(n_rows(data), -0.5 * data.shape[1] * LOG_2PI)
 
     def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
-        """(L, S, K)."""
         expected = self.covariance.expectations(_family(prior).statistics(theta))
         slope, offset = self.covariance.slope(expected)
         columns = rows - (rows.new_tensor(self.centre) if is_torch(rows) else self.centre)

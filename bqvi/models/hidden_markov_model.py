@@ -91,7 +91,6 @@ class HiddenMarkovModel:
 
     @cached_property
     def prior(self) -> Product:
-        """Dir(a_0) prod_k Dir(b_k) p(theta_k)."""
         return Product(
             {
                 "initial": Dirichlet(self.initial_concentration),

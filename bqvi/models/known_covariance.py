@@ -70,7 +70,6 @@ class KnownCovariance(Components):
         self.precision = np.linalg.inv(self.covariance)
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        """Nothing is taken from data; there is a value in each column."""
         require_observed_columns(data)
         return self
 
@@ -82,22 +81,18 @@ class KnownCovariance(Components):
         return require_table(data, len(self.covariance), missing=True)
 
     def prior(self, n_components: int) -> Gaussian:
-        """prod_k N(m_0, C_0)."""
         shape = (n_components, len(self.covariance))
         covariances = np.broadcast_to(self.prior_covariance, (*shape, shape[1]))
         return Gaussian(np.broadcast_to(self.prior_mean, shape), covariances)
 
     @property
     def centre(self) -> np.ndarray:
-        """m_0."""
         return self.prior_mean
 
     def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
-        """rho relative to the centre of the means."""
         return self.affine_of(self.expectations(q), log_weights)
 
     def expectations(self, q: Any) -> MeansAndCovariances:
-        """Of the means under q, or at the point that q is."""
         return MeansAndCovariances(q.mean, q.covariance)
 
     def expectations_at(self, theta: Array, n_components: int) -> MeansAndCovariances:

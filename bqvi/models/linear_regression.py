@@ -245,7 +245,6 @@ class LinearRegression:
 
     @cached_property
     def prior(self) -> Any:
-        """p(W, v)."""
         return self.regression_prior.of(self.n_outputs, self.dimension)
 
     def check(self, data: Data) -> tuple[np.ndarray, np.ndarray]:

@@ -104,7 +104,6 @@ class LogisticRegression:
         return tuple(part if is_torch(part) else torch.tensor(part, dtype=torch.float64) for part in (x, y))
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Gaussian:
-        """N(0, I), or for 'random' a mean drawn from it."""
         return initial_gaussian(self.dimension, how, rng)
 
     def log_prior(self, theta: Array) -> Array:

@@ -90,7 +90,6 @@ class DirichletWeights:
 
     @property
     def prior(self) -> Dirichlet:
-        """Dir(alpha_0)."""
         return Dirichlet(self.concentration)
 
     def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
@@ -102,7 +101,6 @@ class DirichletWeights:
         return theta
 
     def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
-        """N_k."""
         return (counts,)
 
     def bound(self, q: FamilyOrPoint) -> float:
@@ -110,7 +108,6 @@ class DirichletWeights:
         return 0.0
 
     def start(self, shares: np.ndarray) -> Dirichlet:
-        """The posterior with alpha_0 plus the ``shares``."""
         return Dirichlet(self.concentration + shares)
 
 
@@ -277,7 +274,6 @@ class Sticks:
         return np.asarray(np.sqrt(np.maximum(square - mean * mean, 0.0)))
 
     def start(self, shares: np.ndarray) -> Dirichlet:
-        """Sticks broken by the shares, largest first or not."""
         behind = shares[::-1].cumsum()[::-1] - shares
         return Dirichlet(1.0 + np.column_stack([shares, behind])[: self.n_sticks])
 

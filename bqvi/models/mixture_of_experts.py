@@ -127,7 +127,6 @@ class LinearExperts:
         """Any y."""
 
     def prior(self, n_experts: int, dimension: int) -> Any:
-        """A batch of K, one output each."""
         if self.regression.scale is None:
             raise ValueError("prior_scale is to be taken from data; use model.for_data(data), as fit does")
         return self.regression.for_outputs(np.ones(n_experts)).of(1, dimension)
@@ -152,7 +151,6 @@ class LinearExperts:
         return float(-0.5 * len(y) * LOG_2PI)
 
     def parameters(self, q: FamilyOrPoint) -> dict[str, np.ndarray]:
-        """'coefficients' (K, P), 'variances' (K,)."""
         coefficients, variances = estimates(q)
         return {"coefficients": coefficients[:, 0], "variances": variances}
 
@@ -161,7 +159,6 @@ class LinearExperts:
         return normal_log_densities(y, self.means(theta, x), np.asarray(theta["variances"]))
 
     def means(self, theta: Mapping[str, Array], x: np.ndarray) -> np.ndarray:
-        """w_k x."""
         return np.asarray(x @ np.asarray(theta["coefficients"]).T)
 
 
@@ -181,11 +178,9 @@ class LogisticExperts:
         return self if scale is self.scale else replace(self, scale=scale)
 
     def check(self, y: np.ndarray) -> None:
-        """0 or 1."""
         require_binary(y)
 
     def prior(self, n_experts: int, dimension: int) -> Gaussian:
-        """A batch of K."""
         return centred_normal((n_experts, dimension), self.scale)
 
     def start(self, prior: ExponentialFamily, rng: np.random.Generator) -> FamilyOrPoint:
@@ -214,11 +209,9 @@ class LogisticExperts:
         return (r * (y - 0.5)[:, None]).T @ x, -_seconds(r * np.tanh(0.5 * xi) / (4.0 * xi), x)
 
     def log_base_measure(self, y: np.ndarray) -> float:
-        """0."""
         return 0.0
 
     def parameters(self, q: Any) -> dict[str, np.ndarray]:
-        """'coefficients' (K, P)."""
         return {"coefficients": np.asarray(q.mean)}
 
     def log_likelihoods(self, theta: Mapping[str, Array], x: np.ndarray, y: np.ndarray) -> np.ndarray:

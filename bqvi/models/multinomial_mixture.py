@@ -44,7 +44,6 @@ class Multinomial(Components):
         self.concentration = positive_vector("word_concentration", concentration, self.n_words)
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        """Nothing is taken from data."""
         return self
 
     def check(self, data: Data) -> Data:
@@ -65,7 +64,6 @@ class Multinomial(Components):
 
     @property
     def centre(self) -> np.ndarray:
-        """0."""
         return np.zeros(self.n_words)
 
     def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
@@ -81,7 +79,6 @@ class Multinomial(Components):
         return (sums,)
 
     def log_base_measure(self, data: Data) -> np.ndarray:
-        """The log multinomial coefficients, (N,)."""
         if not is_sparse(data):
             counts = to_numpy(data)
             return log_factorials(counts.sum(1, dtype=float)) - log_factorials(counts).sum(1)
@@ -94,7 +91,6 @@ class Multinomial(Components):
         return (rows.to(theta.dtype) if is_torch(rows) else rows) @ transpose(theta)
 
     def representation(self, data: Data) -> np.ndarray:
-        """Square roots of counts, whose noise is alike everywhere."""
         counts = to_numpy(data.toarray() if is_sparse(data) else data)
         return np.asarray(np.sqrt(counts.astype(float)))
 

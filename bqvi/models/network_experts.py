@@ -69,11 +69,9 @@ class NetworkExperts:
         return self.output == "normal"
 
     def for_data(self, x: np.ndarray, y: np.ndarray) -> Self:
-        """With the prior median of the noise."""
         return self if self.noise is not None or not self._normal else replace(self, noise=empirical_scale(y))
 
     def check(self, y: np.ndarray) -> None:
-        """0 or 1, for 'bernoulli'."""
         if not self._normal:
             require_binary(y)
 

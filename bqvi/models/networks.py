@@ -261,7 +261,6 @@ class NetworkPosterior:
         return gamma | {slopes: torch.zeros_like(gamma[slopes]), constants: torch.cat([place, spread])}
 
     def __call__(self, gamma: Mapping[str, Tensor]) -> dict[str, DiagonalGaussian]:
-        """q(theta) at ``gamma``: a Gaussian for each array of weights."""
         means, log_scales = (
             torch.split(half, self._sizes) for half in self._network(gamma, self._summary)[0].chunk(2)
         )

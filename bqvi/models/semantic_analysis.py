@@ -76,7 +76,6 @@ class ProbabilisticLatentSemanticAnalysis:
 
     @cached_property
     def prior(self) -> Product:
-        """Of p(w | k), and p(k), p(d | k) or p(k | d)."""
         if self.n_documents is None:
             raise ValueError("the number of documents is not known; use model.for_data(data), as fit does")
         k, n, a = self.n_topics, self.n_documents, self.concentration

@@ -87,7 +87,6 @@ class SoftmaxMixture:
             raise ValueError("data was given to a SoftmaxMixture, which holds its own; pass data=None")
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Gaussian:
-        """N(0, I), or for 'random' a mean drawn from it."""
         return initial_gaussian(self.dimension, how, rng)
 
     def step(self, q: Any) -> Step:

@@ -42,7 +42,6 @@ class Weighted:
 
     @property
     def prior(self) -> Any:
-        """The model's."""
         return self.model.prior
 
     def for_data(self, data: Data) -> Self:
@@ -65,7 +64,6 @@ class Weighted:
         return x, weights
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Any:
-        """The model's start on the rows that count."""
         x, weights = data
         counted = np.flatnonzero(weights > 0.0)
         rows, own = take(x, counted), weights[counted]
@@ -74,7 +72,6 @@ class Weighted:
         return self.model.initial(rows, how, rng, own)
 
     def local_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
-        """The model's, with both weights."""
         x, own = rows
         return self.model.local_step(q, x, own if weights is None else own * weights)
 

@@ -59,7 +59,6 @@ class BayesianRun:
         self.identity = identity(problem.integrand, problem.measure, method, problem.log_volume)
 
     def init(self) -> IntegrationState:
-        """The initial design, not yet evaluated."""
         return bayesian.initial_state(self.problem)
 
     def resumed(self, state: IntegrationState) -> IntegrationState:
@@ -80,7 +79,6 @@ class BayesianRun:
         return bayesian.with_next(self.problem, state) if self.finished(state) is None else state
 
     def budget_of(self, state: IntegrationState) -> Budget:
-        """The budget that remains at ``state``."""
         return Budget(self.problem.budget, state.n_evaluations)
 
     def kept(self, state: IntegrationState) -> Evaluations | None:
@@ -111,7 +109,6 @@ class BayesianRun:
         return state.pending
 
     def finished(self, state: IntegrationState) -> str | None:
-        """'budget', 'exhausted', 'tolerance' or 'seconds'."""
         reason = bayesian.finished(self.problem, state)
         if reason is not None or not state.estimated:
             return reason
@@ -120,7 +117,6 @@ class BayesianRun:
         return "seconds" if self.seconds is not None and state.seconds >= self.seconds else None
 
     def result(self, state: IntegrationState, reason: str) -> Integral:
-        """The integral, its hyperparameters marginalised."""
         bayesian.require_nodes(state)
         whole = state if state.estimated else bayesian.with_estimate(self.problem, state)
         found = _integral_of(self.problem, whole, self.checkpoint(state), reason)
@@ -137,7 +133,6 @@ class BayesianRun:
         return Checkpoint(DOOR, settings, replace(state, ensemble=None), state.n_evaluations)
 
     def status(self, state: IntegrationState) -> RunStatus:
-        """Evaluations out of the budget, and the estimate."""
         message = ""
         if state.rows:
             row = state.rows[-1]

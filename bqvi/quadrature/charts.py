@@ -59,7 +59,6 @@ class AffineChart:
     rotation: np.ndarray
 
     def forward(self, u: np.ndarray) -> np.ndarray:
-        """Return u R."""
         return u @ self.rotation
 
     def backward(self, v: np.ndarray) -> np.ndarray:
@@ -67,7 +66,6 @@ class AffineChart:
         return v @ self.rotation.T
 
     def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Return gradients R."""
         return gradients @ self.rotation
 
 
@@ -83,11 +81,9 @@ class Cube:
     measure: Uniform
 
     def forward(self, u: np.ndarray) -> np.ndarray:
-        """Return v."""
         return sqrt(3) * (2 * ndtr(u) - 1)
 
     def backward(self, v: np.ndarray) -> np.ndarray:
-        """Return u; points on the faces are moved inside."""
         return ndtri(np.clip((v / sqrt(3) + 1) / 2, 1e-9, 1 - 1e-9))
 
     def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
@@ -108,11 +104,9 @@ class Probit:
     cube: Cube
 
     def forward(self, u: np.ndarray) -> np.ndarray:
-        """Return v; points on the faces are moved inside."""
         return self.cube.backward(u)
 
     def backward(self, v: np.ndarray) -> np.ndarray:
-        """Return u."""
         return self.cube.forward(v)
 
     def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:

@@ -41,7 +41,6 @@ class Direct:
         return mean, member.process.inflation * unit * member.process.covariance
 
     def weights(self, member: CandidateProcess) -> np.ndarray:
-        """Return the weights of Bayesian quadrature, (m,)."""
         return member.process.rule(member.with_integral, float(member.data.centred))
 
     def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:

@@ -94,7 +94,6 @@ class Family:
         return gram
 
     def limits(self, dimension: int) -> np.ndarray:
-        """Return the limits of the D log lengthscales, (5, D)."""
         one = np.array([*SEARCH.lengthscales, SEARCH.falloff, *SEARCH.bounds])
         return np.tile(one[:, None], dimension)
 

@@ -89,7 +89,6 @@ class SamplingRun:
         self.identity = identity(integrand, measure, method, log_volume)
 
     def init(self) -> Sampled:
-        """The nodes, none evaluated."""
         if self.method == "qmc":
             cube = scrambled_sobol(self.measure.dimension, self.budget, self.seed)
             x = self.measure.from_unit_cube(cube)
@@ -98,7 +97,6 @@ class SamplingRun:
         return Sampled(x, np.full((len(x), 1), np.nan), np.zeros(len(x), dtype=bool))
 
     def step(self, state: Sampled) -> Sampled:
-        """Evaluate the nodes that have not been evaluated."""
         began = time.perf_counter()
         budget, first = self.budget_of(state), not state.known.any()
         made = self.caller.evaluate(self.pending(state), self.ledger, budget, first=first)
@@ -118,11 +116,9 @@ class SamplingRun:
         return state
 
     def finished(self, state: Sampled) -> str | None:
-        """'budget', once all nodes are evaluated, or all that may be."""
         return "budget" if state.known.all() or state.n_evaluations >= self.budget else None
 
     def with_evaluations(self, state: Sampled, evaluations: Evaluations) -> Sampled:
-        """The state with some of its nodes evaluated."""
         failures = state.failures.after(evaluations, self.caller.function.place)
         evaluations = with_zeros(self.caller.function, evaluations)
         at = np.flatnonzero(~state.known)[matched(state.nodes[~state.known], evaluations.points)[0]]
@@ -135,17 +131,14 @@ class SamplingRun:
         return replace(state, values=values, known=known, without_node=spent, failures=failures)
 
     def checkpoint(self, state: Sampled) -> Checkpoint:
-        """The state, and the choices that determine its nodes."""
         settings = self.identity | {"budget": self.budget, "seed": self.seed}
         settings |= {"replicates": self.replicates} if self.method == "qmc" else {}
         return Checkpoint(DOOR, settings, state, state.n_evaluations)
 
     def status(self, state: Sampled) -> RunStatus:
-        """Evaluations out of the budget."""
         return RunStatus(state.n_evaluations, self.budget, "evaluations")
 
     def result(self, state: Sampled, reason: str) -> Integral:
-        """The average; for 'qmc' all nodes have to be evaluated."""
         n = int(state.known.sum())
         if n < 2 or (self.method == "qmc" and n < len(state.nodes)):
             raise ValueError(

@@ -292,7 +292,6 @@ class BoundsRun:
         return Checkpoint(DOOR, settings, state, state.n_evaluations)
 
     def status(self, state: BoundsState) -> RunStatus:
-        """The number of evaluations, the budget and the phase."""
         current = state.forwards
         temperatures = (
             "" if current is None else f", {current.passed} of {len(state.plan or ())} temperatures"

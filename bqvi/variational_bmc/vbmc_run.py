@@ -80,7 +80,6 @@ class _Exploring:
 
     @property
     def made(self) -> Evaluations:
-        """The evaluations so far, those below a cliff as failed ones."""
         return self.reached.evaluations[np.arange(self._shown)].censored
 
     def evaluate(self, points: np.ndarray) -> bool:
@@ -211,7 +210,6 @@ class VBMCRun:
         return replace(fitted, rows=(*before.rows, record(before, fitted, found))), found
 
     def budget_of(self, state: State) -> Budget:
-        """The budget that remains at ``state``."""
         return Budget(self.limits.budget, state.n_evaluations)
 
     def kept(self, state: State) -> Evaluations | None:
@@ -340,7 +338,6 @@ class VBMCRun:
         return Checkpoint(DOOR, settings, state, state.n_evaluations, n_cheap_evaluations=cheap)
 
     def status(self, state: State) -> RunStatus:
-        """The number of evaluations, the budget and the evidence."""
         message = ""
         if state.rows:
             row = state.rows[-1]
