@@ -24,10 +24,8 @@ from bqvi.sklearn.shared import (
     SHAPES,
     FittedByBound,
     StreamState,
-    first_seen,
     gaussian_draws,
     generator_of,
-    natural_step,
     require_enough,
     require_settings,
 )
@@ -41,7 +39,10 @@ _MOST_SYMBOLS = 10_000_000
 class HiddenMarkovModel(FittedByBound):
     """A hidden Markov model, by variational Bayes or Baum and Welch's EM; a row of X (T, D) is a time.
 
-    NaN is a missing observation, in a row or in some of its columns; missing observations are integrated out.
+    Methods take X (T, D), in which NaN is a missing observation, in a row or in some of its columns, that is
+    integrated out; the ``lengths`` (N,) of its consecutive sequences, with sum T, by default one sequence;
+    and nonnegative weights ``sequence_weight`` (N,), by which a sequence counts as that number of copies. y
+    is ignored.
 
     Rows of one sequence depend on each other: ``predict`` and ``predict_proba`` of a row use the other rows
     of its sequence, ``score_samples`` those before it. scikit-learn's `check_estimator` passes: two of its
@@ -85,7 +86,10 @@ class HiddenMarkovModel(FittedByBound):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _sequences(self, X: Any, lengths: ArrayLike | None, reset: bool) -> Sequences:
+    def _sequences(
+        self, X: Any, lengths: ArrayLike | None, weights: ArrayLike | None = None, reset: bool = False
+    ) -> tuple[Sequences, Any]:
+        """The sequences and their weights."""
         if isinstance(X, list | tuple) and any(getattr(part, "ndim", 0) > 1 for part in X):
             raise ValueError(
                 f"X is a {type(X).__name__} of arrays; it must be one array (T, D): np.concatenate(X), with "
@@ -93,7 +97,9 @@ class HiddenMarkovModel(FittedByBound):
             )
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         values = X[:, 0] if self.emissions == "categorical" and X.shape[1] == 1 else X
-        return Sequences(values, None if lengths is None else np.asarray(lengths))  # type: ignore[arg-type]
+        rows = Sequences(values, None if lengths is None else np.asarray(lengths))  # type: ignore[arg-type]
+        require_settings(self)
+        return rows, np.ones(len(rows)) if weights is None else weights
 
     def _emissions(self, rows: Sequences) -> Emissions:
         require_one_of("emissions", self.emissions, _EMISSIONS)
@@ -116,21 +122,9 @@ class HiddenMarkovModel(FittedByBound):
         lengths: ArrayLike | None = None,
         sequence_weight: ArrayLike | None = None,
     ) -> Self:
-        """Fit to X (T, D), whose rows are consecutive sequences of ``lengths``; y is ignored.
-
-        Parameters
-        ----------
-        X : the observations (T, D)
-        y : ignored
-        lengths : the lengths (N,) of the sequences, with sum T; default one sequence
-        sequence_weight : nonnegative weights (N,); a sequence counts as that number of copies; default 1
-        """
-        rows = self._sequences(X, lengths, reset=True)
-        require_settings(self)
-        require_enough(self.n_components, len(rows.values))
-        weights = np.ones(len(rows)) if sequence_weight is None else sequence_weight
-        model = weighted(Model(self.n_components, self._emissions(rows)), "sequence_weight")
-        found = self._fitted(model, (rows, weights), family=self._family)
+        """Fit to the sequences in X."""
+        rows, weights = data = self._sequences(X, lengths, sequence_weight, reset=True)
+        found = self._fitted(weighted(self._model(rows), "sequence_weight"), data, family=self._family)
         self._conclude(found)
         self._keep(StreamState(found.problem.model.model, found.q, 0, float(np.sum(weights))))
         return self
@@ -146,26 +140,13 @@ class HiddenMarkovModel(FittedByBound):
 
         The prior, if it is computed from data, the number of symbols and the start are those of the first
         call.
-
-        Parameters
-        ----------
-        X : the observations (T, D)
-        y : ignored
-        lengths : the lengths (S,) of the sequences, with sum T; default one sequence
-        sequence_weight : weights (S,), as for ``fit``
         """
-        first = not hasattr(self, "_seen")
-        rows = self._sequences(X, lengths, reset=first)
-        require_settings(self)
-        weights = np.ones(len(rows)) if sequence_weight is None else sequence_weight
-        if first:
-            require_enough(self.n_components, len(rows.values))
-            model = weighted(Model(self.n_components, self._emissions(rows)), "sequence_weight")
-            rng = generator_of(self.random_state)
-            self._seen = first_seen(model, (rows, weights), self._family, self.init_params, rng)
-        rows, weights = weighted(self._seen.model, "sequence_weight").check((rows, weights))
-        self._keep(natural_step(self._seen, rows, weights, self.total_samples))
-        return self
+        data = self._sequences(X, lengths, sequence_weight, reset=not hasattr(self, "_seen"))
+        return self._streamed(lambda: self._model(data[0]), data, "sequence_weight", self._family)
+
+    def _model(self, rows: Sequences) -> Model:
+        require_enough(self.n_components, len(rows.values))
+        return Model(self.n_components, self._emissions(rows))
 
     @property
     def _family(self) -> str:
@@ -182,7 +163,7 @@ class HiddenMarkovModel(FittedByBound):
 
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
         check_is_fitted(self)
-        return self._sequences(X, lengths, reset=False)
+        return self._sequences(X, lengths)[0]
 
     def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The most probable path (Viterbi), (T,), of X with ``lengths``."""
@@ -204,11 +185,6 @@ class HiddenMarkovModel(FittedByBound):
         ln p(x_t | x_1..t-1), whose sum over a sequence is its ``score_sequences``. The function of this name
         in hmmlearn returns a pair, which here is ``score`` (X, lengths=lengths) and ``predict_proba`` (X,
         lengths).
-
-        Parameters
-        ----------
-        X : (T, D), NaN where nothing was observed
-        lengths : (N,), summing to T; default one sequence
         """
         rows = self._checked(X, lengths)
         return np.concatenate(self.model_.log_predictives(self.posterior_, rows))
@@ -218,11 +194,6 @@ class HiddenMarkovModel(FittedByBound):
 
         For a point estimate this is ln p(x_n | theta), summed over paths; for a Bayesian fit ln sum_z exp
         E_q[ln p(x_n, z | theta)], which is at most ln E_q[p(x_n | theta)].
-
-        Parameters
-        ----------
-        X : the observations (T, D), NaN where nothing was observed
-        lengths : the lengths (N,) of the sequences, with sum T; default one sequence
         """
         rows = self._checked(X, lengths)
         return np.asarray(self.model_.log_evidence_bounds(self.posterior_, rows))

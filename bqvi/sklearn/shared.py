@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from scipy.special import stdtr
@@ -19,7 +20,7 @@ from bqvi.inference.schedules import RobbinsMonro
 from bqvi.inference.starting import in_family
 from bqvi.models.components import STARTS
 from bqvi.models.conjugate import settled, update_target
-from bqvi.models.weighted import Weighted
+from bqvi.models.weighted import Weighted, weighted
 from gp.linear_maps import cholesky
 from gp.user_warnings import warn_user
 
@@ -62,6 +63,19 @@ class FittedByBound(BaseEstimator):  # type: ignore[misc]
             "seed": generator_of(self.random_state),
         }
         return fit(model, data, progress=bool(self.verbose), **{**given, **settings})
+
+    def _streamed(self, model: Callable[[], Any], data: Any, unit: str, family: str) -> Self:
+        """The estimator after a natural-gradient step on ``data``, rows and their weights."""
+        if not hasattr(self, "_seen"):
+            rng = generator_of(self.random_state)
+            self._seen = first_seen(weighted(model(), unit), data, family, self.init_params, rng)
+        rows, weights = weighted(self._seen.model, unit).check(data)
+        self._keep(natural_step(self._seen, rows, weights, self.total_samples))
+        return self
+
+    def _keep(self, seen: StreamState) -> None:
+        """Keep the state and the attributes that follow from it."""
+        raise NotImplementedError
 
     def _conclude(self, *phases: Any, settles: bool = True) -> None:
         """Keep what the ``phases`` of a fit say of its bound; warn where it ``settles`` and did not."""

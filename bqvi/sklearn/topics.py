@@ -16,9 +16,6 @@ from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
     FittedByBound,
     StreamState,
-    first_seen,
-    generator_of,
-    natural_step,
     require_settings,
 )
 
@@ -31,7 +28,10 @@ class LatentDirichletAllocation(
     TransformerMixin,  # type: ignore[misc]
     FittedByBound,
 ):
-    """Topics of documents, by variational Bayes; X are counts of words, dense or sparse.
+    """Topics of documents, by variational Bayes.
+
+    Methods take the counts X (N, V) of words, nonnegative, dense or sparse; y is ignored. A document with
+    ``sample_weight`` w counts as w copies.
 
     Parameters
     ----------
@@ -97,14 +97,7 @@ class LatentDirichletAllocation(
         )
 
     def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit to documents.
-
-        Parameters
-        ----------
-        X : the counts (N, V), nonnegative, dense or sparse
-        y : ignored
-        sample_weight : nonnegative weights (N,); a document counts as that number of copies; default 1
-        """
+        """Fit to documents."""
         X = self._counts(X, reset=True)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         require_one_of("method", self.method, _METHODS)
@@ -125,25 +118,10 @@ class LatentDirichletAllocation(
         return self
 
     def partial_fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Take a natural-gradient step on the documents X (S, V), a sample of ``total_samples`` documents.
-
-        Parameters
-        ----------
-        X : the counts (S, V), nonnegative, dense or sparse
-        y : ignored
-        sample_weight : nonnegative weights (S,); a document counts as that number of copies; default 1
-        """
-        first = not hasattr(self, "_seen")
-        X = self._counts(X, reset=first)
+        """Take a natural-gradient step on the documents X (S, V), a sample of ``total_samples`` documents."""
+        X = self._counts(X, reset=not hasattr(self, "_seen"))
         data = X, _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if first:
-            rng = generator_of(self.random_state)
-            self._seen = first_seen(
-                weighted(self._model(), "sample_weight"), data, "full", self.init_params, rng
-            )
-        rows, weights = weighted(self._seen.model, "sample_weight").check(data)
-        self._keep(natural_step(self._seen, rows, weights, self.total_samples))
-        return self
+        return self._streamed(self._model, data, "sample_weight", "full")
 
     def _keep(self, seen: StreamState) -> None:
         self._seen = seen
