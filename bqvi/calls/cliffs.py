@@ -23,6 +23,7 @@ the slopes of R at the points count as slopes on the same side: a floor has none
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from bqvi.calls.settings import CLIFFS
@@ -54,15 +55,13 @@ def below_a_cliff(
     excess = np.maximum(depth / threshold, 1.0)
     shaped = np.where(depth > threshold, threshold * (1.0 + np.log(excess)), depth)
     radius = np.sqrt(dimension + 2.0 * shaped)
-    high = max(n // 3, CLIFFS.above)
-    spread = points[order[:high]].std(0)
+    spread = points[order[: _high(n)]].std(0)
     spread = np.where(spread > 0.0, spread, 1.0)
     sds = np.zeros(n) if noise is None else np.sqrt(np.nan_to_num(noise[order]))
-    slopes = _slopes(points[order] / spread, radius, sds, high)
     own = np.zeros(n)
     if gradients is not None:
         own = np.linalg.norm(np.nan_to_num(gradients[order]) * spread, axis=1) / (excess * radius)
-    level, ratio = _steepest(slopes, own, levels)
+    level, ratio = _steepest(points[order] / spread, radius, sds, own, levels)
     if ratio > CLIFFS.steeper:
         found[order[level:]] = True
     return found
@@ -83,30 +82,43 @@ def nothing_above(values: np.ndarray, failed: int, rounding: float = 1e-9) -> tu
     )
 
 
-def _slopes(points: np.ndarray, radius: np.ndarray, sds: np.ndarray, high: int) -> np.ndarray:
-    """J (n, n), from points (n, D) in decreasing order of their values, their radii R (n,) and ``sds`` (n,).
+def _high(n: int) -> int:
+    """How many of n points count as high."""
+    return max(n // 3, CLIFFS.above)
 
-    ``high`` is the number of the highest points, of which h is; ``sds`` are of the values' noise.
+
+def _steepest(
+    points: np.ndarray, radius: np.ndarray, sds: np.ndarray, own: np.ndarray, levels: np.ndarray
+) -> tuple[int, float]:
+    """The level across which the largest slope is the most times that on either side, and this ratio.
+
+    Points (n, D), radii R, noise ``sds``, slopes at the points and ``levels`` (n,) are in decreasing order of
+    the values. The pairs i < j are met in the order of i, so that few of them are in memory at a time.
     """
-    distances = cdist(points, points)
-    np.einsum("ii->i", distances)[:] = np.inf
-    shortest = max(float(np.median(distances[:high, :high].min(0))), 1e-300)
-    sums, differences = radius[:, None] + radius, np.abs(radius[:, None] - radius)
-    if sds.any():
-        differences = np.maximum(
-            differences - 2.0 * CLIFFS.noise_sds * np.hypot(sds[:, None], sds) / sums, 0.0
-        )
-    slopes: np.ndarray = differences / np.maximum(distances, shortest)
-    return slopes
-
-
-def _steepest(slopes: np.ndarray, own: np.ndarray, levels: np.ndarray) -> tuple[int, float]:
-    """The level across which the largest slope is the most times that on either side, and this ratio."""
-    to_higher = np.maximum.accumulate(slopes, 0)  # [i, j]: from j to the first i + 1
-    above = np.maximum.accumulate(np.triu(slopes).max(0))[:-1]
-    below = np.maximum.accumulate(np.triu(slopes).max(1)[::-1])[::-1][1:]
-    across = np.triu(to_higher, 1).max(1)[:-1]
+    n, high = len(points), points[: _high(len(points))]
+    nearest = np.asarray(cKDTree(high).query(high, 2)[0])[:, 1]
+    shortest = max(float(np.median(nearest)), 1e-300)
+    above, below, across, to_higher = np.zeros((4, n))
+    step = max(2**17 // n, 1)
+    for first in range(0, n, step):
+        rows = slice(first, first + step)
+        upper, lower = radius[rows, None], radius[first:]
+        slopes: np.ndarray = np.abs(upper - lower)
+        if sds.any():
+            noise = 2.0 * CLIFFS.noise_sds * np.hypot(sds[rows, None], sds[first:])
+            slopes = np.maximum(slopes - noise / (upper + lower), 0.0)
+        slopes /= np.maximum(cdist(points[rows], points[first:]), shortest)
+        square = slopes[:, : len(slopes)]
+        square[np.tri(len(square), dtype=bool)] = 0.0
+        below[rows] = slopes.max(1)
+        above[first:] = np.maximum(above[first:], slopes.max(0))
+        slopes[0] = np.maximum(slopes[0], to_higher[first:])
+        np.maximum.accumulate(slopes, 0, out=slopes)  # [i, j]: from j to the first i + 1
+        to_higher[first:] = slopes[-1]
+        square[np.tri(len(square), dtype=bool)] = 0.0
+        across[rows] = slopes.max(1)
+    above, below = np.maximum.accumulate(above)[:-1], np.maximum.accumulate(below[::-1])[::-1][1:]
     beside = np.maximum(np.maximum(above, below), max(float(own.max()), 1e-300))
-    ratios = np.where(levels[1:], across / beside, 0.0)
+    ratios = np.where(levels[1:], across[:-1] / beside, 0.0)
     best = int(np.argmax(ratios))
     return 1 + best, float(ratios[best])

@@ -130,7 +130,7 @@ class BayesianQuadrature:
             found = evaluate(model, q, batch, frame.points(nodes), first=not len(kept))
         if memory is None:
             _require_one(found)
-        process, kept = cache.after(frame, before, found, kept.joined(found))
+        process, kept = cache.after(frame, before, found, kept)
         if batch.combination is None and _beyond(frame, found, kept):
             process = None
         gradient = _gradient(frame, process, found, kept if memory is not None else None)

@@ -7,7 +7,6 @@ With the nearest ones instead, the tails are not represented, and the gap increa
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,6 +75,8 @@ class Memory:
     """The dict returned with each evaluation, or None; () where there are none."""
     process: Any = field(default=None, metadata=_DERIVED)
     """The process that is kept, which the other fields determine."""
+    cliff: Any = field(default=None, metadata=_DERIVED)
+    """The values for which `below` was computed, and the result."""
 
     @classmethod
     def empty(cls, dimension: int, with_gradients: bool) -> Memory:
@@ -99,11 +100,15 @@ class Memory:
         """The memory of the ``count`` evaluations that were made first, without the process."""
         return self._part(np.arange(len(self)) < count)
 
-    @cached_property
+    @property
     def below(self) -> np.ndarray:
-        """Which evaluations (m,) lie below a cliff (`bqvi.calls.cliffs`)."""
-        gradients = self.gradients if self.gradients.shape[1] else None
-        return below_a_cliff(self.points, self.values, gradients, self.noise_variances[:, 0])
+        """Which evaluations (m,) lie below a cliff (`bqvi.calls.cliffs`); known to copies."""
+        if self.cliff is None or self.cliff[0] is not self.values:
+            gradients = self.gradients if self.gradients.shape[1] else None
+            rows = below_a_cliff(self.points, self.values, gradients, self.noise_variances[:, 0])
+            object.__setattr__(self, "cliff", (self.values, rows))
+        found: np.ndarray = self.cliff[1]
+        return found
 
     @property
     def censored(self) -> Memory:

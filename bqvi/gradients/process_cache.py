@@ -56,14 +56,13 @@ class ProcessCache:
         return process, memory
 
     def after(
-        self, frame: WhitenedFrame, before: Process | None, new: Evaluations, memory: Memory
+        self, frame: WhitenedFrame, before: Process | None, new: Evaluations, known: Memory
     ) -> tuple[Process | None, Memory]:
-        """The process given also ``new`` evaluations, the last in ``memory``; None if there are none."""
-        n, base = int(new.good.sum()), memory.base
+        """The process given also ``new`` evaluations, which join those ``known``; None if there are none."""
+        memory, n, base = known.joined(new), int(new.good.sum()), known.base
         if not n:
             return before, memory
-        known = memory.earliest(len(memory) - n).below
-        if before is None or (known != memory.below[:-n]).any():
+        if before is None or (known.below != memory.below[:-n]).any():
             # with memory=0, all evaluations of the step; otherwise other ones than before are below a cliff
             return self._refitted(frame, memory, max(self.most, n))
         units = base.frame if base.at else frame

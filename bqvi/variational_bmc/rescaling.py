@@ -7,7 +7,6 @@ and the user's units between bounds (:mod:`user_units`) are used where this evid
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,11 +14,11 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from bqvi.importance import resampled
-from bqvi.variational_bmc.frame_selection import next_frame, selected, short_fit
+from bqvi.variational_bmc.frame_selection import Candidate, next_frame, rescaled, selected, short_fit
 from bqvi.variational_bmc.gradient_scaling import FittedScaling
 from bqvi.variational_bmc.modes import connected
 from bqvi.variational_bmc.scaling import Scaling, led_by, unlike
-from bqvi.variational_bmc.settings import FEASIBILITY, SCALINGS
+from bqvi.variational_bmc.settings import FEASIBILITY, FITTING, SCALINGS
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State
 from bqvi.variational_bmc.user_units import UserUnits
 
@@ -28,7 +27,8 @@ def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> 
     """The state in a frame with another map, where the evidence of the values is for it; else None.
 
     Compared are fits from nothing, each with the best of the thresholds and of the frames. Of several modes,
-    each has scales of its own, which no map of scales describes. The user's units are tried in any case.
+    each has scales of its own, which no map of scales describes. The user's units are tried in any case, and
+    whether the present map is better than none, which may be why draws represent the posterior badly.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> 
     units = None if isinstance(now, UserUnits) else UserUnits.of(state.coordinates)
     poor = found.effective_sample_size < SCALINGS.effective * len(found.u)
     if poor or len(connected(estimate.surrogate, estimate.q)) > 1:
-        if units is None:
+        if units is None and now is None:
             return None
         told, x = False, _best(state)
     else:
@@ -46,18 +46,26 @@ def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> 
         told, x = _is_of_values(state), state.frame.out(draws)
     if wasteful(estimate):
         return _with_map(state, None, x)
-    scaling = _most_likely(state, x, step) if told else None
+    few = _of_all_depths(state)
+    scaling = _most_likely(few, x, step) if told else None
     if units is None and unlike(scaling, now, x) == 0.0:
         return None
     maps: list[Scaling | UserUnits | None] = [] if now is None else [None]
     maps += [] if units is None else [units]
     if scaling is not None:
         maps = [scaling, *maps]
-    current = _evidence(_with_map(state, now, x), step)
-    others = [_with_map(state, by, x) for by in maps]
-    evidences = [_evidence(other, step) for other in others]
+    current, *evidences = (_evidence(_with_map(few, by, x), step) for by in (now, *maps))
     best = int(np.argmax(evidences))
-    return others[best] if evidences[best] > current + SCALINGS.gain * len(x[0]) else None
+    return _with_map(state, maps[best], x) if evidences[best] > current + SCALINGS.gain * len(x[0]) else None
+
+
+def _of_all_depths(state: State) -> State:
+    """The state with the evaluations to which maps are fitted: of many, some of all depths."""
+    made, most = state.usable, FITTING.enough
+    if len(made) <= most:
+        return state
+    ranks = np.linspace(0, len(made) - 1, most).astype(int)
+    return replace(state, evaluations=made[np.argsort(-made.values, kind="stable")[ranks]])
 
 
 def _is_of_values(state: State) -> bool:
@@ -70,33 +78,53 @@ def _is_of_values(state: State) -> bool:
 
 
 def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> Scaling | None:
-    """The map with the largest evidence, by one short fit each: first the leading coordinate, then the rate.
+    """The map with the largest evidence, by short fits: first the leading coordinate, then the rate.
 
-    None where the present map has a larger one, where there are no coordinates to be led, and where the draws
-    x (m, D) of the posterior nearly coincide.
+    The leading coordinate is that of the largest evidence at a mild rate. The rate is doubled while the
+    evidence rises, and then searched about its maximum; each fit begins where that of the best map so far has
+    ended. None where the present map has a larger evidence, or none has with all mild rates, where there are
+    no coordinates to be led, and where the draws x (m, D) nearly coincide.
     """
+    now, mild, often = state.frame.scaling, SCALINGS.change, FITTING.first_iterations
 
-    def evidence(by: Scaling | UserUnits | None, psi: np.ndarray) -> float:
+    def fitted(by: Scaling | UserUnits | None, start: Candidate, iterations: int) -> Candidate:
         with suppress(np.linalg.LinAlgError):
             values = _with_map(state, by, x)
-            return max(short_fit(values, next_frame(values), psi, step.settings)[1], -1e300)
-        return -1e300
+            return short_fit(values, next_frame(values), start.psi, step.settings, iterations)
+        return replace(start, evidence=-np.inf)
+
+    def steeper(factor: float, start: Candidate) -> Candidate:
+        return fitted(led_by(x, k, factor * change), start, often)
+
+    def lowered(factor: float) -> float:
+        tried.append(steeper(factor, max(tried)))
+        return min(-tried[-1].evidence, 1e300)
 
     if x.shape[1] < 2:
         return None
-    with suppress(np.linalg.LinAlgError):
-        values = _with_map(state, None, x)
-        psi, without = short_fit(values, next_frame(values), None, step.settings)
-        pairs = [(k, change) for k in range(x.shape[1]) for change in (SCALINGS.change, -SCALINGS.change)]
-        k, change = max(pairs, key=lambda pair: evidence(led_by(x, *pair), psi))
-        search = minimize_scalar(
-            lambda size: -evidence(led_by(x, k, math.copysign(size, change)), psi),
-            bounds=(0.0, SCALINGS.steepest), method="bounded", options={"maxiter": SCALINGS.search},
-        )  # fmt: skip
-        now = state.frame.scaling
-        present = without if now is None else evidence(now, psi)
-        return led_by(x, k, math.copysign(search.x, change)) if -search.fun > present else None
-    return None
+    try:
+        plain = _with_map(state, None, x)
+        frame = next_frame(plain)
+    except np.linalg.LinAlgError:
+        return None
+    known = None if now is not None or state.psi is None else rescaled(state.psi, state.frame, frame)
+    without = short_fit(plain, frame, known, step.settings, step.settings.fits)
+    pairs = [(k, change) for k in range(x.shape[1]) for change in (mild, -mild)]
+    firsts = [fitted(led_by(x, *pair), without, 2) for pair in pairs]
+    best = max(firsts)
+    if now is None and not without < best:
+        return None
+    k, change = pairs[firsts.index(best)]
+    tried, size = [best], 1.0
+    while 2.0 * size * mild < SCALINGS.steepest and tried[-1] is max(tried):
+        size *= 2.0
+        tried.append(steeper(size, tried[-1]))
+    minimize_scalar(
+        lowered, bounds=(0.25 * size, size), method="bounded", options={"maxiter": SCALINGS.search}
+    )
+    best = max(tried)
+    present, found = without if now is None else fitted(now, best, often), best.frame.scaling
+    return found if isinstance(found, Scaling) and present < best else None
 
 
 def wasteful(estimate: Estimate) -> bool:
