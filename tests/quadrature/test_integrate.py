@@ -219,6 +219,19 @@ def test_one_point_at_a_time():
     assert found.mean == pytest.approx(bqvi.integrate(bump, GAUSSIAN, 20).mean, rel=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1.0, 45.0, 1e9])
+def test_gradients_of_a_function_of_any_range(scale):
+    """A wide range of values is a cliff of log densities only; E[(x - a)^2] = 1 + a^2 in each coordinate."""
+    a = np.array([0.4, -0.2])
+    found = bqvi.integrate(
+        lambda x: scale * np.square(x - a).sum(1),
+        Gaussian(np.zeros(2), np.eye(2)),
+        30,
+        gradient=lambda x: 2 * scale * (x - a),
+    )
+    assert found.mean == pytest.approx(2.2 * scale, rel=1e-3)
+
+
 def test_gradients_save_evaluations():
     def slope(x):
         return -(x - CENTRE) * bump(x)[:, None]
