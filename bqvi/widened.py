@@ -7,9 +7,8 @@ posterior ends or the surrogate does, and the draws cannot tell which. Evaluatio
             as they reach; on a ray that a bound ends, a point halfway to the bound and one close to it
     t       from Student's t distribution with three degrees of freedom, with 2.5 times the scale of the draws
 
-A ray continues the line of the outermost draws, so that it stays on a curved ridge for a while. The bounds of
-parameters bend the coordinates: a straight ridge in the user's units is curved there, and the surrogate that
-is fitted there may end where the ridge does not. Rays are therefore laid in the user's units.
+A ray continues the line of the outermost draws, so that it stays on a curved ridge for a while. Bounds of
+parameters bend the coordinates, so that rays are laid in the user's units.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ Along directions dK_i the average of the observed and the expected information (
 
     (tr(v_i^T P_1 v_j) / s - tr(W^T v_i) tr(W^T v_j) / (nu O s^2)) / 2.
 
-It needs no product of n x n matrices and is positive semi-definite: the curvature of Newton's method
-(`gp.search`). Where s is known the second term is absent.
+It is positive semi-definite: the curvature of Newton's method. Where s is known the second term is absent.
 """
 
 from __future__ import annotations
@@ -62,6 +61,21 @@ def log_density(squares: Array, volume: Array, degrees: int, outputs: int = 1, s
     """
     counted = degrees * outputs * log(2 * pi * scale) + squares / scale
     return -0.5 * (counted + outputs * volume)
+
+
+def squares_left_out(
+    whitening: np.ndarray, weights: np.ndarray, sets: np.ndarray, projection: np.ndarray | None = None
+) -> np.ndarray:
+    """Mean squared errors (k,) of ``sets`` (k, R) of observations, each left out, over their covariances.
+
+    ``whitening`` is C^-1, (n, n), ``weights`` are W, (n,), and ``projection`` is B, (n, p), of `Evidence`.
+    """
+    columns, found = whitening[:, sets].transpose(1, 2, 0), weights[sets]
+    precisions = columns @ columns.mT
+    if projection is not None:
+        precisions -= projection[sets] @ projection[sets].mT
+    solved = np.linalg.solve(precisions, found[:, :, None])[:, :, 0]
+    return np.asarray(np.einsum("kr,kr->k", found, solved) / sets.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,7 @@
 
 The linear coefficients of the mean, and the overall scale of the kernel where the noise is learnt or absent,
 are in closed form (:mod:`gp.problem`). The other parameters, in units of the data, are found by L-BFGS-B with
-exact gradients, from the best of many starting points, within priors and bounds that keep them from
-degenerate values (:mod:`gp.priors`).
+exact gradients, from the best of many starting points, within priors and bounds (:mod:`gp.priors`).
 
 Uncertainty is that of a Laplace approximation: the curvature of the log evidence at the optimum plus one over
 the prior's variance. The result names the parameters that the data do not determine: those with a large

@@ -8,9 +8,8 @@ scrambled Sobol points, and weighted by
     w_j proportional to  p(y | psi(z_j)) N(z_j; 0, I) / q(z_j)        (importance sampling),
 
 so that the weighted set also represents a skewed posterior. Where few points carry all weight, the result is
-the maximum alone, with a warning. Where the overall scale s was found in closed form, its conditional
-distribution under a flat prior on log s is known, n s_hat / chi^2_n, and is drawn from exactly. Linear
-coefficients of the mean stay at their generalised least squares values.
+the maximum alone, with a warning. An overall scale s in closed form is drawn from n s_hat / chi^2_n, as under
+a flat prior on log s. Linear coefficients of the mean stay at their values.
 
 Predictive moments are those of the mixture (laws of total mean and variance):
 

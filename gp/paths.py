@@ -13,8 +13,7 @@ period: the characteristic function in phi of the difference of two Poisson vari
 (Skellam 1946), which therefore are its harmonics.
 
 The path of a sum of kernels is the sum of their paths; products of sums are multiplied out, and in a product
-of factors, each a function of some columns, their frequencies add. A linear or constant kernel alone needs no
-approximation.
+of factors, each a function of some columns, their frequencies add.
 """
 
 from __future__ import annotations

@@ -6,13 +6,12 @@ between two values and Gaussian beyond them,
 
     log p(t) = -(max(lower - t, 0, t - upper) / falloff)^2 / 2 + constant,
 
-so that the posterior mode is the maximum of the evidence, but for parameters that the evidence alone does not
-bound. A search ends ``_WIDTH`` times ``falloff`` beyond the plateau.
+so that it moves only parameters that the evidence alone does not bound. A search ends ``_WIDTH`` times
+``falloff`` beyond the plateau.
 
 The logarithm of a lengthscale has a Cauchy distribution, whose centre grows as sqrt(D), as distances of D
-columns do (Hvarfner, Hellsten and Nardi 2024, "Vanilla Bayesian optimization performs great in high
-dimensions"): with few rows and many columns the evidence alone selects columns by chance. A lengthscale that
-the data determine is hardly moved, since the density falls off slowly. So with the noise.
+columns do (Hvarfner, Hellsten and Nardi 2024): with few rows and many columns the evidence alone selects
+columns by chance. One that the data determine is hardly moved. So with the noise.
 """
 
 from __future__ import annotations

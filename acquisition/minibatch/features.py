@@ -1,18 +1,16 @@
 """Features of the data: a kernel over N rows as K = Phi Phi^T + diag(r), in O(N) time and memory.
 
-The measure over a data set is known: it is the empirical measure of its N rows. Kernel means are therefore
-sums, and the squared MMD of a weighted mini-batch to the data is the variance that a Gaussian process of
-that kernel leaves of the mean over the data. All strategies that use a kernel use it through
+The squared MMD of a weighted mini-batch to the data is the variance that a Gaussian process of the kernel
+leaves of the mean over the data. All strategies that use a kernel use it through
 
     k(x_i, x_j) = <phi_i, phi_j> + [i = j] r_i,      phi_i in R^M, r_i = k(x_i, x_i) - |phi_i|^2 >= 0,
 
-so k(x, x) is kept exactly. The mean of the kernel at row i is then <phi_i, mean phi> + r_i / N: nothing of
-size N x N is ever formed. Phi comes from a Cholesky factorisation of K whose pivots are drawn with
-probabilities proportional to r (Chen, Epperly, Tropp and Webber 2023, Algorithm 2.1), in blocks with
-rejection, which draws the same pivots (Epperly, Tropp and Webber 2024): O(N M^2) once.
+so k(x, x) is kept exactly. The mean of the kernel at row i is then <phi_i, mean phi> + r_i / N. Phi comes
+from a Cholesky factorisation of K whose pivots are drawn with probabilities proportional to r (Chen,
+Epperly, Tropp and Webber 2023, Algorithm 2.1), in blocks with rejection, which draws the same pivots
+(Epperly, Tropp and Webber 2024): O(N M^2) once.
 
-The user chooses the rows; the kernel has to be one of quantities of which the per-datum *gradient* is a
-function:
+The kernel has to be one of quantities of which the gradient of a datum is a function:
 
     x                          the default choice; units in which clusters have covariance I reduce the error
     (x, y)                     regression; where gradients are affine in y, as for Gaussian errors, a smooth

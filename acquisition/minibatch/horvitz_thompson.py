@@ -6,7 +6,9 @@ norm of x_i for a logistic regression), or estimated: a running average of the n
 mean so that no probability is zero.
 
 S places at even distances over the cumulated pi with a random start give exactly S data (systematic
-sampling, Madow 1949), none twice.
+sampling, Madow 1949), none twice. The order of the data is random too, once a run: over orders and starts the
+variance of a sum is that of Hartley and Rao (1962), which standard errors estimate. With one order, whose
+neighbours never come together, it may be half or twice of that, and no mini-batch shows it.
 
 Unbiased over the random start, given what was observed before. Cost O(S log N) a step and O(N) once; with
 learnt norms O(N) every ``refresh`` steps. Memory 2 N numbers, 4 N with learnt norms.

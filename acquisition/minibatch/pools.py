@@ -16,14 +16,11 @@ Gaussian process over the data has the posterior mean sum_i w_i f(x_i) for every
 
 so that one solve serves all coordinates of a gradient; they are scaled by N, as they stand for a sum. s^2 is
 the variance of a part of f that is independent between rows, which contributes s^2 / N to the mean.
-`QuadratureWeighted` gives them to rows that are drawn uniformly: its error at one step is small but does not
-average out over steps, so that the error of a run has a floor.
+`QuadratureWeighted` gives them to rows that are drawn uniformly.
 
-All are *biased*, as rows or weights depend on features. The rule of largest variance selects outliers, each
-of which then has the equal weight N / S; an upper confidence bound prefers large gradients.
+All are *biased*, as rows or weights depend on features, so that the error of a run has a floor.
 
-Cost a step O(pool (S M + S^2)), S^3 for quadrature weights, M^2 S for the norms; O(N M^2) once for the
-features. Memory N x M.
+Cost a step O(pool (S M + S^2)), S^3 for quadrature weights, M^2 S for the norms; O(N M^2) once.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 An evaluation is one point at which the user's function, its gradient or both are called; where a batch that
 failed is called again point by point, each of its points counts again. A call that ended the run by an
-exception or an interrupt has returned no evaluation: it is made again when the run is resumed, and counts
-once. The budget is checked before each call, and never exceeded.
+exception or an interrupt is made again when the run is resumed, and counts once. The budget is checked before
+each call, and never exceeded.
 
 A ledger is the one mutable object that a driver passes down to where the user's function is called:
 
@@ -15,9 +15,8 @@ A ledger is the one mutable object that a driver passes down to where the user's
     except BaseException:       Ctrl-C, SystemExit, an error of the function, a failure of the engine
         ledger.take()           what returned since the last `take`; the exception passes on as it is
 
-A step that was cut short is repeated from the same state and with the same random numbers, so that it
-proposes the same points. The evaluations that had returned are its `Unfinished` evaluations, which are used
-instead of calls.
+A step that was cut short is repeated with the same random numbers, so that it proposes the same points, and
+its `Unfinished` evaluations, which had returned, are used instead of calls.
 """
 
 from __future__ import annotations

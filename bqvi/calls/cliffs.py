@@ -17,7 +17,7 @@ below. What lies below has no value ("at most this"), as where the log joint is 
 surrogate of `vbmc` gives low values, and r its least threshold: what is nearer to the top is never a cliff.
 Four values or more are above a cliff, or two or three where all others are about equal.
 Of noisy values a difference counts by what exceeds one standard deviation of it. Where there are gradients,
-the slopes of R at the points count as slopes on the same side: a floor has none, and a steep wall has one.
+the slopes of R at the points below count as slopes there: a floor has none, and a steep wall has one.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def _steepest(
         square[np.tri(len(square), dtype=bool)] = 0.0
         across[rows] = slopes.max(1)
     above, below = np.maximum.accumulate(above)[:-1], np.maximum.accumulate(below[::-1])[::-1][1:]
-    beside = np.maximum(np.maximum(above, below), max(float(own.max()), 1e-300))
+    own_below = np.maximum.accumulate(own[::-1])[::-1][1:]
+    beside = np.maximum(np.maximum(above, below), np.maximum(own_below, 1e-300))
     ratios = np.where(levels[1:], across[:-1] / beside, 0.0)
     best = int(np.argmax(ratios))
     return 1 + best, float(ratios[best])

@@ -7,7 +7,8 @@ Between two evaluations that are near each other the trapezoid rule gives the di
 exactly where f is quadratic. A correct gradient violates this where the curvature of f changes much between x
 and y. But by the mean value theorem f(y) - f(x) lies between the slopes at both ends unless f is convex on
 one part of the segment and concave on another. Where so few pairs fulfil this that a correct gradient would
-give as few with a probability below 1e-5, the run stops before any result is reported.
+give as few with a probability below 1e-5, the run stops. All doors leave out, and say, the single gradient
+that a surrogate fitted without it contradicts by ten sds: one fitted with it has too short lengthscales.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ N_NEAR = 5
 _LEAVING = (
     ". A gradient by torch is wrong if the function leaves torch on the way (numpy, .item(), .detach())"
 )
+
+
+def left_out(count: int, of: int, place: str) -> str:
+    """A warning of ``count`` gradients of ``of``, the first at a ``place``, that others contradict."""
+    return f"{count} of {of} gradients: {CONTRADICTED}, or f has a kink; the first is at {place}."
 
 
 def _differences(

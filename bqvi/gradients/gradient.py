@@ -16,11 +16,9 @@ the gradient:
     pathwise               d ln p(x_n | theta) / du, averaged over the draws of theta of this step
 
 An estimator may keep its evaluations, because the log joint stays the same while q moves. It then has a
-`start`, receives the memory of the step before, and returns a new memory in its gradient. A memory consists
-of arrays and numbers, so that a run can be saved and resumed to the same numbers. A step that fails returns
-no gradient, and its evaluations are in the ledger of the batch's account. When the step is repeated it uses
-these evaluations instead of calls, and those that it does not use are added to the memory
-(`with_evaluations`).
+`start`, receives the memory of the step before, and returns a new memory in its gradient, of arrays and
+numbers. When a step that failed is repeated it uses the evaluations in the ledger of the batch's account
+instead of calls, and those that it does not use are added to the memory (`with_evaluations`).
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ b2 is the weight of a quadratic term of long range, for the skewness of the post
 alone does not extrapolate. With Q = b b^T + |b|^2 I / 2 the term is (b . b')^2 / 2 + |b|^2 |b'|^2 / 4: for a
 sum of functions of projections a . b, as of a regression, third derivatives are sums of a a a^T, and with a ~
 N(0, I) the covariance of (a . b)^2 and (a . b')^2 is proportional to 2 (b . b')^2 + |b|^2 |b'|^2 (Isserlis).
-Without the second part the entries of each Hessian of y are independent a priori. In high dimension its
-trace, and with it E[y] less y at the mode, would then be small beside y itself, which it is not.
 
 Under q = N(m, R R^T), with e = R^-1 (u - m) standardised, c = B m / l, T = B R / l, A = I + T T^T,
 a_n = A^-1 (b_n - c) and z_n = |A|^(-1/2) exp(-(b_n - c)^T a_n / 2), the covariances / s^2 of y(u_n) with the

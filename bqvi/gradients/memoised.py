@@ -14,10 +14,9 @@ anew at each step. A batch whose local step ends at a lower bound than its old o
 another optimum) keeps the old one.
 
 For a `LocalModel` that is not conjugate, such as a logistic regression, S_b is the slope
-dE[ln p(X_b | theta)] / dmu at the q of the last visit, and <S_b, E t> + H_b is a tangent in mu and no bound:
-where the expectation is concave in mu, the old tangent is above each new value. There the new slope always
-replaces the old one. A q that stays the same in a pass is then a stationary point of the ELBO (the slopes of
-all batches are those at q), which records compute from all data; the ELBO may fall from one step to the next.
+dE[ln p(X_b | theta)] / dmu at the q of the last visit, and <S_b, E t> + H_b is a tangent in mu and no bound.
+There the new slope always replaces the old one, the ELBO may fall from one step to the next, and a q that
+stays the same in a pass is a stationary point of it.
 
 With ``moves`` components of a mixture are added and merged during the run (`memoised_moves`).
 
@@ -28,8 +27,7 @@ rows each,
 
     W <- (1 - rho_t) W + rho_t (N / N_b) S_b,   eta = eta_0 + W,   rho_t = (t + 10)^-.7,
 
-of which only W is kept. In the first pass of visits W replaces the statistics of batches not yet visited, and
-S is exact after that pass.
+of which only W is kept; it replaces the statistics of batches not yet visited.
 """
 
 from __future__ import annotations

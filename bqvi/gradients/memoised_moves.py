@@ -16,11 +16,8 @@ so that the effect of a change of the batches' q(z) is known exactly; a change i
             batch itself.
 
 A move changes the statistics that are kept, and q one step later, so that the bound of a run never decreases.
-A pass without an accepted move changes the bound little, so that a run with births needs a small tolerance.
-
-A birth begins with a division by k-means of the rows of one component among it and components without data
-(`divided`): coordinate ascent does not divide a component in two where intermediate states have a lower
-bound, so that a mixture which starts with few occupied components keeps them (Hughes and Sudderth 2013).
+A run with births needs a small tolerance. Coordinate ascent alone does not divide a component in two where
+intermediate states have a lower bound.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ further multiplied by
 
     (|e|^2 / allowed)^4, at most e^(10 (r - least)),       allowed = 5 e^(0.6 r) typical.
 
-While q moves to a posterior that is nearly Gaussian, y is large and linear far from q, and noise would be
-wrong there. Points near q have the jitter only.
+Points near q have the jitter only.
 
 *The linear fit* is by weighted least squares with a ridge: a priori a slope is about as large as y. Weights
 w, which decrease for points beyond q, are reduced for this noise also where y is large,
@@ -25,8 +24,7 @@ w, which decrease for points beyond q, are reduced for this noise also where y i
     w / (1 + |y|^2 / (4 typical)),        typical the w-weighted median of |y|^2.
 
 *Directions along which y is nonlinear.* In units whitened by q, y(u) is a gradient, so its Jacobian is
-symmetric. Where y varies along a direction beyond a linear fit, the *components* of y along that direction
-vary. The covariance over outputs of the residuals R of a linear fit therefore measures the nonlinearity along
+symmetric, and the covariance over outputs of the residuals R of a linear fit measures the nonlinearity along
 input directions,
 
     C = R^T W R / sum(w),        M = (C / mean + (D / sum(w)) I)^(1/2), scaled to trace D,

@@ -21,13 +21,12 @@ that over the region where the log joint is finite, and its sd infinite where th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gammaincc
 
-from bqvi.calls.evaluations import Evaluations, understated_noise
-from bqvi.calls.gradient_check import may_be_wrong
+from bqvi.calls.evaluations import understated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE
@@ -111,6 +110,7 @@ class NearQ:
         the value's.
     used : the evaluations of the memory whose values are the first rows, (m,).
     fitted, logs : what was fitted, and the logarithms of the hyperparameters that were found.
+    contradicted : the evaluation that was left out, as all others contradict its gradient; or -1.
     """
 
     frame: WhitenedFrame
@@ -119,6 +119,7 @@ class NearQ:
     used: np.ndarray
     fitted: LogPosterior
     logs: np.ndarray
+    contradicted: int = -1
 
     @property
     def elbo_variance(self) -> float:
@@ -128,16 +129,12 @@ class NearQ:
         whitened = given.whitening @ kernel.with_integral(given.points)[:, None]
         return max(float(given.covariance(prior, whitened, level)[0, 0]), 0.0)
 
-    def contradicted(self, memory: Memory) -> int:
-        """The row of a ``memory`` whose gradient all other evaluations contradict by seven sds, or -1."""
-        given, sets, n = self.process.given, self.nodes[0][:, 1:], len(memory)
-        if memory.noise_variances.any() or not sets.size:
-            return -1
+    @property
+    def gradient_errors(self) -> np.ndarray:
+        """The mean squared errors (k,) of gradients left out, over their variances for unit scale."""
+        given, sets = self.process.given, self.nodes[0][:, 1:]
         errors = np.einsum("kr,kr->k", given.weights.reshape(-1)[sets], given.left_out_sets(sets))
-        row = int(self.used[self.nodes[0][errors.argmax(), 0]])
-        made = Evaluations(memory.points, memory.values, memory.gradients, None, np.zeros(n, bool), ("",) * n)
-        large = errors.max() > 49.0 * sets.shape[1] * given.scale
-        return row if large and may_be_wrong(made, row) else -1
+        return np.asarray(errors / max(sets.shape[1], 1))
 
     def variances(self, points: np.ndarray, whitened: np.ndarray | None = None) -> np.ndarray:
         """Posterior variances of phi at points (M, D), with the constant unknown, (M,).
@@ -215,11 +212,33 @@ def _weights(u: np.ndarray) -> np.ndarray:
 
 
 def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None:
-    """Return the process near q, or None; arguments are as of `remembered_elbo`."""
+    """Return the process near q, or None; arguments are as of `remembered_elbo`.
+
+    An evaluation whose gradient all others contradict by ten sds, once fitted without it, is left out.
+    """
+    found = _process_near(q, memory)
+    if found is None or memory.noise_variances.any() or not found.nodes[0][:, 1:].size:
+        return found
+    errors = found.gradient_errors
+    row = int(errors.argmax())
+    left = int(found.used[found.nodes[0][row, 0]])
+    # in the fit with it, it is contradicted by three sds at least
+    again = _process_near(q, memory, left) if errors[row] > 9.0 * found.process.given.scale else None
+    whole = None if again is None else _process_near(q, memory, logs=again.logs)
+    if again is None or whole is None:
+        return found
+    others = max(again.gradient_errors.max(initial=0.0), again.process.given.scale)
+    return replace(again, contradicted=left) if whole.gradient_errors[row] > 100.0 * others else found
+
+
+def _process_near(
+    q: Gaussian | DiagonalGaussian, memory: Memory, without: int = -1, logs: np.ndarray | None = None
+) -> NearQ | None:
+    """The process near q ``without`` an evaluation, or None; its ``logs`` are fitted where there are none."""
     frame, steep = WhitenedFrame.of(q), memory.gradients.shape[1] > 0
     u = frame.whiten(memory.points)
     phi = memory.values + 0.5 * np.einsum("nd,nd->n", u, u)
-    above = np.flatnonzero(~memory.below)
+    above = np.flatnonzero(~memory.below & (np.arange(len(memory)) != without))
     near = _near(u[above], phi[above], EVIDENCE.rows // (1 + steep))
     if near is None:
         return None
@@ -230,7 +249,7 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
     measured = kind.noise(frame, memory.noise_variances[near])
     last, rows = memory.hyperparameters, _rows(u, targets, measured)
     start = np.append(last[:3], [] if measured is None else last[-1:]) if len(last) else None
-    logs = fitted(rows, start)
+    logs = fitted(rows, start) if logs is None else logs
     return NearQ(frame, *_process(u, targets, measured, logs, steep), near, rows, logs)
 
 

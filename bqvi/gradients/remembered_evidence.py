@@ -199,8 +199,8 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     )
     of_q = np.exp(at.log_ratio)
     infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
-    sd, contradicted = float(np.linalg.norm(parts)), found.contradicted(memory)
-    return EvidenceEstimate(value, sd, shape, effective, infeasible, contradicted)
+    sd = float(np.linalg.norm(parts))
+    return EvidenceEstimate(value, sd, shape, effective, infeasible, found.contradicted)
 
 
 def _missed(found: NearQ, at: _AtDraws, memory: Memory, inside: float) -> tuple[float, float]:

@@ -10,10 +10,9 @@ y(u) = L^T grad f(theta) + u, which is zero where q is the posterior, is not sma
 (:mod:`bqvi.gradients.whitened`).
 
 A method that samples begins with a search by default. With data the climb is on a part of them that is large
-enough for the curvature. The mode of all the data is some standard deviations from that of the part: the
-slope of all the data and the curvature of the part give a step towards it, by a pass over the data, until a
-step gains little. At the last point the slope of all the data is known, so that mini-batches need to estimate
-only what differs from it (:class:`bqvi.gradients.gradient.Anchor`).
+enough for the curvature; the slope of all the data, by passes, and the curvature of the part then give steps
+to the mode of all, until one gains little. Mini-batches estimate only what differs from the slope at the last
+point (:class:`bqvi.gradients.gradient.Anchor`).
 """
 
 from __future__ import annotations

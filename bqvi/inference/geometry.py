@@ -5,13 +5,11 @@ A geometry has two parts, the direction that it computes from a gradient, and th
     Natural      direction eta* - eta, move eta + rho (eta* - eta): a convex combination for rho <= 1,
                  so it stays in the (convex) domain. For the gradients of conjugate models.
     Riemannian   the natural gradient of any estimator may leave the domain: the move is the family's
-                 retraction, which agrees with the straight line to first order and stays in the
-                 domain.
+                 retraction, which agrees with the straight line to first order and stays in it.
     Euclidean    direction dL/du, move u + increment, u without constraints.
     TrustRegion  direction to the optimum of the estimator's surrogate within KL(q' || q) <= radius, move
-                 along the straight line in eta: along it the divergence increases, so a step of
-                 rho <= 1 stays in the ball. The mean may move further where the surrogate's predictions
-                 were accurate.
+                 along the straight line in eta, so that a step of rho <= 1 stays in the ball. The mean may
+                 move further where the surrogate's predictions were accurate.
 
 In all of them parameters remain in their domain by construction, without clipping.
 """

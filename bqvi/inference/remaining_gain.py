@@ -9,9 +9,8 @@ with the natural gradient g at q and the Fisher matrix F: half the squared Newto
 does not depend on the steps that were taken, so that neither small steps nor a slow drift are taken for
 convergence. It is estimated at q itself, from groups of fresh gradients g_1, .., g_G as the mean of
 g_i^T F g_j / 2 over pairs i /= j, which noise does not bias, times the ratio of KL(q || q') to g^T F g / 2 at
-the mean gradient; its standard error is the jackknife's. Gradients
-are those by sticking-the-landing, whose noise vanishes where q is the posterior; a method with exact
-expectations takes one exact gradient of all the data.
+the mean gradient; its standard error is the jackknife's. Gradients are those by sticking-the-landing, or one
+exact gradient of all the data.
 
 The importance-weighted bound of L draws has another optimum than the ELBO, and its estimators are tested for
 that one, by doubly reparameterised gradients. Near the posterior the bound is ln Z less the variance of the

@@ -12,7 +12,7 @@ import numpy as np
 from bqvi.calls.evaluations import unstated_noise
 from bqvi.calls.faults import exceptions_warning
 from bqvi.calls.function import named_point
-from bqvi.calls.gradient_check import gradient_warnings
+from bqvi.calls.gradient_check import gradient_warnings, left_out
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
@@ -288,8 +288,8 @@ class Fit(DoorResult):
         """Warnings of weights that are not to be averaged, and of a gradient that others contradict."""
         found: tuple[str, ...] = ()
         if evidence is not None and evidence.contradicted >= 0:
-            at = self._place(self.state.memory.points[evidence.contradicted])
-            found = (f"All other evaluations contradict the gradient at {at}: it is wrong, or f has a kink.",)
+            memory = self.state.memory
+            found = (left_out(1, len(memory), self._place(memory.points[evidence.contradicted])),)
         if evidence is None or not evidence.pareto_k > PARETO.unusable:
             return found
         k = f"{evidence.pareto_k:.2f}, above {PARETO.unusable}"

@@ -278,6 +278,11 @@ def with_estimate(
     (data, values, units), last = _modelled(problem, state), state.n_evaluations >= problem.budget
     if state.fits is None or last or len(state) >= DESIGN.growth * state.fitted_at:
         found = ensembles.fit(problem.standard.measure, data, state.fits, PRECISE if last else ROUGHLY)
+        wrong = found.best.contradicted()
+        if wrong is not None and state.slopes is not None:
+            left = np.arange(len(state))[:, None, None] == wrong  # from now on
+            blank = replace(state, slopes=np.where(left, np.nan, state.slopes), fits=None)
+            return with_estimate(problem, blank, began)
         state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
     else:
         found = ensembles.condition(problem.standard.measure, data, state.fits)

@@ -11,7 +11,7 @@ import numpy as np
 from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.calls.faults import Failures
-from bqvi.calls.gradient_check import require_consistent
+from bqvi.calls.gradient_check import left_out, require_consistent
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import number
 from bqvi.quadrature.charts import AffineChart
@@ -150,8 +150,12 @@ def _integral_of(
     if reason == "exhausted" and problem.noise_sd is None and problem.integrand.function.log_weight is None:
         return _exact(problem, state, checkpoint)
     mean, covariance, units, judgement = bayesian.final(problem, state)
-    understated = state.ensemble.best.understated(float(units.unit[0])) if state.ensemble else ()
-    warn_user_of_each(understated)
+    warnings = state.ensemble.best.understated(float(units.unit[0])) if state.ensemble else ()
+    if state.slopes is not None and np.isnan(state.slopes).any():
+        rows = np.flatnonzero(np.isnan(state.slopes).any(axis=(1, 2)))
+        x = problem.standard.map.from_standard(state.u[rows[:1]])
+        warnings = (*warnings, left_out(len(rows), len(state), problem.integrand.function.place(x[0])))
+    warn_user_of_each(warnings)
     state = replace(state, ensemble=None)  # large matrices
     sd = np.sqrt(np.diag(covariance))
     result = _described(problem, state, checkpoint, reason)
@@ -160,7 +164,7 @@ def _integral_of(
         **scaled(mean, sd, covariance, units.shift + problem.log_volume),
         credible=judgement.credible,
         reasons=(judgement.reason,),
-        warnings=understated,
+        warnings=warnings,
     )
     if problem.integrand.function.logarithmic or method != "bq":
         log_mean, log_sd = log_moments(float(mean[0]), float(sd[0]), units.shift + problem.log_volume)

@@ -31,12 +31,10 @@ w max(0, share explained) / explained for the surrogate (0 without evidence) and
 
     w = b^2 / (a^2 + b^2),     a the standard deviation of the surrogate (after 3. and 4.), b of the average.
 
-An output with equal values throughout is taken for a constant c. By the rule of succession the next of n + 2
-nodes would be the first at which f differs from c; with a difference of |c| the standard deviation is
-|c| / (n + 2). Where c = 0 the size of f is not known, and the standard deviation is infinite.
+An output with equal values c has the standard deviation |c| / (n + 2), as if the next of n + 2 nodes were the
+first to differ, by |c|. Where c = 0 the size of f is not known, and it is infinite.
 
-While a surrogate predicts less than a share of max(.7, 1 - 1/D), new nodes are taken from the Sobol sequence:
-nodes chosen by a poor surrogate are no better. One with narrow peaks chooses nodes from the beginning.
+While a surrogate predicts less than a share of max(.7, 1 - 1/D), new nodes are taken from the Sobol sequence.
 """
 
 from __future__ import annotations
@@ -190,7 +188,7 @@ def judge(
     judged = _judged(ensemble, sobol)
     errors, sds = (part[: len(sobol)][judged] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[judged])
-    grows = may_grow(ensemble, len(sobol))
+    grows = ensemble.growth > 0.9 * len(sobol)
     if grows and explained > 0.99:
         grows = not slows(best.data.u, values, best.slopes())
     return Judgement(
@@ -210,11 +208,6 @@ def unexpected_change(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
     squares = sds**2
     expected = squares.sum(axis=0) + np.sqrt(2 * np.sum(squares**2, axis=0))
     return np.maximum(np.sum(changes**2, axis=0) - expected, 0.0)
-
-
-def may_grow(ensemble: Ensemble, count: int) -> bool:
-    """Whether the evidence of ``count`` nodes is for growth in the tails."""
-    return ensemble.growth > 0.9 * count
 
 
 def explained_by(ensemble: Ensemble, sobol: np.ndarray) -> float:

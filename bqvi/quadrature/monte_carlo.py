@@ -16,8 +16,7 @@ from the spread of the averages over R successive blocks of the sequence, each o
 Errors of blocks cancel in part, so that it is about right where f is rough, and too large where it is smooth.
 The spread has R - 1 degrees of freedom: the variance is multiplied by that of Student's t, (R - 1)/(R - 3).
 
-Where all values are the same, the spread is zero. The standard deviation is then that of one further node at
-which f differs by as much as its size (:func:`of_constants`).
+Where all values are the same, it is that of one further node at which f differs by its size (`of_constants`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Functions with narrow peaks: smooth elsewhere, and of another scale near a few places.
 
-A stationary kernel has the same lengthscales everywhere. Those of a narrow peak make the function unknown
-between any two nodes, however smooth it is there; nodes are then spread over the whole measure, and few of
-them lie on the peak. Under the kernel
+The lengthscales of a narrow peak make the function unknown between any two nodes under a stationary kernel,
+and few nodes lie on the peak. Under the kernel
 
     k(v, v') = b exp(-|v - v'|^2 / (2 L^2)) + sum_j k_0(A_j (v - c_j), A_j (v' - c_j)),
     k_0(a, a') = exp(-(|a|^2 + |a'|^2) / (2 w)) exp(-sum_d (a_d - a'_d)^2 / (2 l_d^2))

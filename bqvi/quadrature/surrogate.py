@@ -22,10 +22,10 @@ import numpy as np
 from bqvi.calls.evaluations import understated_noise
 from bqvi.quadrature.charts import MeasureChart
 from bqvi.quadrature.families import Gram, KernelFamily
-from bqvi.quadrature.settings import SEARCH, Effort
+from bqvi.quadrature.settings import ROUGHLY, SEARCH, Effort
 from gp.conditioning import StudentProcess
 from gp.embeddings import KernelEmbedding, embed
-from gp.evidence import LogPosterior
+from gp.evidence import LogPosterior, squares_left_out
 from gp.integrals import Integrals
 from gp.kernels import Kernel
 from gp.kernels.parameters import scaled
@@ -36,6 +36,7 @@ from gp.posterior import Posterior
 from gp.priors import JointPrior
 from gp.process import GaussianProcess
 from gp.search import Search, search
+from gp.triangular import triangular_inverse
 
 _ROWS = 100
 """The most nodes at which slopes are computed at a time."""
@@ -81,6 +82,11 @@ class StandardData:
         return int(self.values.shape[1])
 
     @property
+    def sloped(self) -> np.ndarray:
+        """The nodes (k,) whose slopes are known: they are NaN where they were left out."""
+        return np.flatnonzero(() if self.slopes is None else np.isfinite(self.slopes).all(axis=(1, 2)))
+
+    @property
     def smooth_only(self) -> bool:
         """Whether only the squared exponential kernel in linear charts is possible."""
         return self.slopes is not None or not self.centred
@@ -111,11 +117,11 @@ class View:
         basis, prior = np.ones((n, 1)) if data.centred else None, _prior(data, family)
         if data.slopes is None:
             return View(Values(v), data.values, basis, noise, family.gram(Values(v)), prior)
-        dimension = v.shape[1]
-        slopes = [chart.slopes(data.u, data.slopes[:, :, o]).reshape(-1) for o in range(data.outputs)]
+        known = data.sloped
+        slopes = [chart.slopes(data.u, data.slopes[:, :, o])[known].reshape(-1) for o in range(data.outputs)]
         flat = np.stack(slopes, axis=1)
-        zeros = np.zeros(n * dimension)
-        observed = Observations((Values(v), Gradients(v)))
+        zeros = np.zeros(len(flat))
+        observed = Observations((Values(v), Gradients(v[known])))
         return View(
             observed,
             np.concatenate([data.values, flat]),
@@ -188,6 +194,31 @@ class CandidateProcess:
         stated = unit * math.sqrt(self.data.noise_variance or 0.0)
         found = understated_noise(*self.objective.noisier(self.psi), stated) if stated else ()
         return tuple(f"{each} A kink or a jump of f looks the same." for each in found)
+
+    def contradicted(self) -> int | None:
+        """The node whose slope all others contradict by ten sds, once fitted without it; or None."""
+        known, data = self.data.sloped, self.data
+        if data.slopes is None or data.noisy or data.outputs > 1 or len(known) < 3:
+            return None
+        errors = self._slope_errors
+        row = int(np.argmax(errors))
+        if not errors[row] > 9.0 * self.process.scales[0]:  # three sds in the fit with it
+            return None
+        worst = int(known[row])
+        without = replace(
+            data, slopes=np.where(np.arange(len(data))[:, None, None] == worst, np.nan, data.slopes)
+        )
+        again = surrogate(self.name, self.chart, self.family, without, self.psi).climbed(ROUGHLY)
+        others = max(again._slope_errors.max(), again.process.scales[0])
+        return worst if self.at(again.psi)._slope_errors[row] > 100.0 * others else None
+
+    @property
+    def _slope_errors(self) -> np.ndarray:
+        """The mean squared errors (k,) of slopes left out, over their variances for unit scale."""
+        found = self.process.evidence
+        sets = np.arange(len(self.data), len(found.weights)).reshape(-1, self.dimension)
+        whitening = triangular_inverse(found.factor.lower)
+        return squares_left_out(whitening, found.weights[:, 0], sets, found.projection)
 
     def at(self, psi: np.ndarray) -> CandidateProcess:
         """Return the surrogate with other hyperparameters."""

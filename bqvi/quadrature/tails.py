@@ -1,9 +1,8 @@
 """Heavy tails of an integrand.
 
 *Shape.* Beyond a high threshold t, |f| under the measure is distributed nearly as a generalised Pareto
-variable, P(|f| - t > y) = (1 + k y / sigma)^(-1/k). Moments of order 1/k and above are infinite, so with k >
-1/2 an average of draws has no variance, and in practice its value and its standard deviation are unreliable
-from k of about 0.7 on (Vehtari et al. 2024); `bqvi.pareto` estimates k.
+variable, P(|f| - t > y) = (1 + k y / sigma)^(-1/k). With k > 1/2 an average of draws has no variance, and it
+is unreliable from k of about 0.7 on (Vehtari et al. 2024); `bqvi.pareto` estimates k.
 
 *Exponent.* Polynomials and exp(a.u) grow too, more slowly farther out. Locally the exponent is
 

@@ -21,10 +21,9 @@ with the moments of products of kernels
 The original paper has no variance of the integral. Its offset alpha = 0.8 min f is left out, as it distorts g
 where f is smallest. Values are given as logarithms or divided by their largest: 1e-300 does not underflow.
 
-Nodes are chosen to reduce the variance of the linearised integral: the covariance of g(x) with pi[m g] is
-that of greedy reduction with another functional. As the linearised variance vanishes where m = 0, one node in
-four is the candidate at which the variance of f itself, C^2/2 + m^2 C, is largest; candidates are distributed
-by the measure.
+Nodes are chosen to reduce the variance of the linearised integral, pi[m g]. As it vanishes where m = 0, one
+node in four is the candidate, distributed by the measure, at which the variance of f, C^2/2 + m^2 C, is
+largest.
 """
 
 from __future__ import annotations

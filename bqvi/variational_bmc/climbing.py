@@ -1,8 +1,7 @@
 """Maximisation of the log joint itself, where gradients are given, before the surrogate (`bqvi.calls.climb`).
 
-A surrogate whose first data are far from the posterior needs many evaluations until its mode is that of the
-posterior, in particular along a curved path; a quasi-Newton method needs few. Its evaluations are the first
-data of the surrogate. The first step has half the length of the plausible box.
+A quasi-Newton method needs few evaluations where a surrogate far from the posterior needs many. They are the
+first data of the surrogate. The first step has half the length of the plausible box.
 
 A climb in many dimensions ends before it has made steps in all directions. In a direction without differences
 between evaluations the curvature of the surrogate is not determined, and where it is positive the density
@@ -15,8 +14,7 @@ The D + 1 gradients determine a quadratic log joint.
 
 Where the log joint can be evaluated at fewer of the first points than a surrogate needs, further points lie
 near those at which it can: beyond a good point x as seen from the nearest failed one y, and half as far from
-it, x + (x - y) / 2. Each failure halves the distance, so that in an open region the next one succeeds sooner
-or later, with gradients or without.
+it, x + (x - y) / 2. Each failure halves the distance.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.faults import exceptions_warning, raised
 from bqvi.calls.function import named_point
-from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings
+from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings, left_out
 from bqvi.calls.returned import not_logarithms
 from bqvi.checks import require_integer
 from bqvi.importance import WIDE, WIDENING, systematic
@@ -301,8 +301,8 @@ def _about_gradients(evaluations: Evaluations, coordinates: Coordinates) -> list
     faults = [good.reasons[i] or "not given" for i in np.flatnonzero(~there)]
     if CONTRADICTED in faults:
         first = coordinates.to_user(good.points[[good.reasons.index(CONTRADICTED)]])[0]
-        of, at = f"{faults.count(CONTRADICTED)} of {len(good)}", named_point(coordinates.names, first)
-        found.append(f"{of} gradients: {CONTRADICTED}, or f has a kink; the first is at {at}.")
+        at = named_point(coordinates.names, first)
+        found.append(left_out(faults.count(CONTRADICTED), len(good), at))
     if len(faults) >= 0.2 * len(good):
         most = f"of {len(good)} gradients are missing (most often: {max(faults, key=faults.count)})"
         found.append(f"{len(faults)} {most}: values alone were used.")

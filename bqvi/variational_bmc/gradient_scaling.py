@@ -14,13 +14,10 @@ r_i^2, where each residual is divided by the size of the two sides,
     r_i = (left_i - right_i) / (left_i^2 + right_i^2 + lambda)^1/2,
 
 so that distant points have the same influence as others. Matching gradients is score matching (Hyvarinen
-2005); in contrast to a fit to draws (:func:`scaling.led_by`), no draws of the posterior are needed. The
-points of the climb with which a run with gradients begins suffice.
+2005); no draws of the posterior are needed, and the points of the climb at the beginning suffice.
 
-The coordinates that are scaled are chosen by the regressions of all gradients in y on y (`_misfit`). In a
-hierarchy the conditional scale of the common mean depends on the standard deviation of the effects too, but
-the map that scales only the effects, about the common mean, makes all gradients affine.
-The leading coordinate k is the one with the largest gain of all single regressions. Where no map with it is
+The coordinates that are scaled are chosen by the regressions of all gradients in y on y (`_misfit`). The
+leading coordinate k is the one with the largest gain of all single regressions. Where no map with it is
 accepted, the coordinate with the next largest gain is tried, for maps of nearly all coordinates.
 """
 

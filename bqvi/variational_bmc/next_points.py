@@ -3,12 +3,10 @@
 The interquantile range (IMIQR, :mod:`acquisition.pointwise.quantile_range`) is integrated by targets,
 draws that are resampled from a pool by their weights times the range itself, so that they carry equal
 weights. The density is tempered, with a smaller power for larger prediction errors of the surrogate: where
-the surrogate is wrong in the tails, its own density has no draws there. In many dimensions draws of a
-tempered density are deeper than those of the posterior, so that the power is bounded by their depth
-(`_tempers`). Candidates are draws of q, of q widened, and of wider proposals (:mod:`pooled_draws`). The
-scores of all candidates need their covariances with all targets, which are one matrix product. After each
-choice in a batch the variances and covariances are conditioned on that point, exactly, by a rank-one update,
-which does not depend on its value.
+the surrogate is wrong in the tails, its own density has no draws there. In many dimensions the power is
+bounded by the depth of the draws (`_tempers`). Candidates are draws of q, of q widened, and of wider ones
+(:mod:`pooled_draws`). After each choice in a batch the variances and covariances are conditioned on that
+point, exactly, by a rank-one update, which does not depend on its value.
 
 With ``variational`` the range is integrated against q instead (VIQR).
 """

@@ -6,8 +6,7 @@
       of all these
     pool                      the draws of all three, weighed by the mixture of the three proposals
 
-Draws of q lie within the range of its components, and for a thin curved posterior do not extend beyond the
-evaluations, although the surrogate predicts the continuation of the posterior. The acquisition is integrated
+For a thin curved posterior draws of q do not extend beyond the evaluations. The acquisition is integrated
 over the pool (:mod:`next_points`), and q is given components where the pool has mass that q lacks
 (:mod:`added_components`). Draws at which the sd of f exceeds ``PooledSettings.known`` nats are left out.
 """

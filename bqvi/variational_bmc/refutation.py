@@ -1,14 +1,12 @@
 """The test of a claim of convergence: evaluations that could refute it, predicted before they are made.
 
-The acquisition evaluates where the surrogate's variance is large. Where its mean is too low and its variance
-small nothing is evaluated, and beyond the draws of its posterior nothing is either. A run that is about to
-converge therefore evaluates points of two kinds, as the batch of a step, so that the surrogate is then fitted
-to them. The claim stands if the log evidence has then moved by less than its sd, and this sd has not grown
+The acquisition evaluates nothing where the surrogate's mean is too low and its variance small, nor beyond the
+draws of its posterior. A run that is about to converge therefore evaluates points of two kinds, as the batch
+of a step. The claim stands if the log evidence has then moved by less than its sd, and this sd has not grown
 (:mod:`stopping`); otherwise the run goes on, and its next claim is tested again.
 
 *Points of the posterior widened* (:mod:`bqvi.widened`) lie where the posterior ends, or only its draws do.
-The excess of the log joint over its prediction there does not decide: far out in a funnel it is many nats
-where there is no mass.
+The excess of the log joint there does not decide: far out in a funnel it is many nats where there is no mass.
 
 *Draws of the posterior.* Draws u_i are of the surrogate's posterior p_s, tempered so that they reach into its
 tails. With g_i the log joint less its prediction there,

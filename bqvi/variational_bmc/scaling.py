@@ -19,8 +19,7 @@ log s_j.
 
 From values alone, the leading coordinate and one rate for all others are those of the largest evidence of
 the values (:mod:`rescaling`), with centres by a regression on draws of the current posterior (`led_by`; rho
-and nu are zero): the draws lack tails, by which rates would be too small.
-:mod:`gradient_scaling` fits the map to gradients instead.
+and nu are zero). :mod:`gradient_scaling` fits the map to gradients instead.
 """
 
 from __future__ import annotations

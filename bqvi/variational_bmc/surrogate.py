@@ -28,7 +28,7 @@ from functools import cached_property
 import numpy as np
 
 from bqvi.variational_bmc.settings import CHEAP, FITTING, PREDICTIONS, SHAPING
-from gp.evidence import LogPosterior
+from gp.evidence import LogPosterior, squares_left_out
 from gp.expectation import AnovaSum, AnovaSums, Quadratic
 from gp.fixed_points import Changes, Gram, gram_of
 from gp.fixed_points.gram import MOST_PAIRED
@@ -480,31 +480,21 @@ class Surrogate:
         z = np.empty(n)
         for i in range(n):
             rows = np.r_[i, n + i * dimension + np.arange(dimension if i < m else 0)]
-            factor, first = self._precision_factor(rows), np.eye(len(rows))[0]
+            columns, first = self.whitening[:, rows], np.eye(len(rows))[0]
+            factor = cholesky(columns.T @ columns)
             covariances = solve_lower(factor, solve_lower(factor, first), transposed=True)
             z[i] = covariances @ self.weights[rows] / np.sqrt(covariances[0])
         return z
-
-    def _precision_factor(self, rows: np.ndarray) -> np.ndarray:
-        """The Cholesky factor of C^-1 of the observations ``rows``."""
-        columns = self.whitening[:, rows]
-        return cholesky(columns.T @ columns)
 
     @cached_property
     def gradient_errors(self) -> np.ndarray:
         """The mean squared errors (m,) of gradients left out alone, in units of their covariances."""
         n, dimension = self.data.points.shape
-        errors = np.zeros(0 if self.data.gradients is None else len(self.data.gradients))
-        for i in range(len(errors)):
-            rows = n + i * dimension + np.arange(dimension)
-            errors[i] = np.square(solve_lower(self._precision_factor(rows), self.weights[rows])).mean()
-        return errors
+        sets = np.arange(n, len(self.weights)).reshape(-1, dimension)
+        return squares_left_out(self.whitening, self.weights, sets)
 
     def contradicted_gradient(self) -> int | None:
-        """The gradient that all other observations contradict by ten sds, once fitted without it, or None.
-
-        A fit with a wrong gradient has so short lengthscales that it contradicts it little more than others.
-        """
+        """The gradient that all other observations contradict by ten sds, once fitted without it, or None."""
         data, errors = self.data, self.gradient_errors
         if data.gradients is None or not errors.max(initial=0.0) > PREDICTIONS.contradicted:
             return None

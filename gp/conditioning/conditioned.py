@@ -11,8 +11,8 @@ fitted (O = 1), b is 1 for a value and 0 for a derivative. Then
     alpha   = K^-1 (Y - b c)                             weights of the posterior mean
     P       = K^-1 - K^-1 b b^T K^-1 / (b^T K^-1 b)      weights of targets: alpha = P Y
 
-The scale is its most likely value given c ("profiled" in `gp.evidence`). Without node i, hyperparameters and
-s^2 kept, the other nodes predict its numbers with the residual
+The scale is its most likely value given c. Without node i, hyperparameters and s^2 kept, the other nodes
+predict its numbers with the residual
 
     r_i = (P_ii)^-1 alpha_i                              (block i, B x B, B x O)
 
@@ -22,14 +22,11 @@ K^-1 b (h - b^T K^-1 k) / (b^T K^-1 b), h the integral of a constant of 1, chang
     delta_i = rules_i^T r_i.
 
 The jackknife's variance and estimate of the bias (Quenouille 1949, Tukey 1958) are sum_i delta_i delta_i^T
-and sum_i delta_i. In a regression the first is the variance that allows for noise of unequal size (HC3,
-MacKinnon and White 1985).
+and sum_i delta_i.
 
 With further observations C grows by rows [X^T M], and W by rows M^-1 [-X^T W, I], in O(n^2) for each,
 
     X = W k,    M M^T = K_new - X^T X.
-
-W is kept instead of C, as products with W take a third of the time of triangular solves.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ a sum of positive terms, exact to rounding however short or far the interval is.
 
 one side of zero contributes sum_j c_j (lambda s)^j M_j. R_0 = sqrt(pi/2) erfcx(beta / sqrt 2), and
 R_(j+1) = j R_(j-1) - beta R_j. As that recursion loses digits like beta^2j for large beta, from beta = 4 on
-the ratios R_j / R_(j-1) come from its continued fraction r_j = j / (beta + r_(j+1)), which converges to 1e-13
-within 30 levels there.
+the ratios R_j / R_(j-1) come from its continued fraction r_j = j / (beta + r_(j+1)), to 1e-13.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ def gradients(estimator, q, strategy, repetitions, seed=2):
     rng = np.random.default_rng(seed)
     state, found = strategy.start(len(X), rng), []
     for _ in range(repetitions):
+        if isinstance(strategy, HorvitzThompson):
+            state = strategy.start(len(X), rng)  # its order is a part of the design
         selection, state = strategy.draw(state, rng)
         rows = tuple(part[selection.indices] for part in DATA)
         corrections = getattr(strategy, "corrections", None)
@@ -57,7 +59,8 @@ def gradients(estimator, q, strategy, repetitions, seed=2):
         (Pathwise(8, errors=True), Q, Uniform(30), 0.8, 1.3),
         (Pathwise(8, errors=True), Q, Reshuffled(45), 0.8, 1.3),
         (Pathwise(8, errors=True), Q, Uniform(30, replacement=True), 0.8, 1.3),
-        (Pathwise(8, errors=True), Q, HorvitzThompson(30, NORMS), 0.8, 1.5),
+        (Pathwise(8, errors=True), Q, HorvitzThompson(30, NORMS), 0.8, 1.25),
+        (Pathwise(8, errors=True), Q, HorvitzThompson(12, NORMS**2), 0.8, 1.25),
         (Pathwise(8, errors=True), Q, Uniform(90), 0.8, 1.25),
         (Score(40, errors=True), Q, Uniform(30), 0.8, 1.3),
         (Score(8, errors=True), WIDE, Uniform(15), 0.85, 1.15),

