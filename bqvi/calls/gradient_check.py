@@ -7,8 +7,7 @@ Between two evaluations that are near each other the trapezoid rule gives the di
 exactly where f is quadratic. A correct gradient violates this where the curvature of f changes much between x
 and y. But by the mean value theorem f(y) - f(x) lies between the slopes at both ends unless f is convex on
 one part of the segment and concave on another. Where so few pairs fulfil this that a correct gradient would
-give as few with a probability below 1e-5, the run stops. All doors leave out, and say, the single gradient
-that a surrogate fitted without it contradicts by ten sds: one fitted with it has too short lengthscales.
+give as few with a probability below 1e-5, the run stops. A single one is left out, and said, by all doors.
 """
 
 from __future__ import annotations

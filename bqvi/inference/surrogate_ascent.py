@@ -11,8 +11,8 @@ Schmidt and Khan 2020). The ascent ends where the natural gradient vanishes, or 
 
     KL(q' || q) = (tr P^-1 + m^T m - D + ln|P|) / 2 <= radius,
 
-since there are no evaluations beyond it, and the surrogate may be wrong at its optimum. Where the gradient
-does not differ from zero within its error its direction is not determined. With |g|^2 the squared Fisher norm
+since there are no evaluations beyond it. Where the gradient does not differ from zero within its error its
+direction is not determined. With |g|^2 the squared Fisher norm
 of the gradient at q and v its error variance (the model's plus the jackknife's), the step ends at
 
     KL <= min(radius, r |g|^2) (|g|^2 / (|g|^2 + d v))^2,

@@ -3,14 +3,11 @@
 A quasi-Newton method needs few evaluations where a surrogate far from the posterior needs many. They are the
 first data of the surrogate. The first step has half the length of the plausible box.
 
-A climb in many dimensions ends before it has made steps in all directions. In a direction without differences
-between evaluations the curvature of the surrogate is not determined, and where it is positive the density
-grows without bound. After the climb one further gradient is therefore evaluated for each direction e in which
-no evaluation so far differs from the best point x, at
+A climb in many dimensions ends before it has made steps in all directions, and without these the surrogate's
+density may grow without bound. After the climb one further gradient is therefore evaluated for each direction
+e in which no evaluation so far differs from the best point x, at
 
     x + s e,      s^-2 the median curvature along the steps that were made, s at most half the plausible box.
-
-The D + 1 gradients determine a quadratic log joint.
 
 Where the log joint can be evaluated at fewer of the first points than a surrogate needs, further points lie
 near those at which it can: beyond a good point x as seen from the nearest failed one y, and half as far from

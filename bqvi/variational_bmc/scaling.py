@@ -13,9 +13,8 @@ independent of the coordinates of the first kind. With rho and nu zero, the dist
 proportional to E_j. In a hierarchy with centred effects, y_k is the logarithm of the effects' standard
 deviation and A_j their mean. rho and nu are the contributions of a quadratic log likelihood of x_j to the
 precision and to the gradient, divided by the precision at E_j = 1. With the right rho and nu the effects are
-independent and normal in y for all values of y_k and of their mean: a form between the centred and the
-non-centred one (Papaspiliopoulos, Roberts and Skold 2007). The map is triangular, log |det dx / dy| = sum_j
-log s_j.
+independent and normal in y for all values of y_k and of their mean (Papaspiliopoulos, Roberts and Skold
+2007). The map is triangular, log |det dx / dy| = sum_j log s_j.
 
 From values alone, the leading coordinate and one rate for all others are those of the largest evidence of
 the values (:mod:`rescaling`), with centres by a regression on draws of the current posterior (`led_by`; rho

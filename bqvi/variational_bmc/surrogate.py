@@ -14,9 +14,8 @@ The surrogate has three parts, each in a class or function of its own:
   depths grow only with their logarithm, r (1 + log(depth / r)), and are noisy (Acerbi 2020, "noise shaping"),
   with sd = r log(depth / r) / 10;
 - the *hyperparameters* (`fit`): (l, w, s, b) and, if it is fitted, the noise, by the evidence and weak
-  priors. With gradients, a part of the observations is used for the fit (`Data.with_best_gradients`), and k
-  has a second term with shorter lengthscales once the posterior has been found: few log densities are as
-  smooth as a squared exponential;
+  priors. With gradients, a part of the observations is used for the fit, and k has a second term with shorter
+  lengthscales once the posterior has been found;
 - the *posterior* (`Surrogate`): mean, variance, covariances, and the expectation under diagonal Gaussians.
 """
 

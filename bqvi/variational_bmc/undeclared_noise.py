@@ -1,17 +1,14 @@
 """A test whether values that were declared exact are noisy, by one further evaluation.
 
-The point of the highest value is evaluated again, displaced by far less than any posterior's width. There a
-smooth function returns the same value, or one that differs by no more than its slope allows: at the highest
-point a log-concave function is less steep than on average on the way to points that are much lower. Where the
-two values differ, as of random noise or of a function with a seed for each point, a noise is fitted from then
-on, as with ``noise_sd="unknown"``.
+The point of the highest value is evaluated again, displaced by far less than any posterior's width. Where the
+two values differ by more than the slope on the way to much lower points allows, as of random noise or of a
+function with a seed for each point, a noise is fitted from then on, as with ``noise_sd="unknown"``.
 
 The evaluation is made once, when a third of the budget is spent or before convergence (and once more if the
 slope there allowed any difference), and only where the log evidence does not decrease by a threshold with a
 noise common to all values. A gain of evidence does not show noise: a surrogate with short lengthscales
-explains noisy values as well, and a noise explains exact values that a stationary kernel fits badly.
-
-Values whose noise is stated are compared by evidence alone (`understated`).
+explains noisy values as well, and a noise explains exact values that a stationary kernel fits badly. Stated
+noise is judged by evidence alone (`understated`).
 """
 
 from __future__ import annotations
