@@ -244,3 +244,50 @@ def test_the_constant_of_normal_densities_stands_in_one_place():
     assert found.keys() == {"gp/arrays.py"}, "import LOG_2PI of gp.arrays"
     assert written_out("x = 0.5 * d * np.log(2.0 * np.pi)") == [1]
     assert not written_out("x = log(2 * pi * scale)")
+
+
+EXTENSIONS = (
+    "bqvi.models",
+    "bqvi.adapters",
+    "bqvi.sklearn",
+    "bqvi.sampled_bounds",
+    "gp.interop",
+)
+"""What `vbmc`, `integrate`, what all doors share and `gp` do without; a kernel of GPyTorch is converted."""
+CONTRACTS = ("amortised", "components", "conjugate", "data", "log_joint", "representation", "weighted")
+"""The modules of `bqvi.models` that say what `fit` asks of a model."""
+CORE = (
+    "gp",
+    "acquisition",
+    "bqvi/calls",
+    "bqvi/runs",
+    "bqvi/posterior",
+    "bqvi/variational_bmc",
+    "bqvi/quadrature",
+)
+OF_ONE_MODEL = ("bqvi/gradients/memoised_moves.py",)
+"""Births and merges are moves of a mixture."""
+
+
+def imported_extensions(path: Path, allowed: tuple[str, ...] = ()) -> list[str]:
+    found = imported_modules(path.read_text())
+    return sorted(
+        name
+        for name in found
+        if any(is_in(name, one) for one in EXTENSIONS) and not any(is_in(name, one) for one in allowed)
+    )
+
+
+@pytest.mark.parametrize("folder", CORE)
+def test_the_core_imports_no_extension(folder):
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        if not path.is_relative_to(ROOT / "gp" / "interop") and path.name != "__init__.py":
+            assert not imported_extensions(path, ("gp.interop.as_kernel",)), path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize("folder", ["bqvi/gradients", "bqvi/inference"])
+def test_fit_imports_contracts_of_models_and_no_model(folder):
+    allowed = tuple(f"bqvi.models.{name}" for name in CONTRACTS)
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        if str(path.relative_to(ROOT)) not in OF_ONE_MODEL:
+            assert not imported_extensions(path, allowed), path.relative_to(ROOT)
