@@ -111,7 +111,7 @@ class Allotment:
         if temperatures is None and particles is not None:
             temperatures = self._most_temperatures(particles)
         if temperatures is None:
-            most = self._most_temperatures(SETTINGS.least_particles)
+            most = self._most_temperatures(8)
             temperatures = min(self._temperatures(distance, resampled), most)
         if particles is None:
             particles = max(self.n_evaluations // self.cost(temperatures, 1, self.each), 1)

@@ -22,8 +22,6 @@ class BoundsSettings:
     """The conditional effective sample size, over L, from one temperature of the pilot run to the next."""
     near_best: float = 1.1
     """The factor of the least predicted variance at equal cost up to which fewer temperatures are chosen."""
-    least_particles: int = 8
-    """The least number of particles that the number of temperatures has to allow."""
     resampling: float = 0.5
     """Particles are resampled where their effective sample size is below this share of L."""
     leapfrog: int = 2
