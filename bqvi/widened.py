@@ -40,6 +40,8 @@ class WideningSettings:
     """The number of points from Student's t distribution."""
     freedom: float = 3.0
     """Its degrees of freedom."""
+    temper: float = 0.6
+    """The power of an answer's density of which further draws are made."""
     wider: float = 2.5
     """Its scale, in units of that of the draws."""
     least: float = 1e-12

@@ -49,6 +49,7 @@ from bqvi.gradients.remembered_elbo import NearQ, Trust, log_designs, process_ne
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.importance import Proposal, effective_size
 from bqvi.pareto import pareto_shape
+from bqvi.widened import WIDENING
 from gp.arrays import LOG_2PI
 from gp.conditioning.directional import value_rows
 
@@ -222,7 +223,7 @@ def _missed(found: NearQ, at: _AtDraws, memory: Memory, inside: float) -> tuple[
 
 def _log_tails(u: np.ndarray) -> np.ndarray:
     """The log density (n,) at u (n, D), in the units of q, of the t distribution of `EvidenceSettings`."""
-    freedom, dimension = EVIDENCE.freedom, u.shape[1]
+    freedom, dimension = WIDENING.freedom, u.shape[1]
     squares = np.einsum("nd,nd->n", u, u) / EVIDENCE.wider**2
     constant = gammaln(0.5 * (freedom + dimension)) - gammaln(0.5 * freedom)
     constant -= 0.5 * dimension * np.log(freedom * np.pi * EVIDENCE.wider**2)

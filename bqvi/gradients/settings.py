@@ -167,8 +167,6 @@ class EvidenceSettings:
     """The share for larger k."""
     tail_draws: int = 4
     """Draws of Student's t distribution around q among the evaluations that test a claim of convergence."""
-    freedom: float = 3.0
-    """Its degrees of freedom."""
     wider: float = 2.0
     """Its scale, in units of that of q."""
     before_rise: float = 0.65

@@ -37,6 +37,7 @@ from bqvi.inference.settings import SETTLING
 from bqvi.inference.state import LoopProblem, LoopState, with_unused
 from bqvi.models.data import n_rows
 from bqvi.models.log_joint import is_moving
+from bqvi.widened import WIDENING
 from gp.low_discrepancy import normal_sobol
 
 
@@ -182,7 +183,7 @@ def _points(state: LoopState, first: np.ndarray) -> np.ndarray:
     rng = np.random.default_rng(copy.deepcopy(state.rng).integers(2**63))
     frame, wide = WhitenedFrame.of(state.q), slice(SETTLING.drawn, None)
     u = normal_sobol(len(frame.mean), SETTLING.drawn + EVIDENCE.tail_draws, rng)
-    scales = rng.chisquare(EVIDENCE.freedom, EVIDENCE.tail_draws) / EVIDENCE.freedom
+    scales = rng.chisquare(WIDENING.freedom, EVIDENCE.tail_draws) / WIDENING.freedom
     u[wide] *= EVIDENCE.wider / np.sqrt(scales)[:, None]
     missing = rows_of(state.memory.points, first[None]) < 0
     return np.concatenate([frame.points(u), first[None][missing]])

@@ -32,7 +32,7 @@ from bqvi.quadrature.credibility import Tested, kappa, left_out
 from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.settings import DESIGN, REFUTATION
 from bqvi.quadrature.surrogate import CandidateProcess
-from bqvi.widened import Spread
+from bqvi.widened import WIDENING, Spread
 from gp.measures import Measure, Uniform
 
 
@@ -95,7 +95,7 @@ class Answer:
         u, logs = self.draws(seed)
         weights = normalised(logs)
         a = np.sum(self.logs(u), axis=0)
-        tempered = logs + (REFUTATION.temper - 1.0) * np.where(np.isfinite(a), a, 0.0)
+        tempered = logs + (WIDENING.temper - 1.0) * np.where(np.isfinite(a), a, 0.0)
         tempered = np.where(self._inside(u), tempered, -np.inf)
         constant = float(np.logaddexp.reduce(tempered)) - np.log(len(u))
         number = (count + seed % 2) // 2  # half of them, and of a single one half of the time
@@ -107,7 +107,7 @@ class Answer:
         points = np.concatenate([near, far[inside][: count - len(near)]])
         log_m, log_p = self.logs(points)
         log_q = np.logaddexp(
-            REFUTATION.temper * (log_m + log_p) - constant, wide.log_density(points) - np.log(share)
+            WIDENING.temper * (log_m + log_p) - constant, wide.log_density(points) - np.log(share)
         )
         return points, log_p - log_q + np.log(2.0)
 

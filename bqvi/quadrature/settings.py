@@ -184,8 +184,6 @@ class RefutationSettings:
     """The share of the nodes that are tests."""
     allowed: float = 0.2
     """The error of the log integral by the tests, in nats, up to which an answer may be credible."""
-    temper: float = 0.6
-    """The power of the answer of which draws are made."""
     outside: float = 0.01
     """The share of a Gaussian measure outside of a ball."""
     centres: int = 8

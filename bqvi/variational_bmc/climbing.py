@@ -21,7 +21,7 @@ from scipy.spatial import cKDTree
 
 from bqvi.calls import AsksError, Evaluations
 from bqvi.calls.climb import Asking, Ends, climb
-from bqvi.variational_bmc.settings import CLIMBING
+from bqvi.variational_bmc.settings import EXPLORATION
 from gp.linalg import complement
 
 
@@ -43,7 +43,7 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     if made.gradients is None or made.failed[0]:
         return None
     try:
-        climb(Asking(made), made.points[0], Ends(most, CLIMBING.gain))
+        climb(Asking(made), made.points[0], Ends(most, EXPLORATION.gain))
     except AsksError as asks:
         return asks.points[0]
     return _in_a_new_direction(made)

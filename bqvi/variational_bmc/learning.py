@@ -35,7 +35,7 @@ from bqvi.variational_bmc.modes import pooled_within
 from bqvi.variational_bmc.new_starts import annealed, laplace
 from bqvi.variational_bmc.pooled_draws import pool_of
 from bqvi.variational_bmc.rescaling import wasteful, with_map_of_draws, with_map_of_gradients
-from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
+from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State, settled
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, pruned
@@ -141,7 +141,7 @@ def _starts_again(state: State, estimate: Estimate) -> bool:
     With gradients, a run begins in the frame of Laplace's approximation in any case.
     """
     effective, has_gradients = estimate.found.effective_sample_size, state.usable.gradients is not None
-    if has_gradients and (not state.rows or effective < RESTARTS.poor * len(estimate.found.u)):
+    if has_gradients and (not state.rows or effective < CONVERGENCE.effective * len(estimate.found.u)):
         return True
     effective_before = bool(state.rows) and state.rows[-1].effective_share > RESTARTS.kept_effective
     return not (effective > RESTARTS.least_effective or effective_before)

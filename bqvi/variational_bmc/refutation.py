@@ -28,17 +28,17 @@ from scipy.special import logsumexp
 
 from bqvi.importance import resampled
 from bqvi.variational_bmc.modes import Modes
-from bqvi.variational_bmc.settings import COMPARISON
+from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import observation_noise, with_pending
-from bqvi.widened import widened
+from bqvi.widened import WIDENING, widened
 
 
 def is_due(state: State) -> bool:
     """Whether a claim is tested now: none was before, or evaluations have grown enough since then."""
     made = np.flatnonzero(~np.isnan(state.predicted[:, 2]))
     waiting = not np.isnan(state.pending_predicted[:, 2]).all()
-    return not waiting and (not len(made) or len(state) >= COMPARISON.again * (made[-1] + 1))
+    return not waiting and (not len(made) or len(state) >= CONVERGENCE.again * (made[-1] + 1))
 
 
 def with_points(state: State, estimate: Estimate, seed: int) -> State:
@@ -69,14 +69,14 @@ def _drawn(state: State, estimate: Estimate, seed: int) -> tuple[np.ndarray, np.
     if len(modes) > 1:
         nearest = modes.squares(frame.out(found.u)).argmin(1)
     log_density = found.log_weights + found.log_proposal
-    tempered = COMPARISON.temper * log_density - found.log_proposal
+    tempered = WIDENING.temper * log_density - found.log_proposal
     each = COMPARISON.draws if len(modes) == 1 else COMPARISON.draws_each
     rows, logs = [], []
     for r in np.unique(nearest):
         inside = nearest == r
         share = np.where(inside, np.exp(tempered - tempered[inside].max()), 0.0)
         chosen = np.unique(resampled(share, each, seed))
-        weights = (1.0 - COMPARISON.temper) * log_density[chosen]
+        weights = (1.0 - WIDENING.temper) * log_density[chosen]
         rows.append(chosen)
         logs.append(weights - logsumexp(weights) + logsumexp(found.log_weights[inside]))
     return np.concatenate(rows), np.concatenate(logs)

@@ -36,7 +36,7 @@ def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> 
     """
     found, now = estimate.found, state.frame.scaling
     units = None if isinstance(now, UserUnits) else UserUnits.of(state.coordinates)
-    poor = found.effective_sample_size < SCALINGS.effective * len(found.u)
+    poor = found.effective_sample_size < 0.05 * len(found.u)
     if poor or len(connected(estimate.surrogate, estimate.q)) > 1:
         if units is None and now is None:
             return None

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.variational_bmc.settings import SCALINGS
 from bqvi.variational_bmc.user_units import UserUnits
 from gp.linalg import least_squares
 
@@ -97,7 +96,7 @@ class Scaling:
         A component is divided along the leading coordinate into parts at equal distances of 1.5 of a part's
         standard deviation, whose sum has no ripples, and the map is linearised in each part.
         """
-        nodes, step = np.linspace(-3.2, 3.2, SCALINGS.parts, retstep=True)
+        nodes, step = np.linspace(-3.2, 3.2, 31, retstep=True)
         within = step**2 / (step**2 + 1.5**2)  # a part's share of the variance along the coordinate
         shares = np.exp(-0.5 * nodes**2)
         along = covariances[:, :, self.leading] / np.sqrt(covariances[:, [self.leading], self.leading])

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.pareto import PARETO
-from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
+from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, WEIGHTS
 from bqvi.variational_bmc.state import Row
 
 _UNTESTED = "the log joint has not been evaluated at points that could refute the result"
@@ -123,7 +123,7 @@ def _about_exploration(now: Row) -> list[str]:
 def _about_coverage(now: Row) -> list[str]:
     """The reason why q may not cover the surrogate."""
     share, k = now.effective_share, now.pareto_k
-    if share > CONVERGENCE.effective and (k < PARETO.unusable or share > CONVERGENCE.uniform):
+    if share > CONVERGENCE.effective and (k < PARETO.unusable or share > WEIGHTS.covered):
         return []
     return [f"q does not cover the surrogate (Pareto k {k:.2f}, effective share {share:.2g})"]
 

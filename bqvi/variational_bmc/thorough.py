@@ -21,7 +21,7 @@ from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted, 
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
 from bqvi.variational_bmc.result import VBMCResult
-from bqvi.variational_bmc.settings import PREDICTIONS, RESULT
+from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, RESULT
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import record
 from bqvi.variational_bmc.stopping import judge
@@ -55,7 +55,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     reasons = (*reasons, *understated(made, estimate.surrogate), *(contradicted(made) if exact else ()))
     values = (made.values - run.coordinates.log_jacobian(made.points))[~made.failed]
     reasons = (*reasons, *nothing_above(values, int(made.failed.sum())))
-    located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < RESULT.located
+    located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < EXPLORATION.located
     shape = None if corrected else estimate.found.pareto_k
     return VBMCResult(
         posterior=posterior,

@@ -10,7 +10,7 @@ from scipy.stats import norm
 import bqvi
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc import refutation
-from bqvi.variational_bmc.settings import COMPARISON
+from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import begun, evaluated, total_variation
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems.known_posteriors import lumpy
@@ -94,7 +94,7 @@ def test_a_run_converges_once_its_claim_was_tested():
     assert np.isfinite(state.predicted[test, 2]).sum() % COMPARISON.draws == 0
     # some of its points lie beyond the surrogate's posterior, where predictions are low
     assert state.predicted[test, 0].min() < found.evaluations.values.max() - 5
-    assert len(state) < COMPARISON.again * state.scaled_at + len(test)  # scales were looked for just before
+    assert len(state) < CONVERGENCE.again * state.scaled_at + len(test)  # scales were looked for just before
 
 
 def test_a_mixture_of_overlapping_modes_converges_with_what_its_draws_contradict_in_the_sd():

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import pytest
 
 from bqvi.pareto import PARETO
-from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
+from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, WEIGHTS
 from bqvi.variational_bmc.state import Row
 from bqvi.variational_bmc.stopping import judge, needs_test, verifies
 
@@ -75,8 +75,8 @@ ALONE = [
     ),
     (
         "Pareto k of weights that are nearly the same",
-        {"pareto_k": 9.0, "effective_share": CONVERGENCE.uniform + E},
-        {"pareto_k": 9.0, "effective_share": CONVERGENCE.uniform - E},
+        {"pareto_k": 9.0, "effective_share": WEIGHTS.covered + E},
+        {"pareto_k": 9.0, "effective_share": WEIGHTS.covered - E},
         "q does not cover the surrogate (Pareto",
     ),
     (

@@ -19,7 +19,7 @@ from bqvi.variational_bmc.settings.convergence import (
     NOISE,
     PREDICTIONS,
 )
-from bqvi.variational_bmc.settings.evaluations import CLIMBING, EXPLORATION, FEASIBILITY, NODES
+from bqvi.variational_bmc.settings.evaluations import EXPLORATION, FEASIBILITY, NODES
 from bqvi.variational_bmc.settings.frames import FRAMES, GRADIENT_SCALINGS, SCALINGS
 from bqvi.variational_bmc.settings.mixture import COMPONENTS, MODES, RESTARTS
 from bqvi.variational_bmc.settings.result import RESULT
@@ -27,7 +27,7 @@ from bqvi.variational_bmc.settings.surrogate import CHEAP, FITTING, SHAPING
 from bqvi.variational_bmc.settings.weights import POOLED, WEIGHTS
 
 __all__ = [
-    "CHEAP", "CLIMBING", "COMPARISON", "COMPONENTS", "CONVERGENCE", "EXPLORATION",
+    "CHEAP", "COMPARISON", "COMPONENTS", "CONVERGENCE", "EXPLORATION",
     "FEASIBILITY", "FITTING", "FRAMES", "GRADIENT_SCALINGS", "MODES", "NODES",
     "NOISE", "POOLED", "PREDICTIONS", "RESTARTS", "RESULT", "SCALINGS", "SHAPING", "WEIGHTS",
 ]  # fmt: skip

@@ -32,14 +32,10 @@ class ComparisonSettings:
     """The number of draws of a posterior with one mode."""
     draws_each: int = 3
     """The number of draws in each of several modes."""
-    temper: float = 0.6
-    """The power of the density of which draws are made."""
     total_variation: float = 0.1
     """The share of the mass that may differ, or the tolerance where that is larger."""
     of_modes: float = 0.05
     """The same where there are several modes, with more draws in all."""
-    again: float = 1.1
-    """The growth of the evaluations after which there is another test."""
     grown: float = 1.5
     """The growth of the sd of the log evidence with which the result does not stand."""
 
@@ -58,8 +54,6 @@ class ConvergenceSettings:
     """The largest divergence between successive posteriors, in nats, beyond that expected from draws."""
     effective: float = 0.1
     """The least effective share of the draws."""
-    uniform: float = 0.9
-    """The effective share above which Pareto k is not tested."""
     unseen: float = 0.1
     """The largest number of nats that unseen modes may be expected to add."""
     again: float = 1.1

@@ -9,14 +9,6 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class FirstClimbSettings:
-    """The climb with which a run with gradients begins (`climbing`)."""
-
-    gain: float = 0.3
-    """The nats that a step has to gain for the climb to continue."""
-
-
-@dataclass(frozen=True)
 class NodeSettings:
     """The choice of the next points (`next_points`, `steps`)."""
 
@@ -109,7 +101,6 @@ class ExplorationSettings:
         return self.without_mode * max(points // (self.least + self.more), 1) + modes - 1
 
 
-CLIMBING = FirstClimbSettings()
 NODES = NodeSettings()
 FEASIBILITY = FeasibilitySettings()
 EXPLORATION = ExplorationSettings()

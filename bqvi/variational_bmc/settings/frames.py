@@ -34,8 +34,6 @@ class ScalingSettings:
     """The number of steps of the search for the rate."""
     draws: int = 512
     """The number of draws of the posterior of which the moments and centres of maps are computed."""
-    effective: float = 0.05
-    """The least effective share of these draws."""
     gain: float = 2.0
     """The gain of evidence, in nats for each dimension, from which another map is used."""
     often: float = 1.4
@@ -45,8 +43,6 @@ class ScalingSettings:
     3000, converged with the log evidence .18 and .11 too low."""
     unlike: float = 0.1
     """The change of the logarithm of a scale, as sd over draws, from which a further map is tried at once."""
-    parts: int = 31
-    """The number of parts of a component along the leading coordinate, in which the map is linearised."""
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,6 @@ class RestartSettings:
     kept_effective: float = 0.02
     """The effective share of the draws in the last record above which q is kept for a further step: new
     components of q lower the share for a step, and would be lost in a new start."""
-    poor: float = 0.1
-    """The effective share of the draws below which a run with gradients tries Laplace's approximation again,
-    and the frame along its axes."""
     draws: int = 256
     """The number of draws of a round of annealed population Monte Carlo."""
     rounds: int = 10

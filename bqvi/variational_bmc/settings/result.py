@@ -16,8 +16,6 @@ class ResultSettings:
     """The sd of the log evidence, in nats, by which convergence is judged where the user gives none."""
     corrected: float = 100.0
     """The number of effective draws from which the posterior is corrected by its weights."""
-    located: float = 1.0
-    """The sd of the log evidence, in nats, below which the posterior may suggest plausible intervals."""
 
 
 RESULT = ResultSettings()
