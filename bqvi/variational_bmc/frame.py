@@ -128,7 +128,7 @@ def fitting(mean: np.ndarray, covariance: np.ndarray, last: Frame, within: np.nd
     within : the pooled covariance (D, D) within modes, or None for one mode.
     """
     condition = _condition(covariance if within is None else within)
-    along = condition < FRAMES.correlated or (condition < FRAMES.thin and last.diagonal)
+    along = condition < FRAMES.correlated or (condition < 50.0 and last.diagonal)
     found = axes(mean, covariance) if along else turned(mean, covariance)
     return replace(found, scaling=last.scaling)
 
@@ -147,7 +147,7 @@ def alternative(
         present one.
     within : the pooled covariance (D, D) within modes, or None for one mode.
     """
-    if not FRAMES.correlated < _condition(covariance if within is None else within) < FRAMES.thin:
+    if not FRAMES.correlated < _condition(covariance if within is None else within) < 50.0:
         return None
     other = turned(mean, covariance) if frame.diagonal else axes(mean, covariance)
     return replace(other, scaling=frame.scaling)

@@ -168,7 +168,7 @@ class Data:
         if self.gradients is None or len(self.residuals) <= rows:
             return self
         n, dimension = self.points.shape
-        m = min(max((rows - n) // dimension, FITTING.fewest), len(self.gradients))
+        m = min(max((rows - n) // dimension, 10), len(self.gradients))
         return self._at(np.argsort(-self.values, kind="stable"), m)
 
     def _at(self, rows: np.ndarray, m: int) -> Data:

@@ -17,8 +17,6 @@ class FrameSettings:
     divergence: float = 2.0
     """The divergence of a Gaussian without the correlations, in nats, beyond which a run with gradients
     begins in rotated axes."""
-    thin: float = 50.0
-    """The condition number of the correlations beyond which axes are rotated."""
 
 
 @dataclass(frozen=True)

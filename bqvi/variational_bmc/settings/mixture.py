@@ -50,13 +50,11 @@ class RestartSettings:
     """The standard deviations of the proposal over those of the Gaussian."""
     flattest: float = 1e-2
     """The curvature of the mean below which it counts as having no maximum."""
-    tries: int = 12
-    """The largest number of Newton steps to that maximum."""
 
     @property
     def ascent(self) -> Search:
         """The settings of the search for the mode."""
-        return Search(iterations=self.tries, halvings=8, longest=inf, settled=1e-9, gained=1e-3)
+        return Search(iterations=12, halvings=8, longest=inf, settled=1e-9, gained=1e-3)
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,6 @@ class FittingSettings:
 
     enough: int = 200
     """The number of observations to which hyperparameters are fitted where there are gradients."""
-    fewest: int = 10
-    """The least number of points whose gradients are among these observations."""
     top_variance: float = 100.0
     """The prior variance of f at the origin of the frame."""
     first_iterations: int = 6
