@@ -178,7 +178,7 @@ def fit(
             continue
         starts = [earlier.hyperparameters[name]] if seen else []
         starts += starting_points(measure.dimension, data.noisy) if effort.screens or not seen else []
-        if not data.centred:
+        if not data.centred or len(data) > (4.0 / SEARCH.short_lengthscale) ** measure.dimension:
             starts.append(short_start(measure.dimension))
         first = surrogate(name, *known[name], data, starts[0])
         members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))

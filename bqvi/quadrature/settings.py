@@ -51,7 +51,7 @@ class CandidateSettings:
     starting_lengthscales: tuple[float, ...] = (0.7, 1.5, 4.0)
     """Lengthscales of starting points, over D^(1/4): from below to above the spread of the measure."""
     short_lengthscale: float = 0.1
-    """A further one at each fit by 'wsabi-l' and 'wsabi-m', which have one candidate."""
+    """A further one by 'wsabi-l' and 'wsabi-m', which have one candidate, and where nodes are closer."""
     starting_noises: tuple[float, ...] = (1e-10, 1e-3)
     """tau of starting points."""
     starting_noises_of_noisy: tuple[float, ...] = (1e-3, 1e-1)

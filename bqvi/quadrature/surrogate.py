@@ -335,7 +335,7 @@ def starting_points(dimension: int, noisy: bool) -> list[np.ndarray]:
 
 
 def short_start(dimension: int) -> np.ndarray:
-    """A starting point for a root that vanishes but for a narrow peak, which others would take for noise."""
+    """A starting point for what others would take for noise: a narrow peak, or a wave that nodes resolve."""
     length = SEARCH.short_lengthscale * dimension**0.25
     return np.log([*np.full(dimension, length), SEARCH.starting_noises[0]])
 

@@ -220,6 +220,17 @@ def test_one_point_at_a_time():
     assert found.mean == pytest.approx(bqvi.integrate(bump, GAUSSIAN, 20).mean, rel=1e-12)
 
 
+@pytest.mark.parametrize("frequency", [7.0, 11.0])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_fast_wave_is_known_once_there_are_nodes_for_it(frequency, seed):
+    """E[cos(w x + 1/2)] = cos(1/2) exp(-w^2 / 2); no node lies where a millionth of the measure is."""
+    found = bqvi.integrate(
+        lambda x: np.cos(frequency * x[:, 0] + 0.5), Gaussian(np.zeros(1), np.eye(1)), 200, seed=seed
+    )
+    error = abs(found.mean - np.cos(0.5) * np.exp(-0.5 * frequency**2))
+    assert error < min(2e-5, 3 * found.sd)
+
+
 SMOOTH = {
     "bump": (lambda x, a: np.exp(-0.5 * np.square(x @ a)), lambda x, a, f: (-f * (x @ a))[:, None] * a),
     "wave": (lambda x, a: np.cos(x @ a + 0.4), lambda x, a, f: -np.sin(x @ a + 0.4)[:, None] * a),
