@@ -55,13 +55,16 @@ def below_a_cliff(
     excess = np.maximum(depth / threshold, 1.0)
     shaped = np.where(depth > threshold, threshold * (1.0 + np.log(excess)), depth)
     radius = np.sqrt(dimension + 2.0 * shaped)
-    spread = points[order[: _high(n)]].std(0)
+    high = order[: max(n // 3, CLIFFS.above)]
+    spread = points[high].std(0)
     spread = np.where(spread > 0.0, spread, 1.0)
     sds = np.zeros(n) if noise is None else np.sqrt(np.nan_to_num(noise[order]))
     own = np.zeros(n)
     if gradients is not None:
         own = np.linalg.norm(np.nan_to_num(gradients[order]) * spread, axis=1) / (excess * radius)
-    level, ratio = _steepest(points[order] / spread, radius, sds, own, levels)
+    nearest = np.asarray(cKDTree(points[high] / spread).query(points[high] / spread, 2)[0])[:, 1]
+    shortest = max(float(np.median(nearest)), 1e-300)
+    level, ratio = _steepest(points[order] / spread, radius, sds, own, levels, shortest)
     if ratio > CLIFFS.steeper:
         found[order[level:]] = True
     return found
@@ -82,22 +85,15 @@ def nothing_above(values: np.ndarray, failed: int, rounding: float = 1e-9) -> tu
     )
 
 
-def _high(n: int) -> int:
-    """How many of n points count as high."""
-    return max(n // 3, CLIFFS.above)
-
-
 def _steepest(
-    points: np.ndarray, radius: np.ndarray, sds: np.ndarray, own: np.ndarray, levels: np.ndarray
+    points: np.ndarray, radius: np.ndarray, sds: np.ndarray, own: np.ndarray, levels: np.ndarray, h: float
 ) -> tuple[int, float]:
     """The level across which the largest slope is the most times that on either side, and this ratio.
 
     Points (n, D), radii R, noise ``sds``, slopes at the points and ``levels`` (n,) are in decreasing order of
     the values. The pairs i < j are met in the order of i, so that few of them are in memory at a time.
     """
-    n, high = len(points), points[: _high(len(points))]
-    nearest = np.asarray(cKDTree(high).query(high, 2)[0])[:, 1]
-    shortest = max(float(np.median(nearest)), 1e-300)
+    n = len(points)
     above, below, across, to_higher = np.zeros((4, n))
     step = max(2**17 // n, 1)
     for first in range(0, n, step):
@@ -107,7 +103,7 @@ def _steepest(
         if sds.any():
             noise = 2.0 * CLIFFS.noise_sds * np.hypot(sds[rows, None], sds[first:])
             slopes = np.maximum(slopes - noise / (upper + lower), 0.0)
-        slopes /= np.maximum(cdist(points[rows], points[first:]), shortest)
+        slopes /= np.maximum(cdist(points[rows], points[first:]), h)
         square = slopes[:, : len(slopes)]
         square[np.tri(len(square), dtype=bool)] = 0.0
         below[rows] = slopes.max(1)

@@ -57,7 +57,7 @@ class Correction:
 
     Attributes
     ----------
-    u : the draws (M, D), in the frame. whitened : W k of f there, (N, M).
+    u : the draws (M, D), in the frame. whitened : W k of f there, (N, M); (0, 0) once `polished`.
     mean, variance : the moments of f there, (M,). log_proposal, log_q : log g and log q there, (M,).
     log_weights : the logarithms of the normalised weights, (M,).
     log_evidence, elbo : the estimates, in the frame's units.
@@ -154,7 +154,8 @@ def polished(
             break
         g = g.adapted(u, weights, logs).joined(wide, 0.1)
     found = weighed(surrogate, q, count, seed, feasible, g)
-    return replace(found, surrogate_sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
+    sd, none = _sd(surrogate, found.u, found.whitened, found.weights, seed), np.empty((0, 0))
+    return replace(found, surrogate_sd=sd, whitened=none)
 
 
 def _at_tails(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Proposal | None:

@@ -80,10 +80,9 @@ def _is_of_values(state: State) -> bool:
 def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> Scaling | None:
     """The map with the largest evidence, by short fits: first the leading coordinate, then the rate.
 
-    The leading coordinate is that of the largest evidence at a mild rate. The rate is doubled while the
-    evidence rises, and then searched about its maximum; each fit begins where that of the best map so far has
-    ended. None where the present map has a larger evidence, or none has with all mild rates, where there are
-    no coordinates to be led, and where the draws x (m, D) nearly coincide.
+    The leading coordinate is that of the largest evidence at a mild rate, which is doubled while the evidence
+    rises and then searched about its maximum. None where the present map has a larger one, or no map at all,
+    where there are no coordinates to be led, and where the draws x (m, D) nearly coincide.
     """
     now, mild, often = state.frame.scaling, SCALINGS.change, FITTING.first_iterations
 
@@ -93,11 +92,8 @@ def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> Scaling | 
             return short_fit(values, next_frame(values), start.psi, step.settings, iterations)
         return replace(start, evidence=-np.inf)
 
-    def steeper(factor: float, start: Candidate) -> Candidate:
-        return fitted(led_by(x, k, factor * change), start, often)
-
     def lowered(factor: float) -> float:
-        tried.append(steeper(factor, max(tried)))
+        tried.append(fitted(led_by(x, k, factor * change), max(tried), often))
         return min(-tried[-1].evidence, 1e300)
 
     if x.shape[1] < 2:
@@ -118,7 +114,7 @@ def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> Scaling | 
     tried, size = [best], 1.0
     while 2.0 * size * mild < SCALINGS.steepest and tried[-1] is max(tried):
         size *= 2.0
-        tried.append(steeper(size, tried[-1]))
+        tried.append(fitted(led_by(x, k, size * change), tried[-1], often))
     minimize_scalar(
         lowered, bounds=(0.25 * size, size), method="bounded", options={"maxiter": SCALINGS.search}
     )

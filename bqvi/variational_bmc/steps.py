@@ -48,8 +48,8 @@ def batch_size(state: State, settings: Settings) -> int:
     """The size of a batch, small until the posterior has been found, as then each value changes the next."""
     if settings.few is not None:
         return settings.batch if settled(state) else settings.few
-    if settled(state):  # a share, so that the time of a run is of the third order in the evaluations
-        return max(settings.batch, len(state) // 50)
+    if settled(state):  # a share that grows, so that runs with many evaluations have few steps
+        return max(settings.batch, min(len(state) ** 2 // 12500, NODES.candidates // 4))
     return min(2 if state.usable.gradients is None else 1, settings.batch)
 
 

@@ -133,14 +133,15 @@ class Data:
         Rows of values without a gradient are computed without what a pull-back needs.
         """
         n, m = len(self.points), 0 if self.gradients is None else len(self.gradients)
-        if m in (0, n):
+        if m == n or (m == 0 and n <= MOST_PAIRED):
             return np.array(self.gram(kernel)[0])
-        first = self._gram_of(self.points[:m])(kernel)[0]
-        rest = crossed(kernel, self.points[m:], self.points, m)
-        found = np.empty((rest.shape[1],) * 2)
-        found[:, m:n], found[m:n] = rest.T, rest
-        of_first = np.r_[:m, n : len(found)]
-        found[np.ix_(of_first, of_first)] = first
+        found = np.empty((len(self.residuals),) * 2)
+        for rows in np.array_split(np.arange(m, n), 1 + n * n // 2**19):  # of 4 MiB
+            rest = crossed(kernel, self.points[rows], self.points, m)
+            found[:, rows], found[rows] = rest.T, rest
+        if m:
+            of_first = np.r_[:m, n : len(found)]
+            found[np.ix_(of_first, of_first)] = self._gram_of(self.points[:m])(kernel)[0]
         return found
 
     @property
@@ -150,12 +151,15 @@ class Data:
 
     @cached_property
     def _thinned(self) -> Data | None:
-        n = len(self.values)
-        if self.gradients is None and n > MOST_PAIRED:
-            ranks = np.linspace(0, n - 1, MOST_PAIRED).astype(int)
-            return self._at(np.argsort(-self.values, kind="stable")[ranks], 0)
-        found = self.with_best_gradients(FITTING.enough)
+        found = self.of_all_depths(MOST_PAIRED).with_best_gradients(FITTING.enough)
         return None if found is self else found  # data that referred to themselves would be freed late
+
+    def of_all_depths(self, most: int) -> Data:
+        """The data of at most as many values, of all depths; where there are gradients, the same data."""
+        n = len(self.values)
+        ranks = np.linspace(0, n - 1, most).astype(int)
+        few = n <= most or self.gradients is not None
+        return self if few else self._at(np.argsort(-self.values, kind="stable")[ranks], 0)
 
     def with_best_gradients(self, rows: int) -> Data:
         """The data with all values, but gradients only at the points of highest density.
@@ -456,10 +460,12 @@ class Surrogate:
 
         Inner products of the columns are the reduction of the covariance.
         """
-        slopes, most = 0 if self.data.gradients is None else len(self.data.gradients), 2**22
-        parts = np.array_split(u, 1 + len(u) * len(self.whitening) // most)  # of 32 MiB
-        covariances = (crossed(self.kernel, part, self.data.points, slopes).T for part in parts)
-        return np.concatenate([lower_product(self.whitening, each) for each in covariances], axis=1)
+        slopes, n = 0 if self.data.gradients is None else len(self.data.gradients), len(self.whitening)
+        found = np.empty((n, len(u)))
+        for part in np.array_split(np.arange(len(u)), 1 + n * len(u) // 2**19):  # of 4 MiB
+            covariances = crossed(self.kernel, u[part], self.data.points, slopes).T
+            found[:, part] = lower_product(self.whitening, covariances)
+        return found
 
     def moments(self, u: np.ndarray, whitened: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The posterior mean and variance of the log joint at u (m, D), (m,) each, from ``whitened`` W k."""

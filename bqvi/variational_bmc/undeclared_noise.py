@@ -20,7 +20,7 @@ from scipy.spatial import cKDTree
 
 from bqvi.calls import Evaluations
 from bqvi.calls.evaluations import understated_noise
-from bqvi.variational_bmc.settings import NOISE
+from bqvi.variational_bmc.settings import FITTING, NOISE
 from bqvi.variational_bmc.surrogate import Surrogate, fit
 
 
@@ -114,7 +114,7 @@ def understated(made: Evaluations, surrogate: Surrogate) -> tuple[str, ...]:
 
 def _with_noise(surrogate: Surrogate) -> tuple[float, float]:
     """The gain of log evidence, nats, by a noise common to all values, and its standard deviation, nats."""
-    data = surrogate.data
+    data = surrogate.data.of_all_depths(FITTING.enough)
     start = np.append(surrogate.psi, np.log(0.1))
     psi, evidence = fit(replace(data, noise_fitted=True), start)[:2]
     return evidence - fit(data, surrogate.psi)[1], float(np.exp(0.5 * psi[-1]))
