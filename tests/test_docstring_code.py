@@ -15,7 +15,7 @@ from source_index import modules
 import acquisition
 import bqvi
 import gp
-from bqvi.families import Gamma, Gaussian
+from bqvi.families import Gamma
 from gp.fixed_points.gram import gram_of
 
 BLOCK = re.compile(r"(?:^    .*\n(?:^\s*\n)?)+", re.MULTILINE)
@@ -82,14 +82,9 @@ def counts():
             "gammaln": scipy.special.gammaln}  # fmt: skip
 
 
-def family():
-    return {"MyFamily": lambda _: Gaussian(np.zeros(2), np.eye(2))}
-
-
 GIVEN = {
     "acquisition": quadrature,
     "acquisition.minibatch.strategy": gradients,
-    "bqvi.families.testing": family,
     "bqvi.models.conjugate_components": counts,
     "gp.fixed_points.gram": gram,
 }

@@ -338,9 +338,10 @@ def _chosen(
         return u, 0, np.zeros(0)
     tests, log_weights = _tests(problem, state, count)
     count -= len(tests)
-    high = nodes_of_logarithms(problem, state, count, seed)[:count]
     peaked = isinstance(found.best.family, PeakFamily)  # nodes of the sequence would miss the peaks
-    poor = explained_by(found, state.sobol) < predicts(measure.dimension) and not peaked
+    explained = explained_by(found, state.sobol)
+    poor = explained < predicts(measure.dimension) and not peaked
+    high = nodes_of_logarithms(problem, state, count, seed, explained > 0.99)[:count]
     if poor:
         u = _sequence(problem, count - len(high), state)
         return np.concatenate([u, high, tests]), len(u), log_weights

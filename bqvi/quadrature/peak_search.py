@@ -216,7 +216,7 @@ def _through(v: np.ndarray, sizes: np.ndarray) -> list[_Shape]:
     for chosen in (order[:few], order[np.sort(np.argsort(away)[:few])]):
         if len(chosen) < dimension + 3:
             continue
-        slope, curvatures, _ = _peak_through(v[chosen] - v[top], np.log(sizes[chosen]))
+        slope, curvatures, _ = peak_through(v[chosen] - v[top], np.log(sizes[chosen]))
         try:
             factor = cholesky(curvatures)
         except np.linalg.LinAlgError:
@@ -227,7 +227,7 @@ def _through(v: np.ndarray, sizes: np.ndarray) -> list[_Shape]:
     return found
 
 
-def _peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Return b (D,), C (D, D) of a + b.d - d.C d / 2 fitted to logarithms (k,) at d (k, D), and the residual.
 
     C is a number times the identity, unless a positive definite C has a much smaller residual. The residual

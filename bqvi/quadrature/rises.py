@@ -13,8 +13,10 @@ it if a large share of the integral may lie beyond the nodes (`Rises.beyond`), w
 slope; the share is part of the standard deviation.
 
 A mode so narrow that ln f rises to it in a part of the region that no node has reached is not found by this.
-What such modes are expected to add (:mod:`bqvi.unseen`; the nodes of the sequence are the points that lead to
-known modes) is in the standard deviation.
+Once the surrogate predicts, nodes are therefore placed where they reveal the largest share of the modes that
+are hidden (:mod:`bqvi.unseen`), with widths in units of the Gaussian about the highest node. As long as one
+reveals more than ``HIDDEN.worth``, or a low node lies far above what all others predict, the surrogate of f
+is not credible. What hidden modes are expected to add is in the standard deviation.
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ from acquisition.conditioned import ConditionedPool
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.nodes import conditioned, whitened_cross
+from bqvi.quadrature.peak_search import peak_through
 from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
 from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
-from bqvi.unseen import expected_rise
+from bqvi.unseen import HIDDEN, Evaluated, expected_rise
+from gp.linear_maps import cholesky, smallest_eigenvalue
 from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
 
@@ -139,6 +143,16 @@ class Rises:
             bounds = bounds.given(best)
         return bounds.u[chosen]
 
+    def surprised(self) -> bool:
+        """Whether ln f at a node far below the largest value lies far above what all others predict.
+
+        It may be the flank of a mode that no other node has reached.
+        """
+        part = self.parts[0]
+        errors, sds = (part.unit * each[:, 0] for each in part.member.process.leave_one_out())
+        low = (self.logs + self.log_density(self.u))[part.rows] < self._relevant
+        return bool(np.any(low & (errors > np.maximum(6.0 * RISES.open, HIDDEN.surprising * sds))))
+
     def remain(self, seed: int) -> bool:
         """Whether f may be large at a place whose nearest node lies far below the largest value."""
         candidates = self._candidates(seed)
@@ -235,21 +249,19 @@ class _Bounds:
 
 
 def nodes_of_logarithms(
-    problem: IntegrationProblem, state: IntegrationState, count: int, seed: int
+    problem: IntegrationProblem, state: IntegrationState, count: int, seed: int, resolved: bool
 ) -> np.ndarray:
-    """Return nodes (k, D), k <= ``count``, at which ln f may be large.
+    """Return nodes (k, D), k <= ``count``, at which ln f may be large, or where modes may be hidden.
 
-    They are in standard coordinates. There are none where f is not given by its logarithm.
-
-    Parameters
-    ----------
-    problem : integrand and measure. state : the nodes so far, those under evaluation, and their surrogates.
-    count : the number of nodes that are chosen next. seed : of candidates.
+    They are in the standard coordinates of the ``problem``, and there are none where f is not given by its
+    logarithm. Hidden modes are searched for where the ``state``'s surrogate predicts well, ``resolved``.
     """
-    measure, rises = problem.standard.measure, _rises(problem, state)
+    rises = _rises(problem, state)
     if rises is None:
-        return np.zeros((0, measure.dimension))
-    return rises.nodes(max(count // DESIGN.explore, 1), state.pending_u, seed)
+        return np.zeros((0, problem.measure.dimension))
+    most = max(count // DESIGN.explore, 1)
+    high = rises.nodes(most, state.pending_u, seed)
+    return np.concatenate([high, _hidden(problem, state, count // 2)[1]]) if resolved else high
 
 
 def doubts(
@@ -257,14 +269,14 @@ def doubts(
 ) -> tuple[bool, float]:
     """Whether the logarithms leave room for a mode that no node has shown, and the share beyond the nodes.
 
-    They are False and 0 where f is not given by its logarithm.
-
-    Parameters
-    ----------
-    problem : integrand and measure. state : the nodes. seed : of the candidates. log_integral : of f.
+    They are by the ``state`` of a ``problem``; False and 0 where f, with the integral exp(``log_integral``),
+    is not given by its logarithm.
     """
     rises = _rises(problem, state)
-    return (False, 0.0) if rises is None else (rises.remain(seed), rises.beyond(log_integral))
+    if rises is None:
+        return False, 0.0
+    doubtful = rises.remain(seed) or rises.surprised() or len(_hidden(problem, state, 1)[1]) > 0
+    return doubtful, rises.beyond(log_integral)
 
 
 def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> float:
@@ -272,13 +284,42 @@ def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> float:
 
     Nodes of the sequence where f is zero lead to no mode.
     """
-    if not problem.integrand.function.logarithmic or isinstance(problem.measure, Empirical):
+    if not _is_given_by_logarithms(problem):
         return 0.0
     leads = np.isfinite(state.values[state.sobol, 0])
-    return expected_rise(int(leads.sum()), nowhere=int((~leads).sum()))
+    return expected_rise(_hidden(problem, state, 0)[0], int(leads.sum()), nowhere=int((~leads).sum()))
+
+
+def _hidden(problem: IntegrationProblem, state: IntegrationState, most: int) -> tuple[float, np.ndarray]:
+    """The share of modes that no node has noticed, and up to ``most`` nodes (k, D) that reveal many of them.
+
+    Widths are in units of the Gaussian about the highest node that a quadratic function of the logarithms at
+    the nodes nearest to it describes; it is no wider than the measure.
+    """
+    measure, u, dimension = problem.standard.measure, state.u, problem.measure.dimension
+    count = RISES.neighbours * math.comb(dimension + 2, 2)
+    places = measure.from_unit_cube(shifted_sobol(dimension, DESIGN.pool, problem.seed))
+    sizes = state.values[:, 0] + np.asarray(measure.log_density(u), float)
+    good = np.flatnonzero(np.isfinite(sizes))
+    if len(good) < count:
+        return 1.0, places[:0]
+    best = good[sizes[good].argmax()]
+    near = good[np.argsort(cdist(u[[best]], u[good])[0], kind="stable")[:count]]
+    precision = peak_through(u[near] - u[best], sizes[near])[1]
+    least = 1.0 / np.max(np.diag(measure.covariance)) - smallest_eigenvalue(precision)
+    root = cholesky("precision", precision + max(least, 0.0) * np.eye(dimension)).T
+    outlined, there = (0.5 * cdist(u[[best]] @ root.T, x @ root.T)[0] ** 2 for x in (u, places))
+    outside = 2.0 * there > dimension + 2.0 * math.sqrt(2.0 * dimension)
+    depths = np.where(np.isfinite(sizes), sizes[best] - sizes, np.inf)
+    share, chosen, gains = Evaluated(u, depths, outlined, root[None]).search(places, there, outside, most)
+    return share, places[[i for i, gain in zip(chosen, gains, strict=True) if gain > HIDDEN.worth]]
 
 
 def _rises(problem: IntegrationProblem, state: IntegrationState) -> Rises | None:
-    if not problem.integrand.function.logarithmic or isinstance(problem.measure, Empirical):
+    if not _is_given_by_logarithms(problem):
         return None
     return Rises.of(problem.standard.measure, state.u, state.values[:, 0])
+
+
+def _is_given_by_logarithms(problem: IntegrationProblem) -> bool:
+    return problem.integrand.function.logarithmic and not isinstance(problem.measure, Empirical)

@@ -5,12 +5,9 @@ would otherwise have converged therefore explores first:
 
     places where a mode could be unnoticed  ->  points that the known modes do not explain  ->  climbs
 
-1. Further points c of the scrambled Sobol sequence of the first design are evaluated, in its order. Left out
-   are those at which a mode would have been noticed. Let x_i be an evaluation d_i nats below the top, and
-   |.| the distance in units of the widest known mode. A mode at c that is s times as wide as that one, and
-   as high, exceeds the value at x_i if |c - x_i| < s sqrt(2 d_i). The widest mode that no evaluation has
-   noticed thus has s = min_i |c - x_i| / sqrt(2 d_i) (`Modes.unnoticed`), and points where this is small
-   are left out. Where the known modes fill the box no point is left.
+1. Further points of the scrambled Sobol sequence of the first design are evaluated: those after which the
+   fewest modes are hidden (:mod:`bqvi.unseen`), with the values that the known modes predict, as long as each
+   reveals a share of ``HIDDEN.worth``.
 2. `Modes.unexplained` and, with gradients, `Modes.alignment` determine which points are explained by the
    known modes. This presumes that the log joint rises towards the modes.
    Inside of a known mode a value far above what all others predict is the flank of another one.
@@ -21,12 +18,11 @@ A climb that ends elsewhere has found a mode. With its evaluations q is given co
 continues. Where no mode is found, exploration ends once few further modes are expected; until then more
 points and climbs are evaluated.
 
-The points are counted by the mode to which they lead, as :mod:`bqvi.unseen` has it. A point that is explained
-leads to the nearest known mode, one whose climb enters a known mode to that mode, and one whose climb ends
-elsewhere, but too low for a mode, nowhere. Points without a climb are counted in the proportions of those
-with one. A mode that is reached by a single climb counts in f as often as there are points
-for each climb. g is zero unless exploration ends because a climb has found a mode; that mode is then one of
-the f. `expected_rise` is part of the standard deviation of the log evidence.
+The points are counted by the mode to which they lead (:mod:`bqvi.unseen`). A point that is explained leads to
+the nearest known mode, one whose climb enters a known mode to that mode, and one whose climb ends elsewhere,
+but too low for a mode, nowhere. Points without a climb are counted in the proportions of those with one. A
+mode that is reached by a single climb counts in f as often as there are points for each climb. g is zero
+unless exploration ends because a climb has found a mode; that mode is then one of the f.
 """
 
 from __future__ import annotations
@@ -37,9 +33,10 @@ import numpy as np
 
 from bqvi.calls import Evaluations
 from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb, rows_of
-from bqvi.unseen import expected_rise
+from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from bqvi.variational_bmc.modes import Modes
-from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION
+from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, EXPLORATION
+from gp.linear_maps import lower_inverse
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Explored:
     limited: bool = False
 
 
-UNEXPLORED = Explored(False, expected_rise(0))
+UNEXPLORED = Explored(False, expected_rise(1.0))
 """The result before the first exploration."""
 
 
@@ -76,8 +73,8 @@ def explore(
     ----------
     run : the source of evaluations of the log joint.
     modes : the known modes.
-    sequence : points (M, D) of the box in the order of their evaluation. `ExplorationSettings.count` of them
-        are evaluated, and more, with further climbs, while unseen modes are expected to add
+    sequence : points (M, D) that represent the box. Those are evaluated that reveal a share of
+        ``HIDDEN.worth``, and more, with further climbs, while unseen modes are expected to add
         `ConvergenceSettings.unseen` nats or more.
     most : the largest number of them that this exploration evaluates.
     noise_sd : the standard deviation of the values' noise, nats.
@@ -86,7 +83,6 @@ def explore(
     """
     climbs: dict[int, ClimbResult] = {}
     outside = ~modes.contain(sequence)
-    count = EXPLORATION.count(len(modes), float(outside.mean()))
     limit = most + int((rows_of(run.made.points, sequence) >= 0).sum())
     while True:
         rows = rows_of(run.made.points, sequence)
@@ -94,48 +90,45 @@ def explore(
         unexplained = _unexplained(run, modes, made, noise_sd)
         explained = [row for row in map(int, made) if row not in unexplained]
         starts = [row for row in dict.fromkeys((*surprising, *unexplained)) if row not in climbs]
-        unseen = _unseen(run, modes, explained, list(climbs.values()), len(starts))
-        places = _places(run.made, modes, sequence, rows, outside)
-        complete, wanted = len(made) >= count or not len(places), 4
-        if len(made) < count:
-            wanted = min(4, count - len(made))
-        elif unseen < CONVERGENCE.unseen:
-            wanted = 0
-        further = places[: min(wanted, limit - len(made))]
+        share, places, gains = _places(run.made, modes, sequence, outside)
+        unseen = _unseen(run, modes, share, explained, list(climbs.values()), len(starts))
+        wanted = sum(gain > HIDDEN.worth for gain in gains)
+        complete = wanted == 0
+        if complete and unseen >= CONVERGENCE.unseen:
+            wanted = len(places)
+        further = places[: max(min(wanted, limit - len(made)), 0)]
         # a climb for the direction of a gradient alone waits until the points have been evaluated
-        due = [row for row in starts if unexplained.get(row, 1.0) > 0.0 or not len(further)]
+        due = [row for row in starts if unexplained.get(row, 1.0) > 0.0 or not further]
         if due and len(climbs) < EXPLORATION.climbs(len(modes), len(made)):
             found, climbed = _climbed(run, modes, due[0], noise_sd, due[0] in surprising)
             if not found and climbed.ended != "room":
                 climbs[due[0]] = climbed
                 continue
             others = len(starts) - int(found)
-            unseen = _unseen(run, modes, explained, list(climbs.values()), others, int(found))
+            unseen = _unseen(run, modes, share, explained, list(climbs.values()), others, int(found))
             return Explored(False, unseen)
-        if not len(further) or not run.evaluate(sequence[further]):
+        if not further or not run.evaluate(sequence[further]):
             return Explored(complete, unseen, len(made) >= limit)
 
 
 def _places(
-    made: Evaluations, modes: Modes, sequence: np.ndarray, rows: np.ndarray, outside: np.ndarray
-) -> np.ndarray:
-    """The points of the sequence at which a mode could be unnoticed, as indices (m,).
+    made: Evaluations, modes: Modes, sequence: np.ndarray, outside: np.ndarray
+) -> tuple[float, list[int], list[float]]:
+    """The share of hidden modes, and up to four next points of the sequence, as indices, with their gains.
 
-    As long as fewer than `ExplorationSettings.least` of its points have been evaluated, they are the next
-    ones. ``rows`` (M,) are those of the evaluations, or -1, and points ``outside`` (M,) lie in no known mode.
+    Points ``outside`` (M,) lie in no known mode.
     """
-    left = rows < 0
-    needed = EXPLORATION.least - len(rows) + int(left.sum())
-    if needed > 0:
-        return np.flatnonzero(left)[:needed]
-    good = ~made.failed
-    unnoticed = modes.unnoticed(sequence, made.points[good], made.values[good])
-    return np.flatnonzero(left & outside & (unnoticed > EXPLORATION.narrow))
+    top = modes.outline.log_density(modes.outline.means).max()
+    x, places = made.points, np.maximum(top - modes.outline.log_density(sequence), 0.0)
+    outlined = np.maximum(top - modes.outline.log_density(x), 0.0)
+    depths = np.where(made.failed, np.inf, np.maximum(top - made.values, 0.0))
+    return Evaluated(x, depths, outlined, lower_inverse(modes.factors)).search(sequence, places, outside, 4)
 
 
 def _unseen(
     run: Evaluating,
     modes: Modes,
+    share: float,
     explained: list[int],
     climbs: list[ClimbResult],
     others: int,
@@ -145,6 +138,7 @@ def _unseen(
 
     Parameters
     ----------
+    share : the share of hidden modes.
     explained : the rows of points that the known modes explain.
     climbs : the climbs that did not end in a further mode.
     others : the number of unexplained points from which no climb was begun.
@@ -158,7 +152,7 @@ def _unseen(
     # A mode to which a single climb leads is counted as often as there are points for each climb.
     few = np.where(by_explained > 0, 1.0, 1.0 + each)[by_explained + by_climbs < 2].sum()
     once = min(float(few), count - found)
-    return expected_rise(count, once + found, without_mode * (1.0 + each), found * each)
+    return expected_rise(share, count, once + found, without_mode * (1.0 + each), found * each)
 
 
 def _counts_by_mode(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarray:
@@ -203,7 +197,7 @@ def _climbed(
     within = None if surprising else lambda x: bool(modes.contain(x[None])[0])
     climbed = climb(run, points[row], ends, within, _first_step(run.made, row))
     best = run.made.values[list(climbed.rows)].max(initial=-np.inf)
-    high = bool(best > values.max() - 0.5 * dimension - EXPLORATION.relevant)
+    high = bool(best > values.max() - 0.5 * dimension - COMPONENTS.shallow)
     return climbed.ended == "gain" and climbed.new > 0 and high, climbed
 
 

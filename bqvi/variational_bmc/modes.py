@@ -22,7 +22,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import MODES
@@ -99,20 +98,6 @@ class Modes:
         dimension = points.shape[1]
         depths = 2.0 * (self.levels[:, None] - self.outline.log_parts(points)).min(0)
         return depths < dimension + MODES.inside * np.sqrt(2.0 * dimension)
-
-    def unnoticed(self, places: np.ndarray, points: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The largest width (m,) of a mode at ``places`` (m, D) that values (n,) at ``points`` do not show.
-
-        It is in units of the widest known mode there. With its shape and s times its width, at least as high
-        as the highest one, a mode exceeds a value d nats below the top up to the distance s sqrt(2 d).
-        """
-        top = self.outline.log_density(self.outline.means).max()
-        reach = np.sqrt(2.0 * np.maximum(top - values, 1.0))
-        widths = [
-            cdist(solve_lower(factor, places.T).T, solve_lower(factor, points.T).T) / reach
-            for factor in self.factors
-        ]
-        return np.min(widths, axis=(0, 2))
 
     def unexplained(self, points: np.ndarray, values: np.ndarray, share: float, margin: float) -> np.ndarray:
         """Return by how many nats values (n,) at points (n, D) exceed what the modes allow.

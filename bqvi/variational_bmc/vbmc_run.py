@@ -12,6 +12,7 @@ from bqvi.calls.climb import Evaluating
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
+from bqvi.unseen import HIDDEN
 from bqvi.variational_bmc import refutation
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
@@ -260,7 +261,7 @@ class VBMCRun:
             return 0
         left = self.limits.budget - before.n_evaluations
         if judge((*before.rows, row), self.tolerance).needs_exploration:
-            return max(left // 2, EXPLORATION.count())
+            return max(left // 2, EXPLORATION.points)
         most = EXPLORATION.located + math.sqrt(observation_noise(before, estimate))
         found = settled(before) and row.known_sd < most
         late = found and left <= before.n_evaluations and not before.exploration.limited
@@ -349,5 +350,5 @@ def _surprising(state: State, estimate: Estimate, modes: Modes) -> tuple[int, ..
     """The rows of evaluations in modes that lie far above what all others predict, the farthest first."""
     z, points = estimate.surrogate.left_out(), state.frame.out(estimate.surrogate.data.points)
     inside = modes.contain(points)
-    chosen = [i for i in np.argsort(-z) if inside[i] and z[i] > EXPLORATION.surprising]
+    chosen = [i for i in np.argsort(-z) if inside[i] and z[i] > HIDDEN.surprising]
     return tuple(int(np.square(state.evaluations.points - points[i]).sum(1).argmin()) for i in chosen)

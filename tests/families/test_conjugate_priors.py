@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import scipy.stats
+from family_contract import check_family
 
 from bqvi.families import Dirichlet, Flat, Gamma, MatrixNormalInverseWishart, PointMass
-from bqvi.families.testing import check_family
 
 
 def wishart(rng, batch, j, d, p):

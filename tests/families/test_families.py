@@ -7,12 +7,12 @@ import pytest
 import scipy.optimize
 import scipy.stats
 import torch
+from family_contract import check_family
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Dirichlet, Gaussian, Product
-from bqvi.families.testing import check_family
 
 
 def _spd(rng, d, spread):

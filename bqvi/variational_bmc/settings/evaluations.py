@@ -50,55 +50,33 @@ class ExplorationSettings:
 
     Attributes
     ----------
-    least, more, several : ``least`` points are explored at least. Then further ones are, as many as ``more``
-        times the share of the box outside of the known modes, and ``several`` times as many where several
-        modes are known.
-    narrow : a point is explored where a mode wider than this, in units of the widest known one, would have
-        been noticed by no evaluation.
+    points : half of what is left of the budget may be explored, and this many points.
     share, margin : a value is explained where it exceeds the known modes' density by less than this share of
         its depth and these nats. With a share of .3 a narrow mode beside a wide one was missed.
-    surprising : an evaluation in a mode is surprising if it exceeds what all others predict by these sds.
     without_mode : the number of climbs without a mode, one more for each known mode beyond the first, after
-        which no further climb is begun, for each ``least + more`` points; points from which no climb was
-        begun count like those from which one was.
+        which no further climb is begun, for each ``points`` points; points from which no climb was begun
+        count like those from which one was.
     gain : the nats that a climb has to gain in its last steps to continue.
     longest : the largest length of the first step of a climb, and of twice its first radius from values.
     most_with_gradients : the largest number of points of a climb with gradients.
-    relevant : the largest depth of a mode whose mass could matter, in nats below the highest value beyond D /
-        2.
     located, late : with half of the budget spent a run explores ``late`` points although it is not about to
         converge, if its sd of the log evidence is below ``located`` nats and the sd of the noise of a value.
         Modes that are known too badly explain few points, and climbs would use all that is left.
     """
 
-    least: int = 10
-    more: int = 14
-    several: int = 4
+    points: int = 24
     share: float = 0.1
     margin: float = 3.0
-    narrow: float = 0.1
-    surprising: float = 4.0
     without_mode: int = 3
     gain: float = 0.3
     longest: float = 1.0
     most_with_gradients: int = 15
-    relevant: float = 7.0
     located: float = 1.0
     late: int = 7
 
-    def count(self, modes: int = 1, share: float = 1.0) -> int:
-        """The number of points that are explored.
-
-        Parameters
-        ----------
-        modes : the number of known modes.
-        share : the share of the box outside of them.
-        """
-        return self.least + round(self.more * share * (1 if modes == 1 else self.several))
-
     def climbs(self, modes: int, points: int) -> int:
         """The number of climbs without a mode, from this number of explored ``points``."""
-        return self.without_mode * max(points // (self.least + self.more), 1) + modes - 1
+        return self.without_mode * max(points // self.points, 1) + modes - 1
 
 
 NODES = NodeSettings()

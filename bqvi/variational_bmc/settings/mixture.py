@@ -16,7 +16,7 @@ class ComponentSettings:
     """Components of q (`variational`, `added_components`, `learning`)."""
 
     shallow: float = 7.0
-    """The largest depth of an evaluated point that q must cover, in nats below the top beyond D / 2."""
+    """The largest depth of a point that q must cover, or of a mode, in nats below the top beyond D / 2."""
     unseen: float = 4.0
     """The least excess of the density at such a point over that at the draws, in nats."""
     longer: float = 1.5

@@ -1,6 +1,6 @@
 """A contract test for exponential families, yours included.
 
-    from bqvi.families.testing import check_family
+    from family_contract import check_family
     check_family(MyFamily(...))          # AssertionError names the clause that does not hold
 
 Derivatives of the log normaliser and of mu(u) are by torch's automatic differentiation. Expectations are
