@@ -70,6 +70,7 @@ def _of_integrate() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
 
 
 def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
+    from bqvi import unseen
     from bqvi.variational_bmc import (
         added_components,
         climbing,
@@ -127,9 +128,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         ],
         "climbs from spikes": [(vbmc_run, "_surprising", lambda *_: ())],
         "late exploration": [(run, "explores", _of_claims)],
-        "places where no mode is unnoticed": [
-            (modes.Modes, "unnoticed", lambda _, places, *__: np.full(len(places), math.inf))
-        ],
+        "search for hidden modes": [(unseen.Evaluated, "search", lambda *_: (1.0, [], []))],
         "modes by their components": [(modes, "_divergence", lambda *_: 0.0)],
         "start by the best evaluations": [
             (learning, "_wide", lambda state, estimate, _: (state, estimate))
