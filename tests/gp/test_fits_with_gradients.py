@@ -184,8 +184,9 @@ def test_learnt_noise_is_that_of_the_values():
 def test_many_points_are_screened_on_some(monkeypatch):
     x, y = drawn(7, 24)
     whole = gp.fit(x, y, noise=1e-6, n_starts=2)
-    fewer = replace(gp.screening.FIT, screening_rows=48)  # there are 72 observations
-    monkeypatch.setattr(gp.screening, "FIT", fewer)
+    kind = type(whole.hyperparameters.problem)
+    on_some = kind.smaller  # there are 72 observations
+    monkeypatch.setattr(kind, "smaller", lambda self, _, rng: on_some(self, 48, rng))
     posterior = gp.fit(x, y, noise=1e-6, n_starts=2)
     found = posterior.hyperparameters
     # both climb on all data in the end, until a step down the slope gains less than 0.01 nats
