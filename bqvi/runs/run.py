@@ -242,6 +242,7 @@ class Run(Generic[_S, _R]):
         self._held = (reached, True)
         made = engine.ledger.take()
         self._held = (reached, False)
+        self._returned(made.points)
         if made.n_evaluations and hasattr(engine, "require_consistent"):
             engine.require_consistent(before, reached)
         if self._line is not None:
@@ -298,10 +299,13 @@ class Run(Generic[_S, _R]):
         return found
 
     def _free(self) -> np.ndarray:
-        """Rows of the pending points that are not under evaluation; points with values are removed."""
-        rows, left = matched(self._asking().pending(self.state), self._asked)
-        self._asked = [point for point, row in zip(self._asked, rows, strict=True) if row >= 0]
-        return np.flatnonzero(left)
+        """Rows of the pending points that are not under evaluation."""
+        return np.flatnonzero(matched(self._asking().pending(self.state), self._asked)[1])
+
+    def _returned(self, points: np.ndarray) -> None:
+        """Remove those of ``points`` (n, D) from what was asked for, of equal ones as many as returned."""
+        left = matched(np.array(self._asked), points)[1]
+        self._asked = [point for point, waits in zip(self._asked, left, strict=True) if waits]
 
     def ask(self, count: int = 1) -> np.ndarray:
         """Points at which to evaluate next, by the caller; `tell` takes the values.
@@ -362,6 +366,7 @@ class Run(Generic[_S, _R]):
             )
         made = engine.caller.received(pending[rows], values, gradients, noise_sd)
         reached = engine.with_evaluations(self.state, made)
+        self._returned(made.points)
         self._held = (reached, False)
         self._autosave(reached)
         return reached

@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 
 
 def with_more(run: VBMCRun, state: State, count: int) -> State:
-    """The state with up to ``count`` further pending points; with none once the run has finished.
-
-    Parameters
-    ----------
-    run : the run of the log joint. state : the state, whose pending points are being evaluated.
-    count : the largest number of further points.
-    """
+    """The ``state`` of a ``run`` with up to ``count`` further pending points, with none if it has ended."""
     if not run.clock.runs:
         run.clock.starts(state.seconds)
     if _in_design(run, state):

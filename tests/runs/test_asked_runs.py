@@ -291,3 +291,13 @@ def test_a_fit_whose_points_are_asked_for_converges_as_others_do():
         assert found.elbo == pytest.approx(truth, abs=1e-6)
         assert found.elbo_sd < 1e-6
         assert run.n_evaluations < 100
+
+
+def test_a_point_that_is_pending_twice_is_asked_for_twice():
+    """A point that tests a claim may be one that a worker evaluates already."""
+    run = CASES["vbmc"].steps(CASES["vbmc"].function)
+    told(run, "vbmc", run.ask(10))
+    first = run.ask(2)
+    run._held = (with_pending(run.state, run.state.pending[:1]), False)
+    told(run, "vbmc", first[:1])
+    np.testing.assert_array_equal(run.ask(1), first[:1])
