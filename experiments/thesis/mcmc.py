@@ -183,6 +183,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         means = np.asarray(start["means"].mean)
         draws = gibbs(x, means, rng) if case.name == "Gibbs" else _of_hmc(x, means, steps // 4, rng)
         found = _records(draws, steps, held)
+    found = found.drop(columns="elbo", errors="ignore")  # chains have none
     return found.assign(loss=reference - found["predicted"], size=(reference - found["predicted"]).abs())
 
 
