@@ -72,11 +72,11 @@ class Evaluated:
     def expected(self, places: np.ndarray, points: np.ndarray, outlined: np.ndarray) -> np.ndarray:
         """The widths (m, k) from which modes will be noticed by an evaluation at each of ``points`` (k, D).
 
-        The expected depth is that of the known modes there, ``outlined`` (k,), times the ratio of both at the
-        nearest evaluation, as tails may be heavier.
+        The expected depth, and one nat, is that of the known modes there, ``outlined`` (k,), times the ratio
+        of both at the nearest evaluation, as tails may be heavier.
         """
         ratios = (1.0 + np.minimum(self.depths, self.outlined)) / (1.0 + self.outlined)
-        return self._widths(places, points, outlined * ratios[cdist(points, self.points).argmin(1)])
+        return self._widths(places, points, (1 + outlined) * ratios[cdist(points, self.points).argmin(1)] - 1)
 
     def _widths(self, places: np.ndarray, points: np.ndarray, depths: np.ndarray) -> np.ndarray:
         distances = [cdist(places @ each.T, points @ each.T) for each in self.whitening]
@@ -92,12 +92,12 @@ class Evaluated:
         places : (M, D), of the region. outlined : (M,), the depths of the known modes there.
         outside : (M,), whether they lie in no known mode. most : the largest number of places to evaluate.
         """
-        now, then = np.zeros(len(places)), np.zeros((len(places), int(outside.sum())))
-        if outside.any():
-            now[outside] = self.noticed(places[outside])
-            then[outside] = self.expected(places[outside], places[outside], outlined[outside])
+        left = np.flatnonzero(outside & (cdist(places, self.points).min(1) > 0.0))
+        now, then = np.zeros(len(places)), np.zeros((len(places), len(left)))
+        now[outside] = self.noticed(places[outside])
+        then[outside] = self.expected(places[outside], places[left], outlined[left])
         chosen, gains = revealing(now, then, most)
-        return float(hidden(now).mean()), [int(i) for i in np.flatnonzero(outside)[chosen]], gains
+        return float(hidden(now).mean()), [int(left[i]) for i in chosen], gains
 
 
 def hidden(widths: np.ndarray) -> np.ndarray:

@@ -296,10 +296,12 @@ def _hidden(problem: IntegrationProblem, state: IntegrationState, most: int) -> 
     Widths are in units of the Gaussian about the highest node that a quadratic function of the logarithms at
     the nodes nearest to it describes; it is no wider than the measure.
     """
-    measure, u, dimension = problem.standard.measure, state.u, problem.measure.dimension
+    measure, dimension = problem.standard.measure, problem.measure.dimension
+    u = np.concatenate([state.u, state.pending_u])  # what is under evaluation counts as predicted
     count = RISES.neighbours * math.comb(dimension + 2, 2)
     places = measure.from_unit_cube(shifted_sobol(dimension, DESIGN.pool, problem.seed))
-    sizes = state.values[:, 0] + np.asarray(measure.log_density(u), float)
+    sizes = np.append(state.values[:, 0], np.full(len(state.pending_u), -np.inf))
+    sizes += np.asarray(measure.log_density(u), float)
     good = np.flatnonzero(np.isfinite(sizes))
     if len(good) < count:
         return 1.0, places[:0]

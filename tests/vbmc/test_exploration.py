@@ -157,6 +157,22 @@ def test_a_floor_excludes_no_more_than_the_known_modes_do_and_a_heavy_tail_less(
     assert (heavy.expected(far, far + 1.0, outlined) > plain.expected(far, far + 1.0, outlined)).all()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_place_that_was_evaluated_is_not_searched_again_though_its_tail_is_heavy(seed):
+    rng = np.random.default_rng(seed)
+    places = rng.uniform(-20.0, 20.0, (60, 2))
+    x, outlined = places[:9], 0.5 * (places**2).sum(1)
+    given = Evaluated(x, 2.0 * np.log1p(outlined[:9]), outlined[:9], np.eye(2)[None])
+    outside = np.ones(60, bool)
+    _, chosen, gains = given.search(places, outlined, outside, 60)
+    assert chosen
+    assert min(chosen) >= 9
+    assert np.all(np.diff(gains) <= 0.0)
+    # an evaluation there again would show what the first one did
+    again = given.expected(places, x, outlined[:9])
+    assert (again.min(1) >= given.noticed(places) * (1.0 - 1e-12)).all()
+
+
 def test_a_wide_part_of_a_mode_with_little_weight_does_not_contain_points_far_below_it():
     """Nearly all components of a curved mode are narrow; one is ten times as wide."""
     means = np.stack([np.linspace(-1, 1, 9), np.linspace(-1, 1, 9) ** 2], axis=1)
