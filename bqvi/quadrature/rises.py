@@ -36,7 +36,7 @@ from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
 from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
-from gp.linear_maps import cholesky, smallest_eigenvalue
+from gp.laplace import spectrum
 from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
 
@@ -308,12 +308,12 @@ def _hidden(problem: IntegrationProblem, state: IntegrationState, most: int) -> 
     best = good[sizes[good].argmax()]
     near = good[np.argsort(cdist(u[[best]], u[good])[0], kind="stable")[:count]]
     precision = peak_through(u[near] - u[best], sizes[near])[1]
-    least = 1.0 / np.max(np.diag(measure.covariance)) - smallest_eigenvalue(precision)
-    root = cholesky("precision", precision + max(least, 0.0) * np.eye(dimension)).T
-    outlined, there = (0.5 * cdist(u[[best]] @ root.T, x @ root.T)[0] ** 2 for x in (u, places))
+    curvatures, axes = spectrum(precision, 1.0 / np.max(np.diag(measure.covariance)))
+    root = axes * np.sqrt(curvatures)
+    outlined, there = (0.5 * cdist(u[[best]] @ root, x @ root)[0] ** 2 for x in (u, places))
     outside = 2.0 * there > dimension + 2.0 * math.sqrt(2.0 * dimension)
     depths = np.where(np.isfinite(sizes), sizes[best] - sizes, np.inf)
-    share, chosen, gains = Evaluated(u, depths, outlined, root[None]).search(places, there, outside, most)
+    share, chosen, gains = Evaluated(u, depths, outlined, root.T[None]).search(places, there, outside, most)
     return share, places[[i for i, gain in zip(chosen, gains, strict=True) if gain > HIDDEN.worth]]
 
 
