@@ -14,7 +14,7 @@ evidence (`gp.evidence`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ import numpy as np
 from gp.grams import blocks_of, covariance_with_pullback
 from gp.kernels import Constant, Kernel, Sum
 from gp.kernels.base import Pullback
-from gp.observations import Functional, Gradients, Observations, Values
+from gp.observations import Functional, Gradients, Values
 
 MOST_PAIRED = 500
 """The most points whose pairs are kept by coordinate: beyond it the memory outweighs the time saved."""
@@ -104,36 +104,6 @@ def scaled(
     return of
 
 
-def without_values(kernel: Kernel, x: np.ndarray) -> Gram:
-    """Return the covariance of the gradients at points x (n, D) from that of values and gradients."""
-    n, gram = len(x), gram_of(kernel, Observations((Values(x), Gradients(x))))
-
-    def of(changed: Kernel) -> tuple[np.ndarray, Pullback]:
-        matrix, whole = gram(changed)
-
-        def pullback(weights: np.ndarray) -> np.ndarray:
-            padded = np.zeros_like(matrix)
-            padded[n:, n:] = weights
-            return whole(padded)
-
-        kept = matrix[n:, n:].copy()
-        if not isinstance(whole, Changes):
-            return kept, pullback
-
-        def times(vectors: np.ndarray) -> np.ndarray:
-            padded = np.concatenate([np.zeros((n, vectors.shape[1])), vectors])
-            return whole.times(padded)[:, n:]
-
-        return kept, Changes(pullback, times)
-
-    return of
-
-
-def gradients_alone(observed: Functional) -> bool:
-    """Whether all derivatives are observed at some points, and nothing else."""
-    return type(observed) is Gradients and observed.dimensions is None
-
-
 @singledispatch
 def gram_of(kernel: Kernel, observed: Functional) -> Gram:
     """Return the covariance of ``observed`` as a function of a kernel of the same kind as ``kernel``.
@@ -146,22 +116,70 @@ def gram_of(kernel: Kernel, observed: Functional) -> Gram:
     return lambda changed: covariance_with_pullback(changed, observed)
 
 
-def slopes_at(observed: Functional) -> tuple[np.ndarray, int] | None:
-    """Return the points (n, D) of values ``observed``, and the number m of them with derivatives too.
+def laid_out(observed: Functional, at: Callable[[np.ndarray, int], Gram | None]) -> Gram:
+    """Return the covariance of ``observed`` from that of values at points and all derivatives at the first.
 
-    ``None`` for any other layout: derivatives have to be all D of them, at the first m points.
+    Parameters
+    ----------
+    observed : values and derivatives.
+    at : a function of n points (n, D) and of a number m that returns the covariance of n values and of all
+        derivatives at the first m points, n + m D observations; None where it cannot.
     """
     blocks = blocks_of(observed)
-    if type(blocks[0]) is not Values:
-        return None
-    x = blocks[0].x
-    if len(blocks) == 1:
-        return x, 0
-    second = blocks[1]
-    if len(blocks) > 2 or not isinstance(second, Gradients) or second.dimensions is not None:
-        return None
-    m = len(second.x)
-    return (x, m) if m <= len(x) and np.array_equal(second.x, x[:m]) else None
+    gram = rows = None
+    if all(type(block) in (Values, Gradients) for block in blocks):
+        x, m, rows = _layout(blocks)
+        gram = at(x, m)
+    if gram is None:
+        return lambda changed: covariance_with_pullback(changed, observed)
+    return gram if rows is None else _among(gram, rows)
+
+
+def _layout(blocks: Sequence[Any]) -> tuple[np.ndarray, int, np.ndarray | None]:
+    """Return points and m of `laid_out`, and which of its observations are in the blocks; None for all."""
+    kinds = [type(block) for block in blocks]
+    if kinds == [Values]:
+        return blocks[0].x, 0, None
+    if kinds == [Values, Gradients] and blocks[1].dimensions is None:
+        x, m = blocks[0].x, len(blocks[1].x)
+        if m <= len(x) and np.array_equal(blocks[1].x, x[:m]):
+            return x, m, None
+    first = sorted(blocks, key=lambda block: isinstance(block, Values))
+    x, m = np.concatenate([b.x for b in first]), sum(len(b.x) for b in blocks if isinstance(b, Gradients))
+    (n, dimension), start, rows = x.shape, {Gradients: 0, Values: m}, []
+    for block in blocks:
+        places = start[type(block)] + np.arange(len(block.x))
+        start[type(block)] += len(block.x)
+        if isinstance(block, Gradients):
+            chosen = range(dimension) if block.dimensions is None else block.dimensions
+            places = (n + places[:, None] * dimension + np.array(chosen)).reshape(-1)
+        rows.append(places)
+    return x, m, np.concatenate(rows)
+
+
+def _among(gram: Gram, rows: np.ndarray) -> Gram:
+    """Return the covariance of some of the observations, by their indices among all."""
+    index = np.ix_(rows, rows)
+
+    def of(changed: Kernel) -> tuple[np.ndarray, Pullback]:
+        matrix, whole = gram(changed)
+
+        def pullback(weights: np.ndarray) -> np.ndarray:
+            padded = np.zeros_like(matrix)
+            padded[index] = weights
+            return whole(padded)
+
+        if not isinstance(whole, Changes):
+            return matrix[index], pullback
+
+        def times(vectors: np.ndarray) -> np.ndarray:
+            padded = np.zeros((len(matrix), vectors.shape[1]))
+            padded[rows] = vectors
+            return whole.times(padded)[:, rows]
+
+        return matrix[index], Changes(pullback, times)
+
+    return of
 
 
 @gram_of.register

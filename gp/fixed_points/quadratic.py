@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from gp.fixed_points.gram import Changes, Gram, gradients_alone, gram_of, slopes_at, without_values
-from gp.grams import blocks_of, covariance_with_pullback
+from gp.fixed_points.gram import Changes, Gram, gram_of, laid_out
 from gp.kernels.base import Pullback
 from gp.kernels.multiple import Multiple
 from gp.kernels.polynomial import QuadraticTrend
-from gp.observations import Functional, Gradients, Values
+from gp.observations import Functional
 
 
 @gram_of.register
 def _quadratic_gram(kernel: QuadraticTrend, observed: Functional) -> Gram:
     """Return linear L + quadratic Q as a function of the two variances."""
-    if gradients_alone(observed):
-        return without_values(kernel, observed.x)
-    found = slopes_at(observed)
-    if found is None:
-        return lambda changed: covariance_with_pullback(changed, observed)
-    x, m = found
+    return laid_out(observed, _of_trend)
+
+
+def _of_trend(x: np.ndarray, m: int) -> Gram:
     linear, quadratic = _products(x, m)
     both = linear + quadratic
 
@@ -59,15 +56,15 @@ def _products(x: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
 @gram_of.register
 def _multiple_gram(kernel: Multiple, observed: Functional) -> Gram:
     """Return variance g g^T as a function of the variance, g the function as it is observed."""
-    rows = []
-    for block in blocks_of(observed):
-        if type(block) is Values:
-            rows.append(kernel.function(block.x))
-        elif type(block) is Gradients and block.dimensions is None:
-            rows.append(kernel.function.gradient(block.x).reshape(-1))
-        else:
-            return lambda changed: covariance_with_pullback(changed, observed)
-    g = np.concatenate(rows)
+
+    def at(x: np.ndarray, m: int) -> Gram:
+        slopes = kernel.function.gradient(x[:m]).reshape(-1) if m else np.zeros(0)
+        return _of_function(np.concatenate([kernel.function(x), slopes]))
+
+    return laid_out(observed, at)
+
+
+def _of_function(g: np.ndarray) -> Gram:
     whole = np.outer(g, g)
 
     def gram(changed: Multiple) -> tuple[np.ndarray, Pullback]:

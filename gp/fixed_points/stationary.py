@@ -6,10 +6,8 @@ With the gaps g_d = |x_d - y_d| of the pairs and b_d = sqrt(3) g_d / l_d, of var
     Matern 3/2 by column   k = prod_d (1 + b_d) exp(-b_d),        dk/dlog l_d = k b_d^2 / (1 + b_d)
     Matern 1/2 by column   k = exp(-sum_d g_d / l_d),             dk/dlog l_d = k g_d / l_d
 
-and the sums over coordinates are matrix-vector products. For a squared exponential with all derivatives
-observed at the same points too, s = (x - y) / l^2 gives cov(f, d_d f') = k s_d and cov(d_d f, d_e f') = k
-(1[d = e] / l_d^2 - s_d s_e). Their derivatives in log l_m follow from dk/dlog l_m and ds_m/dlog l_m = -2 s_m
-by the product rule.
+and the sums over coordinates are matrix-vector products. `products` has the derivatives of a squared
+exponential.
 """
 
 from __future__ import annotations
@@ -20,16 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from gp.fixed_points.gram import (
-    MOST_PAIRED,
-    Changes,
-    Gram,
-    gradients_alone,
-    gram_of,
-    of_gaps,
-    slopes_at,
-    without_values,
-)
+from gp.fixed_points.gram import Changes, Gram, gram_of, laid_out, of_gaps
+from gp.fixed_points.products import FixedSlopes, by_coordinate
 from gp.grams import covariance_with_pullback
 from gp.kernels import ByColumn, Mapped, Matern12, Matern32, SquaredExponential, Stationary, Tilted
 from gp.kernels.base import Pullback
@@ -38,32 +28,32 @@ from gp.observations import Functional, Values
 
 @gram_of.register
 def _squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -> Gram:
-    """Return the covariance of values, or of values and all derivatives at the same points."""
-    if gradients_alone(observed) and type(kernel) is SquaredExponential:
-        return without_values(kernel, observed.x)
-    found = slopes_at(observed)
-    if type(kernel) is not SquaredExponential or found is None:
-        return lambda changed: covariance_with_pullback(changed, observed)
-    x, m = found
-    if m == 0:
-        return of_gaps(x, _squared_exponential, squared=True)
-    if m < len(x) or m > MOST_PAIRED:
-        return lambda changed: covariance_with_pullback(changed, observed)
-    return _of_slopes(x)
+    """Return the covariance of values and derivatives."""
+
+    def at(x: np.ndarray, m: int) -> Gram | None:
+        if type(kernel) is not SquaredExponential:
+            return None
+        return FixedSlopes.of(x, m) if m else of_gaps(x, _squared_exponential, squared=True)
+
+    return laid_out(observed, at)
 
 
 @gram_of.register
 def _by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
     """Return the covariance of values under a product over columns of Matern 1/2 or 3/2 kernels."""
-    found, inner = slopes_at(observed), type(kernel.kernel)
-    if found is None or found[1] or inner not in (Matern12, Matern32):
-        return lambda changed: covariance_with_pullback(changed, observed)
-    gram = of_gaps(found[0], _exponential if inner is Matern12 else _rough)
-    return lambda changed: gram(changed.kernel)
+    profile = {Matern12: _exponential, Matern32: _rough}.get(type(kernel.kernel))
+
+    def at(x: np.ndarray, m: int) -> Gram | None:
+        if m or profile is None:
+            return None
+        gram = of_gaps(x, profile)
+        return lambda changed: gram(changed.kernel)
+
+    return laid_out(observed, at)
 
 
 def _squared_exponential(squares: np.ndarray, kernel: Stationary) -> Any:
-    lengthscales, one = _by_coordinate(kernel, len(squares))
+    lengthscales, one = by_coordinate(kernel, len(squares))
     precision = lengthscales**-2.0
     return _stationary(
         kernel,
@@ -75,7 +65,7 @@ def _squared_exponential(squares: np.ndarray, kernel: Stationary) -> Any:
 
 
 def _exponential(gaps: np.ndarray, kernel: Stationary) -> Any:
-    lengthscales, one = _by_coordinate(kernel, len(gaps))
+    lengthscales, one = by_coordinate(kernel, len(gaps))
     return _stationary(
         kernel,
         lambda: np.exp((-1 / lengthscales) @ gaps),
@@ -86,7 +76,7 @@ def _exponential(gaps: np.ndarray, kernel: Stationary) -> Any:
 
 
 def _rough(gaps: np.ndarray, kernel: Stationary) -> Any:
-    lengthscales, one = _by_coordinate(kernel, len(gaps))
+    lengthscales, one = by_coordinate(kernel, len(gaps))
     b = gaps * (sqrt(3) / lengthscales)[:, None]
     raised = 1 + b
     return _stationary(
@@ -151,79 +141,6 @@ def _mapped_gram(kernel: Mapped, observed: Functional) -> Gram:
         return lambda changed: covariance_with_pullback(changed, observed)
     inner = gram_of(kernel.kernel, Values(kernel.forward(observed.x)))
     return lambda changed: inner(changed.kernel)
-
-
-def _by_coordinate(kernel: Stationary, width: int) -> tuple[np.ndarray, bool]:
-    """One lengthscale for each coordinate, (D,), and whether they are one parameter."""
-    given = kernel.lengthscale
-    if type(given) is np.ndarray and given.shape == (width,):
-        return given, width == 1
-    return np.broadcast_to(np.asarray(given, dtype=float), (width,)), np.size(given) == 1
-
-
-def _of_slopes(x: np.ndarray) -> Gram:
-    """Return the Gram matrix of values and all derivatives at points (n, D)."""
-    n, dimension = x.shape
-    apart = x[:, None, :] - x[None, :, :]
-    squares = apart**2
-
-    def gram(kernel: SquaredExponential) -> tuple[np.ndarray, Pullback]:
-        lengthscales, one = _by_coordinate(kernel, dimension)
-        precision = lengthscales**-2.0
-        k = kernel.variance * np.exp(-0.5 * squares @ precision)
-        s = apart * precision
-        matrix = np.empty((n + n * dimension, n + n * dimension))
-        matrix[:n, :n] = k
-        matrix[:n, n:] = (k[:, :, None] * s).reshape(n, -1)
-        matrix[n:, :n] = matrix[:n, n:].T
-        slopes = np.einsum("ijd,ije->idje", -(k[:, :, None] * s), s)
-        for d in range(dimension):
-            slopes[:, d, :, d] += precision[d] * k
-        matrix[n:, n:] = slopes.reshape(n * dimension, -1)
-
-        def pullback(weights: np.ndarray) -> np.ndarray:
-            lengths, total = _slopes_pullback(weights, k, s, squares, precision)
-            return np.append(lengths.sum() if one else lengths, total)
-
-        if not one:
-            return matrix, pullback
-
-        def times(vectors: np.ndarray) -> np.ndarray:
-            return np.stack([_stretched(matrix, k, s, precision[0]) @ vectors, matrix @ vectors])
-
-        return matrix, Changes(pullback, times)
-
-    return gram
-
-
-def _stretched(matrix: np.ndarray, k: np.ndarray, s: np.ndarray, precision: float) -> np.ndarray:
-    """The derivative of the matrix of values and derivatives in the logarithm of a common lengthscale."""
-    n, _, dimension = s.shape
-    distances = np.einsum("ijd,ijd->ij", s, s) / precision  # |x - y|^2 / l^2
-    found: np.ndarray = matrix.reshape(n + n * dimension, -1).copy()
-    found[:n, :n] *= distances
-    found[:n, n:].reshape(n, n, dimension)[...] = (k * (distances - 2.0))[:, :, None] * s
-    found[n:, :n] = found[:n, n:].T
-    slopes = found[n:, n:].reshape(n, dimension, n, dimension)
-    slopes *= (distances - 4.0)[:, None, :, None]
-    for d in range(dimension):
-        slopes[:, d, :, d] += (2.0 * precision) * k
-    return found
-
-
-def _slopes_pullback(
-    weights: np.ndarray, k: np.ndarray, s: np.ndarray, squares: np.ndarray, precision: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Sum W dK/dlog l, (D,), and sum W K."""
-    n, _, dimension = s.shape
-    cross = weights[:n, n:].reshape(n, n, dimension) * k[:, :, None] * s
-    both = weights[n:, n:].reshape(n, dimension, n, dimension)
-    same = np.einsum("idjd->ijd", both) * k[:, :, None] * precision
-    mixed = np.einsum("idje,ije->ijd", both, s) * k[:, :, None] * s
-    of_kernel = weights[:n, :n] * k + np.sum(2 * cross + same - mixed, axis=2)
-    direct = -4 * cross - 2 * same + 4 * mixed
-    lengths = np.einsum("ij,ijd->d", of_kernel, squares) * precision + direct.sum(axis=(0, 1))
-    return lengths, float(of_kernel.sum())
 
 
 def components_gram(

@@ -1,4 +1,4 @@
-"""The Gram matrix of an analysis of variance kernel at fixed points, of values and of derivatives.
+"""Gram matrices of products over columns at fixed points: analysis of variance, and squared exponentials.
 
 In the notation of :mod:`gp.kernels.anova`, values, derivatives and pull-backs are functions of p and the D
 ratios u_d. Arrays (D, n, n) are kept coordinate first: sums over pairs are then matrix-vector products.
@@ -9,6 +9,7 @@ are p (of values, less a constant), p g_d, -p g_d g_e and p c_d, and in the loga
     dp = p u_c h_c,   dg_c = g_c ((1 - u_c) h_c - 2),   dc_c = c_c (1 - u_c) h_c + u_c (4 h_c - 2) / l_c^2,
 
 in that of w, dp = p sum_d u_d, dg_d = g_d (1 - u_d), dc_d = c_d (1 - u_d), less the derivative of the norm.
+A squared exponential has all u_d = 1, no w and no constant.
 """
 
 from __future__ import annotations
@@ -19,38 +20,39 @@ from typing import Any
 import numpy as np
 
 from gp.arrays import differences
-from gp.fixed_points.gram import Changes, Gram, gram_of, of_gaps, slopes_at
-from gp.grams import covariance_with_pullback
+from gp.fixed_points.gram import Changes, Gram, gram_of, laid_out, of_gaps
 from gp.kernels.anova import Anova
 from gp.kernels.base import Pullback
+from gp.kernels.squared_exponential import SquaredExponential
+from gp.kernels.stationary import Stationary
 from gp.observations import Functional
 
 
 @gram_of.register
 def _anova_gram(kernel: Anova, observed: Functional) -> Gram:
     """Return the covariance as a function of lengthscales, interaction and variance."""
-    found = slopes_at(observed)
-    if found is None:
-        return lambda changed: covariance_with_pullback(changed, observed)
-    x, m = found
-    if m:
-        return _FixedSlopes.of(x, m)
-    return of_gaps(x, _of_squares, squared=True)
+
+    def at(x: np.ndarray, m: int) -> Gram:
+        return FixedSlopes.of(x, m) if m else of_gaps(x, _of_squares, squared=True)
+
+    return laid_out(observed, at)
 
 
-def _ratios(squares: np.ndarray, kernel: Anova) -> tuple[np.ndarray, np.ndarray]:
-    """p (P,) and u (D, P) of P pairs with these squared gaps (D, P)."""
-    varying = np.exp((-0.5 * kernel.lengthscale**-2.0)[:, None] * squares)
-    varying *= kernel.interaction
-    ratio = 1.0 + varying
-    p = np.prod(ratio, axis=0)
-    return p, np.divide(varying, ratio, out=varying)
+def by_coordinate(kernel: Stationary | Anova, width: int) -> tuple[np.ndarray, bool]:
+    """One lengthscale for each of ``width`` coordinates, (D,), and whether they are one parameter."""
+    given = kernel.lengthscale
+    if type(given) is np.ndarray and given.shape == (width,):
+        return given, width == 1
+    return np.broadcast_to(np.asarray(given, dtype=float), (width,)), np.size(given) == 1
 
 
 def _of_squares(squares: np.ndarray, kernel: Anova) -> Any:
-    """A `gp.fixed_points.gram.Profile` of squared gaps."""
+    """A `gp.fixed_points.gram.Profile` of squared gaps (D, P)."""
     precision, height = kernel.lengthscale**-2.0, kernel.height
-    p, u = _ratios(squares, kernel)
+    varying = np.exp((-0.5 * precision)[:, None] * squares)
+    varying *= kernel.interaction
+    ratio = 1.0 + varying
+    p, u = np.prod(ratio, axis=0), np.divide(varying, ratio, out=varying)
 
     def contracted(weights: np.ndarray, k: np.ndarray) -> np.ndarray:
         weighted, total = weights * (height * p), float(weights @ k)
@@ -67,13 +69,13 @@ def _of_squares(squares: np.ndarray, kernel: Anova) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _FixedSlopes:
+class FixedSlopes:
     """Points (n, D); derivatives are observed at the first m of them: N = n + m D observations in all.
 
     Attributes
     ----------
-    points : (n, D). slopes : m. gap : x_d - y_d with y among the first m, (D, n, m). squares : of all gaps,
-        (D, n, n).
+    points : (n, D). slopes : m >= 1. gap : x_d - y_d with y among the first m, (D, n, m). squares : of all
+        gaps, (D, n, n).
     """
 
     points: np.ndarray
@@ -82,28 +84,35 @@ class _FixedSlopes:
     squares: np.ndarray
 
     @classmethod
-    def of(cls, points: np.ndarray, slopes: int) -> _FixedSlopes:
+    def of(cls, points: np.ndarray, slopes: int) -> FixedSlopes:
+        """The gaps of (n, D) points; derivatives are observed at the first of them, as many as ``slopes``."""
         gap = differences(points, points)
         return cls(points, slopes, gap[:, :, :slopes].copy(), np.square(gap, out=gap))
 
-    def __call__(self, kernel: Anova) -> tuple[np.ndarray, Pullback]:
-        precision, height, m = kernel.lengthscale**-2.0, kernel.height, self.slopes
-        p, u, h = np.ones(self.squares.shape[1:]), np.empty_like(self.squares), np.empty_like(self.squares)
-        for d, squares in enumerate(self.squares):  # one (n, n) plane at a time, which stays in the cache
-            np.multiply(squares, precision[d], out=h[d])
-            varying = np.exp(np.multiply(h[d], -0.5, out=u[d]), out=u[d])
-            varying *= kernel.interaction
-            ratio = varying + 1.0
-            p *= ratio
-            varying /= ratio
-        sloped = precision[:, None, None]
+    def __call__(self, kernel: Anova | SquaredExponential) -> tuple[np.ndarray, Pullback]:
+        lengthscale, one = by_coordinate(kernel, self.points.shape[1])
+        precision, m = (lengthscale**-2.0)[:, None, None], self.slopes
+        h = np.empty_like(self.squares)
+        if isinstance(kernel, Anova):
+            p, u = np.ones(h.shape[1:]), np.empty_like(h)
+            for d, varying in enumerate(u):  # one (n, n) plane at a time, which stays in the cache
+                np.multiply(self.squares[d], precision[d], out=h[d])
+                np.exp(np.multiply(h[d], -0.5, out=varying), out=varying)
+                varying *= kernel.interaction
+                ratio = varying + 1.0
+                p *= ratio
+                varying /= ratio
+            values = kernel.height * (p - 1.0)
+            p *= kernel.height
+        else:
+            np.multiply(self.squares, precision, out=h)
+            values = p = float(kernel.variance) * np.exp(-0.5 * h.sum(0))
+            u = np.ones((len(h), 1, 1))
         g = u[:, :, :m] * self.gap
-        g *= sloped
-        curved = u[:, :m, :m] * sloped * (1.0 - h[:, :m, :m])
-        values = height * (p - 1.0)
-        p *= height
+        g *= precision
+        curved = u[:, :m, :m] * precision * (1.0 - h[:, :m, :m])
         matrix = self._matrix(values, p, g, curved)
-        pullback = _Pullback(self, kernel, matrix, p, u, h, g, curved)
+        pullback = _Pullback(self, kernel, precision, one, matrix, p, u, h, g, curved)
         return matrix, Changes(pullback, pullback.times)
 
     def _matrix(self, values: np.ndarray, p: np.ndarray, g: np.ndarray, curved: np.ndarray) -> np.ndarray:
@@ -127,13 +136,16 @@ class _Pullback:
 
     Attributes
     ----------
-    at : the points. kernel : the kernel at its parameters. matrix : K, (N, N). p : h p, (n, n).
+    at : the points. kernel : the kernel at its parameters. precision : l^-2, (D, 1, 1). one : whether l is a
+        single parameter. matrix : K, (N, N). p : h p, (n, n).
     u, h : as in the module's docstring, (D, n, n). g : with y among the first m points, (D, n, m).
     curved : c, (D, m, m).
     """
 
-    at: _FixedSlopes
-    kernel: Anova
+    at: FixedSlopes
+    kernel: Anova | SquaredExponential
+    precision: np.ndarray
+    one: bool
     matrix: np.ndarray
     p: np.ndarray
     u: np.ndarray
@@ -142,10 +154,9 @@ class _Pullback:
     curved: np.ndarray
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
-        """The gradient (D + 2,) for symmetric weights (N, N)."""
+        """The gradient (D + 2,), or without w, for symmetric weights (N, N)."""
         n, dimension = self.at.points.shape
         m = self.at.slopes
-        precision = (self.kernel.lengthscale**-2.0)[:, None, None]
         u, h, g, curved = self.u, self.h, self.g, self.curved
         own_u, own_g, own_h, own_p = u[:, :m, :m], g[:, :m], h[:, :m, :m], self.p[:m, :m]
         cross = np.moveaxis(weights[:n, n:].reshape(n, m, dimension), -1, 0)
@@ -160,19 +171,26 @@ class _Pullback:
         of_g = 2.0 * self.p[:, :m] * cross
         of_g[:, :m] -= 2.0 * own_p * mixed
         of_curved = own_p * own
-        through_u = of_p * u
-        through_u[:, :, :m] += of_g * g * (1.0 - u[:, :, :m])
-        through_u[:, :m, :m] += of_curved * curved * (1.0 - own_u)
-        lengths = np.einsum("dij,dij->d", through_u, h)
+        if isinstance(self.kernel, Anova):
+            through_u = of_p * u
+            through_u[:, :, :m] += of_g * g * (1.0 - u[:, :, :m])
+            through_u[:, :m, :m] += of_curved * curved * (1.0 - own_u)
+            lengths = np.einsum("dij,dij->d", through_u, h)
+        else:
+            lengths = np.einsum("ij,dij->d", of_p, h)
         lengths += np.einsum("dij,dij->d", of_g, -2.0 * g)
-        lengths += np.einsum("dij,dij->d", of_curved, own_u * precision * (4.0 * own_h - 2.0))
+        lengths += np.einsum("dij,dij->d", of_curved, own_u * self.precision * (4.0 * own_h - 2.0))
         total = float(np.vdot(weights, self.matrix))
+        if not isinstance(self.kernel, Anova):
+            return np.append(lengths.sum() if self.one else lengths, total)
         interaction = float(through_u.sum()) - self.kernel.norm_slope * total
         return np.concatenate([lengths, [interaction, total]])
 
     def times(self, vectors: np.ndarray) -> np.ndarray:
         """The derivatives of K in the logarithms of (l, w, variance) times vectors (N, O), (D + 2, N, O)."""
         changes = np.stack([self._times(column) for column in vectors.T], axis=-1)
+        if self.one and not isinstance(self.kernel, Anova):
+            changes = changes.sum(0, keepdims=True)
         return np.concatenate([changes, (self.matrix @ vectors)[None]])
 
     def _times(self, vector: np.ndarray) -> np.ndarray:
@@ -183,11 +201,14 @@ class _Pullback:
 
             p z - h a,        -p g_d z + p (c_d + g_d^2) B_d,
 
-        and the derivatives of p, g_d and c_d are those of the module's docstring.
+        and the derivatives of p, g_d and c_d are those of the module's docstring. Without w there is no last
+        row: ``w`` is then an empty slice.
         """
         n, dimension = self.at.points.shape
-        m = self.at.slopes
-        precision = (self.kernel.lengthscale**-2.0)[:, None, None]
+        m, w = self.at.slopes, slice(dimension, None)
+        norm_slope, height = 0.0, 0.0
+        if isinstance(self.kernel, Anova):
+            norm_slope, height = self.kernel.norm_slope, float(self.kernel.height)
         a, b = vector[:n], vector[n:].reshape(m, dimension).T[:, None]  # (n,), (D, 1, m)
         u, h, g, curved = self.u, self.h, self.g, self.curved
         rest = 1.0 - u[:, :m]
@@ -196,27 +217,27 @@ class _Pullback:
         pz = np.tile(a, (n, 1))
         pz[:, :m] += along.sum(0)
         pz *= self.p
-        factor = np.empty((dimension + 1, n, n))
+        factor = np.empty((dimension + isinstance(self.kernel, Anova), n, n))
         np.multiply(u, h, out=factor[:dimension])
-        np.subtract(u.sum(0), self.kernel.norm_slope, out=factor[dimension])
+        factor[w] = u.sum(0) - norm_slope
         moved = factor * pz
         along *= self.p[:, :m]
         moved[:dimension, :, :m] += along * of_slope.swapaxes(1, 2)
-        moved[dimension, :, :m] += (along * rest.swapaxes(1, 2)).sum(0)
-        found = np.empty((dimension + 1, len(vector)))
+        moved[w, :, :m] += (along * rest.swapaxes(1, 2)).sum(0)
+        found = np.empty((len(factor), len(vector)))
         found[:, :n] = moved.sum(2)
-        found[dimension, :n] += self.kernel.norm_slope * self.kernel.height * a.sum()  # from the term -h a
+        found[w, :n] += norm_slope * height * a.sum()  # from the term -h a
         # rows of derivatives: first the change of p and s with all g_d, then that of g_d and c_d themselves
         of_g, pb, pz = -g.swapaxes(1, 2), self.p[:m, :m] * b, pz[:m]
         through_g, through_rest = (pz * of_g * of_slope).sum(2), (pz * of_g * rest).sum(2)
         g, u, h = g[:, :m], u[:, :m, :m], h[:, :m, :m]
         rest, of_slope = rest[:, :, :m], of_slope[:, :, :m]
         slopes = _summed(factor[:, :m, :m], (curved + g**2) * pb) - _summed(moved[:, :m], of_g)
-        change = curved * rest * h + u * precision * (4.0 * h - 2.0)
+        change = curved * rest * h + u * self.precision * (4.0 * h - 2.0)
         of_length = ((change + 2.0 * g**2 * of_slope) * pb).sum(2) - through_g
         slopes[np.arange(dimension), np.arange(dimension)] += of_length
-        slopes[dimension] += ((curved + 2.0 * g**2) * rest * pb).sum(2) - through_rest
-        found[:, n:] = slopes.swapaxes(1, 2).reshape(dimension + 1, -1)
+        slopes[w] += ((curved + 2.0 * g**2) * rest * pb).sum(2) - through_rest
+        found[:, n:] = slopes.swapaxes(1, 2).reshape(len(factor), -1)
         return found
 
 
