@@ -148,7 +148,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def _steps(estimator: str, chosen: str, place: int, batches: int, seed: int) -> pd.DataFrame:
     """Errors of fresh gradients at one q, in its units: their mean square, squared bias, and coverage.
 
-    Coverage is the share of entries whose 95 % interval holds the exact one, NaN without intervals. q is that
+    Coverage is the share of parameters whose 95 % interval holds the exact one, NaN without intervals. q is that
     after ``place`` exact steps; after ten it is near the posterior.
     """
     posed, rng = _posed(_UNTUNED_ON, seed), np.random.default_rng(seed)
@@ -174,7 +174,8 @@ def _steps(estimator: str, chosen: str, place: int, batches: int, seed: int) -> 
         if found.standard_error is not None:
             truth = exact if found.natural else q.gradient_to_unconstrained(exact)
             for value, error, true in zip(found.values, found.standard_error, truth, strict=True):
-                used = np.asarray(error) > 0.0  # not the entries of a triangle that are no parameters
+                used = np.asarray(error) > 0.0
+                used = used if used.ndim == 1 else np.tril(used)  # each parameter once, in either coordinates
                 held.append(np.abs(value - true)[used] <= 1.959964 * np.asarray(error)[used])
     square = float(np.square(errors).sum(1).mean())
     bias = float(np.square(np.mean(errors, 0)).sum())  # exceeds the squared bias by the variance / n
