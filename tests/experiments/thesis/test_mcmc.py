@@ -55,9 +55,7 @@ def test_both_chains_have_the_predictions_of_an_enumeration(monkeypatch):
 
 
 def test_the_prediction_under_q_is_the_mean_over_its_draws():
-    """The weights' mean and covariances wider by those of the means, against 4,000 draws of Dir x N; 5 standard
-    errors, which normal errors exceed in 6e-7 of the tests.
-    """
+    """Covariances are wider by those of the means: 4,000 draws of Dir x N, within 5 standard errors."""
     rng, alpha = np.random.default_rng(3), np.array([2.0, 5.0])
     means, variances = np.array([[0.0, 0.2], [2.0, 2.4]]), np.array([0.3, 0.6])
     closed = np.exp(mcmc._predicted(AT, np.log(alpha / alpha.sum()), means, 1.0 + variances))
