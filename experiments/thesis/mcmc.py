@@ -9,11 +9,11 @@ is in closed form under q, and the mean over the later half of the draws of a ch
 of a Gibbs chain of `_LONG` sweeps from the true centres.
 
 BlackJAX is no dependency of this package. Its NUTS was run on seed 0, 300 steps of adaptation and 400 draws:
-with three keys in double precision it ends at -3357.6 to -3357.8 nats, where four Gibbs chains of 4,000 sweeps,
-one of them from the start, end at -3357.5 to -3358.0; in single precision, which is JAX's default, two keys end
-2 nats lower. Its predictions from fifty draws vary by ten nats, and nine in ten draws diverge: the logit
-of an empty component has a scale of 1 / alpha_0 = 1000 with a wall at 0, where it would take data. All chains
-have seven components with weights above .001.
+with three keys in double precision it ends at -3357.6 to -3357.8 nats, where four Gibbs chains of 4,000
+sweeps, one of them from the start, end at -3357.5 to -3358.0; in single precision, which is JAX's default,
+two keys end 2 nats lower. Its predictions from fifty draws vary by ten nats, and nine in ten draws diverge:
+the logit of an empty component has a scale of 1 / alpha_0 = 1000 with a wall at 0, where it would take data.
+All chains have seven components with weights above .001.
 """
 
 from __future__ import annotations
