@@ -148,8 +148,8 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def _steps(estimator: str, chosen: str, place: int, batches: int, seed: int) -> pd.DataFrame:
     """Errors of fresh gradients at one q, in its units: their mean square, squared bias, and coverage.
 
-    Coverage is the share of parameters whose 95 % interval holds the exact one, NaN without intervals. q is that
-    after ``place`` exact steps; after ten it is near the posterior.
+    Coverage is the share of parameters whose 95 % interval holds the exact one, NaN without intervals. q is
+    that after ``place`` exact steps; after ten it is near the posterior.
     """
     posed, rng = _posed(_UNTUNED_ON, seed), np.random.default_rng(seed)
     model, data = posed.model, posed.model.check(posed.data)
