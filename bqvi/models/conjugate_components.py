@@ -33,7 +33,15 @@ from bqvi.checks import require_above, require_integer
 from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import Components
-from bqvi.models.data import Data, has_missing, log_factorials, n_rows, require_observed_columns, spread
+from bqvi.models.data import (
+    Data,
+    has_missing,
+    log_factorials,
+    n_rows,
+    require_counts,
+    require_observed_columns,
+    spread,
+)
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
 from gp.arrays import Array, is_torch, to_numpy
@@ -180,13 +188,6 @@ def _flat(values: Values, n: int) -> np.ndarray:
     return np.concatenate([np.reshape(part, (n, -1)) for part in values], axis=1)
 
 
-def _require_counts(x: np.ndarray) -> None:
-    bad = (x < 0.0) | (x != np.floor(x))
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        raise ValueError(f"data is {x[row, column]:g} in row {row}, column {column}; counts are 0, 1, 2, ..")
-
-
 def poisson(shape: float = 1.0, rate: float | None = None) -> ConjugateComponents:
     """Independent Poisson counts in each column, rates ~ Gamma(shape, rate); data whole, not negative.
 
@@ -200,7 +201,7 @@ def poisson(shape: float = 1.0, rate: float | None = None) -> ConjugateComponent
         _gamma_prior(shape, rate, lambda x: shape / np.maximum(np.nanmean(x, axis=0), 1.0 / n_rows(x))),
         lambda x: (x, np.ones_like(x)),
         lambda x: -np.nansum(log_factorials(x), axis=1),
-        _require_counts,
+        require_counts,
         "rates",
         by_column=True,
     )
@@ -285,7 +286,7 @@ def categorical(n_categories: int, concentration: float = 0.5) -> ConjugateCompo
     require_above("concentration", concentration, 0.0)
 
     def validate(x: np.ndarray) -> None:
-        _require_counts(x)
+        require_counts(x)
         if x.max() >= n_categories:
             raise ValueError(
                 f"data has category {x.max():g}; with n_categories {n_categories} the last is one less"

@@ -71,6 +71,31 @@ def as_numbers(name: str, data: Any) -> Any:
         ) from None
 
 
+def require_counts(counts: Data, fractional: bool = False, first: int = 0) -> None:
+    """ValueError with the place of an entry of ``counts`` (N, D), dense or CSR, that is no count.
+
+    A count is whole, or ``fractional``, not negative, and below `LARGEST_COUNT`; in a dense table NaN is a
+    missing one. Rows are numbered from ``first``.
+    """
+    sparse = is_sparse(counts)
+    x = counts.data if sparse else counts
+    bad = ~((x >= 0.0) & (x < LARGEST_COUNT) & (fractional | (x == np.floor(x))))
+    if not sparse:
+        bad &= ~np.isnan(x)
+    if not bad.any():
+        return
+    place = int(np.argmax(bad))
+    if sparse:
+        row, column = np.searchsorted(counts.indptr, place, side="right") - 1, counts.indices[place]
+    else:
+        row, column = np.unravel_index(place, x.shape)
+    whole = "" if fractional else "whole, "
+    raise ValueError(
+        f"data has a count of {x.flat[place]:g} in row {first + row}, column {column}; counts must be "
+        f"{whole}nonnegative and below {LARGEST_COUNT:g}"
+    )
+
+
 def log_factorials(counts: np.ndarray) -> np.ndarray:
     """``ln x!`` of counts, in float64 whatever the type of ``counts``.
 

@@ -38,7 +38,7 @@ import scipy.special
 
 from bqvi.arrays import Seed, digamma, gammaln, generator
 from bqvi.checks import require_above, require_columns
-from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse
+from bqvi.models.data import Data, as_numbers, is_sparse, require_counts
 from gp.arrays import Array, to_numpy
 
 _PART = 1 << 14
@@ -81,19 +81,8 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
         counts = scipy.sparse.csr_array(x, dtype=float, copy=True)
         counts.sum_duplicates()
         counts.eliminate_zeros()
-    start = 0
-    for part in parts(counts):
-        fits = fractional | (part.data == np.floor(part.data))
-        bad = ~((part.data >= 0.0) & (part.data < LARGEST_COUNT) & fits)
-        if bad.any():
-            place = int(np.argmax(bad))
-            row = start + int(np.searchsorted(part.indptr, place, side="right")) - 1
-            whole = "" if fractional else "whole, "
-            raise ValueError(
-                f"data has a count of {part.data[place]:g} in row {row}, column {part.indices[place]}; "
-                f"counts of words must be {whole}nonnegative and below {LARGEST_COUNT:g}"
-            )
-        start += part.shape[0]
+    for i, part in enumerate(parts(counts)):
+        require_counts(part, fractional, i * _PART)
     return counts
 
 

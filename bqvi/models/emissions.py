@@ -25,7 +25,7 @@ from bqvi.checks import positive_vector, require_integer
 from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import Components
-from bqvi.models.data import LARGEST_COUNT, filled, has_missing, log_factorials, require_observed_columns
+from bqvi.models.data import filled, has_missing, log_factorials, require_counts, require_observed_columns
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.mixture import AffineLogJoint, IncompletePass, MarginalComponents, lifted
@@ -55,6 +55,7 @@ class Emissions(Protocol):
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """The emissions with settings that depend on checked ``values`` computed; ``weights`` (T,)."""
+        return self
 
     def prior(self, n_states: int) -> Any:
         """p(theta_1, .., theta_K) of K = ``n_states``."""
@@ -77,12 +78,14 @@ class Emissions(Protocol):
 
     def likelihoods(self, q: Any, arranged: Any) -> Likelihoods:
         """The exponential of the expected log likelihood under ``q`` of ``arranged`` values, without ln h."""
+        return _relative(self.logarithms(q, arranged))
 
     def logarithms(self, q: Any, arranged: Any) -> np.ndarray:
         """The expected log likelihood under ``q`` of ``arranged`` values, without ln h, (c, K, C)."""
 
     def visits(self, arranged: Any, posterior: np.ndarray) -> np.ndarray:
         """The sums of a ``posterior`` (c, K, C) of ``arranged`` values from which ``statistics`` are made."""
+        return posterior
 
     def statistics(self, q: Any, arranged: Any, visits: np.ndarray) -> Values:
         """The contribution of ``arranged`` values and their ``visits`` to the prior's natural parameters.
@@ -115,7 +118,7 @@ def finite_or_missing(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class CategoricalEmissions:
+class CategoricalEmissions(Emissions):
     """Symbols 0, .., V - 1.
 
     Parameters
@@ -143,9 +146,6 @@ class CategoricalEmissions:
                 f"{self.n_symbols}, or NaN where missing"
             )
         return values
-
-    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        return self
 
     def prior(self, n_states: int) -> Dirichlet:
         return Dirichlet(np.tile(self.concentration, (n_states, 1)))
@@ -209,7 +209,7 @@ def _one_column(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class PoissonEmissions:
+class PoissonEmissions(Emissions):
     """Counts.
 
     Parameters
@@ -229,13 +229,7 @@ class PoissonEmissions:
     def check(self, values: np.ndarray) -> np.ndarray:
         """(T, D) whole nonnegative numbers, NaN where missing."""
         values = _table(values, self.columns)
-        known = values[~np.isnan(values)]
-        bad = known[(known < 0.0) | (known >= LARGEST_COUNT) | (known != np.floor(known))]
-        if len(bad):
-            raise ValueError(
-                f"data has a count of {bad[0]:g}; counts must be whole, nonnegative and below "
-                f"{LARGEST_COUNT:g}, or NaN"
-            )
+        require_counts(values)
         return values
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
@@ -280,17 +274,11 @@ class PoissonEmissions:
         table = np.concatenate([np.where(seen, values, 0.0), seen], axis=-1)
         return np.ascontiguousarray(table.transpose(0, 2, 1))
 
-    def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray) -> Likelihoods:
-        return _relative(self.logarithms(q, arranged))
-
     def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray) -> np.ndarray:
         return np.asarray(_rate_weights(*q.expected_statistics) @ arranged)
 
     def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
         return np.asarray(_rate_weights(np.log(np.maximum(theta, 1e-300)), -theta) @ arranged)
-
-    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
-        return posterior
 
     def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """sum r x, and sum r for each column."""
@@ -308,7 +296,7 @@ def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class ComponentEmissions:
+class ComponentEmissions(Emissions):
     """Emissions that are the components of a mixture: state k emits what component k generates.
 
     Parameters
@@ -374,9 +362,6 @@ class ComponentEmissions:
         ones = np.concatenate([np.where(seen[..., None], table, 0.0), seen[..., None]], axis=-1)
         return np.ascontiguousarray(ones.transpose(0, 2, 1))
 
-    def likelihoods(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> Likelihoods:
-        return _relative(self.logarithms(q, arranged))
-
     def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
         """The sums by one product, or by one for each pattern of missing columns."""
         if isinstance(arranged, _IncompleteRows):
@@ -390,9 +375,6 @@ class ComponentEmissions:
             return arranged.logarithms(arranged.components.expectations_at(theta, n_states))
         affine = self.components.affine_at(theta, np.zeros(n_states))
         return np.asarray(self._weights(affine) @ arranged)
-
-    def visits(self, arranged: np.ndarray | _IncompleteRows, posterior: np.ndarray) -> np.ndarray:
-        return posterior
 
     def _affine(self, q: FamilyOrPoint) -> AffineLogJoint:
         # With a covariance shared by all states the family has no batch dimension, and this array has none.

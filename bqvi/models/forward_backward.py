@@ -110,6 +110,11 @@ def _zeros(scratch: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) ->
     return scratch[name]
 
 
+def _differs(now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """The columns in which states ``now`` (K, n) are not those ``before``."""
+    return np.flatnonzero((np.abs(now - before) > _SAME * now).any(axis=0))
+
+
 class _Forward:
     """alpha, pred (c, K, C) and the logarithms of what alpha was divided by."""
 
@@ -131,17 +136,18 @@ class _Forward:
     def run(self) -> None:
         """Run the pieces until the initial state of each is the end of the piece before."""
         layout, later = self.layout, self.layout.previous >= 0
-        self._first_run()
+        self._run_all(first=True)
         while True:
             ends = self.alpha[layout.lengths - 1, :, np.arange(len(layout.lengths))].T
             self.end_sums = ends.sum(axis=0)
             self.ends = ends / self.end_sums
             entering = np.where(later, self.ends[:, layout.previous], 0.0)
-            changed = np.flatnonzero((np.abs(entering - self.entered) > _SAME * entering).any(axis=0))
+            changed = _differs(entering, self.entered)
             if not len(changed):
                 break
             self.entered[:, changed] = entering[:, changed]
-            self._run_again(*self._run_again_side_by_side(changed))
+            few = len(changed) < _SIDE_BY_SIDE * len(later)
+            self._run_again(*((changed, 0) if few else self._run_all(first=False)))
 
     @property
     def log_evidence(self) -> np.ndarray:
@@ -153,7 +159,11 @@ class _Forward:
         start[:, self.layout.previous[pieces] < 0] = self.initial[:, None]
         return start
 
-    def _first_run(self) -> None:
+    def _run_all(self, first: bool) -> tuple[np.ndarray, int]:
+        """Run all pieces from their starts; unless it is the ``first`` run, while most differ from before.
+
+        Return those that still differ, and the time. Slices are several times faster than chosen columns.
+        """
         alpha, pred, b, running = self.alpha, self.pred, self.b, self.layout.running
         pred[0] = self._start(slice(None))
         np.multiply(pred[0], b[0], out=alpha[0])
@@ -163,38 +173,16 @@ class _Forward:
             if n < alpha.shape[2]:
                 before, now, here, likelihood = (x[:, :n] for x in (before, now, here, likelihood))
             np.matmul(self.moved, before, out=now)
+            if t % _EVERY:
+                np.multiply(now, likelihood, out=here)
+                continue
+            last = None if first else here.copy()
             np.multiply(now, likelihood, out=here)
-            if t % _EVERY == 0:
-                total = here.sum(axis=0)
-                here /= total
-                np.log(total, out=self.log_scale[t, :n])
-
-    def _run_again_side_by_side(self, changed: np.ndarray) -> tuple[np.ndarray, int]:
-        """Run all pieces from their starts while most differ from the run before; return these and the time.
-
-        Slices are several times faster than chosen columns.
-        """
-        alpha, pred, b, running = self.alpha, self.pred, self.b, self.layout.running
-        if len(changed) < _SIDE_BY_SIDE * alpha.shape[2]:
-            return changed, 0
-        pred[0] = self._start(slice(None))
-        np.multiply(pred[0], b[0], out=alpha[0])
-        for t in range(1, len(b)):
-            n = running[t]
-            now = pred[t, :, :n]
-            np.matmul(self.moved, alpha[t - 1, :, :n], out=now)
-            here = now * b[t, :, :n]
-            if t % _EVERY == 0:
-                total = here.sum(axis=0)
-                here /= total
-                np.log(total, out=self.log_scale[t, :n])
-                before = alpha[t, :, :n]
-                differs = np.flatnonzero((np.abs(here - before) > _SAME * before).any(axis=0))
-                before[:] = here
-                if len(differs) < _SIDE_BY_SIDE * n:
-                    return differs, t
-            else:
-                alpha[t, :, :n] = here
+            total = here.sum(axis=0)
+            here /= total
+            np.log(total, out=self.log_scale[t, :n])
+            if last is not None and len(differs := _differs(here, last)) < _SIDE_BY_SIDE * n:
+                return differs, t
         return np.empty(0, np.intp), len(b)
 
     def _run_again(self, pieces: np.ndarray, done: int) -> None:
@@ -216,8 +204,7 @@ class _Forward:
                 total = here.sum(axis=0)
                 here /= total
                 self.log_scale[t, pieces] = np.log(total)
-                before = self.alpha[t][:, pieces]
-                differs = (np.abs(here - before) > _SAME * before).any(axis=0)
+                differs = _differs(here, self.alpha[t][:, pieces])
                 self.alpha[t][:, pieces] = here
                 pieces, here = pieces[differs], here[:, differs]
             else:
@@ -237,57 +224,44 @@ class _Backward:
     def run(self) -> None:
         """Run the pieces until the last state of each agrees with the start of the piece after."""
         goes_on = self.layout.following >= 0
-        self._first_run()
+        self._run_all(first=True)
         while True:
             leaving = np.where(goes_on, (self.a @ self.w[0])[:, self.layout.following], 1.0)
-            changed = np.flatnonzero((np.abs(leaving - self.message) > _SAME * leaving).any(axis=0))
+            changed = _differs(leaving, self.message)
             if not len(changed):
                 break
             self.message[:, changed] = leaving[:, changed]
-            self._run_again(*self._run_again_side_by_side(changed))
+            few = len(changed) < _SIDE_BY_SIDE * len(goes_on)
+            self._run_again(*((changed, len(self.w)) if few else self._run_all(first=False)))
 
     def _last(self, pieces: np.ndarray | slice) -> np.ndarray:
         """gamma at the ends of ``pieces``."""
         last = self.forward.ends[:, pieces] * self.message[:, pieces]
         return np.asarray(last / last.sum(axis=0))
 
-    def _first_run(self) -> None:
+    def _run_all(self, first: bool) -> tuple[np.ndarray, int]:
+        """Run all pieces backwards; unless it is the ``first`` run, while most differ from before.
+
+        Return those that still differ, and the time.
+        """
         alpha, pred, gamma, w = map(list, (self.forward.alpha, self.forward.pred, self.gamma, self.w))
-        running = self.layout.running.tolist()
+        running, pieces = self.layout.running.tolist(), len(self.message[0])
         for t in range(len(alpha) - 1, -1, -1):
             n, older, here = running[t], running[t + 1], gamma[t]
-            if older == here.shape[1]:
+            check = not first and t % _EVERY == 0 and n == pieces and older > 0.5 * n
+            last = here.copy() if check else None
+            if older == pieces:
                 np.matmul(self.a, w[t + 1], out=here)
                 np.multiply(here, alpha[t], out=here)
                 np.divide(here, pred[t], out=w[t])
-                continue
-            if older:
-                np.matmul(self.a, w[t + 1][:, :older], out=here[:, :older])
-                here[:, :older] *= alpha[t][:, :older]
-            if n > older:
-                here[:, older:n] = self._last(slice(older, n))
-            np.divide(here[:, :n], pred[t][:, :n], out=w[t][:, :n])
-
-    def _run_again_side_by_side(self, changed: np.ndarray) -> tuple[np.ndarray, int]:
-        """Run all pieces backwards while most differ from the run before; return these and the time."""
-        alpha, pred, running = self.forward.alpha, self.forward.pred, self.layout.running
-        if len(changed) < _SIDE_BY_SIDE * len(alpha[0, 0]):
-            return changed, len(alpha)
-        for t in range(len(alpha) - 1, -1, -1):
-            n, older = running[t], running[t + 1]
-            here = np.empty((len(self.a), n))
-            if older:
-                np.matmul(self.a, self.w[t + 1, :, :older], out=here[:, :older])
-                here[:, :older] *= alpha[t, :, :older]
-            if n > older:
-                here[:, older:] = self._last(slice(older, n))
-            before = self.gamma[t, :, :n]
-            check = t % _EVERY == 0 and older > 0.5 * n
-            if check:
-                differs = np.flatnonzero((np.abs(here - before) > _SAME * before).any(axis=0))
-            before[:] = here
-            np.divide(here, pred[t, :, :n], out=self.w[t, :, :n])
-            if check and len(differs) < _SIDE_BY_SIDE * n and n == len(self.message[0]):
+            else:
+                if older:
+                    np.matmul(self.a, w[t + 1][:, :older], out=here[:, :older])
+                    here[:, :older] *= alpha[t][:, :older]
+                if n > older:
+                    here[:, older:n] = self._last(slice(older, n))
+                np.divide(here[:, :n], pred[t][:, :n], out=w[t][:, :n])
+            if last is not None and len(differs := _differs(here, last)) < _SIDE_BY_SIDE * n:
                 return differs, t
         return np.empty(0, np.intp), 0
 
