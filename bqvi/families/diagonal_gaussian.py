@@ -12,12 +12,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from bqvi.arrays import Seed, Values, diagonal_matrix, generator, like, namespace
+from bqvi.arrays import Values, diagonal_matrix, like, namespace
 from bqvi.checks import require_finite, require_positive, require_shape
+from bqvi.families.gaussian import Normal
 from gp.arrays import LOG_2PI, Array
 
 
-class DiagonalGaussian:
+class DiagonalGaussian(Normal):
     """A batch of Gaussians with independent coordinates.
 
     Parameters
@@ -25,8 +26,6 @@ class DiagonalGaussian:
     mean : (..., D)
     variance : (..., D), positive
     """
-
-    leaf_names = ("", "")
 
     def __init__(self, mean: Array, variance: Array) -> None:
         require_finite("mean", mean)
@@ -54,11 +53,6 @@ class DiagonalGaussian:
         known = {"unconstrained": unconstrained, "scale": scale, "log_variance": 2.0 * log_scale}
         return cls._of(mean, scale * scale, **known)
 
-    @classmethod
-    def from_expected_statistics(cls, expected: Values) -> Self:
-        """From the expected statistics mu = (E[x], E[x^2])."""
-        return cls(expected[0], expected[1] - expected[0] * expected[0])
-
     @cached_property
     def natural(self) -> Values:
         return self.mean / self.variance, -0.5 / self.variance
@@ -84,9 +78,8 @@ class DiagonalGaussian:
         return diagonal_matrix(self.variance)
 
     @property
-    def dimension(self) -> int:
-        """D."""
-        return int(self.mean.shape[-1])
+    def log_determinant(self) -> Array:
+        return self.log_variance.sum(-1)
 
     @property
     def expected_statistics(self) -> Values:
@@ -98,16 +91,6 @@ class DiagonalGaussian:
         """A = sum(m^2 / v + ln v) / 2."""
         return 0.5 * (self.mean * self.mean / self.variance + self.log_variance).sum(-1)
 
-    @property
-    def entropy(self) -> Array:
-        """sum(ln(2 pi e v)) / 2."""
-        return 0.5 * (LOG_2PI + 1.0 + self.log_variance).sum(-1)
-
-    @property
-    def mode(self) -> Array:
-        """The mean."""
-        return self.mean
-
     def kl(self, other: DiagonalGaussian) -> Array:
         gap = other.mean - self.mean
         ratio = (self.variance + gap * gap) / other.variance
@@ -116,18 +99,9 @@ class DiagonalGaussian:
     def statistics(self, theta: Array) -> Values:
         return theta, theta * theta
 
-    def log_base_measure(self, theta: Array) -> Array:
-        return namespace(theta).full_like(theta[..., 0], -0.5 * theta.shape[-1] * LOG_2PI)
-
     def log_prob(self, theta: Array) -> Array:
         gap = theta - self.mean
         return -0.5 * (gap * gap / self.variance + LOG_2PI + self.log_variance).sum(-1)
-
-    def sample(self, n: int, seed: Seed) -> Array:
-        return self.rsample(n, seed)
-
-    def rsample(self, n: int, seed: Seed) -> Array:
-        return self.from_noise(generator(seed).standard_normal((n, *self.mean.shape)))
 
     def from_noise(self, noise: np.ndarray) -> Array:
         """m + s xi for standard normal noise xi (n, ..., D)."""

@@ -29,11 +29,12 @@ import numpy as np
 
 from bqvi.arrays import Seed, Values, digamma, gammaln, logsumexp, namespace, trigamma
 from bqvi.checks import require_nonnegative
+from bqvi.families.family import AllAtOnePoint, ExponentialFamily
 from bqvi.families.gamma import rsample_log_gamma
 from gp.arrays import Array
 
 
-class Dirichlet:
+class Dirichlet(ExponentialFamily):
     """A batch of Dirichlet distributions.
 
     Parameters
@@ -151,10 +152,6 @@ class Dirichlet:
         """Log density (in pi) at points given as ln pi (L, ..., K)."""
         return _times(self._on_face(self.concentration - 1.0), theta).sum(-1) - self.log_normaliser
 
-    def sample(self, n: int, seed: Seed) -> Array:
-        """``n`` draws, as ln pi (n, ..., K)."""
-        return self.rsample(n, seed)
-
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` draws, as ln pi, with implicit reparameterisation gradients (thesis Eq. 5.22)."""
         log_y = rsample_log_gamma(self.concentration, n, seed)
@@ -226,7 +223,7 @@ _MARGIN = 1e-9
 """The smallest 1 - sum_k exp(chi_k / nu), which is 0 where all draws are equal and alpha is infinite."""
 
 
-class Concentration:
+class Concentration(AllAtOnePoint):
     """All mass at the mode of the conjugate family of a Dirichlet's concentration.
 
     Parameters
@@ -271,17 +268,8 @@ class Concentration:
         return len(chi) > 1 and float((chi / nu).mean()) > -np.log(len(chi)) - _MARGIN
 
     @property
-    def mean(self) -> np.ndarray:
-        """alpha, (K,)."""
-        return self.mode
-
-    @property
     def expected_statistics(self) -> Values:
         return (self.mode, -np.asarray(Dirichlet(self.mode).log_normaliser))
-
-    @property
-    def entropy(self) -> Array:
-        return np.zeros(())
 
     def kl(self, other: Concentration) -> Array:
         """-ln of the density of ``other`` at the mode, without its normaliser; 0 where ``other`` is flat."""
@@ -296,14 +284,6 @@ class Concentration:
     def log_base_measure(self, theta: Array) -> Array:
         """0, (L,)."""
         return 0.0 * theta.sum(-1)
-
-    def log_prob(self, theta: Array) -> Array:
-        """0 at each of the points theta (L, K) by convention, as the entropy is 0; (L,)."""
-        return 0.0 * theta.sum(-1)
-
-    def sample(self, n: int, seed: Seed) -> Array:
-        """``n`` copies of alpha."""
-        return np.broadcast_to(self.mode, (n, *self.mode.shape)).copy()
 
     @property
     def unconstrained(self) -> Values:

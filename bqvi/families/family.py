@@ -23,9 +23,9 @@ An instance may hold a batch of distributions: ``log_normaliser``, ``entropy``, 
 
 from __future__ import annotations
 
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
-from bqvi.arrays import Seed, Values
+from bqvi.arrays import Seed, Values, namespace
 from gp.arrays import Array
 
 
@@ -48,6 +48,7 @@ class Distribution(Protocol):
 
     def sample(self, n: int, seed: Seed) -> Array:
         """``n`` draws, on a new first axis; a seed is an integer or a generator."""
+        return self.rsample(n, seed)
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` draws by a seed that carry gradients to torch parameters (reparameterised).
@@ -106,3 +107,32 @@ class ExponentialFamily(FamilyOrPoint, Protocol):
 
     def retract(self, tangent: Values) -> Self:
         """The distribution at eta + d eta to first order, inside the domain for every tangent d eta."""
+
+
+class AllAtOnePoint(Distribution):
+    """All mass at ``mode``, an array: densities are 1 there, and the entropy 0, by convention."""
+
+    @property
+    def mode(self) -> Any:
+        """Where all mass is."""
+
+    @property
+    def mean(self) -> Any:
+        """The mode."""
+        return self.mode
+
+    @property
+    def entropy(self) -> Array:
+        """0 by convention: the entropy of a point mass is left out (see `point_mass`)."""
+        return namespace(self.mode).zeros_like(self.mode).sum()
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        return self.rsample(n, seed) + 0.0
+
+    def rsample(self, n: int, seed: Seed) -> Array:
+        """``n`` copies of the mode, (n, ...), which carry gradients to it; the seed is not used."""
+        return namespace(self.mode).broadcast_to(self.mode, (n, *self.mode.shape))
+
+    def log_prob(self, theta: Array) -> Array:
+        """0 at each of the draws theta (L, ...), by convention."""
+        return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)

@@ -21,6 +21,7 @@ import scipy.special
 
 from bqvi.arrays import Seed, Values, digamma, gammaln, generator, like, namespace, trigamma
 from bqvi.checks import require_positive, require_shape
+from bqvi.families.family import ExponentialFamily
 from gp.arrays import Array, is_torch, to_numpy
 
 _SMALL = np.log(1e-12)
@@ -76,7 +77,7 @@ def rsample_log_gamma(shape: Array, n: int, seed: Seed) -> Array:
     return like(log_y, shape) + slope * (shape - shape.detach())
 
 
-class Gamma:
+class Gamma(ExponentialFamily):
     """A batch of gamma distributions.
 
     Parameters
@@ -172,10 +173,6 @@ class Gamma:
         # 0 * -inf is 0 here: under a flat prior a rate of zero has density 1
         counted = xp.where(excess == 0.0, xp.zeros_like(theta), theta)
         return excess * counted - self.rate * xp.exp(theta) - self.log_normaliser
-
-    def sample(self, n: int, seed: Seed) -> Array:
-        """``n`` draws, as ln lambda."""
-        return self.rsample(n, seed)
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` draws, as ln lambda, with implicit reparameterisation gradients."""

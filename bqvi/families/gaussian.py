@@ -39,10 +39,47 @@ from bqvi.arrays import (
 )
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
+from bqvi.families.family import ExponentialFamily
 from gp.arrays import LOG_2PI, Array
 
 
-class Gaussian:
+class Normal(ExponentialFamily):
+    """What Gaussians with full and with diagonal covariance have in common."""
+
+    leaf_names = ("", "")
+    mean: Array
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return int(self.mean.shape[-1])
+
+    @property
+    def log_determinant(self) -> Array:
+        """ln|C|, batch-shaped."""
+
+    @property
+    def entropy(self) -> Array:
+        """(D ln(2 pi e) + ln|C|) / 2 (thesis Eq. 3.37, with its sign corrected)."""
+        return 0.5 * (self.dimension * (LOG_2PI + 1.0) + self.log_determinant)
+
+    @property
+    def mode(self) -> Array:
+        """The mean."""
+        return self.mean
+
+    def log_base_measure(self, theta: Array) -> Array:
+        return namespace(theta).full_like(theta[..., 0], -0.5 * theta.shape[-1] * LOG_2PI)
+
+    def rsample(self, n: int, seed: Seed) -> Array:
+        """``n`` draws m + L xi (thesis Eq. 5.19), differentiable in torch parameters."""
+        return self.from_noise(generator(seed).standard_normal((n, *self.mean.shape)))
+
+    def from_noise(self, noise: np.ndarray) -> Array:
+        """m + L xi for standard normal noise xi (n, ..., D)."""
+
+
+class Gaussian(Normal):
     """A batch of Gaussians N(m, C) over R^D.
 
     Parameters
@@ -50,8 +87,6 @@ class Gaussian:
     mean : (..., D)
     covariance : (..., D, D), symmetric positive definite
     """
-
-    leaf_names = ("", "")
 
     def __init__(self, mean: Array, covariance: Array) -> None:
         require_finite("mean", mean)
@@ -77,12 +112,6 @@ class Gaussian:
         """Return the family at u = (m, R), see the module's docstring."""
         mean, raw = unconstrained
         return cls._of(unconstrained=unconstrained, mean=mean, scale_tril=log_cholesky.factor_at(raw))
-
-    @classmethod
-    def from_expected_statistics(cls, expected: Values) -> Self:
-        """From the expected statistics mu = (E[x], E[x x^T])."""
-        mean, second = expected
-        return cls(mean, second - outer(mean, mean))
 
     @cached_property
     def mean(self) -> Array:
@@ -144,16 +173,6 @@ class Gaussian:
         """A = (m^T C^-1 m + ln|C|) / 2."""
         return 0.5 * ((self.natural[0] * self.mean).sum(-1) + self.log_determinant)
 
-    @property
-    def entropy(self) -> Array:
-        """(D ln(2 pi e) + ln|C|) / 2 (thesis Eq. 3.37, with its sign corrected)."""
-        return 0.5 * (self.dimension * (LOG_2PI + 1.0) + self.log_determinant)
-
-    @property
-    def mode(self) -> Array:
-        """The mean."""
-        return self.mean
-
     def kl(self, other: Gaussian) -> Array:
         gap = other.mean - self.mean
         mahalanobis = (gap * matvec(other.precision, gap)).sum(-1)
@@ -164,20 +183,10 @@ class Gaussian:
     def statistics(self, theta: Array) -> Values:
         return theta, outer(theta, theta)
 
-    def log_base_measure(self, theta: Array) -> Array:
-        return namespace(theta).full_like(theta[..., 0], -0.5 * theta.shape[-1] * LOG_2PI)
-
     def log_prob(self, theta: Array) -> Array:
         whitened = matvec(self.scale_inverse, theta - self.mean)
         squares = (whitened * whitened).sum(-1)
         return -0.5 * (squares + self.dimension * LOG_2PI + self.log_determinant)
-
-    def sample(self, n: int, seed: Seed) -> Array:
-        return self.rsample(n, seed)
-
-    def rsample(self, n: int, seed: Seed) -> Array:
-        """``n`` draws m + L xi (thesis Eq. 5.19), differentiable in torch parameters."""
-        return self.from_noise(generator(seed).standard_normal((n, *self.mean.shape)))
 
     def from_noise(self, noise: np.ndarray) -> Array:
         """m + L xi for standard normal noise xi (n, ..., D)."""

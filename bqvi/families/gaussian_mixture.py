@@ -2,9 +2,8 @@
 
     q(x) = sum_k w_k N(x; m_k, C_k),   u = (logits, coordinates of the Gaussians),   w = softmax(logits)
 
-It is not an exponential family. Expectations are sums over components, E_q = sum_k w_k E_k. A gradient in
-weights (without the constraint that they sum to one), means and covariances is mapped to u by `pulled_back`.
-The entropy -E[ln q] is not linear in q and is estimated from draws of every component (`strata`).
+It is not an exponential family. Expectations are sums over components, E_q = sum_k w_k E_k. The entropy
+-E[ln q] is not linear in q and is estimated from draws of every component (`strata`).
 """
 
 from __future__ import annotations
@@ -162,17 +161,6 @@ class GaussianMixture:
         if isinstance(own, DiagonalGaussian):
             return own.mean[index] + namespace(own.variance).sqrt(own.variance)[index] * noise
         return own.mean[index] + matvec(own.scale_tril[index], noise)
-
-    def pulled_back(self, weights: Array, means: Array, covariances: Array) -> Values:
-        """dL/du from gradients in weights (..., K), means (..., K, D) and covariances (..., K, D, D).
-
-        The gradient in weights is without the constraint on their sum; those in covariances are symmetric.
-        """
-        own = self.weights
-        logits = own * (weights - (weights @ own)[..., None])
-        second = covariances if isinstance(self.components, Gaussian) else diagonal(covariances)
-        turned = matvec(covariances, self.means) if second is covariances else second * self.means
-        return (logits, *self.components.gradient_to_unconstrained((means - 2.0 * turned, second)))
 
     def mean_field(self) -> GaussianMixture:
         """The mixture with the diagonals of the covariances only."""

@@ -51,13 +51,14 @@ from bqvi.arrays import (
 )
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
+from bqvi.families.family import ExponentialFamily
 from bqvi.families.gamma import rsample_log_gamma
 from gp.arrays import LOG_2PI, Array, to_numpy
 
 _LOG_2 = math.log(2.0)
 
 
-class MatrixNormalInverseWishart:
+class MatrixNormalInverseWishart(ExponentialFamily):
     """A batch of distributions of J coefficient matrices and their noise covariance.
 
     Parameters
@@ -273,9 +274,6 @@ class MatrixNormalInverseWishart:
         trace = (rooted * rooted).sum((-2, -1))
         exponent = -0.5 * (squares + trace + self.natural[3] * _log_determinant(factor))
         return exponent - self.log_normaliser + self.log_base_measure(theta)
-
-    def sample(self, n: int, seed: Seed) -> Array:
-        return self.rsample(n, seed)
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` draws by Bartlett's decomposition, differentiable in torch parameters."""

@@ -17,12 +17,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from bqvi.arrays import Seed, Values, namespace
+from bqvi.arrays import Values, namespace
 from bqvi.checks import require_finite
 from bqvi.families.dirichlet import Dirichlet
+from bqvi.families.family import AllAtOnePoint
 from bqvi.families.gamma import Gamma
 from bqvi.families.gaussian import Gaussian
-from gp.arrays import Array, is_torch, to_numpy
+from gp.arrays import Array, to_numpy
 
 
 class Flat:
@@ -58,7 +59,7 @@ class Flat:
         return np.zeros(len(theta))
 
 
-class Point:
+class Point(AllAtOnePoint):
     """All mass at ``place``.
 
     Parameters
@@ -73,19 +74,9 @@ class Point:
         self.place = place
 
     @property
-    def mean(self) -> Array:
-        """The place."""
-        return self.place
-
-    @property
     def mode(self) -> Array:
         """The place."""
         return self.place
-
-    @property
-    def entropy(self) -> Array:
-        """0 by convention, as for every point mass (see `point_mass`)."""
-        return namespace(self.place).zeros_like(self.place).sum()
 
     @property
     def unconstrained(self) -> Values:
@@ -101,19 +92,8 @@ class Point:
         """The gradient itself, as u is the place."""
         return gradient
 
-    def sample(self, n: int, seed: Seed) -> Array:
-        return self.rsample(n, seed)
 
-    def rsample(self, n: int, seed: Seed) -> Array:
-        """``n`` copies of the place, (n, ...), which carry gradients to it; the seed is not used."""
-        return namespace(self.place).broadcast_to(self.place, (n, *self.place.shape))
-
-    def log_prob(self, theta: Array) -> Array:
-        """0 at each of the draws theta (L, ...) by convention, as for every point mass."""
-        return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)
-
-
-class PointMass:
+class PointMass(AllAtOnePoint):
     """All mass at the mode of ``family``, a distribution or a batch of distributions.
 
     Raises
@@ -168,26 +148,10 @@ class PointMass:
         """The covariance of a point mass, which is zero, (..., D, D)."""
         return np.zeros((*self.mode.shape, self.mode.shape[-1]))
 
-    @property
-    def entropy(self) -> Array:
-        """0 by convention: the entropy of a point mass is left out (see the module's docstring)."""
-        return self.mode.new_zeros(()) if is_torch(self.mode) else np.zeros(())
-
     def kl(self, other: Any) -> Array:
         """-ln p(mode) for the density p of ``other``: the divergence without the entropy of q."""
         prior = other.family if isinstance(other, PointMass) else other
         return -prior.log_prob(self.mode[None])[0]
-
-    def sample(self, n: int, seed: Seed) -> Array:
-        if is_torch(self.mode):
-            return self.mode.expand(n, *self.mode.shape).clone()
-        return np.broadcast_to(self.mode, (n, *self.mode.shape)).copy()
-
-    def rsample(self, n: int, seed: Seed) -> Array:
-        return self.mode + self.mode.new_zeros((n, *self.mode.shape))
-
-    def log_prob(self, theta: Array) -> Array:
-        return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)
 
     @property
     def unconstrained(self) -> Values:

@@ -69,26 +69,6 @@ def test_strata_are_draws_of_each_component():
         np.testing.assert_allclose(np.cov(x[:, k].T), q.covariances[k], rtol=0.2, atol=0.1)
 
 
-@BOTH
-def test_gradients_are_pulled_back_as_by_autodiff(full):
-    q, rng = mixture(full), np.random.default_rng(5)
-    gw, gm, gs = rng.standard_normal(3), rng.standard_normal((3, 2)), rng.standard_normal((3, 2, 2))
-    gs = gs + gs.mT
-    leaves = tuple(torch.tensor(u, requires_grad=True) for u in q.unconstrained)
-    moving = q.from_unconstrained(leaves)
-    along = (
-        (moving.weights * torch.tensor(gw)).sum()
-        + (moving.means * torch.tensor(gm)).sum()
-        + (moving.covariances * torch.tensor(gs)).sum()
-    )
-    expected = torch.autograd.grad(along, leaves)
-    found = q.pulled_back(gw, gm, gs)
-    stacked = q.pulled_back(np.stack([gw, 2 * gw]), np.stack([gm, 2 * gm]), np.stack([gs, 2 * gs]))
-    for g, twice, e in zip(found, stacked, expected, strict=True):
-        np.testing.assert_allclose(g, e, rtol=1e-11, atol=1e-11)
-        np.testing.assert_allclose(twice, np.stack([e, 2 * e]), rtol=1e-11, atol=1e-11)
-
-
 def test_mean_field_keeps_variances():
     q = mixture().mean_field()
     assert isinstance(q.components, DiagonalGaussian)
