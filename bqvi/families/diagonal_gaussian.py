@@ -79,6 +79,7 @@ class DiagonalGaussian(Normal):
 
     @property
     def log_determinant(self) -> Array:
+        """sum ln v, batch-shaped."""
         return self.log_variance.sum(-1)
 
     @property
