@@ -225,7 +225,7 @@ def _of_integrand(name: str, seed: int) -> Record:
     points = posed.measure.from_unit_cube(scrambled_sobol(posed.measure.dimension, 256, seed))
     unit = float(np.std(posed.function(points))) or 1.0
     return {"estimate": found.mean / unit, "sd": found.sd / unit, "truth": posed.truth / unit, "nats": 1e-3,
-            "converged": found.credible, "evaluations": found.n_evaluations}  # fmt: skip
+            "converged": found.converged, "evaluations": found.n_evaluations}  # fmt: skip
 
 
 def one(task: Task) -> Record:

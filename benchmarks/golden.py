@@ -102,7 +102,7 @@ def _integrate(posed: Integrand, budget: int, log: bool = False, copies: int = 1
     run = bqvi.integrate(function, posed.measure, budget=budget, log=log, seed=1, **how)
     estimate, sd = (run.log_mean, run.log_sd) if log else (run.mean, run.sd)
     answer = _digest(*([estimate] if run.covariance is None else [run.covariance]))
-    return _row(run, function.digest, estimate, sd, run.credible, answer)
+    return _row(run, function.digest, estimate, sd, run.converged, answer)
 
 
 def _bq(
@@ -157,7 +157,7 @@ def _bounds() -> Row:
     draws = posed.sample(20, 1)
     run = bqvi.evidence_bounds(function, proposal, budget=20_000, posterior=draws, seed=1)
     answer = _digest(run.lower, run.upper, run.interval, run.draws)
-    return _row(run, function.digest, run.log_evidence, run.log_evidence_sd, run.credible, answer)
+    return _row(run, function.digest, run.log_evidence, run.log_evidence_sd, run.converged, answer)
 
 
 def runs() -> dict[str, Callable[[], Row]]:

@@ -120,6 +120,8 @@ class BayesianRun:
         bayesian.require_nodes(state)
         whole = state if state.estimated else bayesian.with_estimate(self.problem, state)
         found = _integral_of(self.problem, whole, self.checkpoint(state), reason)
+        if self.tolerance is not None and reason in ("budget", "seconds"):
+            found = replace(found, converged=False, checks=("The tolerance was not reached.", *found.checks))
         found = with_failures(found, state.failures)
         logarithmic = self.problem.integrand.function.range.logarithmic
         return found if logarithmic else with_doubt(found, state.values)
@@ -162,8 +164,8 @@ def _integral_of(
     result = replace(
         result,
         **scaled(mean, sd, covariance, units.shift + problem.log_volume),
-        credible=judgement.credible,
-        reasons=(judgement.reason,),
+        converged=judgement.credible,
+        checks=(judgement.reason,),
         warnings=warnings,
     )
     if problem.integrand.function.logarithmic or method != "bq":
@@ -213,7 +215,7 @@ def _exact(problem: IntegrationProblem, state: IntegrationState, checkpoint: Che
     if problem.integrand.function.logarithmic:
         log_mean, log_sd = log_moments(float(mean[0]), 0.0, shift)
         result = replace(result, log_mean=log_mean, log_sd=log_sd)
-    return replace(result, reasons=("All points of the measure have been evaluated: the sum is exact.",))
+    return replace(result, checks=("All points of the measure have been evaluated: the sum is exact.",))
 
 
 def scaled(mean: np.ndarray, sd: np.ndarray, covariance: np.ndarray, shift: float) -> dict[str, Any]:

@@ -144,10 +144,8 @@ class Judgement:
                 "; nodes left out were further off than their standard deviations, so "
                 f"its standard deviation is multiplied by {self.inflation:.1f}"
             )
-        if self.zero.all():
-            return NOTHING_SEEN
         if self.constant.all():
-            return ALL_THE_SAME
+            return NOTHING_SEEN if self.zero.all() else ALL_THE_SAME
         if self.credible:
             return f"The surrogate is credible: {predicts}{tail}."
         if (self.grows or self.beyond >= REFUTATION.allowed) and self.predicts:

@@ -10,7 +10,7 @@ import numpy as np
 from bqvi import notebook
 from bqvi.calls.faults import Failures, exceptions_warning
 from bqvi.runs import Checkpoint, Trace
-from bqvi.runs.door_result import DoorResult
+from bqvi.runs.door_result import CheckedResult
 from gp.arrays import Array
 from gp.user_warnings import warn_user
 
@@ -35,7 +35,7 @@ class EstimateRow:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Integral(DoorResult):
+class Integral(CheckedResult):
     """The integral of f against a measure. ``print`` it.
 
     Attributes
@@ -48,11 +48,11 @@ class Integral(DoorResult):
     trace : the estimates after each step.
     method : the method used. stopped : 'budget', 'tolerance', 'seconds' or 'exhausted' (a finite measure).
     covariance : (o, o), of the outputs; ``None`` for a number.
-    credible : whether the checks passed. With a surrogate: whether mean and sd are the surrogate's own. For
-        sampling methods: whether no single point has most of the sum, and the largest values have no Pareto
-        tail with a shape above .7. It is False where f raised an exception of its code or of the system and
-        the run went on.
-    reasons : the outcome of the checks, sentences: why ``credible`` is False, or on what it rests.
+    converged : whether the checks passed, and the tolerance, if there is one, was reached. With a surrogate:
+        whether mean and sd are the surrogate's own. For sampling methods: whether no single point has most of
+        the sum, and the largest values have no Pareto tail with a shape above .7. It is False where f raised
+        an exception of its code or of the system and the run went on.
+    checks : the outcome of the checks, sentences. reasons : why it has not converged, sentences of these.
     warnings : how many evaluations raised an exception and count as zero, with the first of these; doubts.
     effective_sample_size : effective sample size of the importance weights; ``None`` without weights.
     pareto_k : shape k of the Pareto tail of |f| at draws from the measure; -inf where there is none.
@@ -71,8 +71,8 @@ class Integral(DoorResult):
     method: str
     stopped: str
     covariance: Array = None
-    credible: bool = True
-    reasons: tuple[str, ...] = ()
+    converged: bool = True
+    checks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     effective_sample_size: float | None = None
     pareto_k: float = -np.inf
@@ -97,25 +97,21 @@ class Integral(DoorResult):
         labels = ["estimate"] if outputs == 1 else [f"output {o}" for o in range(outputs)]
         trace(ax, n, dict(zip(labels, zip(means.T, sds.T, strict=True), strict=True)), truth)
         estimate = f"{self.mean:.5g} $\\pm$ {self.sd:.2g}" if outputs == 1 else f"{outputs} outputs"
-        remark = "" if self.credible else ", not credible"
         ax.set(xlabel="evaluations", ylabel="integral, with one and two sd")
-        ax.set_title(f"{self.method}: {estimate} after {self.n_evaluations} evaluations{remark}", fontsize=10)
+        ax.set_title(f"{self.method}: {estimate} after {self.n_evaluations} evaluations{self._remark}", fontsize=10)
         return ax
 
     def __repr__(self) -> str:
         estimate = f"{_short(self.mean)} +- {_short(self.sd)}"
         if self.log_mean is not None and not 0.0 < abs(self.mean) < np.inf:
             estimate = f"exp({self.log_mean:.6g} +- {self.log_sd:.3g})"
-        return (
-            f"Integral({estimate}, {self.method}, {self._counted}, "
-            f"stopped: {self.stopped}{'' if self.credible else ', not credible'})"
-        )
+        return f"Integral({estimate}, {self.method}, {self._counted}, stopped: {self.stopped}{self._remark})"
 
     def __str__(self) -> str:
         lines = [f"{self.mean} +- {self.sd}  ({self.method}, {self._counted})"]
         if self.log_mean is not None:
             lines.append(f"ln: {self.log_mean:.6g} +- {self.log_sd:.3g}")
-        lines += [*self.reasons, *self.warnings]
+        lines += [*self.checks, *self.warnings]
         if self.effective_sample_size is not None:
             lines.append(f"effective sample size {self.effective_sample_size:.1f}")
         return "\n".join(lines)
@@ -125,7 +121,7 @@ class Integral(DoorResult):
             "integral": f"{_short(self.mean)} ± {_short(self.sd)}",
             "method": self.method,
             "stopped": self.stopped,
-            "credible": notebook.yes_or_no(self.credible, " ".join(self.reasons)),
+            "converged": notebook.yes_or_no(self.converged, " ".join(self.checks)),
         }
         if self.log_mean is not None:
             rows["logarithm"] = f"{self.log_mean:.6g} ± {self.log_sd:.3g}"
@@ -144,7 +140,7 @@ def _short(values: Array) -> str:
 def with_failures(found: Integral, failures: Failures) -> Integral:
     """The result with the number of failures, and a warning, which is also raised, of the exceptions.
 
-    After an exception of the integrand's code or of the system the result is not credible.
+    After an exception of the integrand's code or of the system the result has not converged.
     """
     found = replace(found, n_failed=failures.n_failed)
     if not failures.n_raised:
@@ -155,9 +151,9 @@ def with_failures(found: Integral, failures: Failures) -> Integral:
     if not failures.of_the_code:
         return found
     count = f"{failures.of_the_code} of {found.n_evaluations} evaluations"
-    of_the_code = f"The result is not credible: {count} raised an error of the code or of the system."
-    others = [f"With zeros there: {reason}" for reason in found.reasons]
-    return replace(found, credible=False, reasons=(of_the_code, *others))
+    of_the_code = f"The result has not converged: {count} raised an error of the code or of the system."
+    others = [f"With zeros there: {reason}" for reason in found.checks]
+    return replace(found, converged=False, checks=(of_the_code, *others))
 
 
 _DEEP = 50.0

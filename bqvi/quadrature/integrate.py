@@ -130,12 +130,12 @@ def integrate(
         as -inf), as where it is outside of its domain. None: as in `bqvi.vbmc`, an error of its code or of
         the system (NameError, TypeError, MemoryError, OSError, ...) stops the run, and f counts as zero at
         other points. Where exceptions count as zero the result has a warning, and after one of the code or of
-        the system it is not credible. With ``gradient`` only 'raise'.
+        the system it has not converged. With ``gradient`` only 'raise'.
     initial : nodes of the initial design; by default 2 D + 4, and at least 8.
     batch : nodes that are added in each step; by default 30 % of the nodes so far.
     acquisition : a criterion of :mod:`acquisition.pointwise` that chooses nodes; by default the
         reduction of the integral's variance (7.17).
-    tolerance : stop when the standard deviation is at most this.
+    tolerance : stop when the standard deviation is at most this; a run that ends otherwise has not converged.
     max_seconds : stop after a step that ends later than this. Calls through ``executor.submit`` are given up
         where none returns for so long.
     replicates : the number of blocks of the sequence of 'qmc' whose spread is its standard deviation.
@@ -187,7 +187,7 @@ def integrate(
     >>> import numpy as np
     >>> measure = gp.measures.Gaussian(np.zeros(1), np.eye(1))
     >>> integral = bqvi.integrate(lambda x: np.exp(x[:, 0]), measure, budget=30, seed=0)
-    >>> print(f"{integral.mean:.3f}", integral.credible)
+    >>> print(f"{integral.mean:.3f}", integral.converged)
     1.649 True
     """
     arguments = dict(locals())

@@ -195,9 +195,7 @@ class Rises:
         wide = self.measure.from_unit_cube(shifted_sobol(dimension, DESIGN.pool, seed))
         centres = wide[np.argsort(-_Bounds.of(self, wide).values())[: RISES.centres]]
         steps = normal_sobol(dimension, DESIGN.pool // RISES.centres, seed)
-        widths = np.sort(cdist(wide, centres), axis=0)[
-            2 * dimension
-        ]  # about the distance of candidates there
+        widths = np.sort(cdist(wide, centres), axis=0)[2 * dimension]  # about the distance of candidates
         near = np.concatenate([c + w * steps for c, w in zip(centres, widths, strict=True)])
         inside = np.isfinite(self.log_density(near))
         return np.concatenate([wide, near[inside]])
@@ -225,15 +223,9 @@ class _Bounds:
     def of(cls, rises: Rises, u: np.ndarray) -> _Bounds:
         """Those before any candidate is evaluated."""
         nearest = cdist(u, rises.u).argmin(axis=1)
-        found = [part.at(u) for part in rises.parts]
-        return cls(
-            u,
-            rises.log_density(u),
-            rises.parts,
-            tuple(np.isin(nearest, part.rows) for part in rises.parts),
-            tuple(mean for _, mean in found),
-            tuple(state for state, _ in found),
-        )
+        apply = tuple(np.isin(nearest, part.rows) for part in rises.parts)
+        states, means = zip(*(part.at(u) for part in rises.parts), strict=True)
+        return cls(u, rises.log_density(u), rises.parts, apply, means, states)
 
     def given(self, index: int) -> _Bounds:
         """The bounds once the candidate ``index`` is evaluated."""

@@ -149,12 +149,10 @@ class SamplingRun:
         function = self.caller.function
         values, shift = in_units(function, raw)
         weights = None if function.log_weight is None else log_weights(function, x)
-        shape, credible, why = verdict(values, weights)
+        shape, converged, why = verdict(values, weights)
         numbers = self._numbers(values, shift + self.log_volume)
-        if not values.any():
-            credible, why = False, NOTHING_SEEN
-        elif not np.ptp(values, axis=0).any():
-            credible, why = False, ALL_THE_SAME
+        if not np.ptp(values, axis=0).any():
+            converged, why = False, ALL_THE_SAME if values.any() else NOTHING_SEEN
         returned = raw[:, 0] if raw.shape[1] == 1 else raw
         like, torch = function.like, is_torch(function.like)
         found = Integral(
@@ -164,8 +162,8 @@ class SamplingRun:
             trace=Trace((EstimateRow(state.n_evaluations, state.seconds, numbers["mean"], numbers["sd"]),)),
             method=self.method,
             stopped=reason,
-            credible=credible,
-            reasons=(why,) if why else (),
+            converged=converged,
+            checks=(why,) if why else (),
             effective_sample_size=None if weights is None else effective_sample_size(weights),
             pareto_k=shape,
             checkpoint=self.checkpoint(state),

@@ -63,3 +63,16 @@ class DoorResult:
         counted = {"evaluations": self._counted.replace(" evaluations", "")}
         rows = self._rows() | counted | ({"warnings": " ".join(self.warnings)} if self.warnings else {})
         return notebook.table(rows)
+
+
+class CheckedResult(DoorResult):
+    """A result with ``converged``, and with ``checks``: sentences on what its checks found."""
+
+    @property
+    def reasons(self: Any) -> tuple[str, ...]:
+        """The reasons why it has not converged."""
+        return () if self.converged else self.checks
+
+    @property
+    def _remark(self: Any) -> str:
+        return "" if self.converged else ", not converged"

@@ -1,4 +1,4 @@
-"""The result of `bqvi.evidence_bounds`: an interval for the log evidence, and whether it is credible."""
+"""The result of `bqvi.evidence_bounds`: an interval for the log evidence, and whether it has converged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bqvi.checks import require_integer
 from bqvi.importance import normalised
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
-from bqvi.runs.door_result import DoorResult
+from bqvi.runs.door_result import CheckedResult
 from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.transitions import BoundsState
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EvidenceBounds(DoorResult):
+class EvidenceBounds(CheckedResult):
     """Bounds on ln Z, each an expectation with its standard error. ``print`` it.
 
     Numbers are floats for one problem, and arrays (M,) for M of them; R are the replicates, L the particles.
@@ -56,8 +56,8 @@ class EvidenceBounds(DoorResult):
         that the bounds are those of the evidence of the rest.
     method : "smc", "ais" or "importance".
     stopped : "complete", as the particles have reached temperature 1.
-    credible : whether all checks passed.
-    reasons : the outcome of the checks, sentences: why ``credible`` is False, or on what it rests.
+    converged : whether all checks passed.
+    checks : the outcome of the checks, sentences. reasons : why it has not converged, sentences of these.
     warnings : how many evaluations raised an exception and count as zero, with the first of these.
     draws : (R L, P) or (M, R L, P), particles at temperature 1, in the user's parameters.
     log_weights : (R L,) or (M, R L), log weights of the draws; the weights sum to 1.
@@ -81,8 +81,8 @@ class EvidenceBounds(DoorResult):
     n_failed: int
     method: str
     stopped: str
-    credible: bool
-    reasons: tuple[str, ...]
+    converged: bool
+    checks: tuple[str, ...]
     warnings: tuple[str, ...]
     draws: np.ndarray
     log_weights: np.ndarray
@@ -113,22 +113,21 @@ class EvidenceBounds(DoorResult):
         return bracket(self, ax, truth)
 
     def __repr__(self) -> str:
-        remark = "" if self.credible else ", not credible"
         temperatures = len(self.effective_sample_sizes)
         return (
             f"EvidenceBounds({_in_words(self)}, {self.method}, {temperatures} temperatures, "
-            f"{self._counted}{remark})"
+            f"{self._counted}{self._remark})"
         )
 
     def __str__(self) -> str:
-        return "\n".join([repr(self), *self.reasons, *self.warnings])
+        return "\n".join([repr(self), *self.checks, *self.warnings])
 
     def _rows(self) -> dict[str, str]:
         return {
             "bounds": _in_words(self),
             "method": self.method,
             "temperatures": str(len(self.effective_sample_sizes)),
-            "credible": notebook.yes_or_no(self.credible, " ".join(self.reasons)),
+            "converged": notebook.yes_or_no(self.converged, " ".join(self.checks)),
         }
 
 
@@ -169,7 +168,7 @@ def bounds_of(
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
     draws, log_weights = _draws(forwards, rows, free, coordinates)
     shares = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
-    credible, verdict = _verdict(choices, free, interval, shares)
+    converged, verdict = _verdict(choices, free, interval, shares)
     warnings = _about_exceptions(state)
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
@@ -189,9 +188,9 @@ def bounds_of(
         n_evaluations=checkpoint.n_evaluations,
         n_failed=state.n_failed,
         method=choices.method,
-        credible=credible,
+        converged=converged,
         stopped=stopped,
-        reasons=(verdict, *_about_failures(state)),
+        checks=(verdict, *_about_failures(state)),
         warnings=warnings,
         draws=shaped(draws),
         log_weights=shaped(log_weights),
@@ -262,7 +261,7 @@ def _draws(
 def _verdict(
     choices: Choices, logs: np.ndarray, interval: np.ndarray, shares: np.ndarray
 ) -> tuple[bool, str]:
-    """Whether the bounds are credible, and the reason, a sentence.
+    """Whether the bounds have converged, and why, a sentence.
 
     ``shares`` (M, R L) are the weights since the latest resampling, of sum 1 in each estimate.
     """

@@ -30,7 +30,7 @@ class BoundsSettings:
     """The rate of acceptance to which step sizes are adapted."""
     wide: float = 1.0
     """The standard deviation of one log estimate, in nats, above which few particles dominate the mean weight
-    and the bounds are not credible."""
+    and the bounds have not converged."""
 
 
 SETTINGS = BoundsSettings()

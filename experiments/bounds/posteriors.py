@@ -111,7 +111,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
                 "width": high - low,
                 "held": bool(low < slack and high > -slack),
                 "held_alone": bool(found.lower - slack < reference.log_evidence < found.upper + slack),
-                "credible": bool(found.credible),
+                "converged": bool(found.converged),
                 "temperatures": len(found.effective_sample_sizes),
                 "scales": len(start.weights),
                 "n": found.n_evaluations + tried,
@@ -163,7 +163,7 @@ def _tables(results: pd.DataFrame) -> list[Table]:
             "width": f"{group['width'].median():.3f}",
             "holds ln Z": f"{int(group['held'].sum())} of {len(group)}",
             "bounds alone": f"{int(group['held_alone'].sum())} of {len(group)}",
-            "credible": f"{int(group['credible'].sum())} of {len(group)}",
+            "converged": f"{int(group['converged'].sum())} of {len(group)}",
         }
         for problem, group in results.groupby("problem", sort=False)
     ]

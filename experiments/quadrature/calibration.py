@@ -133,8 +133,8 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     frame = shares.reindex(results["method"].unique()).map("{:.2f}".format)
     frame.columns = [f"n = {n}" for n in frame.columns]
     frame["runs"] = results.groupby("method", sort=False)["n"].count() // results["n"].nunique()
-    credible = results.groupby("method", sort=False)["credible"].mean()
-    frame["credible"] = credible.map("{:.2f}".format)
+    converged = results.groupby("method", sort=False)["converged"].mean()
+    frame["converged"] = converged.map("{:.2f}".format)
     caption = f"Share of truths within two standard deviations. {_counts(results)}"
     return [Table("shares", frame.reset_index(), caption), _misses(results)]
 

@@ -150,7 +150,7 @@ def table_of_estimates(results: pd.DataFrame, note: str = "") -> Table:
                 "|error|": f"{group['error'].abs().median():.2g}",
                 "stated sd": f"{group['log_sd'].median():.2g}",
                 "within 2 sd": f"{np.sum(z <= 2)} of {len(z)}" if z.notna().any() else "",
-                "credible": f"{int(group['credible'].sum())} of {len(group)}",
+                "converged": f"{int(group['converged'].sum())} of {len(group)}",
             }
         )
     caption = f"ln Z in nats at n = {int(n)}: medians over seeds. {note}"
@@ -161,7 +161,7 @@ def _last(results: pd.DataFrame) -> pd.DataFrame:
     """The estimates at the last n, and what is wrong with what they state."""
     rows = results[results["n"] == results["n"].max()]
     beyond = rows["size"] > 3.0 * rows["log_sd"]
-    wrong = beyond & (rows["size"] > 0.1) & rows["credible"].astype(bool)
+    wrong = beyond & (rows["size"] > 0.1) & rows["converged"].astype(bool)
     return rows.assign(beyond=beyond * 1.0, wrong=wrong * 1.0)
 
 
@@ -173,8 +173,8 @@ CLAIMS = (
     Statement("7.2.2", "Quadrature states its error.",
               "at the last n it is beyond three stated sds in at most 5 % of the runs",
               "beyond", _BY_QUADRATURE, level=0.05, shown="share of runs", rows=_last, counted=False),
-    Statement("bqvi", "A credible evidence is right.",
-              "at the last n no credible one errs by .1 nats and three stated sds",
+    Statement("bqvi", "An evidence that converged is right.",
+              "at the last n none that converged errs by .1 nats and three stated sds",
               "wrong", _BY_QUADRATURE, shown="share of runs", rows=_last, counted=False),
 )  # fmt: skip
 """By method, for each problem and proposal."""

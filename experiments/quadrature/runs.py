@@ -2,7 +2,7 @@
 
 The records of the experiments on quadrature: a row for each number of evaluations n,
 
-    n  mean  sd  log_mean  log_sd  credible  seconds
+    n  mean  sd  log_mean  log_sd  converged  seconds
 
 as `bqvi.integrate` with that budget returns it. Methods that learn continue from each budget to the next
 (`resume`), so a run to 160 evaluations has the estimates at 20, 40 and 80 as well; sampling methods draw the
@@ -93,7 +93,7 @@ def _row(found: bqvi.Integral, seconds: float) -> dict[str, Any]:
         "sd": float(found.sd),
         "log_mean": np.nan if found.log_mean is None else found.log_mean,
         "log_sd": np.nan if found.log_sd is None else found.log_sd,
-        "credible": found.credible,
+        "converged": found.converged,
         "seconds": seconds,
     }
 
@@ -110,7 +110,7 @@ def _baseline(
         mean = float(values[:n].mean())
         log_mean = float(np.log(mean)) + shift if log and mean > 0 else np.nan
         scaled = mean * float(np.exp(min(shift, 700.0)))
-        rows.append({"n": n, "mean": scaled, "log_mean": log_mean, "seconds": seconds, "credible": True})
+        rows.append({"n": n, "mean": scaled, "log_mean": log_mean, "seconds": seconds, "converged": True})
     return pd.DataFrame(rows).assign(sd=np.nan, log_sd=np.nan)
 
 

@@ -46,7 +46,7 @@ def test_fit(method):
 
 def test_integrate():
     found = bqvi.integrate(flat, "lebesgue", 40, lower=[-6.0], upper=[6.0], log=True)
-    assert not found.credible
+    assert not found.converged
 
 
 @pytest.mark.parametrize("seed", [0, 5])
@@ -56,7 +56,7 @@ def test_a_floor_beside_which_all_differences_are_rounding_ends_no_integral(seed
 
     found = bqvi.integrate(cut, "lebesgue", 30, lower=[-8.0], upper=[8.0], log=True, seed=seed)
     truth = np.sqrt(2.0 * np.pi) * norm.cdf(0.4)
-    assert not found.credible or abs(found.mean - truth) < 3.0 * found.sd
+    assert not found.converged or abs(found.mean - truth) < 3.0 * found.sd
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -56,7 +56,7 @@ def test_every_method_finds_a_closed_form(method):
 def test_surrogates_are_far_better_than_sampling(method):
     found = bqvi.integrate(bump, GAUSSIAN, 64, method)
     assert abs(found.mean - TRUTH) < 1e-3 * TRUTH  # simple Monte Carlo: 8e-2, Sobol 1e-2
-    assert found.credible
+    assert found.converged
 
 
 @pytest.mark.parametrize(("method", "n"), [("monte-carlo", 40), ("qmc", 64)])
@@ -96,7 +96,7 @@ def test_averages_of_a_constant_are_those_of_few_nodes(method):
     found = bqvi.integrate(lambda x: np.full(len(x), -3.0), GAUSSIAN, 46, method)
     assert found.mean == -3.0
     assert found.sd == pytest.approx(3 / 48)
-    assert not found.credible
+    assert not found.converged
     assert "All values are the same" in found.reasons[0]
 
 
@@ -373,7 +373,7 @@ def test_a_surrogate_that_is_not_credible_says_so():
         return np.sin(1e5 * x @ np.array([1.0, 0.7]))
 
     found = bqvi.integrate(noise_like, GAUSSIAN, 60)
-    assert not found.credible
+    assert not found.converged
     assert "not credible" in " ".join(found.reasons)
     assert found.state.sobol.all()  # every node serves the fallback
     plain = found.values.mean()
@@ -386,6 +386,11 @@ def test_stopping_early():
     assert found.stopped == "tolerance"
     assert found.n_evaluations < 100
     assert found.trace["sd"][-1] <= 1e-3
+    assert found.converged
+    short = bqvi.integrate(bump, GAUSSIAN, 20, tolerance=1e-12)
+    assert short.stopped == "budget"
+    assert not short.converged
+    assert "tolerance" in short.reasons[0]
     quick = bqvi.integrate(bump, GAUSSIAN, 200, max_seconds=1e-9)
     assert quick.stopped == "seconds"
     assert quick.n_evaluations == 8
@@ -601,12 +606,12 @@ def test_exceptions_that_count_as_zero_are_reported(method, tmp_path):
 
     with pytest.warns(UserWarning, match="evaluations have no value because of an exception") as told:
         found = bqvi.integrate(counted, normal, 60, errors="infeasible", **options)
-    assert not found.credible
+    assert not found.converged
     (message,) = found.warnings
     assert message.startswith(f"{sum(calls)} of 60 evaluations")
     assert "raised NameError" in message
     assert "count as zero" in message
-    assert found.reasons[0].startswith(f"The result is not credible: {sum(calls)} of 60 evaluations raised")
+    assert found.reasons[0].startswith(f"The result has not converged: {sum(calls)} of 60 evaluations raised")
     assert message in str(found)
     assert message in [str(one.message) for one in told]
     found.save(tmp_path / "run.npz")
@@ -629,7 +634,7 @@ def test_without_a_choice_errors_of_the_code_stop_and_numerical_ones_count_as_ze
     with pytest.warns(UserWarning, match="ValueError"):
         found = bqvi.integrate(domain, normal, 60, errors=None, **options)
     zeros = bqvi.integrate(lambda x: domain(x) if x[0] <= 0.0 else 0.0, normal, 60, **options)
-    assert (found.mean, found.sd, found.credible) == (zeros.mean, zeros.sd, zeros.credible)
+    assert (found.mean, found.sd, found.converged) == (zeros.mean, zeros.sd, zeros.converged)
 
 
 def test_descriptions_are_short():

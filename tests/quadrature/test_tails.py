@@ -111,7 +111,7 @@ def test_slower_growth_is_distinguished_from_growth_without_end(name):
 
 def test_a_polynomial_does_not_count_as_growth():
     found = bqvi.integrate(lambda x: x[:, 0] ** 4 - x[:, 0], Gaussian(np.zeros(1), np.ones(1)), 60)
-    assert found.credible
+    assert found.converged
     assert abs(found.mean - 3) <= 2 * found.sd < 1e-3
 
 
@@ -150,7 +150,7 @@ def test_a_light_tailed_proposal_is_not_credible():
     hits = []
     for seed in range(4):
         found = bqvi.integrate(heavy_quotient, LIGHT, 40, log=True, seed=seed)
-        assert not found.credible
+        assert not found.converged
         assert "grows in the tails" in " ".join(found.reasons)
         hits.append(abs(found.mean - 1) <= 2 * found.sd)
         assert found.sd < 0.5
@@ -163,10 +163,10 @@ def test_averages_due_to_one_point_are_not_credible(method):
         return np.exp(-200 * np.sum((x - 1.5) ** 2, axis=1))
 
     found = bqvi.integrate(needle, STANDARD, 64, method, seed=2)
-    assert not found.credible
+    assert not found.converged
     assert "carries" in " ".join(found.reasons) or "Pareto" in " ".join(found.reasons)
     easy = bqvi.integrate(lambda x: 2 + np.sin(x[:, 0]), STANDARD, 64, method)
-    assert easy.credible
+    assert easy.converged
     assert easy.reasons == ()
 
 
@@ -176,7 +176,7 @@ def test_importance_weights_with_heavy_tails_are_reported():
         lambda x: np.ones(len(x)), STANDARD, 400, "monte-carlo", log_density=wide.log_density
     )
     assert found.pareto_k > 0.7
-    assert not found.credible
+    assert not found.converged
 
 
 @pytest.mark.parametrize("integrand", [*first(), *second()], ids=lambda integrand: integrand.name)
@@ -216,7 +216,7 @@ def test_of_zeros_alone_nothing_is_known(method):
     found = bqvi.integrate(lambda x: np.zeros(len(x)), Uniform(np.zeros(2), np.ones(2)), 24, method)
     assert found.mean == 0
     assert found.sd == np.inf
-    assert not found.credible
+    assert not found.converged
     assert "All values are zero" in " ".join(found.reasons)
 
 

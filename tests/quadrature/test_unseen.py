@@ -91,7 +91,7 @@ def test_a_constant_may_be_one_only_where_there_are_nodes(method):
     found = bqvi.integrate(lambda x: np.full(len(x), 3.0), standard(2), 28, method)
     assert found.mean == pytest.approx(3.0, rel=1e-6)
     assert found.sd == pytest.approx(3.0 / 30, rel=1e-6)
-    assert not found.credible
+    assert not found.converged
     assert found.reasons[0].startswith("All values are the same")
     nothing = bqvi.integrate(lambda x: np.zeros(len(x)), standard(2), 20, method)
     assert (nothing.mean, nothing.sd) == (0.0, np.inf)
@@ -273,11 +273,11 @@ def two_modes(seed):
 
 
 def test_a_mode_that_was_missed_is_found_or_refused():
-    """Of six densities none is credible and wrong, and with more nodes both modes are found in each."""
+    """Of six densities none has converged and is wrong, and with more nodes both modes are found in each."""
     for seed in range(6):
         log_f, measure = two_modes(seed)
         few = bqvi.integrate(log_f, measure, budget=60, log=True, seed=seed)
-        assert not few.credible or abs(few.log_mean) < max(3 * few.log_sd, 0.1)
+        assert not few.converged or abs(few.log_mean) < max(3 * few.log_sd, 0.1)
         more = bqvi.integrate(log_f, measure, budget=160, log=True, seed=seed)
         assert abs(more.log_mean) < 0.3  # without one of the modes -.51 or -.92
 

@@ -31,7 +31,7 @@ def test_integrate():
     )
     exact = 0.5 * (1 - np.exp(-4.5)) * np.exp(-0.5)
     assert found.n_evaluations == MANY
-    assert found.credible
+    assert found.converged
     assert abs(found.mean - exact) < min(3 * found.sd, 1e-4)
 
 
@@ -42,7 +42,7 @@ def test_integrate_of_a_logarithm(method):
         lambda x: log_joint(x) - measure.log_density(x), measure, MANY + 3, method, log=True, initial=MANY
     )
     assert found.n_evaluations == MANY + 3
-    assert found.credible
+    assert found.converged
     assert abs(found.log_mean - LOG_EVIDENCE) < min(3 * found.log_sd, 1e-2)
 
 

@@ -198,7 +198,7 @@ def test_particles_without_density_whose_moves_have_none_either_give_no_warning_
     proposal = Gaussian(np.zeros(2), np.eye(2))
     found = bqvi.evidence_bounds(dying, proposal, 60, replicates=2, vectorised=False, seed=1)
     assert found.lower == -np.inf
-    assert not found.credible
+    assert not found.converged
 
 
 def test_the_interval_is_student_t_s_of_the_estimates_both_ways():
@@ -259,7 +259,7 @@ def test_evaluations_that_fail_have_no_density_and_are_counted(model):
 
     found = bqvi.evidence_bounds(half, model.proposal, 20_000)
     assert found.n_failed == failed > 0
-    assert f"{failed} of {found.n_evaluations} evaluations failed" in " ".join(found.reasons)
+    assert f"{failed} of {found.n_evaluations} evaluations failed" in " ".join(found.checks)
     assert abs(found.log_evidence - (model.log_evidence - np.log(2))) < ALARM * found.log_evidence_sd
     with pytest.raises(bqvi.RunInterrupted) as ended:
         bqvi.evidence_bounds(half, model.proposal, 20_000, callback=until)
@@ -442,12 +442,12 @@ def test_results_that_are_not_credible_have_a_reason(model):
     )
     assert crossed.upper < np.inf
     few = bqvi.evidence_bounds(model, far, 3000, "importance")
-    assert not few.credible
+    assert not few.converged
     assert "few particles" in " ".join(few.reasons)
     approximate = bqvi.evidence_bounds(
         model, model.proposal, 3000, posterior=bqvi.Posterior.of(Gaussian(model.mean, model.covariance))
     )
-    assert "approximate" in " ".join(approximate.reasons)
+    assert "approximate" in " ".join(approximate.checks)
 
 
 def test_points_are_of_the_kind_of_the_proposal(model):
