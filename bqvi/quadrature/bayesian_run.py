@@ -123,8 +123,7 @@ class BayesianRun:
         if self.tolerance is not None and reason in ("budget", "seconds"):
             found = replace(found, converged=False, checks=("The tolerance was not reached.", *found.checks))
         found = with_failures(found, state.failures)
-        logarithmic = self.problem.integrand.function.range.logarithmic
-        return found if logarithmic else with_doubt(found, state.values)
+        return found if self.problem.integrand.function.logarithmic else with_doubt(found, state.values)
 
     def with_evaluations(self, state: IntegrationState, evaluations: Evaluations) -> IntegrationState:
         return bayesian.with_evaluations(self.problem, state, evaluations)

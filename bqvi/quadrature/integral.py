@@ -98,7 +98,9 @@ class Integral(CheckedResult):
         trace(ax, n, dict(zip(labels, zip(means.T, sds.T, strict=True), strict=True)), truth)
         estimate = f"{self.mean:.5g} $\\pm$ {self.sd:.2g}" if outputs == 1 else f"{outputs} outputs"
         ax.set(xlabel="evaluations", ylabel="integral, with one and two sd")
-        ax.set_title(f"{self.method}: {estimate} after {self.n_evaluations} evaluations{self._remark}", fontsize=10)
+        ax.set_title(
+            f"{self.method}: {estimate} after {self.n_evaluations} evaluations{self._remark}", fontsize=10
+        )
         return ax
 
     def __repr__(self) -> str:
