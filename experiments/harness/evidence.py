@@ -257,15 +257,20 @@ def mean_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
 
 
 def share_within(values: np.ndarray, setting: str, low: float, high: float) -> Check:
-    """Check that the mean of shares over seeds lies between ``low`` and ``high``, by its 95 % interval.
+    """Check that the mean of shares lies between ``low`` and ``high``, by its 95 % interval.
 
     Parameters
     ----------
-    values : a share for each seed. setting : the setting of the check, in words. low, high : the range.
+    values : a share for each seed, or for each integrand. setting : the setting of the check, in words.
+    low, high : the range.
     """
     mean, half = mean_interval(values)
-    inside, outside = low < mean - half and mean + half < high, mean + half < low or mean - half > high
-    measured = f"{mean:.3f} ± {half:.3f} over {len(values)} seeds"
+    least, most = mean - half, mean + half
+    if half == 0.0:  # shares that are all alike have no spread: Clopper and Pearson's, a trial for each
+        alike = Check(setting, False, "", wins=round(float(np.sum(values))), seeds=len(values))
+        least, most = alike.interval or (least, most)
+    inside, outside = low < least and most < high, most < low or least > high
+    measured = f"{mean:.3f} ({least:.3f} to {most:.3f}), n = {len(values)}"
     return Check(
         setting, inside, measured, "" if inside or outside else "the interval holds an end of the range"
     )

@@ -199,6 +199,14 @@ def test_a_mean_is_no_lower_than_another_by_a_margin():
     assert "no seed in common" in evidence.not_lower(apart, "a", "b", "y", "", margin=1.0).undecided
 
 
+@pytest.mark.parametrize(("n", "answer"), [(23, "undecided"), (500, "no")])
+def test_shares_that_are_all_alike_are_not_known_exactly(n, answer):
+    """All n trials hold: the lower end is the p with p^n = .025, .85 for 23 and .993 for 500."""
+    found = evidence.share_within(np.ones(n), "", 0.9, 0.99)
+    assert found.answer.startswith(answer)
+    assert f"({0.025 ** (1.0 / n):.3f} to 1.000)" in found.numbers
+
+
 def test_a_case_that_is_not_there_is_an_error():
     with pytest.raises(KeyError):
         evidence.less(runs(a=[1.0]), "a", "b", "y", "")
