@@ -150,7 +150,7 @@ def gaussian_elbo(log_joint: Density, q: Any, n: int = 4096, draws: int = 1) -> 
 def sampled(posed: Posed, seed: int, method: str) -> Record:
     """A sampling method with its defaults, four seconds, and a tolerance: without one none converges."""
     model = bqvi.models.LogJoint(posed.log_joint, posed.dimension, gradient="autodiff")
-    found = bqvi.fit(model, method=method, seed=seed, tolerance=NATS, max_seconds=4)
+    found = bqvi.fit(model, method=method, seed=seed, tolerance=NATS, run=bqvi.Run(max_seconds=4))
     draws = found.problem.estimator.samples if method in WEIGHTED else 1
     candidates = [best_gaussian(posed.log_joint, posed.box.mean(0))]
     if draws > 1:  # the best over few groups of draws may be below the best by the ELBO over others
@@ -172,7 +172,7 @@ def rows(seed: int, method: str) -> Record:
     model = bqvi.models.LogisticRegression(dimension)
     how: Any = {"minibatch": int(rng.choice([50, 100, 400]))} if method != "memoised" else {}
     how |= {"tolerance": NATS} if method == "pathwise" else {}
-    found = bqvi.fit(model, (x, y), method=method, seed=seed, max_seconds=4, **how)
+    found = bqvi.fit(model, (x, y), method=method, seed=seed, run=bqvi.Run(max_seconds=4), **how)
     signed = torch.as_tensor((2 * y - 1)[:, None] * x)
 
     def log_joint(t: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
 # before the imports of gp and acquisition: other packages of these names may be installed
 import bqvi._siblings  # noqa: F401
 from bqvi import adapters, families, gradients, inference, models, quadrature
-from bqvi.calls import EvaluationError
+from bqvi.calls import EvaluationError, Run
 from bqvi.inference import (
     Adam,
     Constant,
@@ -40,6 +40,7 @@ __all__ = [
     "Posterior",
     "Riemannian",
     "RobbinsMonro",
+    "Run",
     "RunError",
     "RunExit",
     "RunInterrupted",

@@ -42,12 +42,12 @@ def fit(**options):
 
 def integrate():
     measure = gp.measures.Gaussian(np.zeros(2), np.eye(2))
-    bqvi.integrate(log_joint, measure, budget=20, callback=look)
+    bqvi.integrate(log_joint, measure, budget=20, run=bqvi.Run(callback=look))
 
 
 def vbmc(function=log_joint):
     box = {"plausible_lower": [-2, -2], "plausible_upper": [2, 2]}
-    bqvi.vbmc(function, gradient=slope, budget=30, callback=look, **box)
+    bqvi.vbmc(function, gradient=slope, budget=30, run=bqvi.Run(callback=look), **box)
 
 
 def broken(theta):

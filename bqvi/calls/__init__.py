@@ -13,12 +13,14 @@ from bqvi.calls.account import (
 from bqvi.calls.caller import Caller
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.executors import Executor, RayExecutor, TimeLimited, ended_by
+from bqvi.calls.executors import RayExecutor
 from bqvi.calls.faults import EvaluationError, require_good
 from bqvi.calls.function import Function, Range
+from bqvi.calls.run import HERE, Executor, Run
 from bqvi.calls.target_model import TargetModel
 
 __all__ = [
+    "HERE",
     "Account",
     "AsksError",
     "Budget",
@@ -32,12 +34,11 @@ __all__ = [
     "Ledger",
     "Range",
     "RayExecutor",
+    "Run",
     "StepEvaluations",
     "TargetModel",
-    "TimeLimited",
     "Told",
     "Unfinished",
-    "ended_by",
     "make_coordinates",
     "require_good",
 ]

@@ -21,11 +21,12 @@ from bqvi.calls.assembly import CallBatch
 from bqvi.calls.call import Call, CallResult, noise_at, weighted
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.executors import Executor, collect, require_workers
+from bqvi.calls.executors import collect
 from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import LARGEST, UNKNOWN, Function
 from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.calls.returned import reasons_of, refused
+from bqvi.calls.run import HERE, Run
 from bqvi.checks import require_numbers
 from gp.arrays import Array
 from gp.threads import CallThreads, users_threads
@@ -40,8 +41,7 @@ class Caller:
     function : the user's function.
     coordinates : the bounds and coordinates of its parameters, with which a log density has the log Jacobian
         added; None where points are passed to the function as they are.
-    executor : evaluates a batch point by point, through its ``submit`` or else its ``map``.
-    n_jobs : the number of joblib's processes that evaluate a batch; not together with an executor.
+    run : the executor, or the number of joblib's processes, that evaluates a batch point by point.
     cost : the number of evaluations that one point counts for: 1, or N for a sum over N data.
     separately : whether a vectorised function is called at one point at a time, since a batch at which it
         raises counts twice.
@@ -49,13 +49,9 @@ class Caller:
 
     function: Function
     coordinates: Coordinates | None = None
-    executor: Executor | None = None
-    n_jobs: int = 1
+    run: Run = HERE
     cost: int = 1
     separately: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "executor", require_workers(self.executor, self.n_jobs))
 
     @property
     def dimension(self) -> int:
@@ -129,7 +125,7 @@ class Caller:
         if not exact.any() or budget.room(cost) < cost:
             return made
         points, step = points_near(made.points[exact][0])
-        one = replace(self, executor=None, n_jobs=1)
+        one = replace(self, run=HERE)
         middle = one.evaluate(points[:1], None, budget)
         around = replace(one, function=values_only(self.function)).evaluate(points[1:], None, budget)
         if ledger is not None:
@@ -141,7 +137,7 @@ class Caller:
         return replace(made, n_evaluations=made.n_evaluations + cost)
 
     def _called(self, batch: CallBatch, budget: Budget, watched: bool) -> None:
-        workers = self.executor is not None or self.n_jobs > 1
+        workers = self.run.parallel
         threads = CallThreads() if batch.ledger is None else batch.ledger.threads
         with users_threads() if workers else threads():
             self._in_threads(batch, budget, watched, workers)
@@ -154,9 +150,7 @@ class Caller:
                 return
             n = budget.room(self.cost * n) // self.cost
         budget.spend(self.cost * n)
-        collect(
-            Call(self.function, workers, watched), batch.theta[:n], self.executor, self.n_jobs, batch.enter
-        )
+        collect(Call(self.function, workers, watched), batch.theta[:n], self.run, batch.enter)
 
     def given(
         self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None

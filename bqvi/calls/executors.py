@@ -2,7 +2,7 @@
 
     has `submit`                concurrent.futures, loky, MPIPoolExecutor, Parsl, submitit, `RayExecutor`
     has ``imap`` or `map` only  pools of multiprocessing, of Ray, of schwimmbad
-    has `get_executor`          a Dask client, whose own `map` gives futures and whose own `submit`
+    has ``get_executor``         a Dask client, whose own `map` gives futures and whose own `submit`
                                 gives equal calls one result; its executor does neither
 
 Each result is entered as it returns. An executor that has a `map` only gives its results in order: those
@@ -17,14 +17,13 @@ import contextlib
 import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bqvi.calls.call import CallResult, no_values
 from bqvi.calls.faults import EvaluationError, LostError
-from bqvi.checks import require_above, require_integer
-from gp.arrays import shown
+from bqvi.calls.run import Run
 from gp.extras import needing
 
 _LOST = (
@@ -44,24 +43,6 @@ _LOST = (
 """Names of the exceptions by which executors report that one call has no result while others may have one."""
 _SHORTEST, _LONGEST = 0.001, 0.5
 """Seconds between two checks whether a future is done."""
-
-
-class Maps(Protocol):
-    """An executor that has a `map`."""
-
-    def map(self, function: Callable[[Any], Any], items: Any, /) -> Any:
-        """``function`` of each of the ``items``, in order."""
-
-
-class Submits(Protocol):
-    """An executor that returns futures."""
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
-        """A future of ``function(*arguments)``: an object with ``result()``."""
-
-
-Executor = Submits | Maps
-"""An object with a `submit`, or else a `map`; where it has both, `submit` is used."""
 
 
 class RayExecutor:
@@ -92,62 +73,8 @@ class RayExecutor:
         return self._task.remote(self._stored, *arguments).future()
 
 
-class TimeLimited:
-    """An executor whose calls are given up where none has returned for some time.
-
-    Workers that are lost for good, or a call that never ends, would otherwise be waited for. A call that is
-    given up is a failed evaluation, and its future is cancelled where it allows this.
-
-    Parameters
-    ----------
-    executor : an executor with ``submit``, whose futures have ``done()``; or a client of Dask.
-    call_seconds : the longest time, in seconds, in which none of the calls under way returns: longer than the
-        longest call.
-    """
-
-    def __init__(self, executor: Submits, call_seconds: float) -> None:
-        require_above("call_seconds", call_seconds, 0.0)
-        self.call_seconds = float(call_seconds)
-        self._executor = require_workers(executor, 1)
-        if not callable(getattr(self._executor, "submit", None)):
-            raise TypeError(f"executor is {shown(executor)}; to be limited in time it must have submit")
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self._executor.submit(function, *arguments)
-
-
-def ended_by(executor: Any, max_seconds: float | None) -> Any:
-    """The executor, whose calls are given up where none has returned for the ``max_seconds`` of a run."""
-    if not isinstance(max_seconds, int | float) or not max_seconds > 0.0:  # another check reports it
-        return executor
-    limited = hasattr(executor, "call_seconds") or not hasattr(executor, "submit")
-    return executor if limited else TimeLimited(executor, max_seconds)
-
-
 def _applied(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
-
-
-def require_workers(executor: Any, n_jobs: int) -> Any:
-    """The executor to use, or None; TypeError or ValueError where an argument is not allowed."""
-    if executor is not None and callable(getattr(executor, "get_executor", None)):
-        # pure=False: two equal calls of a noisy function are two evaluations
-        executor = executor.get_executor(pure=False)
-    if executor is not None and not any(
-        callable(getattr(executor, name, None)) for name in ("submit", "map")
-    ):
-        raise TypeError(
-            f"executor is {shown(executor)}; it must have a method submit(function, item) or map(...)"
-        )
-    if require_integer("n_jobs", n_jobs, 1) > 1:
-        if executor is not None:
-            raise ValueError(f"n_jobs is {n_jobs} and executor is given; give one of the two")
-        try:
-            import joblib  # noqa: F401
-        except ImportError:
-            message = f"n_jobs is {n_jobs}, which needs joblib: pip install joblib, or give executor"
-            raise ValueError(message) from None
-    return executor
 
 
 def returned(futures: Sequence[Any], seconds: float | None = None) -> list[Any]:
@@ -189,9 +116,7 @@ Enter = Callable[[int, CallResult], None]
 """A function called with each result and its index; it may raise EvaluationError to end the batch."""
 
 
-def collect(
-    call: Callable[[np.ndarray], CallResult], points: np.ndarray, executor: Any, n_jobs: int, enter: Enter
-) -> None:
+def collect(call: Callable[[np.ndarray], CallResult], points: np.ndarray, run: Run, enter: Enter) -> None:
     """Evaluate ``call`` at each of the points (n, P), and pass each result to ``enter`` as it returns.
 
     Raises
@@ -199,17 +124,18 @@ def collect(
     EvaluationError
         The executor failed, or returned another number of results; or ``enter`` raised it.
     """
+    executor: Any = run.executor
     rows = list(points)
-    if executor is None and (n_jobs == 1 or len(rows) == 1):
+    if executor is None and (run.n_jobs == 1 or len(rows) == 1):
         for i, row in enumerate(rows):
             enter(i, call(row))
         return
-    if callable(getattr(executor, "submit", None)):
-        _submitted(call, rows, executor, enter)
+    if run.submits:
+        _submitted(call, rows, run, enter)
         return
     with _executor_failures():
         if executor is None:
-            for i, result in _of_joblib(call, rows, n_jobs):
+            for i, result in _of_joblib(call, rows, run.n_jobs):
                 enter(i, result)
         else:
             # multiprocessing pools return from `map` only when all rows are done
@@ -285,12 +211,12 @@ class CallsUnderWay:
 
     Parameters
     ----------
-    executor : the executor; that of `TimeLimited` calls has ``call_seconds``.
+    run : the executor, and the seconds after which calls are given up where none has returned.
     """
 
-    def __init__(self, executor: Any) -> None:
-        self._executor = executor
-        self._seconds: float | None = getattr(executor, "call_seconds", None)
+    def __init__(self, run: Run) -> None:
+        self._executor: Any = run.executor
+        self._seconds = run.longest_call
         self._under_way: dict[int, tuple[Any, Any, np.ndarray]] = {}
 
     def __len__(self) -> int:
@@ -314,7 +240,7 @@ class CallsUnderWay:
     def take(self, enter: Callable[[Any, CallResult], None]) -> None:
         """Call ``enter`` with the key and the result of calls that have returned; waits until one has.
 
-        Where none has for the executor's ``call_seconds``, all are entered as calls without a result.
+        Where none has for so many seconds as the run allows, all are entered as calls without a result.
         """
         done = returned([future for future, _, _ in self._under_way.values()], self._seconds)
         for future in done:
@@ -346,11 +272,9 @@ class CallsUnderWay:
                     enter(key, _result(future, row))
 
 
-def _submitted(
-    call: Callable[..., CallResult], rows: Sequence[np.ndarray], executor: Any, enter: Enter
-) -> None:
+def _submitted(call: Callable[..., CallResult], rows: Sequence[np.ndarray], run: Run, enter: Enter) -> None:
     """Enter results as they return. After a failure, calls under way are awaited and no others are begun."""
-    calls = CallsUnderWay(executor)
+    calls = CallsUnderWay(run)
     try:
         for i, row in enumerate(rows):
             calls.begin(call, i, row)

@@ -1,6 +1,6 @@
 """Contract tests for executors and for models of other packages, yours included.
 
-An executor that passes :func:`check_executor` can be given to every front door as ``executor``; a
+An executor that passes :func:`check_executor` can be given to every front door, as ``executor`` of a `Run`; a
 :class:`~bqvi.calls.TargetModel` that passes :func:`check_target` can be given instead of a log joint. The
 oracles are direct calls of a function with known values, and finite differences.
 """
@@ -16,9 +16,9 @@ import numpy as np
 
 from bqvi.calls.account import Ledger
 from bqvi.calls.caller import Caller
-from bqvi.calls.executors import Executor
 from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import Function
+from bqvi.calls.run import Executor, Run
 from bqvi.calls.target_model import TargetModel
 from gp.testing import require, require_close
 
@@ -66,14 +66,14 @@ def check_executor(executor: Executor) -> None:
     executor : an object with ``submit`` or ``map``, whose processes must be able to import bqvi.
     """
     ledger = Ledger(2)
-    found = Caller(Function(_value), executor=executor).evaluate(_POINTS, ledger)
+    found = Caller(Function(_value), run=Run(executor=executor)).evaluate(_POINTS, ledger)
     expected = np.array([_value(x) for x in _POINTS])
     require_close(
         found.values, expected, 0.0, "values have to be those of direct calls, in the order of points"
     )
     require_close(found.points, _POINTS, 0.0, "points have to be those that were asked for")
     require(ledger.take().n_evaluations == len(_POINTS), "each point has to be counted once")
-    repeated = Caller(Function(_random), executor=executor).evaluate(np.zeros((3, 2)))
+    repeated = Caller(Function(_random), run=Run(executor=executor)).evaluate(np.zeros((3, 2)))
     require(
         len(set(repeated.values)) == 3,
         "each of several equal points has to be called: the function may be noisy",
@@ -86,7 +86,7 @@ def _check_counts(executor: Executor) -> None:
     """Where the executor's processes have another file system no calls are counted, and none are missed."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "calls")
-        Caller(Function(_Counted(path)), executor=executor).evaluate(_POINTS)
+        Caller(Function(_Counted(path)), run=Run(executor=executor)).evaluate(_POINTS)
         made = os.path.getsize(path) if os.path.exists(path) else 0
     require(
         made <= len(_POINTS),
@@ -96,14 +96,14 @@ def _check_counts(executor: Executor) -> None:
 
 
 def _check_failures(executor: Executor, expected: np.ndarray) -> None:
-    found = Caller(Function(_undefined_at_one), executor=executor).evaluate(_POINTS)
+    found = Caller(Function(_undefined_at_one), run=Run(executor=executor)).evaluate(_POINTS)
     failed = _POINTS[:, 0] == 1.0
     message = "a numerical exception has to reach the caller, as a failed row with its reason"
     require(found.failed.tolist() == failed.tolist(), message)
     require("ZeroDivisionError" in str(found.reasons[int(failed.argmax())]), message)
     require_close(found.values[~failed], expected[~failed], 0.0, "one failed point has to cost no other")
     try:
-        Caller(Function(_with_bug), executor=executor).evaluate(_POINTS)
+        Caller(Function(_with_bug), run=Run(executor=executor)).evaluate(_POINTS)
     except EvaluationError as error:
         require("NameError" in str(error), f"the message of a mistake has to have its name: {error}")
     else:

@@ -11,7 +11,6 @@ from bqvi.calls.assembly import CallBatch
 from bqvi.calls.call import Call, CallResult
 from bqvi.calls.caller import Caller
 from bqvi.calls.executors import CallsUnderWay
-from bqvi.checks import require_integer
 
 
 class Workers:
@@ -19,19 +18,13 @@ class Workers:
 
     Parameters
     ----------
-    caller : the function, its coordinates and the executor, which must have ``submit``.
-    count : the number W of evaluations under way.
+    caller : the function, its coordinates and the executor. count : the number W of evaluations under way.
     """
 
     def __init__(self, caller: Caller, count: int) -> None:
-        self.count = require_integer("workers", count, 1)
-        if not callable(getattr(caller.executor, "submit", None)):
-            raise ValueError(
-                f"workers is {count}, which needs an executor with submit, such as "
-                f"concurrent.futures.ProcessPoolExecutor({count}); executor is {caller.executor!r}"
-            )
+        self.count = count
         self._caller = caller
-        self._calls = CallsUnderWay(caller.executor)
+        self._calls = CallsUnderWay(caller.run)
 
     def __len__(self) -> int:
         return len(self._calls)

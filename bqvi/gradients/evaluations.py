@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from bqvi.calls import Caller, Evaluations, Function, Range
+from bqvi.calls import HERE, Caller, Evaluations, Function, Range
 from bqvi.calls.draws import at_each_draw
 from bqvi.calls.function import AUTODIFF
 from bqvi.families.family import Distribution
@@ -150,8 +150,7 @@ def caller_of(model: LogJoint) -> Caller:
 
 
 def _caller(function: Function, model: LogJointModel, cost: int = 1) -> Caller:
-    coordinates, executor = getattr(model, "coordinates", None), getattr(model, "executor", None)
-    return Caller(function, coordinates, executor, getattr(model, "n_jobs", 1), cost)
+    return Caller(function, getattr(model, "coordinates", None), getattr(model, "run", HERE), cost)
 
 
 def _called(

@@ -1,4 +1,4 @@
-"""A fit that returns points to evaluate and takes their values in any order (`bqvi.runs.run.Run`).
+"""A fit that returns points to evaluate and takes their values in any order (`bqvi.runs.Steps`).
 
     told --beginning--> next points | q       one after the other (`beginning`), before the first step
     told --estimator--> gradient --> q        once the new values suffice for a step, or no point is pending

@@ -292,17 +292,16 @@ def stop_of(
     Parameters
     ----------
     choices : the method, whose number of steps and tolerance are the defaults. steps : the most iterations.
-    tolerance : nats, or 'default'. budget : the most evaluations. seconds : the longest time of the steps,
-        ``max_seconds`` in messages. None of the four is a limit where it is None.
+    tolerance : nats, or 'default'. budget : the most evaluations. seconds : the longest time of the steps.
+        None of the four is a limit where it is None.
     """
     for name, value in (("steps", steps), ("budget", budget)):
         if value is not None:
             require_integer(name, value, 0)
     if tolerance == "default":
         tolerance = choices.tolerance
-    for name, limit in (("tolerance", tolerance), ("max_seconds", seconds)):
-        if limit is not None:
-            require_above(name, limit, 0.0)
+    if tolerance is not None:
+        require_above("tolerance", tolerance, 0.0)
     if steps is None and budget is None and seconds is None:
         steps = choices.steps
     return Stop(steps, tolerance, budget, seconds)

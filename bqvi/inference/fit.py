@@ -14,14 +14,12 @@ import numpy as np
 
 from acquisition.minibatch import Strategy
 from bqvi.arrays import Seed, generator
-from bqvi.calls import Executor, TargetModel, ended_by
+from bqvi.calls import HERE, Run, TargetModel
 from bqvi.calls.bounds import Bound
-from bqvi.calls.workers import Workers
 from bqvi.checks import require_integer, require_one_of, require_seed
 from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
-from bqvi.inference.asked import require_asked
 from bqvi.inference.beginning import searches
 from bqvi.inference.choices import (
     check_model,
@@ -47,7 +45,7 @@ from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint
 from bqvi.records import named
-from bqvi.runs import Checkpoint, Ended, Run, Watch, door, resumed
+from bqvi.runs import Checkpoint, Ended, Steps, door, resumed
 from gp.arrays import Array
 
 
@@ -67,7 +65,6 @@ def fit(
     steps: int | None = None,
     tolerance: float | Literal["default"] | None = "default",
     budget: int | None = None,
-    max_seconds: float | None = None,
     record: int | Iterable[int] | None = None,
     metrics: Metrics | None = None,
     elbo_samples: int | None = None,
@@ -78,19 +75,13 @@ def fit(
     periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
     names: Sequence[str] | None = None,
     errors: Literal["raise", "infeasible"] | None = None,
-    executor: Executor | None = None,
-    n_jobs: int = 1,
-    workers: int | None = None,
     noise_sd: float | Callable[[Array], Array] | None = None,
     gradient_noise_sd: float | Sequence[float] | np.ndarray | None = None,
     evaluations: Sequence[Array] | None = None,
-    progress: bool = False,
-    callback: Callable[[Any], None] | None = None,
-    checkpoint: str | Path | None = None,
     seed: Seed = 0,
     resume: Fit | Ended | str | Path | None = None,
-    verify: int | None = None,
-) -> Run[Any, Fit]:
+    run: Run = HERE,
+) -> Steps[Any, Fit]:
     """Fit a variational posterior q(theta) by ascending the ELBO.
 
     Parameters
@@ -134,8 +125,6 @@ def fit(
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
         reserved, and the last step is shortened to those that remain, or left out
-    max_seconds : the first step that ends later than this (95 % of it, where the last q is tested) is the
-        last; records count. Calls through ``executor.submit`` are given up where none returns for so long
     record : the number of iterations from one record to the next, or the iterations that are recorded; the
         end always is. Default 1 for full-batch conjugate methods (their ELBO comes with the gradient), the
         end alone for estimators with memory, else a hundredth of the steps. Where a record of a
@@ -160,13 +149,6 @@ def fit(
         and is -inf with a draw at -inf. For these an exception, a NaN, an infinite value, -inf too, or a
         gradient that is not finite stops the run with an error that names the draw, and for a model with data
         the rows; in a run of several starts it ends that start
-    executor, n_jobs : of a `LogJoint`: the evaluations of a step are made through
-        ``executor.submit``, or else ``executor.map``; or by ``n_jobs`` processes of joblib. At an interrupt
-        all results that have returned are kept, but with `map` alone only those before the first point that
-        has not returned
-    workers : for 'bq', with an executor that has ``submit``: the number of evaluations that are kept under
-        way. Each is used as it returns; q takes a step whenever as many have returned as a step evaluates,
-        and further points are chosen given those under way. None: a step waits for its evaluations
     noise_sd : for 'bq': standard deviation of the noise of a `LogJoint`'s values, nats: a number, or a
         function of theta with the arguments of ``log_prob``. None: values are exact, or ``log_prob`` returns
         (value, deviation)
@@ -176,19 +158,13 @@ def fit(
         before, then gradients (n, P) if the `LogJoint` has any; the noise of values is ``noise_sd``. They
         count in the budget, and replace the design of the first step. Of thousands some hundreds are used
         (`calls.selection`), and only these count
-    progress : whether to show evaluations, or steps, and the ELBO on a line
-    callback : a function that is called with the state after each step
-    checkpoint : path of a file that is written as evaluations return, and every few seconds, for ``resume``;
-        one that has evaluations has to be given as ``resume`` too
     seed : an integer or a generator; the same seed gives the same result
     resume : a `Fit`, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same model, data and choices; the result is that of an uninterrupted run. Evaluations
         of a step that was cut short are used when it is made again; those of a model with data by 'score',
         'pathwise', 'iwae' and 'dreg' are not kept, count, and are made again
-    verify : with ``resume`` or ``evaluations``, for a `LogJoint` whose estimator keeps evaluations: the
-        number of these that are repeated before the first step, within the budget, from the highest value
-        down; a difference is an error. None: one of ``evaluations`` where the budget has room. 0: whether the
-        function is the same is not checked
+    run : how the run is carried out (`bqvi.Run`): executor, workers, time limit, callback, progress line,
+        checkpoint, verify
 
     Returns
     -------
@@ -235,23 +211,22 @@ def fit(
     whole: Any = settled(log_joint, data)
     check_model(whole, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
-    calls = GivenCalls(bounds, periodic, names, ended_by(executor, max_seconds), n_jobs, evaluations, errors)
+    calls = GivenCalls(bounds, periodic, names, run, evaluations, errors)
     whole = with_noise(whole, choice, method, noise_sd, gradient_noise_sd)
     whole = with_calls(whole, choice, method, calls)
-    require_same_end(whole, method, max_seconds)
+    require_same_end(whole, method, run.max_seconds)
     data = whole.check(data)
     problem = problem_of(whole, data, method, choice, minibatch, schedule, geometry, samples)
     defaults = choice or defaults_for(method, geometry, minibatch is not None)
     if isinstance(problem.estimator, BayesianQuadrature) and not is_tested(problem):
         defaults = replace(defaults, tolerance=None)
-    stop = stop_of(defaults, steps, tolerance, budget, max_seconds)
-    watch = Watch(callback, progress, checkpoint)
+    stop = stop_of(defaults, steps, tolerance, budget, run.max_seconds)
     monitor = Monitor(whole, data, elbo_samples, metrics or {})
     recorder = default_recorder(problem, stop, monitor) if record is None else Recorder.of(record)
     records = Records(monitor, recorder, stop)
     _check_budget(records, starts)
     if starts > 1:
-        _require_drawn(starts, start_from, evaluations, workers)
+        _require_drawn(starts, start_from, evaluations)
     rng = generator(seed)
     generators = rng.spawn(starts) if starts > 1 else [rng]
     qs = [starting.starting_q(problem, start_from, family, one) for one in generators]
@@ -263,19 +238,9 @@ def fit(
     settings = identity(problem, family)
     runs = tuple(FitRun(problem, records, settings, state) for state in first)
     engine: Any = StartsRun(runs) if starts > 1 else runs[0]
-    busy = None
-    if workers is not None:
-        require_asked(problem, records.monitor)
-        busy = Workers(runs[0].caller, workers)
     before = None if resume is None else _before(resume, first[0], starts, settings)
-    return Run(
-        engine,
-        None if before is None else engine.resumed(before),
-        watch,
-        busy,
-        verify,
-        evaluations is not None and resume is None,
-    )
+    state = None if before is None else engine.resumed(before)
+    return Steps(engine, state, run, evaluations is not None and resume is None)
 
 
 def _before(resume: object, first: LoopState, starts: int, settings: Mapping[str, Any]) -> Checkpoint:
@@ -286,12 +251,10 @@ def _before(resume: object, first: LoopState, starts: int, settings: Mapping[str
     return before
 
 
-def _require_drawn(starts: int, start_from: object, evaluations: object, workers: int | None) -> None:
+def _require_drawn(starts: int, start_from: object, evaluations: object) -> None:
     """Raise an error where an argument was given that is possible with a single start only."""
     if evaluations is not None:
         raise ValueError(f"starts is {starts}, and evaluations was given, which one start can take")
-    if workers is not None:
-        raise ValueError(f"starts is {starts}, and workers is {workers}: workers are kept busy by one start")
     if not isinstance(start_from, str):
         raise ValueError(f"starts is {starts}; several starts cannot be given")
 

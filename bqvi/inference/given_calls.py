@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls import Coordinates, TargetModel, make_coordinates
+from bqvi.calls import Coordinates, Run, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.caller import evaluation_arrays
-from bqvi.calls.executors import Executor, require_workers
 from bqvi.calls.selection import selected
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.checks import require_numbers
@@ -35,14 +34,13 @@ class GivenCalls:
     Attributes
     ----------
     bounds : lower, upper, plausible_lower, plausible_upper.
-    periodic, names, executor, n_jobs, evaluations, errors : as of `fit`.
+    periodic, names, run, evaluations, errors : as of `fit`.
     """
 
     bounds: tuple[Bound, Bound, Bound, Bound]
     periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray
     names: Sequence[str] | None
-    executor: Executor | None
-    n_jobs: int
+    run: Run
     evaluations: Sequence[Array] | None
     errors: str | None
 
@@ -72,9 +70,10 @@ class GivenCalls:
     def stated(self) -> list[str]:
         """The names of the arguments that were given."""
         given: dict[str, Any] = dict(zip(_BOUNDS, self.bounds, strict=True))
-        given |= {name: getattr(self, name) for name in ("names", "executor", "evaluations", "errors")}
+        given |= {"names": self.names, "run.executor": self.run.executor}
+        given |= {"evaluations": self.evaluations, "errors": self.errors}
         found = [name for name, value in given.items() if value is not None]
-        return found + ["periodic"] * self.turning + ["n_jobs"] * (self.n_jobs != 1)
+        return found + ["periodic"] * self.turning + ["run.n_jobs"] * (self.run.n_jobs > 1)
 
     def coordinates(self, dimension: int) -> Coordinates | None:
         """The coordinates of the parameters; None where neither bounds nor names were given."""
@@ -93,7 +92,6 @@ def with_calls(model: Any, choice: Method | None, method: str | Estimator, calls
     keeps = isinstance(method if choice is None else choice.estimator(None), RememberingEstimator)
     if isinstance(model, LogJoint) and model.target is not None:
         calls = calls.of_target(model.target, keeps)
-    executor = require_workers(calls.executor, calls.n_jobs)
     if not calls.stated:
         return model
     _require_log_joint(model, calls.stated[0])
@@ -103,7 +101,7 @@ def with_calls(model: Any, choice: Method | None, method: str | Estimator, calls
             f"{name} was given with method {method!r}, which averages over draws from q; it is for methods "
             "that keep their evaluations, such as 'bq'"
         )
-    return model.within(calls.coordinates(model.dimension), executor, calls.n_jobs, calls.errors)
+    return model.within(calls.coordinates(model.dimension), calls.run, calls.errors)
 
 
 def with_noise(

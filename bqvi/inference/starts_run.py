@@ -14,7 +14,7 @@ from bqvi.inference.fit_run import DOOR, FitRun, Saved, saved, with_raised_warni
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.result import Fit
 from bqvi.runs import Checkpoint, RunStatus
-from bqvi.runs.run import FAILED
+from bqvi.runs.driver import FAILED
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.calls import Coordinates, Executor, Function, TargetModel
+from bqvi.calls import HERE, Coordinates, Function, Run, TargetModel
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
@@ -78,12 +78,11 @@ class LogJoint:
     ----------
     function : what was given, as a `bqvi.calls.Function`
     coordinates : from R^D to theta, where the function has bounds (`within`); else None
-    executor, n_jobs : what makes the calls, as of `bqvi.calls.Caller`
+    run : what makes the calls, as of `bqvi.calls.Caller`
     """
 
     coordinates: Coordinates | None = None
-    executor: Executor | None = None
-    n_jobs: int = 1
+    run: Run = HERE
 
     def __init__(
         self,
@@ -131,23 +130,17 @@ class LogJoint:
         found.function = replace(self.function, noise_sd=noise_sd, gradient_noise_sd=gradient_noise_sd)
         return found
 
-    def within(
-        self,
-        coordinates: Coordinates | None,
-        executor: Executor | None,
-        n_jobs: int,
-        errors: str | None = None,
-    ) -> LogJoint:
+    def within(self, coordinates: Coordinates | None, run: Run, errors: str | None = None) -> LogJoint:
         """The same log joint in other coordinates, with the log Jacobian added, evaluated in parallel.
 
         Parameters
         ----------
         coordinates : the map from R^D to the P parameters of ``log_prob``; None for none.
-        executor, n_jobs : how calls are made in parallel, as in `bqvi.calls.Caller`.
+        run : how calls are made in parallel.
         errors : the treatment of exceptions, as in the class; None keeps the present setting.
         """
         found = copy.copy(self)
-        found.coordinates, found.executor, found.n_jobs = coordinates, executor, n_jobs
+        found.coordinates, found.run = coordinates, run
         if errors is not None:
             found.function = replace(found.function, errors=errors)
         if coordinates is not None:

@@ -14,12 +14,11 @@ import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, whole_seed
-from bqvi.calls import Caller, Executor, Function, Range, TargetModel, ended_by
+from bqvi.calls import HERE, Caller, Function, Range, Run, TargetModel
 from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.faults import ERRORS
 from bqvi.calls.settings import AT_THE_MODE
 from bqvi.calls.target_model import require_alone
-from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import standardised, with_known
@@ -31,7 +30,7 @@ from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.state import IntegrationProblem
 from bqvi.quadrature.warped import Warped
-from bqvi.runs import Ended, Run, Watch, door, resumed
+from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.runs.locating import located
 from gp.arrays import Array, shown, to_numpy
 from gp.embeddings import embed
@@ -79,19 +78,12 @@ def integrate(
     batch: int | None = None,
     acquisition: Criterion | None = None,
     tolerance: float | None = None,
-    max_seconds: float | None = None,
     replicates: int = 8,
-    executor: Executor | None = None,
-    n_jobs: int = 1,
-    workers: int | None = None,
     evaluations: Sequence[Array] | None = None,
-    progress: bool = False,
-    callback: Callable[[Any], None] | None = None,
-    checkpoint: str | Path | None = None,
     seed: Seed = 0,
     resume: Integral | Ended | str | Path | None = None,
-    verify: int | None = None,
-) -> Run[Any, Integral]:
+    run: Run = HERE,
+) -> Steps[Any, Integral]:
     """Integrate f against a probability measure, or over a box, from ``budget`` evaluations.
 
     ``integrate(f, Uniform(lower, upper))`` is the mean of f over the box, (1 / V) int f(x) dx, V its volume.
@@ -136,31 +128,17 @@ def integrate(
     acquisition : a criterion of :mod:`acquisition.pointwise` that chooses nodes; by default the
         reduction of the integral's variance (7.17).
     tolerance : stop when the standard deviation is at most this; a run that ends otherwise has not converged.
-    max_seconds : stop after a step that ends later than this. Calls through ``executor.submit`` are given up
-        where none returns for so long.
     replicates : the number of blocks of the sequence of 'qmc' whose spread is its standard deviation.
-    executor, n_jobs : nodes are evaluated through ``executor.submit``, or else ``executor.map``; or by
-        ``n_jobs`` processes of joblib. At an interrupt all results that have returned are kept, but with
-        `map` alone only those before the first point that has not returned.
-    workers : for an executor that has ``submit``: the number of evaluations that are kept under way. Each is
-        used as it returns, and further nodes are chosen given those under way. None: a step waits for all
-        evaluations of its batch.
     evaluations : (x (n, D), values (n,) or (n, o)) made before, with values as f returns them, then
         gradients, None if there are none, and noise sds (n,), by default those of ``noise_sd``; for 'bq' and
         'wsabi'. They count in the budget, and are nodes beside the initial design. Of thousands some hundreds
         are used (`calls.selection`), and only these count.
-    progress : whether to show evaluations and the estimate on a line.
-    callback : a function that is called with each state.
-    checkpoint : path of a file that is written each time that f returns, for ``resume``. One that has
-        evaluations has to be given as ``resume`` too.
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same f, measure and choices. For 'bq' and 'wsabi' the budget may be larger.
         ``evaluations`` is then not used.
-    verify : with ``resume`` or ``evaluations``, for 'bq' and 'wsabi': the number of these that are repeated
-        before the first step, within the budget, from the highest value down; a difference of more than the
-        noise is an error. None: one of ``evaluations`` where the budget has room and their noise is known.
-        0: whether f is the same function is not checked.
+    run : how the run is carried out (`bqvi.Run`): executor, workers, time limit, callback, progress line,
+        checkpoint, verify.
 
     Returns
     -------
@@ -193,8 +171,8 @@ def integrate(
     arguments = dict(locals())
     if isinstance(f, TargetModel):
         require_alone(f, gradient=gradient, log_density=log_density)
-        if (run := _located(f, arguments)) is not None:
-            return run
+        if (steps := _located(f, arguments)) is not None:
+            return steps
         measure = _within(*f.box(None, None)) if measure is None else measure
         log_density = None if isinstance(measure, str) else _lebesgue
         called = f.function()
@@ -203,10 +181,10 @@ def integrate(
         measure = "lebesgue"
     if isinstance(measure, str) and log_density is not None:
         raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
-    budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds, seed=seed)
+    budget = _check(f, budget, method, tolerance, seed)
     measure, log_volume = _integrated_against(measure, lower, upper)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
-    watch, inside = Watch(callback, progress, checkpoint), in_kind_of(measure, np.zeros(1))
+    inside = in_kind_of(measure, np.zeros(1))
     function = Function(
         f, gradient, vectorised, noise_sd,
         log_weight=None if log_density is None else _log_ratio(log_density, measure),
@@ -214,16 +192,16 @@ def integrate(
     )  # fmt: skip
     if not callable(noise_sd):  # the process has the noise then, not each value
         function = replace(function, noise_sd=None)
-    integrand = Caller(function, executor=ended_by(executor, max_seconds), n_jobs=n_jobs)
-    busy = None if workers is None else Workers(integrand, workers)
+    integrand = Caller(function, run=run)
     number, known = whole_seed(seed), evaluation_arrays(evaluations)
     if method in SAMPLING:
         if known is not None:
             raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
+        run.refuse(f"method {method!r}", "max_seconds")
         replicates = require_integer("replicates", replicates, LEAST_REPLICATES)
         sampled = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
         last = None if resume is None else _last(resume, sampled.checkpoint(sampled.init()).settings)
-        return Run(sampled, last, watch, busy, verify)
+        return Steps(sampled, last, run)
     problem = IntegrationProblem(
         integrand, inside, standardised(inside), number, _initial(initial, budget, inside), budget,
         None if batch is None else require_integer("batch", batch, 1), acquisition, noise_sd,
@@ -231,11 +209,11 @@ def integrate(
     )  # fmt: skip
     # raises an error where there is no embedding
     embed(SquaredExponential(), problem.standard.measure).double()
-    engine = BayesianRun(problem, method, tolerance, max_seconds)
+    engine = BayesianRun(problem, method, tolerance, run.max_seconds)
     state = None if known is None else with_known(problem, known)
     if resume is not None:
         state = engine.resumed(_last(resume, engine.identity))
-    return Run(engine, state, watch, busy, verify, known is not None and resume is None)
+    return Steps(engine, state, run, known is not None and resume is None)
 
 
 def _integrated_against(
@@ -307,11 +285,13 @@ def _within(low: np.ndarray, high: np.ndarray) -> Gaussian:
     return Gaussian(0.5 * (low + high), np.diag((0.25 * (high - low)) ** 2))
 
 
-def _located(model: TargetModel, arguments: Mapping[str, Any]) -> Run[Any, Integral] | None:
+def _located(model: TargetModel, arguments: Mapping[str, Any]) -> Steps[Any, Integral] | None:
     """A run of quadrature that begins with the search of a plausible box; None where the box is no guess."""
-    given = ("measure", "evaluations", "workers", "initial", "noise_sd")
+    given = ("measure", "evaluations", "initial", "noise_sd")
     sampled = arguments["method"] not in METHODS or arguments["method"] in SAMPLING
     if model.boxed or sampled or any(arguments[name] is not None for name in given):
+        return None
+    if arguments["run"].workers is not None:
         return None
     function, start, prior = model.function(arguments["errors"]), np.asarray(model.start), model.prior_box
     return located(
@@ -319,7 +299,7 @@ def _located(model: TargetModel, arguments: Mapping[str, Any]) -> Run[Any, Integ
     )
 
 
-def _in_box(**arguments: Any) -> Run[Any, Integral]:
+def _in_box(**arguments: Any) -> Steps[Any, Integral]:
     """The run in a plausible box; those evaluations of the search that lie in the box are nodes."""
     low, high = arguments.pop("plausible_lower"), arguments.pop("plausible_upper")
     made = arguments["evaluations"]
@@ -353,9 +333,7 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
     return initial
 
 
-def _check(
-    f: object, budget: int, method: str, *, tolerance: float | None, max_seconds: float | None, seed: Seed
-) -> int:
+def _check(f: object, budget: int, method: str, tolerance: float | None, seed: Seed) -> int:
     """The budget as an integer."""
     if not callable(f):
         raise TypeError(f"f is {shown(f)}; it must be a function of points (n, D)")
@@ -365,8 +343,6 @@ def _check(
     most: int = require_integer("budget", budget, least)
     if tolerance is not None:
         require_above("tolerance", tolerance, 0.0)
-    if max_seconds is not None:
-        require_above("max_seconds", max_seconds, 0.0)
     return most
 
 

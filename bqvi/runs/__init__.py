@@ -1,15 +1,15 @@
 """Runs: the common parts of the front doors.
 
-A front door has an `Engine` with ``init``, ``step``, ``finished`` and ``result``. `Run` drives it, keeps its
-state in every exception that ends it, and writes checkpoints. `door` makes the function that users call, with
-its ``steps``.
+A front door has an `Engine` with ``init``, ``step``, ``finished`` and ``result``. `Steps` drives it, keeps
+its state in every exception that ends it, and writes checkpoints. `door` makes the function that users call,
+with its ``steps``.
 """
 
 from bqvi.runs.checkpoint import Checkpoint, resumed
 from bqvi.runs.door import Door, door
+from bqvi.runs.driver import Steps
 from bqvi.runs.engine import Engine, RunStatus
 from bqvi.runs.exits import Ended, RunError, RunExit, RunInterrupted, RunStopped
-from bqvi.runs.run import Run, Watch
 from bqvi.runs.trace import Trace
 
 __all__ = [
@@ -17,14 +17,13 @@ __all__ = [
     "Door",
     "Ended",
     "Engine",
-    "Run",
     "RunError",
     "RunExit",
     "RunInterrupted",
     "RunStatus",
     "RunStopped",
+    "Steps",
     "Trace",
-    "Watch",
     "door",
     "resumed",
 ]

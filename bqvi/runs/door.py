@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-from bqvi.runs.run import Run
+from bqvi.calls import HERE, Run
+from bqvi.runs.driver import Steps
+from gp.arrays import shown
 
 _P = ParamSpec("_P")
 _S = TypeVar("_S")
@@ -41,23 +44,25 @@ class Door(Protocol[_P, _S, _R]):
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Run to the end."""
 
-    def steps(self, *args: _P.args, **kwargs: _P.kwargs) -> Run[_S, _R]:
+    def steps(self, *args: _P.args, **kwargs: _P.kwargs) -> Steps[_S, _R]:
         """The run, an iterator over its states, with checked arguments and before any evaluation."""
 
 
-def door(result: type[_R]) -> Callable[[Callable[_P, Run[_S, _R]]], Door[_P, _S, _R]]:
+def door(result: type[_R]) -> Callable[[Callable[_P, Steps[_S, _R]]], Door[_P, _S, _R]]:
     """Make a front door from a function that checks its arguments and returns the run.
 
     The function's name, signature and docstring are the door's; ``result`` is what the door returns.
     """
 
-    def made(begin: Callable[_P, Run[_S, _R]]) -> Door[_P, _S, _R]:
+    def made(begin: Callable[_P, Steps[_S, _R]]) -> Door[_P, _S, _R]:
         signature = inspect.signature(begin)
         known = tuple(signature.parameters)
 
         @functools.wraps(begin)
-        def steps(*args: _P.args, **kwargs: _P.kwargs) -> Run[_S, _R]:
+        def steps(*args: _P.args, **kwargs: _P.kwargs) -> Steps[_S, _R]:
             _require_known(begin.__name__, kwargs, known)
+            if not isinstance(run := kwargs.get("run", HERE), Run):
+                raise TypeError(f"run is {shown(run)}; it must be a bqvi.Run, as bqvi.Run(progress=True) is")
             return begin(*args, **kwargs)
 
         @functools.wraps(begin)
@@ -75,11 +80,14 @@ def door(result: type[_R]) -> Callable[[Callable[_P, Run[_S, _R]]], Door[_P, _S,
 
 def _require_known(door: str, given: Iterable[str], known: Sequence[str]) -> None:
     """TypeError where a keyword is no argument of the door; it suggests one, or lists all."""
+    ways = [field.name for field in dataclasses.fields(Run)] if "run" in known else []
     for name in given:
         if name in known:
             continue
-        meant = [other for other in _ELSEWHERE.get(name, ()) if other in known]
-        meant = meant or difflib.get_close_matches(name, known, n=1)
+        options = (*known, *ways)
+        meant = [other for other in (name, *_ELSEWHERE.get(name, ())) if other in options]
+        meant = meant or difflib.get_close_matches(name, options, n=1)
+        meant = [f"run=bqvi.Run({other}=...)" if other in ways else other for other in meant]
         raise TypeError(
             f"{name} is no argument of {door}; "
             + (f"it takes {' and '.join(meant)}" if meant else f"its arguments are {', '.join(known)}")

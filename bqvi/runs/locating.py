@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from bqvi.arrays import whole_seed
-from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Function, Ledger, make_coordinates
+from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Function, Ledger, Run, make_coordinates
 from bqvi.calls.plausible_search import PlausibleBoxSearch
 from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
 from bqvi.calls.target_model import box_around
 from bqvi.checks import require_seed
 from bqvi.records import named
 from bqvi.runs.checkpoint import Checkpoint, resumed
+from bqvi.runs.driver import Steps
 from bqvi.runs.engine import RunStatus
-from bqvi.runs.run import Run, Watch
 from bqvi.runs.two_phases import TwoPhases
 
 _BOX = ("plausible_lower", "plausible_upper")
@@ -66,7 +66,7 @@ class Locating:
     def __init__(
         self,
         door: str,
-        steps: Callable[..., Run[Any, Any]],
+        steps: Callable[..., Steps[Any, Any]],
         arguments: Mapping[str, Any],
         caller: Caller,
         start: np.ndarray,
@@ -107,7 +107,7 @@ class Locating:
         settings = self._settings
         most = settings.most(self._arguments["budget"], self._caller.dimension)
         budget = Budget(most, min(state.evaluations.n_evaluations, most))
-        seconds = self._arguments["max_seconds"]
+        seconds = self._arguments["run"].max_seconds
         first = bool(state.evaluations.failed.all())
 
         def evaluate(points: np.ndarray) -> Evaluations | None:
@@ -175,15 +175,16 @@ class Locating:
     ) -> Any:
         """The first state of the door's own run, from box, evaluations and seconds of the search."""
         arguments = {**self._arguments, "plausible_lower": lower, "plausible_upper": upper, "resume": resume}
-        arguments |= {"evaluations": made, "callback": None, "progress": False, "checkpoint": None}
+        run: Run = self._arguments["run"]
+        left = None if run.max_seconds is None else max(run.max_seconds - seconds, 1e-3)
+        quiet = replace(run, max_seconds=left, callback=None, progress=False, checkpoint=None, verify=0)
+        arguments |= {"evaluations": made, "run": quiet}
         if made is not None and "start" in arguments:
             arguments["start"] = np.concatenate([made[0][:1], self._starts[1:]])
-        if arguments["max_seconds"] is not None:
-            arguments["max_seconds"] = max(arguments["max_seconds"] - seconds, 1e-3)
-        run = self._steps(**arguments)
-        self._box, self.second = (lower, upper), run.engine
+        steps = self._steps(**arguments)
+        self._box, self.second = (lower, upper), steps.engine
         self.second.ledger = self.ledger
-        return run.state
+        return steps.state
 
     def _begun_with(self, made: Evaluations, lower: np.ndarray, upper: np.ndarray, seconds: float) -> Any:
         """The first state of the door's own run, in which all evaluations count, also those not used."""
@@ -212,14 +213,14 @@ class Locating:
 
 def located(
     door: str,
-    steps: Callable[..., Run[Any, Any]],
+    steps: Callable[..., Steps[Any, Any]],
     arguments: Mapping[str, Any],
     function: Function,
     start: np.ndarray,
     prior: tuple[np.ndarray, np.ndarray] | None,
     records: Callable[[Any], Mapping[str, type]],
     settings: PlausibleSearch = PLAUSIBLE,
-) -> Run[Any, Any] | None:
+) -> Steps[Any, Any] | None:
     """The run of a door that was given no plausible box; None where ``resume`` is of a run that had one.
 
     Parameters
@@ -241,11 +242,10 @@ def located(
     box = box_around(start)
     coordinates = make_coordinates(None, None, *box, names=names, dimension=start.shape[1])
     function = replace(function, names=coordinates.names)
-    caller = Caller(function, coordinates, arguments["executor"], arguments["n_jobs"])
-    search = Locating(door, steps, {**arguments, "seed": number, "verify": 0}, caller, start, prior, settings)
+    caller = Caller(function, coordinates, arguments["run"])
+    search = Locating(door, steps, {**arguments, "seed": number}, caller, start, prior, settings)
     before = None if resume is None else resumed(resume, door, {**records(search.checked), **_RECORDS})
     if before is not None and not isinstance(before.state, Searching) and _BOX[0] not in before.settings:
         return None
     state = None if before is None else search.resumed(before, resume)
-    watch = Watch(arguments["callback"], arguments["progress"], arguments["checkpoint"])
-    return Run(TwoPhases(search, Searching), state, watch, verify=arguments["verify"])
+    return Steps(TwoPhases(search, Searching), state, arguments["run"])

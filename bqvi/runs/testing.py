@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from bqvi.records import flattened
+from bqvi.runs.driver import Steps
 from bqvi.runs.engine import Engine
 from bqvi.runs.exits import RunStopped
-from bqvi.runs.run import Run
 from gp.testing import require
 from gp.threads import single_threaded
 
@@ -27,7 +27,7 @@ class _Interruption(BaseException):
 
 
 def check_engine(
-    steps: Callable[[Path | None], Run[Any, Any]],
+    steps: Callable[[Path | None], Steps[Any, Any]],
     numbers: Callable[[Any], Any],
     at: Sequence[int] = (1, 2, 5),
 ) -> None:
@@ -80,7 +80,7 @@ def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tup
 
 
 def _check_interrupted(
-    steps: Callable[[Path | None], Run[Any, Any]],
+    steps: Callable[[Path | None], Steps[Any, Any]],
     numbers: Callable[[Any], Any],
     at: int,
     whole: object,
@@ -120,7 +120,7 @@ def _check_interrupted(
     )
 
 
-def _count(run: Run[Any, Any]) -> int:
+def _count(run: Steps[Any, Any]) -> int:
     """The number of all evaluations of a run."""
     return run.engine.checkpoint(run.state).n_all_evaluations
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Ledger
-from bqvi.checks import require_integer
 from bqvi.runs.engine import VerifiableEngine
 
 
@@ -39,31 +38,30 @@ class OtherFunctionError(ValueError):
     """The user's function returns other values than in the run that is resumed, or than the user gave."""
 
 
-def require_verifiable(verify: Any, engine: Any, state: Any, given: bool) -> int:
+def require_verifiable(verify: int | None, engine: Any, state: Any, given: bool) -> int:
     """Return ``verify``, if evaluations can be repeated.
 
     Parameters
     ----------
-    verify : the argument of the doors; None for one evaluation, where this is possible, of those that the
+    verify : as of `Run`; None for one evaluation, where this is possible, of those that the
         user gave. engine : that of the run. state : the state with earlier evaluations, or None.
     given : whether the user gave these.
     """
     possible = state is not None and hasattr(engine, "again") and engine.kept(state) is not None
     if verify is None:
         return int(given and possible and engine.budget_of(state).room(1))
-    count = require_integer("verify", verify, 0)
-    if count and not possible:
+    if verify and not possible:
         raise ValueError(
-            f"verify is {count}; it is for a run with earlier evaluations, of one start and by a method that "
+            f"verify is {verify}; it is for a run with earlier evaluations, of one start, by a method that "
             "keeps evaluations whose noise, if any, is known, and has a budget for more ('bq', 'wsabi', vbmc)"
         )
-    if count and not engine.budget_of(state).room(count):
+    if verify and not engine.budget_of(state).room(verify):
         made = engine.checkpoint(state).n_evaluations
         raise ValueError(
-            f"verify is {count}, and budget leaves no evaluation for it, of which {made} have been made: "
+            f"verify is {verify}, and budget leaves no evaluation for it, of which {made} have been made: "
             "raise budget, or leave verify out, and nothing is compared"
         )
-    return count
+    return verify
 
 
 def compare(engine: VerifiableEngine[Any, Any], state: object, count: int, given: bool = False) -> None:
@@ -82,7 +80,7 @@ def compare(engine: VerifiableEngine[Any, Any], state: object, count: int, given
     if not room:
         return
     whose, advice = (
-        ("of evaluations", "give those of this function, or noise_sd; verify=0 compares none")
+        ("of evaluations", "give those of this function, or noise_sd; run=bqvi.Run(verify=0) compares none")
         if given
         else ("of the run to resume", "resume with the function that the run was begun with, or start anew")
     )

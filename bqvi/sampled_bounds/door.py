@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from bqvi.arrays import Seed, whole_seed
-from bqvi.calls import Caller, Coordinates, Executor, Function, TargetModel
+from bqvi.calls import HERE, Caller, Coordinates, Function, Run, TargetModel
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.target_model import require_alone
 from bqvi.checks import require_above, require_integer, require_numbers, require_one_of, require_seed
 from bqvi.posterior import Posterior
-from bqvi.runs import Ended, Run, Watch, door, resumed
+from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.sampled_bounds.bounds_run import DOOR, BoundsRun, Choices
 from bqvi.sampled_bounds.particles import Proposals
 from bqvi.sampled_bounds.passes import Systems
@@ -47,15 +47,10 @@ def evidence_bounds(
     confidence: float = 0.99,
     vectorised: bool = True,
     errors: Literal["raise", "infeasible"] | None = None,
-    executor: Executor | None = None,
-    n_jobs: int = 1,
-    progress: bool = False,
-    callback: Callable[[Any], None] | None = None,
-    checkpoint: str | Path | None = None,
     seed: Seed = 0,
     resume: EvidenceBounds | Ended | str | Path | None = None,
-    verify: int = 0,
-) -> Run[Any, EvidenceBounds]:
+    run: Run = HERE,
+) -> Steps[Any, EvidenceBounds]:
     """Bounds on the log evidence by annealed importance sampling or sequential Monte Carlo.
 
     The logarithm of an unbiased, positive estimate of the evidence Z is in expectation a lower bound on ln Z
@@ -97,20 +92,11 @@ def evidence_bounds(
         contained it, so the default is higher.
     vectorised : ``False`` if log_joint takes one point (P,) at a time.
     errors : how an exception of log_joint is treated, as in `bqvi.vbmc`.
-    executor, n_jobs : evaluations are made through ``executor.submit``, or else ``executor.map``; or by
-        ``n_jobs`` processes of joblib. At an interrupt all results that have returned are kept, but with
-        `map` alone only those before the first point that has not returned.
-    progress : whether to show evaluations and the phase on a line.
-    callback : a function that is called with each state.
-    checkpoint : path of a file that is written as log_joint returns, for ``resume``. One that has evaluations
-        has to be given as ``resume`` too.
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same arguments. The budget may be larger, which has no effect once the pilot run has
         ended.
-    verify : with ``resume``, and exact values: the number of evaluations that are repeated before the first
-        step, as far as the budget exceeds the evaluations that the run has yet to make; a difference is an
-        error. 0: whether the function is the same is not checked.
+    run : how the run is carried out (`bqvi.Run`): executor, callback, progress line, checkpoint, verify.
 
     Returns
     -------
@@ -150,7 +136,7 @@ def evidence_bounds(
     budget = require_integer("budget", budget, 1)
     particles = None if particles is None else require_integer("particles", particles, 1)
     temperatures = None if temperatures is None else require_integer("temperatures", temperatures, 1)
-    watch = Watch(callback, progress, checkpoint)
+    run.refuse("evidence_bounds", "max_seconds", "workers")
     proposals, coordinates, like = _proposals(proposal)
     if isinstance(log_joint, TargetModel):
         require_alone(log_joint, gradient=gradient)
@@ -176,12 +162,12 @@ def evidence_bounds(
         log_joint, gradient, noise_sd=noise_sd, vectorised=vectorised, like=like, errors=errors,
         names=() if coordinates is None else coordinates.names,
     )  # fmt: skip
-    caller = Caller(function, coordinates, executor, n_jobs)
+    caller = Caller(function, coordinates, run)
     engine = BoundsRun(caller, proposals, coordinates, transition, choices)
     if resume is None:
-        return Run(engine, None, watch, verify=verify)
+        return Steps(engine, None, run)
     before = resumed(resume, DOOR, RECORDS, engine.checkpoint(engine.init()).settings)
-    return Run(engine, engine.resumed(before), watch, verify=verify)
+    return Steps(engine, engine.resumed(before), run)
 
 
 def _check(

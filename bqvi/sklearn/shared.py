@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from bqvi.arrays import add, scale
+from bqvi.calls import Run
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of
 from bqvi.gradients.settings import STOCHASTIC
 from bqvi.inference.fit import fit
@@ -62,7 +63,7 @@ class FittedByBound(BaseEstimator):  # type: ignore[misc]
             "start_from": self.init_params,
             "seed": generator_of(self.random_state),
         }
-        return fit(model, data, progress=bool(self.verbose), **{**given, **settings})
+        return fit(model, data, run=Run(progress=bool(self.verbose)), **{**given, **settings})
 
     def _streamed(self, model: Callable[[], Any], data: Any, unit: str, family: str) -> Self:
         """The estimator after a natural-gradient step on ``data``, rows and their weights."""

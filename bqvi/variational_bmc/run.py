@@ -14,13 +14,13 @@ import numpy as np
 
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import (
+    HERE,
     Caller,
     Coordinates,
     Evaluations,
-    Executor,
     Function,
+    Run,
     TargetModel,
-    ended_by,
     make_coordinates,
 )
 from bqvi.calls.bounds import Bound
@@ -28,15 +28,14 @@ from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.function import CHEAP_MODEL
 from bqvi.calls.selection import held_out, selected
 from bqvi.calls.target_model import box_around, require_alone
-from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_numbers, require_one_of, require_seed
 from bqvi.records import named
-from bqvi.runs import Ended, Run, Watch, door, resumed
+from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.runs.two_phases import TwoPhases
 from bqvi.variational_bmc.cheap_first import CheapFirst, OnCheap
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.settings import CHEAP
-from bqvi.variational_bmc.state import Settings, State, begun
+from bqvi.variational_bmc.state import Settings, begun
 from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
 from gp.arrays import Array
@@ -60,24 +59,17 @@ def vbmc(
     periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
     names: Sequence[str] | None = None,
     batch: int | None = None,
-    executor: Executor | None = None,
-    n_jobs: int = 1,
-    workers: int | None = None,
     errors: Literal["raise", "infeasible"] | None = None,
     evaluations: Sequence[Array] | None = None,
     initial: int | None = None,
     acquisition: Literal["imiqr", "viqr"] = "imiqr",
     tolerance: float | None = 0.05,
-    max_seconds: float | None = None,
-    progress: bool = False,
-    callback: Callable[[State], None] | None = None,
     seed: Seed = 0,
-    checkpoint: str | Path | None = None,
     resume: VBMCResult | Ended | str | Path | None = None,
-    verify: int | None = None,
     cheap: Callable[[Array], Array] | TargetModel | None = None,
     cheap_budget: int | None = None,
-) -> Run[Any, VBMCResult]:
+    run: Run = HERE,
+) -> Steps[Any, VBMCResult]:
     """Evidence and posterior of an expensive model (Acerbi 2018, 2020; thesis 7.3.1).
 
     Parameters
@@ -104,12 +96,6 @@ def vbmc(
     names : names of the parameters, P of them.
     batch : evaluations in each step, chosen together; by default 5 (3 with gradients), and 2 (1) in the first
         steps.
-    executor, n_jobs : batches are evaluated through ``executor.submit``, or else ``executor.map``; or by
-        ``n_jobs`` processes of joblib. At an interrupt all results that have returned are kept, but with
-        `map` alone only those before the first point that has not returned.
-    workers : for an executor that has ``submit``: the number of evaluations that are kept under way. Each is
-        used as it returns, and further points are chosen given those under way. None: a step waits for all
-        evaluations of its batch.
     errors : how an exception of log_joint is treated. None: a numerical error (ArithmeticError, ValueError,
         RuntimeError, LinAlgError) makes the point infeasible; an error of its code or of the system
         (NameError, TypeError, MemoryError, OSError, ...) stops the run. "raise": every exception stops the
@@ -130,20 +116,9 @@ def vbmc(
         (below a tenth) in which the log joint at draws of the posterior differed from the surrogate. The
         result has also to stand after about eleven evaluations that could refute it. ``None``: use the whole
         budget.
-    max_seconds : seconds of the whole run, calls of log_joint and the thorough last estimate included: no
-        step is begun that would end later if it took as long as the latest one. The first design is always
-        evaluated. Calls through ``executor.submit`` are given up where none returns for so long.
-    progress : whether to show evaluations, ELBO and sd.
-    callback : a function that is called with each state.
     seed : an integer or a generator; the same seed gives the same result.
-    checkpoint : path of a file that is written each time that log_joint returns, for ``resume``. One that
-        has evaluations has to be given as ``resume`` too.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same bounds; ``start``, ``initial`` and ``evaluations`` are then not used.
-    verify : with ``resume`` or ``evaluations``: the number of these that are repeated before the first step,
-        within the budget, from the highest value down; a difference of more than the noise is an error. None:
-        one of ``evaluations`` where the budget has room and their noise is known. 0: whether log_joint is the
-        same function is not checked.
     cheap : an approximate log joint of the same parameters that costs little, for example with a coarser
         solver or fewer data. VBMC runs on it first, in this process. The log joint is evaluated first where
         the posterior of ``cheap`` has mass, and the prior mean of its surrogate contains the surrogate of
@@ -151,6 +126,8 @@ def vbmc(
         `TargetModel` may have a gradient.
     cheap_budget : evaluations of ``cheap``, all of which are made. They do not count in ``budget``
         (``result.n_cheap_evaluations``). By default 50 (D + 2).
+    run : how the run is carried out (`bqvi.Run`): executor, workers, time limit, callback, progress line,
+        checkpoint, verify.
 
     Returns
     -------
@@ -187,11 +164,8 @@ def vbmc(
         function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors)
         bounds = _with_first_box(bounds, start, resume)
     coordinates = _coordinates(bounds, start, periodic, names)
-    target = Caller(
-        replace(function, names=coordinates.names), coordinates, ended_by(executor, max_seconds), n_jobs
-    )
-    watch = Watch(callback, progress, checkpoint)
-    limits = _limits("budget", target, budget, tolerance, max_seconds)
+    target = Caller(replace(function, names=coordinates.names), coordinates, run)
+    limits = _limits("budget", target, budget, tolerance, run.max_seconds)
     settings = _settings(target, batch, acquisition)
     require_seed("seed", seed)
     count = _first_count(target, initial, limits.budget, cheap is not None)
@@ -200,8 +174,7 @@ def vbmc(
     first = replace(begun(points, made), coordinates=coordinates, held_out=rest)
     expensive = VBMCRun(target, coordinates, first, settings, limits, whole_seed(seed))
     engine, state = _begun(expensive, cheap, cheap_budget, errors, start, resume)
-    busy = None if workers is None else Workers(target, workers)
-    return Run(engine, state, watch, busy, verify, evaluations is not None and resume is None)
+    return Steps(engine, state, run, evaluations is not None and resume is None)
 
 
 def _of_model(
@@ -284,17 +257,15 @@ def _is_one(bound: Bound) -> bool:
 
 
 def _limits(
-    name: str, target: Caller, budget: int | None, tolerance: float | None, max_seconds: float | None
+    name: str, target: Caller, budget: int | None, tolerance: float | None, seconds: float | None
 ) -> Limits:
     if tolerance is not None:
         require_above("tolerance", tolerance, 0.0)
-    if max_seconds is not None:
-        require_above("max_seconds", max_seconds, 0.0)
     dimension = target.dimension
     if dimension < 1:
         raise ValueError("every parameter is fixed (lower == upper); at least one must be free")
     total = 50 * (dimension + 2) if budget is None else require_integer(name, budget, dimension + 3)
-    return Limits(total, tolerance, max_seconds)
+    return Limits(total, tolerance, seconds)
 
 
 def _cheap_first(

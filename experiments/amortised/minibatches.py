@@ -140,7 +140,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         steps=chosen["epochs"] * epoch,
         record=chosen["epochs"] * epoch // chosen["records"],
         metrics={"held_out": lambda q: model.log_evidence(q, held, chosen["draws"], 0).mean()},
-        callback=features.look,
+        run=bqvi.Run(callback=features.look),
         seed=seed,
     )
     kept = ("iteration", "seconds", "setup_seconds", "evaluations", "held_out")

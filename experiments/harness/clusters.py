@@ -15,8 +15,8 @@ from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager
 from typing import Any
 
-from bqvi.calls import RayExecutor
-from bqvi.calls.executors import future_result, require_workers, returned
+from bqvi.calls import RayExecutor, Run
+from bqvi.calls.executors import future_result, returned
 from bqvi.calls.faults import LostError
 from experiments.harness.runner import (
     BackendError,
@@ -122,7 +122,7 @@ def _executor(backend: str, n_jobs: int, address: str | None) -> Iterator[Any]:
             local = {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
             client = distributed.Client(address) if address else distributed.Client(**local)
             with client:
-                yield require_workers(client, 1)
+                yield Run(executor=client).executor
         else:
             import ray
 

@@ -92,7 +92,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
 
     found = bqvi.vbmc(
         problem.log_joint, **problem.bounds(), budget=settings["budget"], tolerance=None, seed=seed,
-        callback=look, cheap=cheap, **more,
+        run=bqvi.Run(callback=look), cheap=cheap, **more,
     )  # fmt: skip
     rows.append({"n": found.n_evaluations, "error": found.log_evidence - problem.log_evidence})
     scale = np.nan if found.cheap_scale is None else found.cheap_scale[0]

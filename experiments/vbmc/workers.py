@@ -71,13 +71,12 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
             error = last.log_evidence - problem.log_evidence
             rows.append({"clock": workers.clock, "n": last.n_evaluations, "error": error})
 
-    ways: dict[str, dict[str, Any]] = {
-        _BATCHES: {"batch": count, "initial": max(10, count)},
-        _BUSY: {"workers": count},
-    }
+    way = settings["way"]
+    batches = {"batch": count, "initial": max(10, count)} if way == _BATCHES else {}
     bqvi.vbmc(
         problem.log_joint, **problem.bounds(), budget=settings["budget"], tolerance=None, seed=seed,
-        executor=workers, callback=look, **ways[settings["way"]],
+        run=bqvi.Run(executor=workers, workers=None if way == _BATCHES else count, callback=look),
+        **batches,
     )  # fmt: skip
     busy = workers.busy / (workers.clock * count)
     return sized(pd.DataFrame(rows).assign(busy=busy))

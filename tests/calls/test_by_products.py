@@ -35,7 +35,9 @@ def same(products, points):
 @pytest.mark.parametrize("workers", [False, True])
 def test_by_products_are_kept_with_their_rows(workers):
     with ThreadPoolExecutor(2) as pool:
-        found = Caller(Function(with_products), executor=pool if workers else None).evaluate(POINTS)
+        found = Caller(Function(with_products), run=bqvi.Run(executor=pool if workers else None)).evaluate(
+            POINTS
+        )
     same(found.by_products, POINTS)
     np.testing.assert_array_equal(found.values, [value(x) for x in POINTS])
     same(found[[3, 1]].by_products, POINTS[[3, 1]])

@@ -10,6 +10,7 @@ import torch
 
 import bqvi
 from bqvi.calls import (
+    HERE,
     Caller,
     EvaluationError,
     Evaluations,
@@ -24,8 +25,8 @@ def box(**more):
     return make_coordinates([0.0, -np.inf], [4.0, np.inf], [0.5, -3.0], [3.0, 3.0], **more)
 
 
-def target(log_joint, coordinates, executor=None, n_jobs=1, **more):
-    return Caller(Function(log_joint, names=coordinates.names, **more), coordinates, executor, n_jobs)
+def target(log_joint, coordinates, run=HERE, **more):
+    return Caller(Function(log_joint, names=coordinates.names, **more), coordinates, run)
 
 
 def density(theta):
@@ -197,7 +198,7 @@ def test_jobs_of_joblib_are_the_same():
 
     expected = target(density, box(), gradient=density_gradient).evaluate(POINTS)
     with joblib.parallel_backend("threading"):
-        found = target(density, box(), gradient=density_gradient, n_jobs=2).evaluate(POINTS)
+        found = target(density, box(), gradient=density_gradient, run=bqvi.Run(n_jobs=2)).evaluate(POINTS)
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.gradients, expected.gradients)
 
@@ -221,7 +222,7 @@ def test_interrupt_with_joblib_keeps_the_results_that_returned_before_a_slow_poi
     ledger = Ledger(2)
     ledger.on_return = interrupt
     with joblib.parallel_backend("threading"), pytest.raises(KeyboardInterrupt):
-        Caller(Function(function), n_jobs=2).evaluate(POINTS, ledger)
+        Caller(Function(function), run=bqvi.Run(n_jobs=2)).evaluate(POINTS, ledger)
     kept = ledger.take()
     np.testing.assert_array_equal(kept.points, POINTS[1:])
     np.testing.assert_array_equal(kept.values, [-0.5 * float(x @ x) for x in POINTS[1:]])
@@ -238,7 +239,7 @@ def test_interrupt_of_an_executor_that_maps_keeps_what_was_done():
 
     ledger = Ledger(2)
     with pytest.raises(KeyboardInterrupt):
-        target(function, box(), executor=OneAtATime()).evaluate(POINTS, ledger)
+        target(function, box(), run=bqvi.Run(executor=OneAtATime())).evaluate(POINTS, ledger)
     expected = target(density, box()).evaluate(POINTS[:3])
     np.testing.assert_array_equal(ledger.take().values, expected.values)
 
@@ -252,17 +253,17 @@ class Breaking:
 
 def test_an_executor_that_fails_loses_nothing():
     with pytest.raises(EvaluationError, match="a worker died") as caught:
-        target(density, box(), executor=Breaking()).evaluate(POINTS)
+        target(density, box(), run=bqvi.Run(executor=Breaking())).evaluate(POINTS)
     expected = target(density, box()).evaluate(POINTS[:2])
     np.testing.assert_array_equal(caught.value.evaluations.values, expected.values)
 
 
 def test_processes_need_functions_that_can_be_pickled():
     with ProcessPoolExecutor(1) as pool:
-        found = target(density, box(), executor=pool).evaluate(POINTS)
+        found = target(density, box(), run=bqvi.Run(executor=pool)).evaluate(POINTS)
         np.testing.assert_array_equal(found.values, target(density, box()).evaluate(POINTS).values)
         with pytest.raises(EvaluationError, match="pickled"):
-            target(lambda theta: 0.0, box(), executor=pool).evaluate(POINTS)
+            target(lambda theta: 0.0, box(), run=bqvi.Run(executor=pool)).evaluate(POINTS)
 
 
 def test_user_function_cannot_change_the_points():
@@ -315,9 +316,6 @@ def test_bad_evaluations_made_before(arguments, message):
         ({"gradient": "auto"}, ValueError, "gradient is 'auto'"),
         ({"noise_sd": "some"}, ValueError, "noise_sd is 'some'"),
         ({"noise_sd": 0.0}, ValueError, "noise_sd"),
-        ({"executor": 3}, TypeError, "executor is 3"),
-        ({"n_jobs": 0}, ValueError, "n_jobs is 0"),
-        ({"n_jobs": 2, "executor": OneAtATime()}, ValueError, "one of the two"),
     ],
 )
 def test_bad_arguments(arguments, error, message):

@@ -106,7 +106,7 @@ def executor(request):
 def test_values_and_gradients_are_those_of_direct_calls(kind, vectorised, executor):
     function, gradient, kinds = KINDS[kind]
     ledger, counted = Ledger(2), Counted(function)
-    caller = Caller(Function(counted, gradient, vectorised, range=kinds), executor=executor)
+    caller = Caller(Function(counted, gradient, vectorised, range=kinds), run=bqvi.Run(executor=executor))
     found = caller.evaluate(POINTS, ledger)
     expected, slopes = (two(POINTS), two_slopes(POINTS)) if "two" in kind else (value(POINTS), slope(POINTS))
     shape = expected.reshape(7, -1) if kinds.outputs else expected
@@ -191,7 +191,7 @@ def test_an_interrupt_at_any_line_finds_each_evaluation_with_its_count(vectorise
 def test_an_end_keeps_what_workers_have_returned():
     with ThreadPoolExecutor(1) as pool:
         ledger = Ledger(2)
-        caller = Caller(Function(Counted(value, 4, raises(KeyboardInterrupt()))), executor=pool)
+        caller = Caller(Function(Counted(value, 4, raises(KeyboardInterrupt()))), run=bqvi.Run(executor=pool))
         with pytest.raises(KeyboardInterrupt):
             caller.evaluate(POINTS, ledger)
         kept = {tuple(point) for point in ledger.take().points}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.calls import Caller, EvaluationError, Function, Ledger, RayExecutor, TimeLimited
+from bqvi.calls import Caller, EvaluationError, Function, Ledger, RayExecutor
 from bqvi.calls.testing import check_executor
 from bqvi.models import LogJoint
 
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_an_executor_is_named(executor, message):
 def test_a_worker_that_is_killed_costs_nothing(kind, request, tmp_path):
     executor = request.getfixturevalue({"dask": "dask_client", "ray": "ray_executor"}[kind])
     function = Killing(POINTS[2], str(tmp_path / "killed"))
-    found = Caller(Function(function), executor=executor).evaluate(POINTS)
+    found = Caller(Function(function), run=bqvi.Run(executor=executor)).evaluate(POINTS)
     np.testing.assert_array_equal(found.values, [value(x) for x in POINTS])
     assert (tmp_path / "killed").exists()
 
@@ -141,7 +141,7 @@ def test_a_worker_that_is_killed_costs_nothing(kind, request, tmp_path):
 @pytest.mark.parametrize("kind", ["dask", "ray"])
 def test_a_point_that_kills_each_worker_is_a_row_with_a_reason(kind, request):
     executor = request.getfixturevalue({"dask": "dask_client", "ray": "ray_executor"}[kind])
-    found = Caller(Function(Killing(POINTS[2])), executor=executor).evaluate(POINTS)
+    found = Caller(Function(Killing(POINTS[2])), run=bqvi.Run(executor=executor)).evaluate(POINTS)
     assert found.failed.tolist() == [False, False, True, False, False, False]
     assert found.reasons[2].startswith("has no result (")
     np.testing.assert_array_equal(found.values[[0, 1, 3, 4, 5]], [value(x) for x in POINTS[[0, 1, 3, 4, 5]]])
@@ -149,7 +149,7 @@ def test_a_point_that_kills_each_worker_is_a_row_with_a_reason(kind, request):
 
 def test_processes_that_break_keep_what_has_returned():
     with processes() as executor, pytest.raises(EvaluationError, match="resume with a new one") as caught:
-        Caller(Function(Killing(POINTS[5])), executor=executor).evaluate(POINTS)
+        Caller(Function(Killing(POINTS[5])), run=bqvi.Run(executor=executor)).evaluate(POINTS)
     kept = caught.value.evaluations
     np.testing.assert_array_equal(kept.values, [value(x) for x in kept.points])
 
@@ -169,12 +169,12 @@ class Losing:
 
 
 def test_calls_without_a_result_are_rows_with_a_reason():
-    found = Caller(Function(value), executor=Losing()).evaluate(POINTS)
+    found = Caller(Function(value), run=bqvi.Run(executor=Losing())).evaluate(POINTS)
     assert np.flatnonzero(found.failed).tolist() == [1, 4]
     assert "CancelledError" in found.reasons[1]
     assert found.reasons[4] == "has no result (TimeoutError: more than 10 s)"
     with pytest.raises(EvaluationError, match="has no result"):
-        Caller(Function(value, errors="raise"), executor=Losing()).evaluate(POINTS)
+        Caller(Function(value, errors="raise"), run=bqvi.Run(executor=Losing())).evaluate(POINTS)
 
 
 class Polled:
@@ -204,7 +204,7 @@ def test_futures_of_other_packages_are_taken_as_they_return():
     """The later ones here return first."""
     order = []
     ledger = Ledger(2, lambda: order.append(len(ledger.entries())))
-    found = Caller(Function(value), executor=OfAnotherPackage()).evaluate(POINTS, ledger)
+    found = Caller(Function(value), run=bqvi.Run(executor=OfAnotherPackage())).evaluate(POINTS, ledger)
     np.testing.assert_array_equal(found.values, [value(x) for x in POINTS])
     assert order == [1, 2, 3, 4, 5, 6]
 
@@ -225,7 +225,7 @@ def test_an_executor_that_gives_no_future_for_each_point_is_named(what, message)
     if isinstance(what, Future):
         what.set_result(None)
     with pytest.raises(EvaluationError, match=message) as error:
-        Caller(Function(value), executor=Same(what)).evaluate(POINTS)
+        Caller(Function(value), run=bqvi.Run(executor=Same(what))).evaluate(POINTS)
     assert "pickled" not in str(error.value)
 
 
@@ -236,7 +236,7 @@ def test_a_time_limit_of_the_function_is_a_matter_of_the_point():
         return value(x)
 
     with ThreadPoolExecutor(2) as executor:
-        found = Caller(Function(limited), executor=executor).evaluate(POINTS)
+        found = Caller(Function(limited), run=bqvi.Run(executor=executor)).evaluate(POINTS)
     np.testing.assert_array_equal(found.failed, POINTS[:, 0] > 0.5)
     assert "raised TimeoutError: 10 s" in found.reasons
 
@@ -274,7 +274,7 @@ class Forgetting:
 @pytest.mark.parametrize("forever", [Forever, Future])
 def test_calls_that_never_return_are_given_up_and_the_others_kept(forever):
     losing = Forgetting(first=1, each=2, forever=forever)
-    made = Caller(Function(value), executor=TimeLimited(losing, 0.01)).evaluate(POINTS)
+    made = Caller(Function(value), run=bqvi.Run(executor=losing, call_seconds=0.01)).evaluate(POINTS)
     np.testing.assert_array_equal(made.failed, [False, True] * 3)
     np.testing.assert_allclose(made.values[::2], [value(x) for x in POINTS[::2]])
     assert all("none of the calls has returned for 0.01 s" in reason for reason in made.reasons[1::2])
@@ -287,10 +287,10 @@ BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [4.0, 2.0]}
 
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_run_whose_workers_are_lost_for_good_ends(workers):
-    executor = TimeLimited(Forgetting(first=12), 0.01)
+    lost = bqvi.Run(executor=Forgetting(first=12), workers=workers, call_seconds=0.01)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = bqvi.vbmc(value, **BOX, budget=17, executor=executor, workers=workers, seed=0)
+        found = bqvi.vbmc(value, **BOX, budget=17, run=lost, seed=0)
     assert found.stopped == "budget"
     assert not found.converged
     np.testing.assert_array_equal(np.sort(found.evaluations.failed), np.arange(17) >= 12)
@@ -308,17 +308,9 @@ DOORS = {
 
 @pytest.mark.parametrize("door", DOORS)
 def test_the_seconds_of_a_run_limit_its_calls(door):
-    def limit(executor, **run):
-        return getattr(DOORS[door](executor=executor, **run).engine.caller.executor, "call_seconds", None)
+    def limit(executor, **seconds):
+        return DOORS[door](run=bqvi.Run(executor=executor, **seconds)).engine.caller.run.longest_call
 
     assert limit(Forgetting()) is None
-    assert limit(Mixing(), max_seconds=30.0) is None
     assert limit(Forgetting(), max_seconds=30.0) == 30.0
-    assert limit(TimeLimited(Forgetting(), 2.0), max_seconds=30.0) == 2.0
-
-
-def test_what_cannot_be_limited_in_time_is_named():
-    with pytest.raises(TypeError, match="must have submit"):
-        TimeLimited(Mixing(), 1.0)
-    with pytest.raises(ValueError, match=r"call_seconds is 0"):
-        TimeLimited(Forgetting(), 0.0)
+    assert limit(Forgetting(), call_seconds=2.0, max_seconds=30.0) == 2.0

@@ -80,8 +80,8 @@ def test_workers_take_known_evaluations(given):
     measure = Uniform([-2.0, -2.0], [2.0, 2.0])
     with ThreadPoolExecutor(2) as executor:
         found = bqvi.integrate(
-            one, measure, budget=30, vectorised=False, seed=0, evaluations=known, executor=executor,
-            workers=2, **given,
+            one, measure, budget=30, vectorised=False, seed=0, evaluations=known,
+            run=bqvi.Run(executor=executor, workers=2), **given,
         )  # fmt: skip
     assert found.n_evaluations == 30
     assert abs(found.mean + 4 / 3) < 0.2

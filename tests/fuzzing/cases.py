@@ -110,15 +110,23 @@ def some(*values: Any, junk: bool = True, huge: bool = False) -> st.SearchStrate
 
 
 SEED = some(0, 1, np.random.default_rng(3), 7, huge=True)
-COMMON = {
-    "seed": SEED,
+RUN = {
     "progress": some(True, False),
     "callback": some(print, lambda state: None, lambda state: 1 / 0, lambda: None, lambda a, b: None),
     "checkpoint": some("run.npz", Path("other.npz"), "/nowhere/run.npz", ".", "run.txt"),
-    "resume": some("run.npz", "nothing.npz", "text.txt"),
     "verify": some(0, 1, 3),
     "executor": some(THREADS, MapOnly(), Forgetful(), ThreadPoolExecutor),
     "n_jobs": st.sampled_from([1, 0, -1, 1.5, "2", None, [1], math.nan, True]),
+    "workers": some(1, 2),
+    "max_seconds": some(0.1, 10.0, huge=True),
+    "call_seconds": some(0.1, 10.0, huge=True),
+}
+"""What is drawn for the fields of `bqvi.Run`."""
+COMMON = {
+    **RUN,
+    "run": some(bqvi.Run()),
+    "seed": SEED,
+    "resume": some("run.npz", "nothing.npz", "text.txt"),
     "errors": some("raise", "infeasible", None),
 }
 COUNT = some(1, 2, 3, 5, 8, 9, 12, 2.0, np.int64(6), "3", [3])
@@ -333,9 +341,7 @@ _DOORS = {
             "batch": COUNT,
             "acquisition": some(),
             "tolerance": some(0.1, 1e-9, huge=True),
-            "max_seconds": some(0.1, 10.0, huge=True),
             "replicates": COUNT,
-            "workers": some(1, 2),
             **COMMON,
         },
         log=False,
@@ -370,7 +376,6 @@ _DOORS = {
             "steps": COUNT,
             "tolerance": some(0.1, 1e-9, huge=True),
             "budget": BUDGET,
-            "max_seconds": some(0.1, 10.0, huge=True),
             "record": some(1, 2, [1, 2]),
             "metrics": some({"m": lambda q: 1.0}, {"m": lambda q: None}),
             "elbo_samples": COUNT,
@@ -385,7 +390,6 @@ _DOORS = {
             "evaluations": some(
                 (_X[:3], _Y[:3]), (_X[:3], _Y[:2]), (_X[:3, :1], _Y[:3]), (_X[:3], _Y[:3], _X[:3])
             ),
-            "workers": some(1, 2),
             **COMMON,
         },
         function="function",
@@ -409,10 +413,7 @@ _DOORS = {
             "budget": some(0, 1, 12, 40, 100),
             "record": some(1, 2, [1, 2]),
             "elbo_samples": some(2, 5),
-            **{
-                name: COMMON[name]
-                for name in ("seed", "progress", "callback", "checkpoint", "resume", "verify")
-            },
+            **{name: strategy for name, strategy in COMMON.items() if name != "errors"},
         },
     ),
     "vbmc": Door(
@@ -430,14 +431,12 @@ _DOORS = {
             "periodic": some([0], [True, False], [5]),
             "names": some(["a", "b"], "ab", ["a"]),
             "batch": COUNT,
-            "workers": some(1, 2),
             "evaluations": some(
                 (_X[:3], _Y[:3]), (_X[:3], _Y[:2]), (_X[:3, :1], _Y[:3]), (_X[:3], _Y[:3], _X[:3])
             ),
             "initial": COUNT,
             "acquisition": some("imiqr", "viqr"),
             "tolerance": some(0.1, None, huge=True),
-            "max_seconds": some(0.1, 10.0, huge=True),
             **COMMON,
         },
         function="log_joint",
@@ -554,6 +553,9 @@ def judged(case: Case, folder: Path) -> str | None:
     ):
         warnings.simplefilter("always")
         try:
+            ways = {name: given.pop(name) for name in RUN if name in given}
+            if ways:
+                given["run"] = bqvi.Run(**ways)
             result = here.call(**given)
         except BaseException as error:
             return _of_error(error, here, case, function) or _of_warnings(told)

@@ -139,14 +139,14 @@ def timed(folder: Path, mine: bool) -> None:
     """Limits in seconds are refused before any work, also where only one of the processes has them."""
     x, model = data(folder), DataParallel(GaussianMixture(3, "full"))
     with pytest.raises(ValueError, match=r"max_seconds is 5.*2 processes"):
-        bqvi.fit(model, x, max_seconds=5.0)
+        bqvi.fit(model, x, run=bqvi.Run(max_seconds=5.0))
     with pytest.raises(
         ValueError, match=r"max_seconds is 5.*2 processes" if mine else "process 0 of 2 has failed"
     ):
-        bqvi.fit(model, x, steps=3, max_seconds=5.0 if mine else None)
+        bqvi.fit(model, x, steps=3, run=bqvi.Run(max_seconds=5.0 if mine else None))
     method = AllReduced(bqvi.gradients.Pathwise(samples=2))
     with pytest.raises(ValueError, match=r"max_seconds is 5.*2 processes"):
-        bqvi.fit(LogisticRegression(2), labelled(x), method=method, max_seconds=5.0)
+        bqvi.fit(LogisticRegression(2), labelled(x), method=method, run=bqvi.Run(max_seconds=5.0))
 
 
 def test_without_a_group_there_is_one_process(tmp_path):

@@ -192,7 +192,7 @@ def test_a_log_joint_with_bounds_has_the_gradient_of_the_composed_function(estim
         return 3.0 * torch.log(theta[..., 0]) - 2.0 * theta[..., 0]
 
     q = Gaussian(np.array([0.2]), np.array([[0.3]]))
-    inside = LogJoint(of_torch, 1, vectorised=vectorised).within(coordinates, None, 1)
+    inside = LogJoint(of_torch, 1, vectorised=vectorised).within(coordinates, bqvi.Run())
     found = estimator(inside, q, Batch(None, 0), np.random.default_rng(5))
     expected = estimator(LogJoint(composed, 1, gradient=slope), q, Batch(None, 0), np.random.default_rng(5))
     for a, b in zip(found.values, expected.values, strict=True):
@@ -238,12 +238,11 @@ def test_no_call_exceeds_the_budget_however_calls_are_made(method, options, how,
         tally = Tally(tmp_path / str(budget))
         model = LogJoint(tally, 1, gradient=tally.slope, vectorised=False)
         with ThreadPoolExecutor(2) as threads:
-            ways = {"alone": {}, "jobs": {"n_jobs": 2}, "threads": {"executor": threads}, "bounds": BOX}
-            found = bqvi.fit(model, method=method, budget=budget, seed=1, **ways[how], **options)
+            runs = {"jobs": bqvi.Run(n_jobs=2), "threads": bqvi.Run(executor=threads)}
+            way = {"run": runs.get(how, bqvi.Run())} | (BOX if how == "bounds" else {})
+            found = bqvi.fit(model, method=method, budget=budget, seed=1, **way, **options)
             assert tally.count == found.n_evaluations <= budget
-            more = bqvi.fit(
-                model, method=method, budget=budget + 13, resume=found, seed=1, **ways[how], **options
-            )
+            more = bqvi.fit(model, method=method, budget=budget + 13, resume=found, seed=1, **way, **options)
         assert tally.count == more.n_evaluations <= budget + 13
 
 

@@ -113,7 +113,9 @@ def test_workers_change_no_number():
     model = LogJoint(log_gamma, 2, gradient=slope)
     alone = bqvi.fit(model, method="bq", samples=3, budget=31, tolerance=None, **BOX)
     with ThreadPoolExecutor(2) as executor:
-        found = bqvi.fit(model, method="bq", samples=3, budget=31, tolerance=None, executor=executor, **BOX)
+        found = bqvi.fit(
+            model, method="bq", samples=3, budget=31, tolerance=None, run=bqvi.Run(executor=executor), **BOX
+        )
     np.testing.assert_allclose(found.q.mean, alone.q.mean, rtol=1e-9)
     assert found.n_evaluations == alone.n_evaluations == 31
 
@@ -148,8 +150,6 @@ ONE = (np.ones((1, 2)), np.zeros(1))
         ),
         ({"lower": 0.0}, ValueError, "plausible_lower of x0 is missing"),
         ({"lower": [0.0, 0.0, 0.0], "upper": 1.0}, ValueError, "lengths disagree: lower 3, dimension 2"),
-        ({"n_jobs": 0}, ValueError, "n_jobs is 0; it must be at least 1"),
-        ({"executor": 3}, TypeError, "executor is 3; it must have a method submit"),
         ({"evaluations": ONE}, ValueError, "evaluations has no gradients, and the log joint has"),
         ({"evaluations": ONE, "starts": 2}, ValueError, "starts is 2, and evaluations was given"),
         ({"evaluations": 3}, TypeError, "evaluations is a int; it must be"),

@@ -319,7 +319,7 @@ def test_networks_of_ones_own_and_other_shapes():
     encoder = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 4))
     decoder = nn.Sequential(nn.Linear(2, 16), nn.Unflatten(1, (1, 4, 4)))
     model = VariationalAutoencoder(encoder, decoder, latent=2)
-    fit = bqvi.fit(model, x, "iwae", steps=5, start_from="random", progress=False)
+    fit = bqvi.fit(model, x, "iwae", steps=5, start_from="random", run=bqvi.Run(progress=False))
     assert model.sample(fit.q, 3).shape == (3, *x.shape[1:])
     assert model.reconstruct(fit.q, x)[:, ..., 0].shape[0] == 30
     assert model.encode(fit.q, x).mean.shape == (30, 2)

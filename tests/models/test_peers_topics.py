@@ -140,7 +140,7 @@ def test_a_callback_sees_every_pass():
         COUNTS,
         steps=7,
         tolerance=1e-300,
-        callback=lambda state: seen.append(state.iteration),
+        run=bqvi.Run(callback=lambda state: seen.append(state.iteration)),
     )
     assert sorted(set(seen)) == [1, 2, 3, 4, 5, 6, 7]
 

@@ -391,7 +391,7 @@ def test_stopping_early():
     assert short.stopped == "budget"
     assert not short.converged
     assert "tolerance" in short.reasons[0]
-    quick = bqvi.integrate(bump, GAUSSIAN, 200, max_seconds=1e-9)
+    quick = bqvi.integrate(bump, GAUSSIAN, 200, run=bqvi.Run(max_seconds=1e-9))
     assert quick.stopped == "seconds"
     assert quick.n_evaluations == 8
 
@@ -399,7 +399,7 @@ def test_stopping_early():
 @pytest.mark.parametrize("method", ["bq", "wsabi-l"])
 def test_stopped_saved_and_resumed(method, tmp_path):
     whole = bqvi.integrate(bump, GAUSSIAN, 40, method)
-    half = bqvi.integrate(bump, GAUSSIAN, 40, method, max_seconds=1e-9)
+    half = bqvi.integrate(bump, GAUSSIAN, 40, method, run=bqvi.Run(max_seconds=1e-9))
     half.save(tmp_path / "run.npz")
     loaded = bqvi.integrate(bump, GAUSSIAN, 40, method, resume=tmp_path / "run.npz")
     assert (loaded.mean, loaded.sd) == (whole.mean, whole.sd)
@@ -472,9 +472,12 @@ def test_an_integrand_that_raises():
         ({"tolerance": -1.0}, ValueError, "tolerance"),
         ({"noise_sd": -1.0}, ValueError, "noise_sd"),
         ({"noise_sd": "learn"}, ValueError, "noise_sd"),
-        ({"callback": 3}, TypeError, "callback is 3"),
-        ({"checkpoint": 3}, TypeError, "checkpoint is 3"),
-        ({"checkpoint": "no/such/folder/run.npz"}, ValueError, "does not exist"),
+        ({"run": 3}, TypeError, "run is 3; it must be a bqvi.Run"),
+        (
+            {"method": "qmc", "run": bqvi.Run(max_seconds=3)},
+            ValueError,
+            "which method 'qmc' cannot use",
+        ),
         ({"resume": 3}, TypeError, "resume is 3"),
         ({"noise_sd": 0.1, "method": "wsabi-l"}, ValueError, "only 'bq'"),
         ({"gradient": "yes"}, ValueError, "gradient is 'yes'"),

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from bqvi import Run
 from tests.runs.doors import CASES
 
 _SECONDS = 0.01
@@ -82,7 +83,7 @@ def _run(door: str, path: Path, log: Path) -> None:
         os.write(file, b".")
         return value
 
-    CASES[door].run(function, checkpoint=path)
+    CASES[door].run(function, run=Run(checkpoint=path))
 
 
 def files(doors: Sequence[str], times: int, rng: np.random.Generator, folder: Path) -> bool:

@@ -15,7 +15,7 @@ from doors import CASES, Calls
 
 import bqvi
 from bqvi.models import LogJoint
-from bqvi.runs import Run
+from bqvi.runs import Steps
 from bqvi.variational_bmc.steps import with_pending
 from experiments.problems.simulated_workers import SimulatedWorkers
 from gp.measures import Gaussian
@@ -30,7 +30,7 @@ def slope(x):
     return -x - np.array([0.4 * x[0] ** 3, 0.0])
 
 
-def told(run: Run, name: str, theta) -> None:
+def told(run: Steps, name: str, theta) -> None:
     case = CASES[name]
     gradients = [slope(x) for x in theta] if "gradients" in name else None
     run.tell(theta, [case.function(x) for x in theta], gradients)
@@ -40,11 +40,11 @@ def told(run: Run, name: str, theta) -> None:
 def test_the_budget_is_kept_and_the_same_order_gives_the_same_digits(name):
     case = CASES[name]
     calls, workers = Calls(case.function), SimulatedWorkers(4, 0.7, seed=2)
-    found = case.run(calls, executor=workers, workers=4)
+    found = case.run(calls, run=bqvi.Run(executor=workers, workers=4))
     assert calls.count == found.n_evaluations == case.budget
     assert len({tuple(x) for x in calls.returned}) == case.budget
     assert workers.busy / workers.clock > 2.0
-    again = case.run(case.function, executor=SimulatedWorkers(4, 0.7, seed=2), workers=4)
+    again = case.run(case.function, run=bqvi.Run(executor=SimulatedWorkers(4, 0.7, seed=2), workers=4))
     assert case.numbers(found) == case.numbers(again)
 
 
@@ -52,7 +52,7 @@ def test_the_budget_is_kept_and_the_same_order_gives_the_same_digits(name):
 def test_a_run_by_ask_and_tell_is_the_one_with_workers(name):
     """With one worker the values return in the order of the points."""
     case = CASES[name]
-    found = case.run(case.function, executor=SimulatedWorkers(1, 0.0, seed=0), workers=1)
+    found = case.run(case.function, run=bqvi.Run(executor=SimulatedWorkers(1, 0.0, seed=0), workers=1))
     run = case.steps(case.function)
     while run.n_evaluations < case.budget:
         told(run, name, run.ask())
@@ -116,11 +116,11 @@ def test_a_point_that_is_chosen_twice_is_evaluated_twice():
     ("call", "error", "message"),
     [
         (
-            lambda: bqvi.vbmc(lambda x: 0.0, **BOX, workers=4),
+            lambda: bqvi.vbmc(lambda x: 0.0, **BOX, run=bqvi.Run(workers=4)),
             ValueError,
             "workers is 4, which needs an executor",
         ),
-        (lambda: bqvi.vbmc(lambda x: 0.0, **BOX, workers=0), ValueError, "workers is 0"),
+        (lambda: bqvi.vbmc(lambda x: 0.0, **BOX, run=bqvi.Run(workers=0)), ValueError, "workers is 0"),
         (
             lambda: bqvi.fit.steps(FLAT, method="bq", starts=2, start_from="random").ask(),
             TypeError,
@@ -133,11 +133,10 @@ def test_a_point_that_is_chosen_twice_is_evaluated_twice():
             "use method='bq'",
         ),
         (lambda: bqvi.fit.steps(FLAT, method="bq", elbo_samples=20).ask(), ValueError, "elbo_samples is 20"),
-        (lambda: bqvi.fit(FLAT, method="bq", workers=4), ValueError, "workers is 4, which needs an executor"),
         (
-            lambda: bqvi.fit(FLAT, method="bq", workers=4, starts=2, start_from="random"),
+            lambda: bqvi.fit(FLAT, method="bq", run=bqvi.Run(workers=4)),
             ValueError,
-            "starts is 2, and workers is 4",
+            "workers is 4, which needs an executor",
         ),
         (lambda: bqvi.vbmc.steps(lambda x: 0.0, **BOX).ask(0), ValueError, "count is 0"),
         (
@@ -164,7 +163,7 @@ def test_a_future_that_stands_for_two_points_is_refused():
             return self.future
 
     with pytest.raises(bqvi.RunError, match="same future for two points"):
-        bqvi.vbmc(CASES["vbmc"].function, **BOX, budget=20, executor=Once(), workers=2)
+        bqvi.vbmc(CASES["vbmc"].function, **BOX, budget=20, run=bqvi.Run(executor=Once(), workers=2))
 
 
 def test_an_error_keeps_what_returns_of_the_others():
@@ -175,7 +174,7 @@ def test_an_error_keeps_what_returns_of_the_others():
 
     calls = Calls(broken)
     with pytest.raises(bqvi.RunError, match="nowhere") as failed:
-        CASES["vbmc"].run(calls, executor=SimulatedWorkers(4, 0.7, seed=0), workers=4)
+        CASES["vbmc"].run(calls, run=bqvi.Run(executor=SimulatedWorkers(4, 0.7, seed=0), workers=4))
     assert failed.value.n_evaluations == len(calls.returned) == 13
     whole = CASES["vbmc"].run(CASES["vbmc"].function, resume=failed.value)
     assert whole.n_evaluations == 20
@@ -194,7 +193,10 @@ class Deadly:
 
 def _killed(name, path):
     case = CASES[name]
-    case.run(Deadly(case.function, 16), executor=SimulatedWorkers(4, 0.7, 3), workers=4, checkpoint=path)
+    case.run(
+        Deadly(case.function, 16),
+        run=bqvi.Run(executor=SimulatedWorkers(4, 0.7, 3), workers=4, checkpoint=path),
+    )
 
 
 @pytest.mark.parametrize("name", ["integrate bq", "vbmc", "fit bq"])
@@ -208,7 +210,9 @@ def test_a_process_that_is_killed_loses_what_was_pending(name, tmp_path):
     assert 15 - 4 <= run.n_evaluations < 16
     calls = Calls(case.function)
     before = run.n_evaluations
-    found = case.run(calls, resume=tmp_path / "run.npz", executor=SimulatedWorkers(4, 0.7, 3), workers=4)
+    found = case.run(
+        calls, resume=tmp_path / "run.npz", run=bqvi.Run(executor=SimulatedWorkers(4, 0.7, 3), workers=4)
+    )
     assert found.n_evaluations == case.budget
     assert calls.count == case.budget - before
 
@@ -218,7 +222,7 @@ def test_evidence_and_integral_are_those_known():
         return -0.5 * float((x[0] - 0.3) ** 2 + (x[1] + x[0]) ** 2 / 0.25)
 
     workers = SimulatedWorkers(8, 1.0, seed=4)
-    found = bqvi.vbmc(log_joint, **BOX, budget=150, executor=workers, workers=8)
+    found = bqvi.vbmc(log_joint, **BOX, budget=150, run=bqvi.Run(executor=workers, workers=8))
     assert found.converged
     assert found.n_evaluations < 150
     assert abs(found.log_evidence - np.log(np.pi)) < min(3.0 * found.log_evidence_sd, 0.1)
@@ -226,15 +230,14 @@ def test_evidence_and_integral_are_those_known():
         lambda x: log_joint(x) - 0.1 * float(np.cos(x[0] - 0.3)), 2, gradient=None, vectorised=False
     )
     workers = SimulatedWorkers(8, 1.0, seed=4)
-    fit = bqvi.fit(bent, method="bq", budget=40, executor=workers, workers=8)
+    fit = bqvi.fit(bent, method="bq", budget=40, run=bqvi.Run(executor=workers, workers=8))
     np.testing.assert_allclose(fit.q.mean, [0.3, -0.3], atol=0.01)  # where the log joint is symmetric
     integral = bqvi.integrate(
         lambda x: float(np.cos(x.sum())),
         Gaussian(np.zeros(2), np.eye(2)),
         budget=60,
         vectorised=False,
-        executor=SimulatedWorkers(8, 1.0, seed=5),
-        workers=8,
+        run=bqvi.Run(executor=SimulatedWorkers(8, 1.0, seed=5), workers=8),
     )
     assert abs(integral.mean - np.exp(-1.0)) < max(3.0 * integral.sd, 1e-5) < 1e-3
 

@@ -150,7 +150,7 @@ def test_every_evaluation_counts_and_a_search_that_failed_is_resumed(tmp_path):
     whole = run(model, **choices)
     assert whole.log_mean == found.log_mean
     found.save(tmp_path / "run.npz")
-    longer = run(model, resume=tmp_path / "run.npz", **{**choices, "budget": 34}, verify=2)
+    longer = run(model, resume=tmp_path / "run.npz", **{**choices, "budget": 34}, run=bqvi.Run(verify=2))
     assert longer.n_evaluations <= 34
     settings = longer.checkpoint.settings
     assert settings["plausible_lower"] == whole.checkpoint.settings["plausible_lower"]

@@ -1,9 +1,5 @@
 """Arguments that random misuse of the three doors found to end in an error of another package."""
 
-import errno
-import os
-import tempfile
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +7,7 @@ import torch
 import bqvi
 import bqvi.sklearn
 import gp
-from bqvi.calls import Caller, EvaluationError
+from bqvi.calls import EvaluationError
 from bqvi.models import GaussianMixture, LogisticRegression
 from gp.measures import Uniform
 
@@ -66,8 +62,6 @@ def mixture(**given):
         (vbmc, {"names": np.random.default_rng(0)}, "names is Generator"),
         (vbmc, {"noise_sd": 1e308}, "noise_sd is 1e.308; its square"),
         (vbmc, {"tolerance": 10**400}, "tolerance is 1000"),
-        (vbmc, {"progress": ARRAY}, "progress is array"),
-        (vbmc, {"checkpoint": "."}, "checkpoint is ., a folder"),
         (fit_bq, {"names": False}, "names is False"),
         (fit_bq, {"metrics": ARRAY}, "metrics is a ndarray"),
         (fit_bq, {"resume": "."}, "is a folder, and no saved run"),
@@ -111,6 +105,9 @@ def test_the_argument_is_named(door, given, message):
         (bqvi.vbmc.steps, "x0", "x0 is no argument of vbmc; it takes start$"),
         (bqvi.fit, "x0", "x0 is no argument of fit; it takes start_from$"),
         (bqvi.integrate, "toleranse", "toleranse is no argument of integrate; it takes tolerance$"),
+        (bqvi.vbmc, "executor", r"executor is no argument of vbmc; it takes run=bqvi.Run\(executor=...\)$"),
+        (bqvi.fit, "verbose", r"verbose is no argument of fit; it takes run=bqvi.Run\(progress=...\)$"),
+        (bqvi.integrate, "checkpont", r"it takes run=bqvi.Run\(checkpoint=...\)$"),
         (bqvi.evidence_bounds, "max_evaluations", "max_evaluations is no argument of .*; it takes budget$"),
         (
             bqvi.evidence_bounds,
@@ -154,32 +151,6 @@ def test_swapped_model_and_data_are_named_in_a_line(model):
     ) as message:
         bqvi.fit(np.zeros((500, 2)), model)
     assert len(str(message.value)) < 200
-
-
-@pytest.mark.parametrize("door", [integrate, vbmc, fit_bq])
-def test_a_checkpoint_that_cannot_be_written_is_refused_before_any_work(door, tmp_path, monkeypatch):
-    """A read-only disk is simulated: permissions do not restrict a superuser."""
-
-    def refused(dir):
-        assert dir == tmp_path
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    def called(*_):
-        raise AssertionError("the function has been called")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
-    monkeypatch.setattr(Caller, "evaluate", called)
-    with pytest.raises(
-        ValueError, match=r"checkpoint is .*run.npz, in a folder .* \(Read-only file system\)"
-    ):
-        door(checkpoint=tmp_path / "run.npz")
-
-
-@pytest.mark.parametrize("door", [integrate, vbmc, fit_bq])
-def test_a_checkpoint_does_not_take_the_place_of_a_pipe(door, tmp_path):
-    os.mkfifo(tmp_path / "run.npz")
-    with pytest.raises(ValueError, match=r"checkpoint is .*run\.npz, which exists and is no file"):
-        door(checkpoint=tmp_path / "run.npz")
 
 
 @pytest.mark.parametrize("vectorised", [False, True])

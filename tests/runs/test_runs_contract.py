@@ -22,7 +22,7 @@ from doors import CASES, Calls
 from tqdm.auto import tqdm
 
 import bqvi
-from bqvi.runs import Run, RunStatus, Watch
+from bqvi.runs import RunStatus, Steps
 from bqvi.runs.progress import ProgressLine
 from bqvi.runs.testing import check_engine
 
@@ -153,7 +153,7 @@ def test_what_is_wrong_with_an_engine_is_named(part, message):
 
     def steps(path):
         run = case.steps(case.function, resume=path)
-        return Run(Wrong(run.engine, part), run.state, Watch())
+        return Steps(Wrong(run.engine, part), run.state)
 
     with pytest.raises(AssertionError, match=message):
         check_engine(steps, case.numbers)
@@ -174,7 +174,7 @@ def test_steps_give_states_and_end_where_a_call_does(name, whole, tmp_path):
     case = CASES[name]
     calls = Calls(case.function)
     run = case.steps(calls)
-    assert isinstance(run, Run)
+    assert isinstance(run, Steps)
     assert calls.count == 0
     for state in run:
         assert state is run.state
@@ -206,7 +206,7 @@ def test_a_step_that_failed_may_be_tried_again(name, whole):
 def test_a_callback_that_fails_loses_nothing(name, error, whole):
     case = CASES[name]
     with pytest.raises(bqvi.RunError, match="disk full") as caught:
-        case.run(case.function, callback=lambda state: raising(error)())
+        case.run(case.function, run=bqvi.Run(callback=lambda state: raising(error)()))
     assert caught.value.n_evaluations > 0
     assert case.numbers(case.run(case.function, resume=caught.value)) == whole[name]
 
@@ -215,7 +215,7 @@ def test_a_callback_that_fails_loses_nothing(name, error, whole):
 def test_an_exhausted_iterator_of_the_user_does_not_end_a_run_silently(name):
     case = CASES[name]
     with pytest.raises(bqvi.RunError, match="StopIteration"):
-        list(case.steps(case.function, callback=lambda state: next(iter(()))))
+        list(case.steps(case.function, run=bqvi.Run(callback=lambda state: next(iter(())))))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -256,7 +256,7 @@ def test_a_killed_process_loses_the_evaluation_under_way_only(name, whole, tmp_p
     at = int(np.random.default_rng(len(name)).integers(2, case.budget + 1))
     killing = Calls(case.function, at, lambda: os.kill(os.getpid(), signal.SIGKILL))
     process = multiprocessing.get_context("fork").Process(
-        target=case.run, args=(killing,), kwargs={"checkpoint": path}
+        target=case.run, args=(killing,), kwargs={"run": bqvi.Run(checkpoint=path)}
     )
     process.start()
     process.join()
@@ -271,7 +271,7 @@ def test_checkpoints_are_written_as_evaluations_return(name, tmp_path):
     case, path = CASES[name], tmp_path / "run.npz"
     calls = Calls(case.function, 12, lambda: seen.append(path.read_bytes()))
     seen: list[bytes] = []
-    found = case.run(calls, checkpoint=path)
+    found = case.run(calls, run=bqvi.Run(checkpoint=path))
     copied = tmp_path / "copied.npz"
     copied.write_bytes(seen[0])
     again = Calls(case.function)
@@ -285,12 +285,12 @@ def test_checkpoints_are_written_as_evaluations_return(name, tmp_path):
 def test_a_new_run_does_not_overwrite_the_evaluations_of_another(name, tmp_path):
     case, path = CASES[name], tmp_path / "run.npz"
     path.write_bytes(b"")
-    case.run(case.function, checkpoint=path)
+    case.run(case.function, run=bqvi.Run(checkpoint=path))
     before = path.read_bytes()
     with pytest.raises(ValueError, match=f"checkpoint is .* with {case.budget} evaluations of a run of bqvi"):
-        case.run(never, checkpoint=path)
+        case.run(never, run=bqvi.Run(checkpoint=path))
     assert path.read_bytes() == before
-    found = case.run(never, checkpoint=path, resume=path)
+    found = case.run(never, run=bqvi.Run(checkpoint=path), resume=path)
     assert found.n_evaluations == case.budget
 
     def interrupt():
@@ -300,11 +300,11 @@ def test_a_new_run_does_not_overwrite_the_evaluations_of_another(name, tmp_path)
     with pytest.raises(bqvi.RunInterrupted) as stopped:
         case.run(Calls(case.function, 9, interrupt))
     with pytest.raises(ValueError, match=r"more than the .* of the run that is resumed"):
-        case.run(never, checkpoint=path, resume=stopped.value)
+        case.run(never, run=bqvi.Run(checkpoint=path), resume=stopped.value)
     assert path.read_bytes() == before
     path.write_text("x, y")
     with pytest.raises(ValueError, match="a file that exists and is no saved run"):
-        case.run(never, checkpoint=path)
+        case.run(never, run=bqvi.Run(checkpoint=path))
     assert path.read_text() == "x, y"
 
 
@@ -319,7 +319,7 @@ def test_the_message_of_an_exception_says_how_to_resume(name, tmp_path):
         case.run(Calls(case.function, 9, interrupt))
     assert "pass it as resume" in str(caught.value)
     with pytest.raises(bqvi.RunInterrupted) as caught:
-        case.run(Calls(case.function, 9, interrupt), checkpoint=path)
+        case.run(Calls(case.function, 9, interrupt), run=bqvi.Run(checkpoint=path))
     assert f"resume={str(path)!r} goes on" in str(caught.value)
     with pytest.raises(bqvi.RunInterrupted) as caught:
         case.run(Calls(case.function, 1, interrupt))
@@ -340,7 +340,7 @@ def test_a_checkpoint_that_cannot_be_written_loses_nothing(name, error, whole, t
 
     calls = Calls(case.function, 7, gone)
     with pytest.raises(bqvi.RunError if error is None else EXITS[error]) as caught:
-        case.run(calls, checkpoint=folder / "run.npz")
+        case.run(calls, run=bqvi.Run(checkpoint=folder / "run.npz"))
     assert caught.value.n_evaluations == len(calls.returned) == (7 if error is None else 6)
     assert case.numbers(case.run(case.function, resume=caught.value)) == whole[name]
 
@@ -348,7 +348,7 @@ def test_a_checkpoint_that_cannot_be_written_loses_nothing(name, error, whole, t
 @pytest.mark.parametrize("name", CASES)
 def test_the_progress_line_counts_and_says_how_it_ended(name, capfd):
     case = CASES[name]
-    found = case.run(case.function, progress=True)
+    found = case.run(case.function, run=bqvi.Run(progress=True))
     line = capfd.readouterr().err.split("\r")[-1]
     assert f"{case.budget}/{case.budget}" in line
     assert found.stopped in line
@@ -373,7 +373,7 @@ def test_a_run_goes_on_where_the_progress_line_cannot_be_written(name, whole, mo
     case, terminal = CASES[name], Closing()
     monkeypatch.setattr(sys, "stderr", terminal)
     calls = Calls(case.function, 7, lambda: setattr(terminal, "gone", True))
-    assert case.numbers(case.run(calls, progress=True)) == whole[name]
+    assert case.numbers(case.run(calls, run=bqvi.Run(progress=True))) == whole[name]
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, KeyboardInterrupt])
@@ -411,10 +411,10 @@ def test_an_exception_without_a_message_loses_nothing(name):
         case.run(calls, errors="raise")
     assert caught.value.n_evaluations == 6
     with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be formatted") as caught:
-        case.run(case.function, callback=lambda state: raising(MuteError)())
+        case.run(case.function, run=bqvi.Run(callback=lambda state: raising(MuteError)()))
     assert caught.value.n_evaluations > 0
     with pytest.raises(bqvi.RunError, match=": StopIteration; this exception has what was reached"):
-        case.run(case.function, callback=lambda state: raising(StopIteration)())
+        case.run(case.function, run=bqvi.Run(callback=lambda state: raising(StopIteration)()))
 
 
 def test_doors_are_functions_with_their_own_signature_and_help():
@@ -426,5 +426,5 @@ def test_doors_are_functions_with_their_own_signature_and_help():
         )
         assert isinstance(signature.return_annotation, type)
         assert "Parameters" in (inspect.getdoc(function) or "")
-        for name in ("budget", "seed", "resume", "progress", "callback", "checkpoint"):
+        for name in ("budget", "seed", "resume", "run"):
             assert name in signature.parameters

@@ -19,14 +19,14 @@ def test_the_same_function_goes_on_and_another_is_reported(name, tmp_path):
     case.run(case.function, budget=case.budget - 8).save(path)
 
     same = Calls(case.function)
-    found = case.run(same, resume=path, verify=3)
+    found = case.run(same, resume=path, run=bqvi.Run(verify=3))
     assert found.n_evaluations == case.budget
     assert same.count == 8
     assert len(same.returned[:3]) == len(set(same.returned[:3]))
 
     other = Calls(lambda x: 1.0001 * case.function(x))
     with pytest.raises(bqvi.RunError, match=r"not that of the run to resume: \d of 3 evaluations") as caught:
-        case.run(other, resume=path, verify=3)
+        case.run(other, resume=path, run=bqvi.Run(verify=3))
     assert other.count == 3
     assert caught.value.n_evaluations == case.budget - 8 + 3
     # no evaluation of the other function is kept
@@ -37,10 +37,10 @@ def test_the_same_function_goes_on_and_another_is_reported(name, tmp_path):
 def test_another_function_leaves_the_checkpoint_as_it_is(name, tmp_path):
     case = CASES[name]
     path = tmp_path / "run.npz"
-    case.run(case.function, budget=case.budget - 8, checkpoint=path)
+    case.run(case.function, budget=case.budget - 8, run=bqvi.Run(checkpoint=path))
     before = path.read_bytes()
     with pytest.raises(bqvi.RunError, match="not that of the run to resume"):
-        case.run(lambda x: 1.0001 * case.function(x), resume=path, checkpoint=path, verify=3)
+        case.run(lambda x: 1.0001 * case.function(x), resume=path, run=bqvi.Run(checkpoint=path, verify=3))
     assert path.read_bytes() == before
 
 
@@ -49,7 +49,7 @@ def test_no_more_is_verified_than_the_budget_has_room_for(name, tmp_path):
     case = CASES[name]
     first = case.run(case.function, budget=case.budget - 1)
     calls = Calls(case.function)
-    assert case.run(calls, resume=first, verify=5).n_evaluations == case.budget
+    assert case.run(calls, resume=first, run=bqvi.Run(verify=5)).n_evaluations == case.budget
     assert calls.count == 1
 
 
@@ -62,7 +62,7 @@ def test_without_room_in_the_budget_verify_is_refused_before_any_call(name, tmp_
     with pytest.raises(
         ValueError, match=f"verify is 3, and budget leaves no .* {case.budget} have been made"
     ):
-        case.run(other, resume=path, verify=3)
+        case.run(other, resume=path, run=bqvi.Run(verify=3))
     assert other.count == 0
 
 
@@ -78,7 +78,7 @@ def test_an_interrupted_comparison_counts_what_returned_and_goes_on(name):
         return calls(x)
 
     with pytest.raises(bqvi.RunInterrupted) as caught:
-        case.run(interrupted, resume=first, verify=4)
+        case.run(interrupted, resume=first, run=bqvi.Run(verify=4))
     assert caught.value.n_evaluations == case.budget - 8 + calls.count == case.budget - 6
     again = Calls(case.function)
     assert case.run(again, resume=caught.value).n_evaluations == case.budget
@@ -105,10 +105,10 @@ def test_a_run_that_has_ended_is_compared_too(door):
     assert ended.stopped not in ("budget", None)
     n = ended.n_evaluations
     with pytest.raises(bqvi.RunError, match=r"not that of the run to resume: \d of 3 evaluations") as caught:
-        run(lambda theta: 2.0 * _log_density(theta), 80, resume=ended, verify=3)
+        run(lambda theta: 2.0 * _log_density(theta), 80, resume=ended, run=bqvi.Run(verify=3))
     # the right advice is in the message; to resume the exception is not
     assert "pass it as resume" not in str(caught.value)
-    again = run(_log_density, 80, resume=ended, verify=3)
+    again = run(_log_density, 80, resume=ended, run=bqvi.Run(verify=3))
     assert again.n_evaluations == n + 3
     assert again.stopped == ended.stopped
 
@@ -117,13 +117,13 @@ def test_a_run_that_has_ended_is_compared_too(door):
 def test_verify_is_for_runs_that_are_resumed_and_keep_evaluations(name):
     case = CASES[name]
     with pytest.raises(ValueError, match="verify is 3; it is for a run with earlier evaluations"):
-        case.run(case.function, verify=3)
+        case.run(case.function, run=bqvi.Run(verify=3))
     with pytest.raises((TypeError, ValueError), match="verify is"):
-        case.run(case.function, verify=-1)
+        case.run(case.function, run=bqvi.Run(verify=-1))
     if name in OTHERS:
         first = case.run(case.function)
         with pytest.raises(ValueError, match="verify is 3"):
-            case.run(case.function, resume=first, verify=3)
+            case.run(case.function, resume=first, run=bqvi.Run(verify=3))
 
 
 def test_noise_that_is_stated_is_no_other_function():
@@ -134,23 +134,32 @@ def test_noise_that_is_stated_is_no_other_function():
 
     given = {"vectorised": False, "noise_sd": 0.1}
     first = bqvi.integrate(noisy, Uniform(0.0, 1.0), 12, **given)
-    assert bqvi.integrate(noisy, Uniform(0.0, 1.0), 20, resume=first, verify=8, **given).n_evaluations == 20
+    assert (
+        bqvi.integrate(
+            noisy, Uniform(0.0, 1.0), 20, resume=first, run=bqvi.Run(verify=8), **given
+        ).n_evaluations
+        == 20
+    )
     unknown = {"vectorised": False, "noise_sd": "unknown"}
     first = bqvi.integrate(noisy, Uniform(0.0, 1.0), 12, **unknown)
     with pytest.raises(ValueError, match="whose noise, if any, is known"):
-        bqvi.integrate(noisy, Uniform(0.0, 1.0), 20, resume=first, verify=8, **unknown)
+        bqvi.integrate(noisy, Uniform(0.0, 1.0), 20, resume=first, run=bqvi.Run(verify=8), **unknown)
 
 
 def test_a_scale_that_is_tiny_is_compared_as_any_other():
     first = bqvi.integrate(lambda x: 1e-9 * np.exp(x[:, 0]), Uniform(0.0, 1.0), 12)
     with pytest.raises(bqvi.RunError, match="not that of the run"):
-        bqvi.integrate(lambda x: 2e-9 * np.exp(x[:, 0]), Uniform(0.0, 1.0), 20, resume=first, verify=2)
+        bqvi.integrate(
+            lambda x: 2e-9 * np.exp(x[:, 0]), Uniform(0.0, 1.0), 20, resume=first, run=bqvi.Run(verify=2)
+        )
 
 
 def test_another_number_of_outputs_is_another_function():
     first = bqvi.integrate(lambda x: x, MEASURE, budget=12, vectorised=False)
     with pytest.raises(bqvi.RunError, match="it returned 3 numbers for a point, and 2 in that run"):
-        bqvi.integrate(lambda x: np.ones(3), MEASURE, budget=20, vectorised=False, resume=first, verify=2)
+        bqvi.integrate(
+            lambda x: np.ones(3), MEASURE, budget=20, vectorised=False, resume=first, run=bqvi.Run(verify=2)
+        )
 
 
 THETA = np.random.default_rng(1).uniform(-1.9, 1.9, (12, 2))
@@ -187,7 +196,7 @@ def test_given_evaluations_of_the_function_are_used(door, kind):
     """Of rows in single precision the values differ from those of the function by rounding only."""
     f = Calls(_log_density)
     points = THETA.astype(np.float32).astype(float) if kind == "single precision" else THETA
-    run = _begun(door, f, (points, VALUES), verify=0 if kind == "verify=0" else None)
+    run = _begun(door, f, (points, VALUES), run=bqvi.Run(verify=0 if kind == "verify=0" else None))
     next(run)
     at_best = np.isclose(np.reshape(f.returned, (-1, 2)), points[VALUES.argmax()]).all(1)
     assert at_best.sum() == (kind != "verify=0")

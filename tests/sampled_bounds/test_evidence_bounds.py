@@ -262,7 +262,7 @@ def test_evaluations_that_fail_have_no_density_and_are_counted(model):
     assert f"{failed} of {found.n_evaluations} evaluations failed" in " ".join(found.checks)
     assert abs(found.log_evidence - (model.log_evidence - np.log(2))) < ALARM * found.log_evidence_sd
     with pytest.raises(bqvi.RunInterrupted) as ended:
-        bqvi.evidence_bounds(half, model.proposal, 20_000, callback=until)
+        bqvi.evidence_bounds(half, model.proposal, 20_000, run=bqvi.Run(callback=until))
     resumed = bqvi.evidence_bounds(half, model.proposal, 20_000, resume=ended.value)
     assert (resumed.lower, resumed.n_failed) == (found.lower, found.n_failed)
     assert bounds(model).n_failed == 0
@@ -325,12 +325,16 @@ def test_verification_is_within_the_budget_and_reports_another_function(model, s
 
     with pytest.raises(bqvi.RunInterrupted) as ended:
         bqvi.evidence_bounds(until, model.proposal, vectorised=False, **choices)
-    found = bqvi.evidence_bounds(model, model.proposal, **choices, resume=ended.value, verify=5)
+    found = bqvi.evidence_bounds(model, model.proposal, **choices, resume=ended.value, run=bqvi.Run(verify=5))
     assert found.n_evaluations == model.calls <= 1500
     model.calls = 0
     with pytest.raises(bqvi.RunError, match=r"of the run to resume: [1-5] of [1-5] evaluations") as message:
         bqvi.evidence_bounds(
-            lambda theta: model(theta) + 1e-3, model.proposal, **choices, resume=ended.value, verify=5
+            lambda theta: model(theta) + 1e-3,
+            model.proposal,
+            **choices,
+            resume=ended.value,
+            run=bqvi.Run(verify=5),
         )
     assert 1 <= model.calls <= 5
     assert message.value.n_evaluations == stop + model.calls
@@ -339,11 +343,11 @@ def test_verification_is_within_the_budget_and_reports_another_function(model, s
 def test_each_state_of_a_run_can_be_verified(model, tmp_path):
     choices = {"budget": 700, "particles": 4, "replicates": 4, "posterior": model.draws(9, 0)}
     for state in bqvi.evidence_bounds.steps(
-        model, model.proposal, **choices, checkpoint=tmp_path / "run.npz"
+        model, model.proposal, **choices, run=bqvi.Run(checkpoint=tmp_path / "run.npz")
     ):
         model.calls = 0
         run = bqvi.evidence_bounds.steps(
-            model, model.proposal, **choices, resume=tmp_path / "run.npz", verify=3
+            model, model.proposal, **choices, resume=tmp_path / "run.npz", run=bqvi.Run(verify=3)
         )
         assert run.finish().n_evaluations == state.n_evaluations + model.calls <= 700
 
@@ -387,7 +391,9 @@ def test_of_several_problems_each_is_verified_with_its_number(tmp_path):
         for _ in range(steps):
             next(run)
         run.save(tmp_path / "run.npz")
-        again = bqvi.evidence_bounds(log_joint, [prior] * 3, 20_000, resume=tmp_path / "run.npz", verify=6)
+        again = bqvi.evidence_bounds(
+            log_joint, [prior] * 3, 20_000, resume=tmp_path / "run.npz", run=bqvi.Run(verify=6)
+        )
         assert again.n_evaluations <= 20_000
 
 
@@ -396,7 +402,9 @@ def test_noisy_values_are_not_verified(model, tmp_path):
     next(run)
     run.save(tmp_path / "run.npz")
     with pytest.raises(ValueError, match="whose noise, if any, is known"):
-        bqvi.evidence_bounds(model, model.proposal, 3000, noise_sd=0.1, resume=tmp_path / "run.npz", verify=2)
+        bqvi.evidence_bounds(
+            model, model.proposal, 3000, noise_sd=0.1, resume=tmp_path / "run.npz", run=bqvi.Run(verify=2)
+        )
 
 
 def test_temperatures_rise_where_the_proposal_is_poor():
@@ -484,7 +492,8 @@ def test_points_are_of_the_kind_of_the_proposal(model):
         ({"noise_sd": -1.0}, "noise_sd"),
         ({"noise_sd": "unknown"}, "noise_sd is 'unknown'"),
         ({"noise_sd": 0.1, "gradient": Conjugate().gradient, "transitions": "hmc"}, "takes exact values"),
-        ({"verify": 3}, "verify is 3"),
+        ({"run": bqvi.Run(verify=3)}, "verify is 3"),
+        ({"run": bqvi.Run(max_seconds=3)}, "run.max_seconds is 3, which evidence_bounds cannot use"),
         ({"method": "importance", "temperatures": 4}, "importance"),
     ],
 )

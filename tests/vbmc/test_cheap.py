@@ -123,7 +123,7 @@ def test_runs_that_are_cut_short_are_resumed_from_either_model(tmp_path):
         models = {"cheap": PROBLEM.log_joint, "expensive": PROBLEM.log_joint, model: failing}
         path = tmp_path / f"{model}.npz"
         with pytest.raises(bqvi.RunInterrupted):
-            bqvi.vbmc(models["expensive"], **options, cheap=models["cheap"], checkpoint=path)
+            bqvi.vbmc(models["expensive"], **options, cheap=models["cheap"], run=bqvi.Run(checkpoint=path))
         again = bqvi.vbmc(PROBLEM.log_joint, **options, cheap=PROBLEM.log_joint, resume=path)
         assert np.array_equal(again.theta, whole.theta)
         assert again.log_evidence == whole.log_evidence
@@ -145,18 +145,18 @@ def test_the_engine_of_two_models_keeps_the_contract():
 def test_a_file_with_evaluations_of_the_cheap_model_only_is_not_overwritten(tmp_path):
     options = {**PROBLEM.bounds(), "budget": 7, "cheap_budget": 12, "cheap": PROBLEM.log_joint}
     path = tmp_path / "run.npz"
-    run = bqvi.vbmc.steps(PROBLEM.log_joint, **options, checkpoint=path)
+    run = bqvi.vbmc.steps(PROBLEM.log_joint, **options, run=bqvi.Run(checkpoint=path))
     next(run)
     assert (run.n_evaluations, run.state.n_evaluations) == (0, 0)
     made, written = run.state.state.n_evaluations, path.read_bytes()
     message = f"which exists, with {made} evaluations of a run of bqvi.vbmc: give that path as resume too"
     with pytest.raises(ValueError, match=message):
-        bqvi.vbmc(PROBLEM.log_joint, **options, checkpoint=path)
+        bqvi.vbmc(PROBLEM.log_joint, **options, run=bqvi.Run(checkpoint=path))
     assert path.read_bytes() == written
-    found = bqvi.vbmc(PROBLEM.log_joint, **options, checkpoint=path, resume=path)
+    found = bqvi.vbmc(PROBLEM.log_joint, **options, run=bqvi.Run(checkpoint=path), resume=path)
     assert (found.n_evaluations, found.n_cheap_evaluations) == (7, 12)
     with pytest.raises(ValueError, match="with 19 evaluations"):
-        bqvi.vbmc(PROBLEM.log_joint, **options, checkpoint=path)
+        bqvi.vbmc(PROBLEM.log_joint, **options, run=bqvi.Run(checkpoint=path))
 
 
 def test_workers_and_questions_begin_with_the_log_joint():
@@ -167,7 +167,7 @@ def test_workers_and_questions_begin_with_the_log_joint():
     run.tell(asked, [PROBLEM.log_joint(x) for x in asked])
     assert run.n_evaluations == 2
     with ThreadPoolExecutor(2) as pool:
-        found = bqvi.vbmc(PROBLEM.log_joint, **options, executor=pool, workers=2)
+        found = bqvi.vbmc(PROBLEM.log_joint, **options, run=bqvi.Run(executor=pool, workers=2))
     assert (found.n_evaluations, found.n_cheap_evaluations) == (7, 11)
 
 

@@ -134,7 +134,7 @@ def test_interrupted_resumed_saved_and_parallel_runs_are_the_same(tmp_path):
     assert stopped.value.n_evaluations == 25
     same(bqvi.vbmc(problem.log_joint, **run, budget=28, resume=stopped.value), whole)
     with ThreadPoolExecutor(2) as executor:
-        same(bqvi.vbmc(problem.log_joint, **run, budget=28, executor=executor), whole)
+        same(bqvi.vbmc(problem.log_joint, **run, budget=28, run=bqvi.Run(executor=executor)), whole)
 
 
 def test_earlier_evaluations_count():
@@ -158,7 +158,7 @@ def test_earlier_evaluations_count():
         ({"tolerance": -1.0}, ValueError, "tolerance is -1"),
         ({"seed": None}, TypeError, "seed is None"),
         ({"resume": 3}, TypeError, "resume is 3"),
-        ({"callback": 3}, TypeError, "callback is 3"),
+        ({"run": {"callback": print}}, TypeError, "run is {'callback': <built-in.*; it must be a bqvi.Run"),
         ({"noise_sd": "known"}, ValueError, "noise_sd"),
         ({"plausible_lower": [3.0, -2.0]}, ValueError, "plausible_lower"),
         ({"plausible_lower": [[1, 2], [3]], "start": [0.0, 0.0]}, ValueError, "rows differ in length"),

@@ -75,7 +75,7 @@ def test_a_resumed_run_and_one_with_workers_find_it():
     assert found.n_evaluations <= 50
     assert reported(found)
     with ThreadPoolExecutor(2) as executor:
-        found = bqvi.vbmc(problem.noisy(0.3, 0), **run, budget=60, executor=executor, workers=2)
+        found = bqvi.vbmc(problem.noisy(0.3, 0), **run, budget=60, run=bqvi.Run(executor=executor, workers=2))
     assert repeats(found) == 1
     assert reported(found)
 

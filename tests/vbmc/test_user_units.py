@@ -139,7 +139,7 @@ def test_a_run_in_these_units_is_resumed_to_the_numbers_of_the_whole_run(tmp_pat
 
     run = {**RIDGE, "budget": 75, "seed": 0, "tolerance": None}
     with pytest.raises(bqvi.RunInterrupted):
-        bqvi.vbmc(interrupted, **run, checkpoint=path)
+        bqvi.vbmc(interrupted, **run, run=bqvi.Run(checkpoint=path))
     whole, resumed = bqvi.vbmc(ridge, **run), bqvi.vbmc(ridge, **run, resume=path)
     assert isinstance(whole.frame.scaling, UserUnits)
     assert resumed.log_evidence == whole.log_evidence

@@ -99,7 +99,7 @@ class Counting:
 @pytest.mark.parametrize(("change", "kept"), [(lambda a: a[:-1], 9), (lambda a: a + a, 10)])
 def test_an_executor_that_miscounts(change, kept):
     with pytest.raises(bqvi.RunError, match="for 10 points") as failed:
-        bqvi.vbmc(gaussian, **BOX, executor=Counting(change))
+        bqvi.vbmc(gaussian, **BOX, run=bqvi.Run(executor=Counting(change)))
     assert failed.value.n_evaluations == kept
 
 
@@ -109,7 +109,7 @@ def test_every_error_holds_the_evaluations():
             raise OSError("disk full")
 
     with pytest.raises(bqvi.RunError, match="disk full") as failed:
-        bqvi.vbmc(gaussian, **BOX, budget=20, callback=callback)
+        bqvi.vbmc(gaussian, **BOX, budget=20, run=bqvi.Run(callback=callback))
     kept, calls = failed.value.n_evaluations, []
     assert 14 <= kept < 20
     bqvi.vbmc(lambda x: calls.append(x) or gaussian(x), **BOX, budget=20, resume=failed.value)

@@ -9,7 +9,7 @@ the evaluations under way.
 
 With workers a step asks the engine for as many further points as workers are free, begins their evaluations,
 and uses those that have returned. The points under way are part of the state, so that a run that was killed
-begins with them again. `Run.ask` and `Run.tell` do the same for evaluations that the caller makes.
+begins with them again. `Steps.ask` and `Steps.tell` do the same for evaluations that the caller makes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from bqvi.calls import HERE, Run
 from bqvi.calls.evaluations import matched
 from bqvi.calls.workers import Workers
-from bqvi.checks import require_boolean, require_integer
+from bqvi.checks import require_integer
 from bqvi.runs.checkpoint import require_unused
 from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
 from bqvi.runs.progress import ProgressLine
 from bqvi.runs.verified import OtherFunctionError, compare, require_verifiable
-from gp.arrays import Array, shown
-from gp.files import unwritable
+from gp.arrays import Array
 from gp.threads import single_threaded, users_threads
 
 _S = TypeVar("_S")
@@ -43,49 +43,6 @@ _SECONDS = 2.0
 """The fewest seconds between two checkpoints of steps that do not call a user's function."""
 _UNFINISHED, FAILED, _INTERRUPTED = "unfinished", "failed", "interrupted"
 """Why a result of a run is not final: the run is under way, or an error or an interrupt ended it."""
-
-
-@dataclass(frozen=True)
-class Watch:
-    """The arguments of every front door: callback, progress line, checkpoint.
-
-    Attributes
-    ----------
-    callback : called with the state after each step.
-    progress : whether a line on standard error shows how far the run has come.
-    checkpoint : path of a file that is written as evaluations return, for ``resume``. A run does not
-        overwrite one with more evaluations.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is of another kind, or the checkpoint's folder does not exist or cannot be written.
-    """
-
-    callback: Callable[[Any], None] | None = None
-    progress: bool = False
-    checkpoint: str | Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback is {shown(self.callback)}; it must be a function of a state")
-        require_boolean("progress", self.progress)
-        if self.checkpoint is None:
-            return
-        if not isinstance(self.checkpoint, str | Path):
-            raise TypeError(f"checkpoint is {shown(self.checkpoint)}; it must be the path of a file to write")
-        path = Path(self.checkpoint)
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"checkpoint is {path}, in a folder that does not exist")
-        if path.is_dir():
-            raise ValueError(f"checkpoint is {path}, a folder; it must be the path of a file to write")
-        if path.exists() and not path.is_file():  # a device or a pipe would be replaced by the file
-            raise ValueError(f"checkpoint is {path}, which exists and is no file; give another path")
-        if why := unwritable(path.absolute().parent):
-            raise ValueError(
-                f"checkpoint is {path}, in a folder that cannot be written ({why}); it must be in one that "
-                "can"
-            )
 
 
 @dataclass(frozen=True)
@@ -110,7 +67,7 @@ class _Exits:
             self.threads.__exit__(None, None, None)
 
 
-class Run(Generic[_S, _R]):
+class Steps(Generic[_S, _R]):
     """A run under way: an iterator over the states after its steps.
 
     Its arguments have been checked, and there is no evaluation before the first state is requested.
@@ -118,55 +75,46 @@ class Run(Generic[_S, _R]):
     Parameters
     ----------
     engine : the engine of the run. state : the first state; by default the engine's own.
-    watch : callback, progress line and checkpoint.
-    workers : the evaluations that these keep under way are used as they return; without workers a step
-        chooses and evaluates a batch.
-    verify : the number of earlier evaluations that are repeated before the first step, and compared; None
-        for one of those that the user gave.
+    run : how the run is carried out, except for calls, which are the engine's.
     given : whether the user gave evaluations with which the run begins.
 
     Raises
     ------
     ValueError, TypeError
-        When it is made: ``verify`` for a run that has no earlier evaluations, or no budget for any; or a
-        checkpoint over the file of another run.
+        When it is made: ``verify`` for a run that has no earlier evaluations, or no budget for any; workers
+        for one that cannot be asked for points; or a checkpoint over the file of another run.
     RunError, RunInterrupted, RunExit, RunStopped
         From a step: the function or the run failed, Ctrl-C, SystemExit, another BaseException. Each has the
         state with every evaluation that returned.
     """
 
     def __init__(
-        self,
-        engine: Engine[_S, _R],
-        state: _S | None,
-        watch: Watch,
-        workers: Workers | None = None,
-        verify: int | None = None,
-        given: bool = False,
+        self, engine: Engine[_S, _R], state: _S | None, run: Run = HERE, given: bool = False
     ) -> None:
-        if watch.checkpoint is not None:
+        self._run = run
+        if run.checkpoint is not None:
             made = 0 if state is None else engine.checkpoint(state).n_all_evaluations
-            require_unused(watch.checkpoint, made)
+            require_unused(run.checkpoint, made)
         state = engine.init() if state is None and given else state
-        self._asserted = verify is not None
-        self._verify, self._given = require_verifiable(verify, engine, state, given), given
-        self._engine, self._workers = engine, workers
+        self._asserted = run.verify is not None
+        self._verify, self._given = require_verifiable(run.verify, engine, state, given), given
+        self._engine = engine
         self._asked: list[np.ndarray] = []
         """Pending points under evaluation."""
         self._draining = False
-        self._watch = watch
         self._held = (engine.init() if state is None else state, False)
         """The state, and whether it contains the evaluations in the ledger."""
         self._line: ProgressLine | None = None
         self._stepped = False
         """Whether a step has begun whose state the end has not written yet."""
         self._saved_at = -float("inf")
-        if watch.progress or watch.checkpoint is not None:
+        if run.progress or run.checkpoint is not None:
             engine.ledger.on_return = self._on_return
+        self._workers = None if run.workers is None else Workers(self._asking().caller, run.workers)
 
     def __repr__(self) -> str:
         checkpoint = self._engine.checkpoint(self.state)
-        return f"Run(bqvi.{checkpoint.door}, {self._engine.status(self.state).place})"
+        return f"Steps(bqvi.{checkpoint.door}, {self._engine.status(self.state).place})"
 
     @property
     def engine(self) -> Engine[_S, _R]:
@@ -230,7 +178,7 @@ class Run(Generic[_S, _R]):
 
     def _step(self) -> None:
         engine: Any = self._engine
-        if self._watch.progress and self._line is None:
+        if self._run.progress and self._line is None:
             self._line = ProgressLine(engine.status(self.state))
         before, self._stepped = self.state, True
         if self._workers is None or self._alone():
@@ -249,9 +197,9 @@ class Run(Generic[_S, _R]):
             self._line.show(engine.status(reached))
         if len(made) or time.monotonic() - self._saved_at > _SECONDS:
             self._autosave(reached)
-        if self._watch.callback is not None:
+        if self._run.callback is not None:
             with users_threads():
-                self._watch.callback(reached)
+                self._run.callback(reached)
 
     def _compare(self) -> None:
         """Before the first step, check that the function is that of earlier evaluations."""
@@ -377,8 +325,8 @@ class Run(Generic[_S, _R]):
         if not hasattr(engine, "with_more"):
             door = engine.checkpoint(self.state).door
             raise TypeError(
-                f"this run of bqvi.{door} cannot be asked for points; those of vbmc, of integrate, and of "
-                "fit with method='bq' from one start can"
+                f"this run of bqvi.{door} cannot be asked for points, nor have workers; those of vbmc, of "
+                "integrate, and of fit with method='bq' from one start can"
             )
         engine.pending(self.state)  # raises an error where the engine's choices exclude it
         return engine
@@ -404,8 +352,8 @@ class Run(Generic[_S, _R]):
             self._line.show(self._engine.status(reached))
 
     def _autosave(self, state: _S) -> None:
-        if self._watch.checkpoint is not None:
-            self._engine.checkpoint(state).save(self._watch.checkpoint, compressed=False)
+        if self._run.checkpoint is not None:
+            self._engine.checkpoint(state).save(self._run.checkpoint, compressed=False)
             self._saved_at = time.monotonic()
 
     def _threads(self) -> AbstractContextManager[Any]:
@@ -434,7 +382,7 @@ class Run(Generic[_S, _R]):
         if not isinstance(error, OtherFunctionError):
             with suppress(OSError):  # the exception holds the state, even if it cannot be written
                 self._autosave(reached)
-                written = self._watch.checkpoint
+                written = self._run.checkpoint
         checkpoint = self._engine.checkpoint(reached)
         why = FAILED if isinstance(error, Exception) else _INTERRUPTED
         result = partial(self._engine.result, reached, why)

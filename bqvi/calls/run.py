@@ -1,0 +1,171 @@
+"""How a run is carried out: the contract of executors, and `Run`, which every front door takes as ``run``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+from bqvi.checks import require_above, require_boolean, require_integer
+from gp.arrays import shown
+from gp.files import unwritable
+
+
+class Maps(Protocol):
+    """An executor that has a `map`."""
+
+    def map(self, function: Callable[[Any], Any], items: Any, /) -> Any:
+        """``function`` of each of the ``items``, in order."""
+
+
+class Submits(Protocol):
+    """An executor that returns futures."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
+        """A future of ``function(*arguments)``: an object with ``result()``."""
+
+
+Executor = Submits | Maps
+"""An object with a `submit`, or else a `map`; where it has both, `submit` is used."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Run:
+    """How a run is carried out: where calls are made, for how long, and what is shown and written meanwhile.
+
+    Every front door takes one as ``run``. It changes no result, except that evaluations in parallel return in
+    another order with ``workers``, and that a run is shorter with a time limit.
+
+    Parameters
+    ----------
+    executor : an object that makes the calls of the user's function, through its ``submit`` or else its
+        ``map``. At an interrupt all results that have returned are kept, but with `map` alone only those
+        before the first point that has not returned. Of `bqvi.fit`, for a `LogJoint`.
+    n_jobs : the number of processes of joblib that make the calls, where there is no executor.
+    workers : for an executor that has ``submit``: the number of evaluations that are kept under way. Each is
+        used as it returns, and further points are chosen given those under way. None: a step waits for all
+        evaluations of its batch. For `bqvi.vbmc`, `bqvi.integrate`, and 'bq' of `bqvi.fit` from one start,
+        whose q takes a step whenever as many have returned as a step evaluates.
+    max_seconds : seconds of the whole run, calls and records included; not for 'monte-carlo' and 'qmc', nor
+        for `bqvi.evidence_bounds`. The first step that ends later is the last (a fit by 'bq' tests its last q
+        from 95 % of it on). `bqvi.vbmc` begins no step that would end later if it took as long as the latest
+        one, its thorough last estimate included; its first design is always evaluated.
+    call_seconds : for an executor that has ``submit``: the longest time in which none of the calls under way
+        returns, longer than the longest call. They are then given up, as failed evaluations, and the run goes
+        on. By default ``max_seconds``, or no limit: calls whose workers are lost are waited for.
+    callback : a function that is called with the state after each step.
+    progress : whether a line on standard error shows evaluations and the present estimate.
+    checkpoint : path of a file that is written as evaluations return, for ``resume``. One that has
+        evaluations has to be given as ``resume`` too.
+    verify : with ``resume`` or ``evaluations``: the number of these that are repeated before the first step,
+        within the budget, from the highest value down; a difference of more than the noise is an error. None:
+        one of ``evaluations`` where the budget has room and their noise is known. 0: whether the function is
+        the same is not checked. For methods that keep evaluations: `bqvi.vbmc`, 'bq' and 'wsabi'; and for
+        `bqvi.evidence_bounds` with exact values, as far as the budget exceeds the evaluations to come.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is of another kind or out of its range, or excludes another, or the checkpoint's folder
+        does not exist or cannot be written.
+    """
+
+    executor: Executor | None = None
+    n_jobs: int = 1
+    workers: int | None = None
+    max_seconds: float | None = None
+    call_seconds: float | None = None
+    callback: Callable[[Any], None] | None = None
+    progress: bool = False
+    checkpoint: str | Path | None = None
+    verify: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Run({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
+
+    def __post_init__(self) -> None:
+        self._check_executor()
+        for name in ("max_seconds", "call_seconds"):
+            if getattr(self, name) is not None:
+                require_above(name, getattr(self, name), 0.0)
+        for name in ("workers", "call_seconds"):
+            if getattr(self, name) is not None and not self.submits:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, which needs an executor with submit, such as "
+                    f"concurrent.futures.ProcessPoolExecutor(4); executor is {shown(self.executor)}"
+                )
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback is {shown(self.callback)}; it must be a function of a state")
+        require_boolean("progress", self.progress)
+        if self.verify is not None:
+            require_integer("verify", self.verify, 0)
+        if self.checkpoint is not None:
+            _check_path(self.checkpoint)
+
+    def _check_executor(self) -> None:
+        executor: Any = self.executor
+        if executor is not None and callable(getattr(executor, "get_executor", None)):
+            # of Dask; pure=False: two equal calls of a noisy function are two evaluations
+            object.__setattr__(self, "executor", executor := executor.get_executor(pure=False))
+        if executor is not None and not (self.submits or callable(getattr(executor, "map", None))):
+            raise TypeError(
+                f"executor is {shown(executor)}; it must have a method submit(function, item) or map(...)"
+            )
+        if self.workers is not None:
+            require_integer("workers", self.workers, 1)
+        if require_integer("n_jobs", self.n_jobs, 1) > 1:
+            if executor is not None:
+                raise ValueError(f"n_jobs is {self.n_jobs} and executor is given; give one of the two")
+            try:
+                import joblib  # noqa: F401
+            except ImportError:
+                message = f"n_jobs is {self.n_jobs}, which needs joblib: pip install joblib, or give executor"
+                raise ValueError(message) from None
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """The fields that have other values than the default."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {name: value for name, (value, usual) in values.items() if value is not usual}
+
+    @property
+    def submits(self) -> bool:
+        """Whether the executor has ``submit``."""
+        return callable(getattr(self.executor, "submit", None))
+
+    @property
+    def parallel(self) -> bool:
+        """Whether calls are made elsewhere than in this thread."""
+        return self.executor is not None or self.n_jobs > 1
+
+    @property
+    def longest_call(self) -> float | None:
+        """The seconds after which calls are given up of which none has returned; None for no limit."""
+        return self.max_seconds if self.call_seconds is None else self.call_seconds
+
+    def refuse(self, whose: str, *names: str) -> None:
+        """ValueError where one of the ``names`` was given, which the door or method ``whose`` cannot use."""
+        for name, value in self._given.items():
+            if name in names:
+                raise ValueError(f"run.{name} is {shown(value)}, which {whose} cannot use; leave it out")
+
+
+def _check_path(checkpoint: object) -> None:
+    if not isinstance(checkpoint, str | Path):
+        raise TypeError(f"checkpoint is {shown(checkpoint)}; it must be the path of a file to write")
+    path = Path(checkpoint)
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"checkpoint is {path}, in a folder that does not exist")
+    if path.is_dir():
+        raise ValueError(f"checkpoint is {path}, a folder; it must be the path of a file to write")
+    if path.exists() and not path.is_file():  # a device or a pipe would be replaced by the file
+        raise ValueError(f"checkpoint is {path}, which exists and is no file; give another path")
+    if why := unwritable(path.absolute().parent):
+        raise ValueError(
+            f"checkpoint is {path}, in a folder that cannot be written ({why}); it must be in one that can"
+        )
+
+
+HERE = Run()
+"""Calls one after the other in this thread, to the end of the run, with no line and no file."""
