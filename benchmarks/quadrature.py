@@ -11,7 +11,7 @@ import numpy as np
 import bqvi
 from benchmarks.paired import Line, paired
 from bqvi.calls import Caller, Function, Ledger
-from bqvi.quadrature.bayesian import data_of, initial_state, standardised, step, with_next
+from bqvi.quadrature.bayesian import initial_state, modelled, standardised, step, with_next
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.integrate import VALUES
 from bqvi.quadrature.nodes import pool
@@ -121,7 +121,7 @@ def one_step(integrand: Integrand) -> Iterator[Line]:
         return reached
 
     def refit() -> Any:
-        return fit(problem.standard.measure, data_of(problem, state), state.fits)
+        return fit(problem.standard.measure, modelled(problem, state)[0], state.fits)
 
     times = paired({"choice": choose, "step": whole, "refit": refit}, rounds=9)
     for name, what, bar in (

@@ -125,14 +125,6 @@ class Features:
         """z_i = N^-1 sum_n k(x_i, x_n) for the rows i in ``indices``, (S,)."""
         return np.asarray(self.phi[indices] @ self.mean + self.residual[indices] / len(self))
 
-    def squared_mmd(self, indices: np.ndarray, weights: np.ndarray) -> float:
-        """Squared MMD to the data of distinct rows ``indices`` with ``weights`` that sum to about one.
-
-        It is the variance of mean - sum_i w_i f(x_i) under the Gaussian process.
-        """
-        quadratic = weights @ self.gram(indices) @ weights
-        return float(self.mean_variance - 2.0 * weights @ self.kernel_mean(indices) + quadratic)
-
     def __repr__(self) -> str:
         mark = zlib.crc32(np.ascontiguousarray(self.phi[:: max(1, len(self) // 100)]).tobytes())
         return f"Features(N={len(self)}, M={self.rank}, kernel={self.kernel}, checksum={mark:08x})"

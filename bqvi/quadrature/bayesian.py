@@ -104,18 +104,17 @@ def require_nodes(state: IntegrationState) -> None:
 
 
 def with_next(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
-    """Return the state with the nodes to be evaluated next."""
-    began = time.perf_counter()
-    state = prepared(problem, state)
-    count = min(_batch(problem, state), problem.budget - state.n_evaluations)
-    state = _with_pending(problem, state, *_chosen(problem, state, count))
-    return replace(state, seconds=state.seconds + time.perf_counter() - began)
+    """Return the state with the nodes to be evaluated next; with known noise the last four are a step."""
+    left = problem.budget - state.n_evaluations
+    known = left > 4 and problem.noise_sd not in (None, "unknown")
+    return with_more(problem, state, min(_batch(problem, state), left - 4 * known))
 
 
 def with_more(problem: IntegrationProblem, state: IntegrationState, count: int) -> IntegrationState:
     """Return the state with ``count`` further nodes, given that the pending ones will be evaluated too.
 
-    The first design is continued until there is an estimate.
+    The first design is continued until there is an estimate. Where values seem to vary by more than a noise
+    that is known, the last four of the budget are earlier nodes once more, which decide whether they do.
     """
     began = time.perf_counter()
     if not count:
@@ -124,7 +123,11 @@ def with_more(problem: IntegrationProblem, state: IntegrationState, count: int) 
         state = _with_pending(problem, state, _sequence(problem, count, state), count)
     else:
         state = prepared(problem, state)
-        state = _with_pending(problem, state, *_chosen(problem, state, count))
+        after = problem.budget - state.n_evaluations - len(state.pending) - count
+        last, best = max(min(4 - after, count), 0), state.ensemble.best if state.ensemble else None
+        if last and state.slopes is None and best is not None and best.understated(1.0, repeats=False):
+            state, count = _with_pending(problem, state, state.u[after : after + last], 0), count - last
+        state = _with_pending(problem, state, *_chosen(problem, state, count)) if count else state
     return replace(state, seconds=state.seconds + time.perf_counter() - began)
 
 
@@ -207,8 +210,8 @@ def finished(problem: IntegrationProblem, state: IntegrationState) -> str | None
     """The reason why a run ends, or ``None``, also while the latest nodes have no estimate."""
     if not state.estimated:
         return None
-    measure = problem.measure
-    if isinstance(measure, Empirical) and len(state) >= len(np.unique(measure.points, axis=0)):
+    among = problem.measure.points if isinstance(problem.measure, Empirical) else None
+    if among is not None and len(np.unique(state.u, axis=0)) >= len(np.unique(among, axis=0)):
         return "exhausted"
     return "budget" if state.n_evaluations >= problem.budget else None
 
@@ -220,7 +223,7 @@ def final(
     state = prepared(problem, state)
     assert state.ensemble is not None  # set by the preparation of the step
     moments = state.ensemble.marginal_integral(problem.model.moments, problem.draws, problem.seed)
-    _, values, units = _modelled(problem, state)
+    _, values, units = modelled(problem, state)
     mean, covariance, judgement = _estimate(problem, state, moments, values, units)
     log_mean = float(np.log(max(float(mean[0]), 1e-300))) + units.shift
     unexplored, beyond = doubts(problem, state, _seed(problem, len(state)), log_mean)
@@ -232,7 +235,7 @@ def prepared(problem: IntegrationProblem, state: IntegrationState) -> Integratio
     """Return the state with its ensemble."""
     if state.ensemble is not None or state.fits is None:
         return state
-    data = data_of(problem, state)
+    data = modelled(problem, state)[0]
     return replace(state, ensemble=ensembles.condition(problem.standard.measure, data, state.fits))
 
 
@@ -240,7 +243,7 @@ def whole_ensemble(problem: IntegrationProblem, state: IntegrationState) -> Ense
     """Return all candidates so far, also those that the last fit left out."""
     assert state.fits is not None  # there has been a fit since the start
     fits = replace(state.fits, left_out_next=())
-    return ensembles.condition(problem.standard.measure, data_of(problem, state), fits)
+    return ensembles.condition(problem.standard.measure, modelled(problem, state)[0], fits)
 
 
 def _estimate(
@@ -250,7 +253,7 @@ def _estimate(
     values: np.ndarray,
     units: IntegrandUnits,
 ) -> tuple[np.ndarray, np.ndarray, Judgement]:
-    """Mean (o,), covariance (o, o) and judgement of an ``integral``; ``values``, ``units`` by `_modelled`."""
+    """Mean (o,), covariance (o, o) and judgement of an ``integral``; ``values``, ``units`` by `modelled`."""
     assert state.ensemble is not None  # set by the caller
     weights = problem.model.weights(state.ensemble.best)
     tested = None
@@ -275,7 +278,7 @@ def with_estimate(
 ) -> IntegrationState:
     """Return the state with a record of all its nodes; ``began`` is the time at which the step began."""
     began = time.perf_counter() if began is None else began
-    (data, values, units), last = _modelled(problem, state), state.n_evaluations >= problem.budget
+    (data, values, units), last = modelled(problem, state), state.n_evaluations >= problem.budget
     if state.fits is None or last or len(state) >= DESIGN.growth * state.fitted_at:
         found = ensembles.fit(problem.standard.measure, data, state.fits, PRECISE if last else ROUGHLY)
         wrong = found.best.contradicted()
@@ -302,18 +305,13 @@ def number(values: np.ndarray) -> float | np.ndarray:
     return float(values[0]) if len(values) == 1 else values
 
 
-def _modelled(
+def modelled(
     problem: IntegrationProblem, state: IntegrationState
 ) -> tuple[StandardData, np.ndarray, IntegrandUnits]:
-    """The data to which the surrogates are fitted, the values that they are made from, and their units."""
+    """Return the data to which the surrogates are fitted, the values they are made from, and their units."""
     values, shift = in_units(problem.integrand.function, state.values)
     data, centre, unit = problem.model.data(problem, state, values, shift)
     return data, values, IntegrandUnits(shift, centre, unit)
-
-
-def data_of(problem: IntegrationProblem, state: IntegrationState) -> StandardData:
-    """Return the data to which the surrogates are fitted."""
-    return _modelled(problem, state)[0]
 
 
 def _batch(problem: IntegrationProblem, state: IntegrationState) -> int:
@@ -370,7 +368,7 @@ def _tests(problem: IntegrationProblem, state: IntegrationState, count: int) -> 
     number = min(due, (count + 1) // 2, REFUTATION.tests)
     if number < 1 or not _is_tested(problem):
         return np.zeros((0, state.u.shape[1])), np.zeros(0)
-    return _answer(problem, state, _modelled(problem, state)[2]).tests(number, _seed(problem, n))
+    return _answer(problem, state, modelled(problem, state)[2]).tests(number, _seed(problem, n))
 
 
 def _tests_made(state: IntegrationState) -> int:

@@ -12,6 +12,7 @@ from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.calls.faults import Failures
 from bqvi.calls.gradient_check import left_out, require_consistent
+from bqvi.importance import effective_size, normalised
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import number
 from bqvi.quadrature.charts import AffineChart
@@ -19,7 +20,6 @@ from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_doubt, with_failures
 from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import (
-    effective_sample_size,
     in_units,
     shifted_back,
     unlogged,
@@ -194,7 +194,7 @@ def _described(
         trace=Trace(state.rows),
         method=checkpoint.settings["method"],
         stopped=reason,
-        effective_sample_size=None if weights is None else effective_sample_size(weights),
+        effective_sample_size=None if weights is None else float(effective_size(normalised(weights))),
         pareto_k=shape,
         checkpoint=checkpoint,
     )

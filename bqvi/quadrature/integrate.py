@@ -188,7 +188,8 @@ def integrate(
     function = Function(
         f, gradient, vectorised, noise_sd,
         log_weight=None if log_density is None else _log_ratio(log_density, measure),
-        like=measure.parameters()[0], range=_range(method, log), errors=errors,
+        like=measure.parameters()[0], errors=errors,
+        range=_LOGARITHMS if log else VALUES if method in _UNWARPED else _WARPED,
     )  # fmt: skip
     if not callable(noise_sd):  # the process has the noise then, not each value
         function = replace(function, noise_sd=None)
@@ -266,13 +267,6 @@ def _box(bounds: dict[str, Any]) -> Uniform:
     if size > 1:  # a single number beside an array is meant for each coordinate
         lower, upper = (np.full(size, end) if np.ndim(end) == 0 else end for end in (lower, upper))
     return Uniform(lower, upper)
-
-
-def _range(method: str, log: bool) -> Range:
-    """The range of the values that the integrand may return."""
-    if log:
-        return _LOGARITHMS
-    return VALUES if method in _UNWARPED else _WARPED
 
 
 def _last(resume: object, settings: Mapping[str, Any]) -> Any:

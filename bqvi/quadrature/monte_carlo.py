@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations, Function
-from bqvi.importance import effective_size, normalised
 
 LEAST_REPLICATES = 4
 """The smallest number of blocks, as fewer do not estimate their spread."""
@@ -124,8 +123,3 @@ def as_wide(values: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarra
             )
         found.append(part if part.shape[1] == outputs else np.repeat(part, outputs, axis=1))
     return found[0], found[1]
-
-
-def effective_sample_size(log_weights: np.ndarray) -> float:
-    """Return the effective sample size of weights e^log_weights (n,); 0 if all are zero."""
-    return float(effective_size(normalised(log_weights)))

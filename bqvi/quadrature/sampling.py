@@ -12,13 +12,13 @@ from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.calls.evaluations import matched
 from bqvi.calls.faults import NONE_FAILED, Failures
+from bqvi.importance import effective_size, normalised
 from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_failures
 from bqvi.quadrature.monte_carlo import (
     SampleMean,
     as_wide,
     average,
-    effective_sample_size,
     in_units,
     of_constants,
     over_blocks,
@@ -164,7 +164,7 @@ class SamplingRun:
             stopped=reason,
             converged=converged,
             checks=(why,) if why else (),
-            effective_sample_size=None if weights is None else effective_sample_size(weights),
+            effective_sample_size=None if weights is None else float(effective_size(normalised(weights))),
             pareto_k=shape,
             checkpoint=self.checkpoint(state),
             **numbers,

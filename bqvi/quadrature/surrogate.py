@@ -189,11 +189,25 @@ class CandidateProcess:
         """The process given the data, at psi."""
         return StudentProcess(self.objective.evidence(self.psi))
 
-    def understated(self, unit: float) -> tuple[str, ...]:
-        """A warning that values, whose ``unit`` is given, vary by more than their noise; () if not."""
-        stated = unit * math.sqrt(self.data.noise_variance or 0.0)
-        found = understated_noise(*self.objective.noisier(self.psi), stated) if stated else ()
-        return tuple(f"{each} A kink or a jump of f looks the same." for each in found)
+    def understated(self, unit: float, repeats: bool = True) -> tuple[str, ...]:
+        """A warning that values, whose ``unit`` is given, vary by more than their noise; () if not.
+
+        The evidence does not tell that from a kink or a jump of f. Differences d of values at one node are
+        N(0, 2) in units of their noise, and N(0, 2 factor^2) if it is understated: with ``repeats`` there is
+        a warning only if the latter is likelier.
+        """
+        data = self.data
+        variance = data.noise_variance or 0.0
+        gain, factor = self.objective.noisier(self.psi) if variance else (0.0, 1.0)
+        found = understated_noise(gain, factor, unit * math.sqrt(variance))
+        if not (found and repeats) or data.slopes is not None:
+            return found
+        first, same = np.unique(data.u, axis=0, return_index=True, return_inverse=True)[1:]
+        pairs = np.stack([first[same.reshape(-1)], np.arange(len(data))])
+        pairs = pairs[:, pairs[0] < pairs[1]]
+        variances = variance * self.view.noise[pairs].sum(0)[:, None]
+        squares = np.square(np.diff(data.values[pairs], axis=0)[0]) / variances
+        return found if 0.5 * squares.sum() * (1.0 - factor**-2.0) > squares.size * math.log(factor) else ()
 
     def contradicted(self) -> int | None:
         """The node whose slope all others contradict by ten sds, once fitted without it; or None."""

@@ -75,20 +75,24 @@ def test_blocks_draw_pivots_as_one_at_a_time_does():
     assert scipy.stats.chisquare(counts, 4000 * chances / chances.sum()).pvalue > 1e-6
 
 
-def test_squared_mmd_is_the_integral_variance_of_a_gaussian_process():
+def test_the_squared_discrepancy_is_the_integral_variance_of_a_gaussian_process():
+    def squared_discrepancy(indices, weights):
+        quadratic = weights @ features.gram(indices) @ weights
+        return features.mean_variance - 2.0 * weights @ features.kernel_mean(indices) + quadratic
+
     kernel = Matern32(0.8)
     features = Features.of(X, kernel, rank=60)
     chosen = np.array([3, 17, 5, 41, 59])
     weights = quadrature_weights(features, chosen) / 60
     posterior = gp.GaussianProcess(kernel, noise=1e-9).condition(X[chosen], np.zeros(5))
     integral = posterior.integral(gp.measures.Empirical(X))
-    assert features.squared_mmd(chosen, weights) == pytest.approx(float(integral.variance), rel=1e-4)
+    assert squared_discrepancy(chosen, weights) == pytest.approx(float(integral.variance), rel=1e-4)
     # and of any weights by brute force
     other = RNG.normal(size=5)
     all_weights = -np.full(60, 1 / 60)
     all_weights[chosen] += other
     brute = all_weights @ kernel(X, X) @ all_weights
-    assert features.squared_mmd(chosen, other) == pytest.approx(brute, rel=1e-6)
+    assert squared_discrepancy(chosen, other) == pytest.approx(brute, rel=1e-6)
 
 
 def test_quadrature_weights_are_the_gaussian_process_mean():
