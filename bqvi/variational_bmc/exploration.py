@@ -93,12 +93,12 @@ def explore(
         share, places, gains = _places(run.made, modes, sequence, outside)
         unseen = _unseen(run, modes, share, explained, list(climbs.values()), len(starts))
         wanted = sum(gain > HIDDEN.worth for gain in gains)
-        complete = wanted == 0
-        if complete and unseen >= CONVERGENCE.unseen:
+        if (complete := wanted == 0) and unseen >= CONVERGENCE.unseen:
             wanted = len(places)
         further = places[: max(min(wanted, limit - len(made)), 0)]
-        # a climb for the direction of a gradient alone waits until the points have been evaluated
-        due = [row for row in starts if unexplained.get(row, 1.0) > 0.0 or not further]
+        # a climb needs a gradient, where there are any; one for its direction alone waits for the points
+        good = run.made.good
+        due = [row for row in starts if good[row] and (unexplained.get(row, 1.0) > 0.0 or not further)]
         if due and len(climbs) < EXPLORATION.climbs(len(modes), len(made)):
             found, climbed = _climbed(run, modes, due[0], noise_sd, due[0] in surprising)
             if not found and climbed.ended != "room":

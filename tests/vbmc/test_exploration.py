@@ -205,6 +205,21 @@ def test_further_modes_are_found_one_after_the_other(gradient, seed):
     assert explored(run, modes_of(FIRST, SECOND, THIRD), sequence(3, seed)).complete
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_no_climb_begins_where_the_gradient_was_left_out(seed):
+    class Some(Run):
+        @property
+        def gradients(self):
+            found = super().gradients
+            found[1::3] = np.nan
+            return found
+
+    run = Some([FIRST, SECOND], gradient=True)
+    explored(run, modes_of(FIRST), sequence(3, seed))
+    assert np.isfinite(run.points).all()
+    assert np.linalg.norm(run.points - np.array(SECOND[1]), axis=1).min() / SECOND[2] < 2.5
+
+
 @pytest.mark.parametrize("budget", [1, 3, 9, 17])
 def test_the_budget_is_not_exceeded(budget):
     run = Run([FIRST, SECOND], budget=budget)
