@@ -268,5 +268,4 @@ experiment = Experiment(
     draw=_draw,
     tables=_tables,
     claims=_claims,
-    seeds=5,
 )
