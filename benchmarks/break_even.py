@@ -31,10 +31,10 @@ import gp
 from benchmarks.acceptance.meter import Meter, Watched
 from bqvi.gradients import Pathwise, Score
 from bqvi.models import GaussianMixture, LogJoint
-from bqvi.models.gaussian_mixture import simulate
 from experiments.gradients import mixture_q, references
 from experiments.gradients.runs import setting
 from experiments.problems import hard_posteriors, known_posteriors
+from experiments.problems.data import simulate
 from experiments.problems.integrands import integrands
 
 SEEDS = 5

@@ -30,10 +30,10 @@ import bqvi
 import gp
 from benchmarks.setting import commit
 from bqvi.models import GaussianMixture, LogJoint
-from bqvi.models.gaussian_mixture import simulate
 from experiments.problems import gradient_targets as targets
 from experiments.problems import hard_posteriors as hard
 from experiments.problems import known_posteriors as easy
+from experiments.problems.data import simulate
 from experiments.problems.integrands import Integrand, integrands
 from experiments.problems.unseen_integrands import first, second
 

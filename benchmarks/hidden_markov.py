@@ -17,7 +17,7 @@ import bqvi
 from benchmarks.paired import Line
 from benchmarks.setting import clock
 from bqvi.models import CategoricalEmissions, HiddenMarkovModel, Sequences, gaussian_emissions
-from bqvi.models.hidden_markov_model import simulate_states
+from experiments.problems.data import simulate_states
 
 SYMBOLS, DIMENSION, ROUNDS = 27, 3, 3
 BARS = {"scaling": 2.0, "log": 12.0}

@@ -15,7 +15,6 @@ from sklearn.utils.estimator_checks import check_estimator
 import bqvi
 import gp
 from acquisition.minibatch.strategy import Selection
-from bqvi.models.hidden_markov_model import simulate_states
 from bqvi.models.weighted import weighted
 from bqvi.sklearn import (
     BayesianGaussianMixture,
@@ -26,6 +25,7 @@ from bqvi.sklearn import (
     LatentDirichletAllocation,
 )
 from bqvi.sklearn.shared import STREAM, generator_of
+from experiments.problems.data import simulate_states
 
 ESTIMATORS = [
     GaussianMixture(),

@@ -34,9 +34,9 @@ import gp
 from benchmarks.acceptance.meter import Meter, Watched
 from bqvi.gradients import Pathwise
 from bqvi.models import GaussianMixture, LogJoint
-from bqvi.models.gaussian_mixture import simulate
 from experiments.gradients import references
 from experiments.problems import known_posteriors as posteriors
+from experiments.problems.data import simulate
 from experiments.problems.integrands import Integrand, integrands
 from experiments.problems.unseen_integrands import first, second
 

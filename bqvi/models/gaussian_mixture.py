@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.arrays import Seed, generator
 from bqvi.checks import require_one_of
 from bqvi.families import Gamma, Product
 from bqvi.models.component_mixture import Mixture
@@ -121,23 +120,6 @@ def component_estimates(model: Mixture, q: Product) -> tuple[np.ndarray, np.ndar
     if not isinstance(components, GaussianComponents):
         raise TypeError(f"the components are {type(components).__name__}, not Gaussian")
     return components.each(factor)
-
-
-def simulate(
-    n: int, weights: np.ndarray, means: np.ndarray, covariance: np.ndarray, seed: Seed
-) -> tuple[np.ndarray, np.ndarray]:
-    """``n`` draws of a mixture with shared covariance: data (N, D) and labels (N,).
-
-    Parameters
-    ----------
-    n : the number of draws. weights : (K,), of sum 1. means : (K, D). covariance : (D, D), of every
-        component.
-    seed : an integer or a generator.
-    """
-    rng = generator(seed)
-    labels = rng.choice(len(weights), n, p=weights)
-    noise = rng.standard_normal((n, means.shape[1])) @ np.linalg.cholesky(covariance).T
-    return means[labels] + noise, labels
 
 
 class DirichletProcessMixture(Mixture):

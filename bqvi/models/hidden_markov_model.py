@@ -17,7 +17,6 @@ from typing import Self
 
 import numpy as np
 
-from bqvi.arrays import Seed, generator
 from bqvi.checks import require_integer, require_nonnegative, require_numbers
 from bqvi.families import Dirichlet, Product
 from bqvi.models.conjugate import LocalStep, altered
@@ -229,27 +228,6 @@ class HiddenMarkovModel:
         """Rows for a kernel over sequences: mean and spread of their values."""
         parts = [np.nan_to_num(part.reshape(len(part), -1)) for part in data.split(data.values)]
         return np.stack([np.concatenate([part.mean(axis=0), part.std(axis=0)]) for part in parts])
-
-
-def simulate_states(
-    initial: np.ndarray, transitions: np.ndarray, lengths: np.ndarray, seed: Seed
-) -> np.ndarray:
-    """(sum of lengths,) states of chains, one after the other.
-
-    Parameters
-    ----------
-    initial : the probabilities of first states (K,). transitions : (K, K), rows of sum 1.
-    lengths : the lengths of the chains. seed : an integer or a generator.
-    """
-    rng = generator(seed)
-    last = np.cumsum(transitions, axis=1)
-    states = np.empty(int(np.sum(lengths)), np.intp)
-    begins = set((np.cumsum(lengths) - lengths).tolist())
-    first = np.cumsum(initial)
-    for t, u in enumerate(rng.random(len(states))):
-        row = first if t in begins else last[states[t - 1]]
-        states[t] = min(int(np.searchsorted(row, u * row[-1], side="right")), len(row) - 1)
-    return states
 
 
 def _concentrations(name: str, given: float | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

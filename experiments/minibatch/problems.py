@@ -21,7 +21,7 @@ import numpy as np
 from acquisition import minibatch
 from acquisition.minibatch.settings import FEATURES
 from bqvi.models import GaussianMixture, LogisticRegression
-from bqvi.models.gaussian_mixture import simulate
+from experiments.problems.data import simulate
 from experiments.problems.pharmacokinetics import Pharmacokinetics
 from experiments.problems.pharmacokinetics import simulate as simulated
 from gp.kernels import Kernel

@@ -7,9 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bqvi.models.gaussian_mixture import simulate
+from bqvi.arrays import Seed, generator
 
-__all__ = ["CENTRES", "Clusters", "Floats", "digit_counts", "digits", "labelled", "penguins", "thesis"]
+__all__ = [
+    "CENTRES",
+    "Clusters",
+    "Floats",
+    "digit_counts",
+    "digits",
+    "labelled",
+    "penguins",
+    "simulate",
+    "simulate_states",
+    "thesis",
+]
 
 Floats = NDArray[np.float64]
 
@@ -40,6 +51,44 @@ class Clusters:
     def truth(self) -> dict[str, Floats]:
         """Parameters in the form of `GaussianMixture.log_likelihood`."""
         return {"weights": self.weights, "means": self.means}
+
+
+def simulate(
+    n: int, weights: np.ndarray, means: np.ndarray, covariance: np.ndarray, seed: Seed
+) -> tuple[np.ndarray, np.ndarray]:
+    """``n`` draws of a mixture with shared covariance: data (N, D) and labels (N,).
+
+    Parameters
+    ----------
+    n : the number of draws. weights : (K,), of sum 1. means : (K, D). covariance : (D, D), of every
+        component.
+    seed : an integer or a generator.
+    """
+    rng = generator(seed)
+    labels = rng.choice(len(weights), n, p=weights)
+    noise = rng.standard_normal((n, means.shape[1])) @ np.linalg.cholesky(covariance).T
+    return means[labels] + noise, labels
+
+
+def simulate_states(
+    initial: np.ndarray, transitions: np.ndarray, lengths: np.ndarray, seed: Seed
+) -> np.ndarray:
+    """(sum of lengths,) states of chains, one after the other.
+
+    Parameters
+    ----------
+    initial : the probabilities of first states (K,). transitions : (K, K), rows of sum 1.
+    lengths : the lengths of the chains. seed : an integer or a generator.
+    """
+    rng = generator(seed)
+    last = np.cumsum(transitions, axis=1)
+    states = np.empty(int(np.sum(lengths)), np.intp)
+    begins = set((np.cumsum(lengths) - lengths).tolist())
+    first = np.cumsum(initial)
+    for t, u in enumerate(rng.random(len(states))):
+        row = first if t in begins else last[states[t - 1]]
+        states[t] = min(int(np.searchsorted(row, u * row[-1], side="right")), len(row) - 1)
+    return states
 
 
 def thesis(n: int, rng: np.random.Generator) -> Clusters:

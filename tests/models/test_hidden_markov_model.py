@@ -29,9 +29,9 @@ from bqvi.models import (
 from bqvi.models import forward_backward as fb
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
-from bqvi.models.hidden_markov_model import simulate_states
 from bqvi.models.multinomial_mixture import Multinomial
 from bqvi.models.sequences import SequenceLayout
+from experiments.problems.data import simulate_states
 
 few = settings(deadline=None, derandomize=True, max_examples=12)
 seeds = st.integers(0, 2**32 - 1)
