@@ -8,6 +8,8 @@ in the loops.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,6 +58,11 @@ def like(values: np.ndarray, parameter: Array) -> Array:
 def add(a: Values, b: Values) -> Values:
     """``a + b``, array by array."""
     return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def total(parts: Iterable[Values]) -> Values:
+    """The sum of one or more ``parts``, array by array."""
+    return reduce(add, parts)
 
 
 def subtract(a: Values, b: Values) -> Values:

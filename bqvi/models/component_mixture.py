@@ -26,7 +26,7 @@ from bqvi.families import Flat, Product
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import STARTS, Components
 from bqvi.models.conjugate import LocalStep, LocalTerms, altered
-from bqvi.models.data import Data, has_missing, is_sparse, n_rows
+from bqvi.models.data import Data, as_table, has_missing, is_sparse, n_rows
 from bqvi.models.mixing import Mixing, expected_weights
 from bqvi.models.mixture import (
     AffineLogJoint,
@@ -158,8 +158,7 @@ class Mixture:
 
     def local_terms(self, q: Product, rows: Data) -> LocalTerms:
         """(r_nk, r_nk T(x_n - c)) of each row, (S, K + K P), and logsumexp_k rho_nk."""
-        x = to_numpy(rows.toarray() if is_sparse(rows) else rows).astype(float, copy=False)
-        return mixture_terms(x, self.expected_affine(q), self.components.centre)
+        return mixture_terms(as_table(rows), self.expected_affine(q), self.components.centre)
 
     def term_limits(self, data: Data) -> MixtureLimits:
         """N, and the range of each column of T(x - c).

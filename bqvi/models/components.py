@@ -17,10 +17,10 @@ import scipy.spatial.distance
 
 from bqvi.arrays import Values, add
 from bqvi.checks import require_one_of
-from bqvi.models.data import Data, is_sparse, n_rows, take
+from bqvi.models.data import Data, as_table, n_rows, take
 from bqvi.models.mixture import AffineLogJoint, Lift, lifted
 from bqvi.models.settings import CENTRES
-from gp.arrays import Array, to_numpy
+from gp.arrays import Array
 
 STARTS = ("k-means++", "random")
 
@@ -118,6 +118,16 @@ def _squared_gaps(points: np.ndarray, centres: np.ndarray, unit: bool) -> np.nda
     return np.asarray(scipy.spatial.distance.cdist(centres, points, "sqeuclidean"))
 
 
+def sample(
+    data: Data, rng: np.random.Generator, weights: np.ndarray | None
+) -> tuple[Data, np.ndarray | None, float]:
+    """Some rows of ``data`` for a start, their ``weights`` if there are any, and the weight of all rows."""
+    chosen = sample_rows(n_rows(data), rng)
+    if weights is None:
+        return take(data, chosen), None, float(n_rows(data))
+    return take(data, chosen), weights[chosen], float(weights.sum())
+
+
 def sample_rows(n: int, rng: np.random.Generator, most: int = CENTRES.rows) -> np.ndarray:
     """Sorted indices of at most ``most`` of ``n`` rows."""
     if n <= most:
@@ -201,15 +211,14 @@ def start_from_clusters(
     how : 'k-means++' or 'random' (`starting_centres`). rng : draws both. weights : (N,), or None
         for equal ones.
     """
-    chosen = sample_rows(n_rows(data), rng)
-    sampled, part = take(data, chosen), None if weights is None else weights[chosen]
+    sampled, part, total = sample(data, rng, weights)
     points = components.representation(sampled)
     centres = starting_centres(points, n_components, how, rng, part)
     labels = scipy.spatial.distance.cdist(points, centres, "sqeuclidean").argmin(1)
     r = np.asarray(np.eye(n_components)[labels])
-    if weights is None or part is None:
-        return posterior_of(components, sampled, r, n_rows(data) / len(points))
-    return posterior_of(components, sampled, part[:, None] * r, weights.sum() / part.sum())
+    if part is None:
+        return posterior_of(components, sampled, r, total / len(points))
+    return posterior_of(components, sampled, part[:, None] * r, total / part.sum())
 
 
 def posterior_of(components: Components, rows: Data, r: np.ndarray, times: float = 1.0) -> Any:
@@ -220,6 +229,5 @@ def posterior_of(components: Components, rows: Data, r: np.ndarray, times: float
 
 def statistics_of(components: Components, rows: Data, r: np.ndarray) -> Values:
     """The contribution of ``rows`` with responsibilities ``r`` (S, K) to the prior's natural parameters."""
-    x = rows.toarray() if is_sparse(rows) else to_numpy(rows).astype(float, copy=False)
-    sums = r.T @ lifted(x - components.centre, components.lift())
+    sums = r.T @ lifted(as_table(rows) - components.centre, components.lift())
     return components.statistics(r.sum(0), sums, components.centre)

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bqvi.arrays import Values
+from bqvi.arrays import Values, like, namespace, transpose
 from bqvi.checks import require_above, require_integer
 from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
@@ -44,7 +44,7 @@ from bqvi.models.data import (
 )
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
-from gp.arrays import Array, is_torch, to_numpy
+from gp.arrays import Array, to_numpy
 
 _LEAST = -1e30
 """The value of an expected statistic of minus infinity, so that its product with 0 is 0."""
@@ -152,27 +152,20 @@ class ConjugateComponents(Components):
         return AffineLogJoint(np.where(np.isneginf(slope), _LEAST, slope), log_weights, lift=self)
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
-        found, start = [], 0
-        for eta in self._prior.natural:
-            stop = start + int(np.size(eta))
-            found.append(sums[:, start:stop].reshape(len(counts), *np.shape(eta)))
-            start = stop
-        return tuple(found)
+        natural = self._prior.natural
+        parts = np.split(sums, np.cumsum([np.size(eta) for eta in natural])[:-1], axis=1)
+        return tuple(
+            part.reshape(len(counts), *np.shape(eta)) for part, eta in zip(parts, natural, strict=True)
+        )
 
     def log_base_measure(self, data: Data) -> np.ndarray:
         """ln h, (N,)."""
         return np.asarray(self.log_base_measure_of(data))
 
     def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
-        statistics = prior.statistics(theta)
-        flat = [t.reshape(*t.shape[:2], -1) for t in statistics]
+        statistics = [t.reshape(*t.shape[:2], -1) for t in prior.statistics(theta)]
         table = lifted(to_numpy(rows), self)
-        parts, start = [], 0
-        for t in flat:
-            columns = table[:, start : start + t.shape[-1]]
-            parts.append((t.new_tensor(columns) if is_torch(t) else columns) @ t.swapaxes(-1, -2))
-            start += t.shape[-1]
-        return sum(parts)
+        return like(table, theta) @ transpose(namespace(theta).concat(statistics, axis=-1))
 
     def representation(self, data: Data) -> np.ndarray:
         """T in units of its standard deviations; what is missing is at the median."""

@@ -180,8 +180,8 @@ def _upper(precision: Array) -> Array:
     return precision[..., rows, columns] * scale
 
 
-def _matrices(upper: np.ndarray, dimension: int) -> np.ndarray:
-    """(K, D, D) of upper triangles (K, D (D + 1) / 2)."""
+def matrices_of(upper: np.ndarray, dimension: int) -> np.ndarray:
+    """(K, D, D), D = ``dimension``, of ``upper`` triangles (K, D (D + 1) / 2)."""
     rows, columns = _triangle(dimension)
     full = np.empty((len(upper), dimension, dimension))
     full[:, rows, columns] = upper
@@ -211,7 +211,7 @@ def _matrix_sums(
     covariance, slopes, centre, _ = _parted(expected, shown)
     count = int(shown.sum())
     d = len(shown)
-    own, seconds = sums[:, :count], _matrices(sums[:, count:], count)
+    own, seconds = sums[:, :count], matrices_of(sums[:, count:], count)
     moved = (slopes @ own[..., None])[..., 0]
     linear, full = np.empty((len(sums), d)), np.empty((len(sums), d, d))
     linear[:, shown], linear[:, ~shown] = own, counts[:, None] * centre - moved
@@ -293,8 +293,8 @@ class Matrix:
         """(sum r y, N_k, sum r y y^T, N_k); if tied, the last two are sums over all components."""
         if not self.tied:
             linear, count = sums[:, None, :dimension, None], counts[:, None, None]
-            return linear, count, _matrices(sums[:, dimension:], dimension), counts
-        second = _matrices(sums[:, dimension:].sum(0)[None], dimension)[0]
+            return linear, count, matrices_of(sums[:, dimension:], dimension), counts
+        second = matrices_of(sums[:, dimension:].sum(0)[None], dimension)[0]
         return sums[:, :dimension].T[None], np.diag(counts), second, counts.sum()
 
     def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

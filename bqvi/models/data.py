@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from gp.arrays import is_torch
+from gp.arrays import is_torch, to_numpy
 
 Data: TypeAlias = Any
 
@@ -38,6 +38,11 @@ def take(data: Data, indices: Any) -> Data:
 def is_sparse(data: Data) -> bool:
     """Whether ``data`` is a SciPy sparse matrix."""
     return bool(scipy.sparse.issparse(data))
+
+
+def as_table(rows: Data) -> np.ndarray:
+    """``rows`` (N, D), dense or sparse, as a NumPy array of float64."""
+    return np.asarray(to_numpy(rows.toarray() if is_sparse(rows) else rows)).astype(float, copy=False)
 
 
 def as_numbers(name: str, data: Any) -> Any:

@@ -28,7 +28,7 @@ import scipy.linalg
 import scipy.spatial.distance
 from scipy.special import logsumexp, softmax
 
-from bqvi.arrays import Values, add
+from bqvi.arrays import Values, add, total
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import Flat, Product
 from bqvi.families.family import FamilyOrPoint
@@ -52,25 +52,10 @@ NOISES = ("diagonal", "spherical")
 PARAMETERS = ("loadings", "centre", "variances")
 
 
-class FactorAnalysis:
-    """Factor analysis with Q factors of D columns; data (N, D).
+class _Analysers:
+    """What one analyser and a mixture of them have in common; all have the same origin."""
 
-    Parameters
-    ----------
-    n_factors : Q >= 1
-    noise : 'diagonal', a variance for each column (factor analysis), or 'spherical' (probabilistic principal
-        components)
-    prior : of each column's regression on the factors, see `RegressionPrior`: loadings, centre and noise
-        variance. Its scale is (D,) or a number
-    """
-
-    def __init__(
-        self,
-        n_factors: int,
-        noise: str = "diagonal",
-        *,
-        prior: RegressionPrior = DEFAULT,
-    ) -> None:
+    def __init__(self, n_factors: int, noise: str, prior: RegressionPrior) -> None:
         self.n_factors = require_integer("n_factors", n_factors, 1)
         require_one_of("noise", noise, NOISES)
         self.noise, self.regression_prior = noise, require_prior(prior)
@@ -86,10 +71,6 @@ class FactorAnalysis:
         shared = self.noise == "spherical"
         prior = self.regression_prior.for_outputs(np.nanvar(x, axis=0), shared=shared)
         return altered(self, dimension=x.shape[1], origin=np.nanmean(x, axis=0), regression_prior=prior)
-
-    @cached_property
-    def prior(self) -> Product:
-        return Product({"columns": self.columns_prior()})
 
     def columns_prior(self, *batch: int) -> Any:
         """p(W, c, v) of a ``batch`` of analysers, default one."""
@@ -107,16 +88,6 @@ class FactorAnalysis:
             raise ValueError("data has NaN, which noise='spherical' does not take; use noise='diagonal'")
         return require_table(x, self.dimension, missing=True)
 
-    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
-        """Regressions on principal components ('k-means++'), or on noise ('random'), as factors.
-
-        What is missing counts here as the mean of its column.
-        """
-        found = self.starting_sums(np.where(np.isnan(data), 0.0, data - self.origin), how, rng)
-        prior = self.prior["columns"]
-        proper = prior.family if isinstance(prior, Flat) else prior
-        return Product({"columns": proper.from_natural(add(proper.natural, found))})
-
     def starting_sums(self, x: np.ndarray, how: str, rng: np.random.Generator) -> Values:
         """The statistics of rows ``x`` (N, D) for a start, with ``how`` and ``rng`` as for `initial`.
 
@@ -133,20 +104,6 @@ class FactorAnalysis:
             most = np.sqrt(len(x))
             z[:, : scores.shape[1]] += np.clip(scores / spread(scores), -most, most)
         return self.sums(x, np.ones(x.shape[1], bool), z, np.eye(self.n_factors), np.ones(len(x)))
-
-    def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
-        """Factors of ``rows``, and the sums of their regressions."""
-        part = np.ones(len(rows)) if weights is None else np.asarray(to_numpy(weights), float)
-        total: Values | None = None
-        bound, expected = 0.0, expectations(q["columns"])
-        for index, block, shown in patterns(rows - self.origin):
-            mean, covariance, each = self.factors(expected, block, shown)
-            bound += float(part[index] @ each)
-            found = self.sums(block, shown, mean, covariance, part[index])
-            total = found if total is None else add(total, found)
-        if total is None:
-            raise ValueError("rows is empty; a local step needs at least one row")
-        return LocalStep(total, bound)
 
     def factors(
         self, expected: RegressionExpectations, x: np.ndarray, shown: np.ndarray
@@ -189,19 +146,6 @@ class FactorAnalysis:
         """-ln(2 pi) / 2 for each entry that is not missing."""
         return -0.5 * float((~np.isnan(data)).sum()) * LOG_2PI
 
-    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
-        """ln p(X | theta), nats, z and missing entries integrated out.
-
-        theta = {'loadings': (D, Q), 'centre': (D,), 'variances': (D,)}, as `parameters` returns.
-        """
-        x = self.check(data)
-        found = log_densities(x, *(np.asarray(theta[key], float) for key in PARAMETERS))
-        return float(found.sum())
-
-    def parameters(self, q: Product) -> dict[str, np.ndarray]:
-        """Loadings (D, Q), centre (D,) and noise variances (D,) at the mean of ``q``, or at its point."""
-        return self.parameters_of(q["columns"])
-
     def parameters_of(self, columns: Any) -> dict[str, np.ndarray]:
         """The same of the factor ``columns``; of a batch of analysers (K,) in front."""
         coefficients, variances = estimates(columns)
@@ -211,14 +155,6 @@ class FactorAnalysis:
             variances = np.broadcast_to(variances[..., None], coefficients.shape[:-1]).copy()
         centre = self.origin + coefficients[..., -1]
         return dict(zip(PARAMETERS, (coefficients[..., :-1], centre, variances), strict=True))
-
-    def transform(self, q: Product, data: Data) -> np.ndarray:
-        """E[z_n] under ``q``, (N, Q)."""
-        x = self.check(data)
-        scores = np.empty((len(x), self.n_factors))
-        for index, block, shown in patterns(x - self.origin):
-            scores[index] = self.factors(expectations(q["columns"]), block, shown)[0]
-        return scores
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data, missing entries at their columns' means."""
@@ -259,7 +195,70 @@ class _Pass(NamedTuple):
     """E ln pi_k + b_nk, (n, K)."""
 
 
-class MixtureOfFactorAnalysers:
+class FactorAnalysis(_Analysers):
+    """Factor analysis with Q factors of D columns; data (N, D).
+
+    Parameters
+    ----------
+    n_factors : Q >= 1
+    noise : 'diagonal', a variance for each column (factor analysis), or 'spherical' (probabilistic principal
+        components)
+    prior : of each column's regression on the factors, see `RegressionPrior`: loadings, centre and noise
+        variance. Its scale is (D,) or a number
+    """
+
+    def __init__(self, n_factors: int, noise: str = "diagonal", *, prior: RegressionPrior = DEFAULT) -> None:
+        super().__init__(n_factors, noise, prior)
+
+    @cached_property
+    def prior(self) -> Product:
+        return Product({"columns": self.columns_prior()})
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
+        """Regressions on principal components ('k-means++'), or on noise ('random'), as factors.
+
+        What is missing counts here as the mean of its column.
+        """
+        found = self.starting_sums(np.where(np.isnan(data), 0.0, data - self.origin), how, rng)
+        prior = self.prior["columns"]
+        proper = prior.family if isinstance(prior, Flat) else prior
+        return Product({"columns": proper.from_natural(add(proper.natural, found))})
+
+    def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
+        """Factors of ``rows``, and the sums of their regressions."""
+        part = np.ones(len(rows)) if weights is None else np.asarray(to_numpy(weights), float)
+        expected = expectations(q["columns"])
+
+        def of_pattern(index: np.ndarray, block: np.ndarray, shown: np.ndarray) -> Values:
+            mean, covariance, each = self.factors(expected, block, shown)
+            return (part[index] @ each, *self.sums(block, shown, mean, covariance, part[index]))
+
+        bound, *found = total(of_pattern(*group) for group in patterns(rows - self.origin))
+        return LocalStep(tuple(found), float(bound))
+
+    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
+        """ln p(X | theta), nats, z and missing entries integrated out.
+
+        theta = {'loadings': (D, Q), 'centre': (D,), 'variances': (D,)}, as `parameters` returns.
+        """
+        x = self.check(data)
+        found = log_densities(x, *(np.asarray(theta[key], float) for key in PARAMETERS))
+        return float(found.sum())
+
+    def parameters(self, q: Product) -> dict[str, np.ndarray]:
+        """Loadings (D, Q), centre (D,) and noise variances (D,) at the mean of ``q``, or at its point."""
+        return self.parameters_of(q["columns"])
+
+    def transform(self, q: Product, data: Data) -> np.ndarray:
+        """E[z_n] under ``q``, (N, Q)."""
+        x = self.check(data)
+        scores = np.empty((len(x), self.n_factors))
+        for index, block, shown in patterns(x - self.origin):
+            scores[index] = self.factors(expectations(q["columns"]), block, shown)[0]
+        return scores
+
+
+class MixtureOfFactorAnalysers(_Analysers):
     """K factor analysers of which each row has one; data (N, D), NaN where missing with diagonal noise.
 
     Parameters
@@ -281,33 +280,24 @@ class MixtureOfFactorAnalysers:
         concentration: float | np.ndarray | None = None,
         prior: RegressionPrior = DEFAULT,
     ) -> None:
+        super().__init__(n_factors, noise, prior)
         self.mixing = DirichletWeights(n_components, concentration)
-        self.analyser = FactorAnalysis(n_factors, noise, prior=prior)
-
-    def for_data(self, data: Data) -> Self:
-        """The same model, for as many columns as ``data`` has, with the scale of the noise settled."""
-        analyser = self.analyser.for_data(data)
-        return self if analyser is self.analyser else altered(self, analyser=analyser)
 
     @cached_property
     def prior(self) -> Product:
-        columns, weights = self.analyser.columns_prior(self.mixing.n_components), self.mixing.prior
+        columns, weights = self.columns_prior(self.mixing.n_components), self.mixing.prior
         return Product(
             {"weights": Flat(weights) if isinstance(columns, Flat) else weights, "columns": columns}
         )
 
-    def check(self, data: Data) -> np.ndarray:
-        """(N, D), N >= 1, NaN where missing; an entry of each row is there."""
-        return self.analyser.check(data)
-
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """Each component from the rows nearest to one of K centres, as `FactorAnalysis` starts."""
-        filled = np.where(np.isnan(data), 0.0, data - self.analyser.origin)
+        filled = np.where(np.isnan(data), 0.0, data - self.origin)
         scaled = filled / spread(filled)
         k = self.mixing.n_components
         centres = starting_centres(scaled[sample_rows(len(scaled), rng)], k, how, rng)
         nearest = scipy.spatial.distance.cdist(scaled, centres, "sqeuclidean").argmin(1)
-        found = _stacked([self.analyser.starting_sums(filled[nearest == j], how, rng) for j in range(k)])
+        found = _stacked([self.starting_sums(filled[nearest == j], how, rng) for j in range(k)])
         columns = self.prior["columns"]
         proper = columns.family if isinstance(columns, Flat) else columns
         return Product(
@@ -320,33 +310,25 @@ class MixtureOfFactorAnalysers:
     def local_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """Components and factors of ``rows``, and the sums of their regressions."""
         part = np.ones(len(rows)) if weights is None else np.asarray(to_numpy(weights), float)
-        total: Values | None = None
-        bound = 0.0
-        for one in self._passes(q, rows):
+
+        def of_pattern(one: _Pass) -> Values:
             level = logsumexp(one.joint, axis=1)
-            bound += float(part[one.members] @ level)
             r = part[one.members, None] * np.exp(one.joint - level[:, None])
             sums = [
-                self.analyser.sums(one.rows, one.shown, *factors, r[:, k])
-                for k, factors in enumerate(one.factors)
+                self.sums(one.rows, one.shown, *factors, r[:, k]) for k, factors in enumerate(one.factors)
             ]
-            found = (r.sum(0), *_stacked(sums))
-            total = found if total is None else add(total, found)
-        if total is None:
-            raise ValueError("rows is empty; a local step needs at least one row")
-        return LocalStep(total, bound)
+            return (part[one.members] @ level, r.sum(0), *_stacked(sums))
+
+        bound, *found = total(of_pattern(one) for one in self._passes(q, rows))
+        return LocalStep(tuple(found), float(bound))
 
     def _passes(self, q: Any, x: np.ndarray) -> Iterator[_Pass]:
         columns, log_weights = expectations(q["columns"]), self.mixing.log_weights(q["weights"])
         each = [RegressionExpectations(*(part[k] for part in columns)) for k in range(len(log_weights))]
-        for index, rows, shown in patterns(x - self.analyser.origin):
-            found = [self.analyser.factors(expected, rows, shown) for expected in each]
+        for index, rows, shown in patterns(x - self.origin):
+            found = [self.factors(expected, rows, shown) for expected in each]
             joint = log_weights + np.column_stack([bounds for *_, bounds in found])
             yield _Pass(index, rows, shown, [(mean, covariance) for mean, covariance, _ in found], joint)
-
-    def log_base_measure(self, data: Data) -> float:
-        """-ln(2 pi) / 2 for each entry that is not missing."""
-        return self.analyser.log_base_measure(data)
 
     def responsibilities(self, q: FamilyOrPoint, data: Data) -> np.ndarray:
         """q(s_n = k), (N, K)."""
@@ -359,7 +341,7 @@ class MixtureOfFactorAnalysers:
     def transform(self, q: FamilyOrPoint, data: Data) -> np.ndarray:
         """E[z_n | s_n = k] under ``q``, (N, K, Q)."""
         x = self.check(data)
-        scores = np.empty((len(x), self.mixing.n_components, self.analyser.n_factors))
+        scores = np.empty((len(x), self.mixing.n_components, self.n_factors))
         for one in self._passes(q, x):
             scores[one.members] = np.stack([mean for mean, _ in one.factors], axis=1)
         return scores
@@ -370,7 +352,7 @@ class MixtureOfFactorAnalysers:
 
     def parameters(self, q: Any) -> dict[str, np.ndarray]:
         """Weights (K,), loadings (K, D, Q), centre (K, D) and noise variances (K, D) at q's means."""
-        return {"weights": self.expected_weights(q), **self.analyser.parameters_of(q["columns"])}
+        return {"weights": self.expected_weights(q), **self.parameters_of(q["columns"])}
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
         """ln p(X | theta), nats, s, z and missing entries integrated out; theta as `parameters` has it."""
@@ -378,10 +360,6 @@ class MixtureOfFactorAnalysers:
         each = zip(*(np.asarray(theta[key], float) for key in PARAMETERS), strict=True)
         table = np.column_stack([log_densities(x, *of_one) for of_one in each])
         return float(logsumexp(table, axis=1, b=np.asarray(theta["weights"])).sum())
-
-    def representation(self, data: Data) -> np.ndarray:
-        """Rows for a kernel over data, missing entries at their columns' means."""
-        return self.analyser.representation(data)
 
 
 def _stacked(sums: list[Values]) -> Values:

@@ -24,8 +24,8 @@ from bqvi.checks import (
 from bqvi.families import Flat, PointMass
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import start_from_clusters
-from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior, Matrix
-from bqvi.models.data import Data, as_numbers, filled, has_missing, n_rows, spread
+from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior, Matrix, matrices_of
+from bqvi.models.data import Data, as_numbers, as_table, filled, has_missing, n_rows, spread
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
@@ -195,16 +195,11 @@ class GaussianComponents:
         expected = self.covariance.expectations(_family(prior).statistics(theta))
         slope, offset = self.covariance.slope(expected)
         columns = rows - (rows.new_tensor(self.centre) if is_torch(rows) else self.centre)
-        lift = self.lift()
-        out = (
-            columns.new_empty((lift.size, len(rows))) if is_torch(rows) else np.empty((lift.size, len(rows)))
-        )
-        lift.fill(columns.T, out)
-        return out.T @ transpose(slope) + offset[..., None, :]
+        return lifted(columns, self.lift()) @ transpose(slope) + offset[..., None, :]
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows in units of the columns' standard deviations; what is missing is at the mean."""
-        x = filled(to_numpy(data).astype(float, copy=False))
+        x = filled(as_table(data))
         return np.asarray((x - x.mean(axis=0)) / spread(x))
 
     def start(
@@ -240,13 +235,9 @@ def _nonnegative(excess: np.ndarray, dimension: int) -> np.ndarray:
     """Second moments (K, P2) about the means without what is negative in them."""
     if excess.shape[1] in (1, dimension) and excess.shape[1] != dimension * (dimension + 1) // 2:
         return np.asarray(np.maximum(excess, 0.0))
-    rows, columns = np.triu_indices(dimension)
-    matrices = np.empty((len(excess), dimension, dimension))
-    matrices[:, rows, columns] = excess
-    matrices[:, columns, rows] = excess
-    values, vectors = np.linalg.eigh(matrices)
+    values, vectors = np.linalg.eigh(matrices_of(excess, dimension))
     raised = (vectors * np.maximum(values, 0.0)[:, None, :]) @ transpose(vectors)
-    return np.asarray(raised[:, rows, columns])
+    return np.asarray(raised[:, *np.triu_indices(dimension)])
 
 
 def _column_moments(data: Data, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

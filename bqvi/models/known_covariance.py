@@ -22,8 +22,8 @@ from bqvi.arrays import Values, transpose
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import Gaussian
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
-from bqvi.models.components import Components, sample_rows, starting_centres
-from bqvi.models.data import Data, filled, has_missing, n_rows, patterns, require_observed_columns, take
+from bqvi.models.components import Components, sample, starting_centres
+from bqvi.models.data import Data, as_table, filled, has_missing, n_rows, patterns, require_observed_columns
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
@@ -169,9 +169,7 @@ class KnownCovariance(Components):
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows in units of the components' covariance; what is missing is at its column's mean."""
-        return np.asarray(
-            (filled(to_numpy(data).astype(float, copy=False)) - self.prior_mean) @ self._whitener
-        )
+        return np.asarray((filled(as_table(data)) - self.prior_mean) @ self._whitener)
 
     @cached_property
     def _whitener(self) -> np.ndarray:
@@ -186,10 +184,8 @@ class KnownCovariance(Components):
         weights: np.ndarray | None = None,
     ) -> Gaussian:
         """A start centred on K rows, with the covariance for N / K data in each component."""
-        chosen = sample_rows(n_rows(data), rng)
-        points = filled(to_numpy(take(data, chosen)).astype(float))
-        part = None if weights is None else weights[chosen]
-        total = n_rows(data) if weights is None else weights.sum()
+        sampled, part, total = sample(data, rng, weights)
+        points = filled(as_table(sampled))
         whitener = scipy.linalg.cholesky(self.precision)  # x @ whitener.T has unit covariance
         centres = starting_centres(points @ whitener.T, n_components, how, rng, part)
         precision = np.linalg.inv(self.prior_covariance) + total / n_components * self.precision

@@ -28,10 +28,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.special
 
-from bqvi.arrays import Values, add
+from bqvi.arrays import Values, total
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.conjugate import LocalTerms
-from bqvi.models.data import Data, is_sparse, n_rows, patterns
+from bqvi.models.data import Data, as_table, is_sparse, n_rows, patterns
 from gp.arrays import Array, is_torch, to_numpy
 from gp.threads import single_threaded, users_threads
 
@@ -92,11 +92,12 @@ class AffineLogJoint:
         return lifted(shifted, self.lift) @ self.slope.T + self.offset + shared
 
 
-def lifted(x: np.ndarray, lift: Lift | None) -> np.ndarray:
-    """T(x), (N, P), of rows ``x`` (N, D)."""
+def lifted(x: Array, lift: Lift | None) -> Array:
+    """T(x), (N, P), of rows ``x`` (N, D), an array or a tensor."""
     if lift is None:
         return x
-    out = np.empty((lift.size, len(x)), x.dtype if x.dtype.kind == "f" else float)
+    shape = lift.size, len(x)
+    out = x.new_empty(shape) if is_torch(x) else np.empty(shape, x.dtype if x.dtype.kind == "f" else float)
     lift.fill(x.T, out)
     return out.T
 
@@ -254,11 +255,7 @@ def _sparse_pass(x: Data, affine: AffineLogJoint, weights: Array | None) -> Mixt
 def _torch_pass(x: Array, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:
     """The pass on the tensor's own device, in one block: parameters are copied there, data are not."""
     slope, offset = x.new_tensor(affine.slope), x.new_tensor(affine.offset)
-    shifted = x if affine.shift is None else x - x.new_tensor(affine.shift)
-    if affine.lift is not None:
-        lifted_columns = x.new_empty((affine.lift.size, len(x)))
-        affine.lift.fill(shifted.T, lifted_columns)
-        shifted = lifted_columns.T
+    shifted = lifted(x if affine.shift is None else x - x.new_tensor(affine.shift), affine.lift)
     rho = shifted @ slope.T + offset
     log_sums = rho.logsumexp(1)
     r = (rho - log_sums[:, None]).exp_()
@@ -283,19 +280,10 @@ class MixtureLimits:
     @classmethod
     def of(cls, data: Data, centre: np.ndarray, lift: Lift | None = None) -> MixtureLimits:
         """Of all the data."""
-        if lift is not None:
-            return cls._of_lifted(data, centre, lift)
-        if is_sparse(data):
-            lower, upper = data.min(axis=0).toarray().ravel(), data.max(axis=0).toarray().ravel()
-        else:
-            lower, upper = (to_numpy(edge) for edge in _edges(data))
-        return cls(n_rows(data), lower - centre, upper - centre)
-
-    @classmethod
-    def _of_lifted(cls, data: Data, centre: np.ndarray, lift: Lift) -> MixtureLimits:
-        lower, upper = np.full(lift.size, np.inf), np.full(lift.size, -np.inf)
-        for rows in blocks(n_rows(data), lift.size):
-            part = lifted(to_numpy(data[rows]) - centre, lift)
+        lower: Any = np.inf
+        upper: Any = -np.inf
+        for rows in blocks(n_rows(data), len(centre) if lift is None else lift.size):
+            part = lifted(as_table(data[rows]) - centre, lift)
             lower, upper = np.minimum(lower, part.min(axis=0)), np.maximum(upper, part.max(axis=0))
         return cls(n_rows(data), lower, upper)
 
@@ -308,12 +296,6 @@ class MixtureLimits:
         )
         sums = total[n_components:].reshape(n_components, -1)
         return counts, np.clip(sums, counts[:, None] * self.lower, counts[:, None] * self.upper)
-
-
-def _edges(data: Data) -> tuple[Data, Data]:
-    if isinstance(data, np.ndarray):
-        return data.min(axis=0), data.max(axis=0)
-    return data.amin(0), data.amax(0)
 
 
 def mixture_terms(x: np.ndarray, affine: AffineLogJoint, centre: np.ndarray) -> LocalTerms:
@@ -371,26 +353,25 @@ class IncompletePass:
         k = n_components
         part = np.ones(len(rows)) if weights is None else to_numpy(weights)
         own = type(self.expected)(*(x[:k] for x in self.expected))
-        counts, bound = np.zeros(len(self.log_weights)), 0.0
-        total: Values | None = None
-        for index, block, shown in patterns(rows):
+
+        def of_pattern(index: np.ndarray, block: np.ndarray, shown: np.ndarray) -> Values:
             affine = self._affine(shown)
             sums = mixture_pass(np.ascontiguousarray(block[:, shown]), affine, part[index])
             found = self.components.completed(own, shown, sums.counts[:k], sums.sums[:k], affine.shift)
-            total = found if total is None else add(total, found)
-            counts += sums.counts
-            bound += sums.log_normaliser
-        return counts, _of_some_rows(total), bound
+            return (sums.counts, sums.log_normaliser, *found)
+
+        counts, bound, *found = total(of_pattern(*group) for group in patterns(rows))
+        return counts, tuple(found), bound
 
     def statistics(self, rows: np.ndarray, r: np.ndarray) -> Values:
         """The natural parameters added by ``rows`` (N, D) with responsibilities ``r`` (N, K)."""
-        total: Values | None = None
-        for index, block, shown in patterns(rows):
+
+        def of_pattern(index: np.ndarray, block: np.ndarray, shown: np.ndarray) -> Values:
             affine, part, columns = self._affine(shown), r[index], block[:, shown]
             table = lifted(columns if affine.shift is None else columns - affine.shift, affine.lift)
-            found = self.components.completed(self.expected, shown, part.sum(0), part.T @ table, affine.shift)
-            total = found if total is None else add(total, found)
-        return _of_some_rows(total)
+            return self.components.completed(self.expected, shown, part.sum(0), part.T @ table, affine.shift)
+
+        return total(of_pattern(*group) for group in patterns(rows))
 
     def rho(self, rows: np.ndarray) -> np.ndarray:
         """Expected log joint of each row and component, less ln h, (N, K)."""
@@ -401,9 +382,3 @@ class IncompletePass:
 
     def _affine(self, shown: np.ndarray) -> AffineLogJoint:
         return self.components.affine_of(self.expected, self.log_weights, shown)
-
-
-def _of_some_rows(total: Values | None) -> Values:
-    if total is None:
-        raise ValueError("rows is empty; a local step needs at least one row")
-    return total

@@ -18,8 +18,8 @@ from bqvi.checks import positive_vector, require_columns, require_finite, requir
 from bqvi.families import Dirichlet
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.component_mixture import Mixture
-from bqvi.models.components import Components, sample_rows, starting_centres
-from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse, log_factorials, n_rows, take
+from bqvi.models.components import Components, sample, starting_centres
+from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, as_table, is_sparse, log_factorials
 from bqvi.models.mixing import DirichletWeights
 from bqvi.models.mixture import AffineLogJoint
 from gp.arrays import Array, is_torch, to_numpy
@@ -91,8 +91,7 @@ class Multinomial(Components):
         return (rows.to(theta.dtype) if is_torch(rows) else rows) @ transpose(theta)
 
     def representation(self, data: Data) -> np.ndarray:
-        counts = to_numpy(data.toarray() if is_sparse(data) else data)
-        return np.asarray(np.sqrt(counts.astype(float)))
+        return np.asarray(np.sqrt(as_table(data)))
 
     def start(
         self,
@@ -103,14 +102,12 @@ class Multinomial(Components):
         weights: np.ndarray | None = None,
     ) -> Dirichlet:
         """A start at the smoothed word frequencies of ``n_components`` documents."""
-        chosen = sample_rows(n_rows(data), rng)
-        sampled, part = take(data, chosen), np.ones(len(chosen)) if weights is None else weights[chosen]
-        counts = to_numpy(sampled.toarray() if is_sparse(sampled) else sampled).astype(float)
+        sampled, part, total = sample(data, rng, weights)
+        counts = as_table(sampled)
         smoothed = counts + self.concentration / self.n_words
         frequencies = smoothed / smoothed.sum(1, keepdims=True)
-        centres = starting_centres(frequencies, n_components, how, rng, None if weights is None else part)
-        total = n_rows(data) if weights is None else weights.sum()
-        words = total / part.sum() * (part @ counts.sum(1)) / n_components
+        centres = starting_centres(frequencies, n_components, how, rng, part)
+        words = total * np.average(counts.sum(1), weights=part) / n_components
         return Dirichlet(self.concentration + words * centres)
 
 

@@ -167,7 +167,7 @@ class BoundsRun:
             return replace(state, pilot=pilot.begun(target, self._pilot_particles, self._rng(0, 0)))
         found, most = state.pilot, self._pilot_budget
         if state.completed + self._rung(len(found.particles.points[0])) > most:
-            found = pilot.curtailed(found, self.transition, target)
+            found = pilot.one_further(found, self.transition, target, None)
         else:
             rng = self._rng(0, len(found.temperatures))
             found = pilot.one_further(found, self.transition, target, rng)
@@ -198,9 +198,7 @@ class BoundsRun:
             state = replace(state, pilot=None, backwards=chains)
         else:
             rng = self._rng(1, state.to_go)
-            chains = passes.stepped_backwards(
-                state.backwards, self._annealing(plan, target), state.to_go, rng
-            )
+            chains = passes.stepped_backwards(state.backwards, self._move(plan, target), state.to_go, rng)
             state = replace(state, backwards=chains, to_go=state.to_go - 1)
         return state if state.to_go else replace(state, phase=FORWARDS)
 
@@ -211,14 +209,14 @@ class BoundsRun:
             first = passes.begun(target, systems, plan.particles, state.backwards, self._rng(2, 0))
             return replace(state, pilot=None, forwards=first)
         threshold = SETTINGS.resampling if self.choices.method == "smc" else 0.0
-        annealing, rng = self._annealing(plan, target), self._rng(2, 1 + current.passed)
-        found, rate = passes.stepped(current, annealing, systems, state.backwards, threshold, rng)
+        move, rng = self._move(plan, target), self._rng(2, 1 + current.passed)
+        found, rate = passes.stepped(current, plan, move, systems, state.backwards, threshold, rng)
         rates = state.acceptance if rate is None else (*state.acceptance, rate)
         return replace(state, forwards=found, acceptance=rates)
 
-    def _annealing(self, plan: AnnealingPlan, target: AnnealedTarget) -> passes.Annealing:
+    def _move(self, plan: AnnealingPlan, target: AnnealedTarget) -> passes.Move:
         transition: Any = self.transition  # a plan with more than one temperature has one
-        return passes.Annealing(plan, transition, target)
+        return passes.move_of(plan, transition, target)
 
     def _rng(self, phase: int, step: int) -> np.random.Generator:
         """The random numbers of a step, which are the same when the step is repeated."""

@@ -20,7 +20,9 @@ reverse annealing of Grosse, Ghahramani and Adams (2015).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -121,26 +123,21 @@ class Systems:
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class Annealing:
-    """The moves at the temperatures of a plan, by a transition of the log joint.
+Move: TypeAlias = Callable[[Particles, int, np.random.Generator, np.ndarray], tuple[Particles, np.ndarray]]
+"""A move of particles at temperature b_t by random numbers, of those (G, L) that are movable: all particles
+after it, and acceptance rates (G, L)."""
 
-    Attributes
-    ----------
-    plan : the temperatures and the units of moves. transition : the transition.
-    target : the log joint and the proposals.
-    """
 
-    plan: AnnealingPlan
-    transition: Transition
-    target: AnnealedTarget
+def move_of(plan: AnnealingPlan, transition: Transition, target: AnnealedTarget) -> Move:
+    """The move at the temperatures and in the units of a ``plan``, by a ``transition`` of the ``target``."""
 
     def moved(
-        self, particles: Particles, t: int, rng: np.random.Generator, movable: np.ndarray
+        particles: Particles, t: int, rng: np.random.Generator, movable: np.ndarray
     ) -> tuple[Particles, np.ndarray]:
-        """Move ``movable`` particles (G, L) at temperature b_t; return all, with acceptance rates (G, L)."""
-        temperature, units = float(self.plan.temperatures[t]), self.plan.units[t - 1]
-        return self.transition(particles, temperature, units, self.target, rng, movable)
+        temperature, units = float(plan.temperatures[t]), plan.units[t - 1]
+        return transition(particles, temperature, units, target, rng, movable)
+
+    return moved
 
 
 def begun_backwards(target: AnnealedTarget, draws: np.ndarray, count: int) -> Particles:
@@ -156,12 +153,10 @@ def begun_backwards(target: AnnealedTarget, draws: np.ndarray, count: int) -> Pa
     return empty.written(slice(None), count - 1, at)
 
 
-def stepped_backwards(
-    chains: Particles, annealing: Annealing, to_go: int, rng: np.random.Generator
-) -> Particles:
-    """The chains with their points at t - 1, by the transition at temperature b_t, where t is ``to_go``."""
+def stepped_backwards(chains: Particles, move: Move, to_go: int, rng: np.random.Generator) -> Particles:
+    """The ``chains`` with their points at t - 1, by the ``move`` at temperature b_t, where t is ``to_go``."""
     here = _at(chains, to_go)
-    here, _ = annealing.moved(here, to_go, rng, np.ones(here.log_joint.shape, bool))
+    here, _ = move(here, to_go, rng, np.ones(here.log_joint.shape, bool))
     return chains.written(slice(None), to_go - 1, here)
 
 
@@ -185,7 +180,8 @@ def begun(
 
 def stepped(
     current: Pass,
-    annealing: Annealing,
+    plan: AnnealingPlan,
+    move: Move,
     systems: Systems,
     chains: Particles | None,
     threshold: float,
@@ -196,10 +192,11 @@ def stepped(
     Parameters
     ----------
     current : the pass so far. chains : the chains backwards, or None.
-    annealing, systems : the moves and the systems of the run. rng : the generator of random numbers.
+    plan, move, systems : the temperatures, the moves and the systems of the run.
+    rng : the generator of random numbers.
     threshold : particles are resampled where the effective sample size is below this share of L.
     """
-    plan, t = annealing.plan, current.passed + 1
+    t = current.passed + 1
     rise = plan.temperatures[t] - plan.temperatures[t - 1]
     log_weights = current.log_weights + rise * current.particles.log_ratio
     sizes = effective_size(normalised(log_weights))
@@ -214,7 +211,7 @@ def stepped(
         particles = particles.taken(_parents(log_weights, poor, kept[:, 0], rng))
         log_weights = np.where(poor[:, None], 0.0, log_weights)
     movable = np.isfinite(particles.log_joint) & ~kept
-    particles, rates = annealing.moved(particles, t, rng, movable)
+    particles, rates = move(particles, t, rng, movable)
     if chains is not None:
         particles = particles.written(systems.with_retained, 0, _at(chains, t))
     rate = float(rates[movable].mean()) if movable.any() else 0.0

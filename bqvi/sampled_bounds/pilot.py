@@ -27,7 +27,7 @@ import numpy as np
 
 from bqvi.calls import EvaluationError
 from bqvi.importance import effective_size, normalised
-from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
+from bqvi.sampled_bounds.particles import AnnealedTarget
 from bqvi.sampled_bounds.passes import conditional_ess, parents_of
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.transitions import AnnealingPlan, MoveUnits, Pilot, Transition
@@ -139,53 +139,33 @@ def begun(target: AnnealedTarget, particles: int, rng: np.random.Generator) -> P
 
 
 def one_further(
-    pilot: Pilot, transition: Transition, target: AnnealedTarget, rng: np.random.Generator
+    pilot: Pilot, transition: Transition, target: AnnealedTarget, rng: np.random.Generator | None
 ) -> Pilot:
     """The pilot run one temperature further.
 
     Parameters
     ----------
     pilot : the run so far. transition : the move of particles. target : the log joint and the proposals.
-    rng : the generator of random numbers.
+    rng : the generator of random numbers. None where the run's share of the budget is spent: the next
+        temperature is then 1, without a move.
     """
-    before = float(pilot.temperatures[-1])
-    ratios = _finite_somewhere(pilot.particles.log_ratio)
-    temperature, ess = next_temperature(ratios, before, SETTINGS.pilot_ess)
-    weights = normalised((temperature - before) * ratios)
-    dimension = target.proposals.dimension
-    if pilot.units:
-        steps = pilot.units[-1].steps
-    else:
-        steps = np.full(len(target.proposals), transition.first_step(dimension))
-    units = MoveUnits(_factors(pilot.particles.points, weights), steps)
-    parents = np.stack([parents_of(row, rng) for row in weights])
-    particles = pilot.particles.taken(parents)
-    for moves in range(SETTINGS.pilot_moves):
-        movable = np.isfinite(particles.log_joint)
-        particles, rate = transition(particles, temperature, units, target, rng, movable)
-        off = rate.mean(axis=1) - transition.acceptance
-        units = replace(units, steps=units.steps * np.exp(2.0 * off / np.sqrt(1.0 + moves)))
-    return _extended(pilot, particles, temperature, ess, units)
-
-
-def curtailed(pilot: Pilot, transition: Transition, target: AnnealedTarget) -> Pilot:
-    """The pilot run with temperature 1 as the next, without a move: its share of the budget is spent.
-
-    Parameters
-    ----------
-    pilot : the run so far. transition : the move of particles. target : the log joint and the proposals.
-    """
-    before = float(pilot.temperatures[-1])
-    _, ess = next_temperature(_finite_somewhere(pilot.particles.log_ratio), before, 0.0)
+    before, proposals = float(pilot.temperatures[-1]), target.proposals
+    particles, ratios = pilot.particles, _finite_somewhere(pilot.particles.log_ratio)
     if pilot.units:
         units = pilot.units[-1]
     else:
-        count, dimension = len(target.proposals), target.proposals.dimension
-        units = MoveUnits(target.proposals.factors, np.full(count, transition.first_step(dimension)))
-    return _extended(pilot, pilot.particles, 1.0, ess, units)
-
-
-def _extended(pilot: Pilot, particles: Particles, temperature: float, ess: float, units: MoveUnits) -> Pilot:
+        steps = np.full(len(proposals), transition.first_step(proposals.dimension))
+        units = MoveUnits(proposals.factors, steps)
+    temperature, ess = next_temperature(ratios, before, 0.0 if rng is None else SETTINGS.pilot_ess)
+    if rng is not None:
+        weights = normalised((temperature - before) * ratios)
+        units = replace(units, factors=_factors(particles.points, weights))
+        particles = particles.taken(np.stack([parents_of(row, rng) for row in weights]))
+        for moves in range(SETTINGS.pilot_moves):
+            movable = np.isfinite(particles.log_joint)
+            particles, rate = transition(particles, temperature, units, target, rng, movable)
+            off = rate.mean(axis=1) - transition.acceptance
+            units = replace(units, steps=units.steps * np.exp(2.0 * off / np.sqrt(1.0 + moves)))
     temperatures = np.append(pilot.temperatures, temperature)
     return Pilot(particles, temperatures, np.append(pilot.conditional_shares, ess), (*pilot.units, units))
 

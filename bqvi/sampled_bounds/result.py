@@ -159,29 +159,27 @@ def bounds_of(
     assert plan is not None
     logs = estimates(forwards).reshape(systems.problems, systems.each)
     free, conditional = logs[:, : systems.free], logs[:, systems.free :]
-    lower, upper = _MeanEstimate.of(free, choices.confidence), None
-    if systems.conditional:
-        upper = _MeanEstimate.of(conditional, choices.confidence)
-    above = np.full(len(free), np.inf) if upper is None else upper.value + upper.margin
-    interval = np.stack([lower.value - lower.margin, above], axis=-1)
+    lower, lower_se, below = _mean_and_margin(free, choices.confidence)
+    upper, upper_se, above = _mean_and_margin(conditional, choices.confidence)
+    interval = np.stack([lower - below, upper + above], axis=-1)
     pooled, pooled_sd = _pooled(free)
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
     draws, log_weights = _draws(forwards, rows, free, coordinates)
     shares = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
     converged, verdict = _verdict(choices, free, interval, shares)
-    warnings = _about_exceptions(state)
+    failures, warnings = _about_failures(state)
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
-        lower=shaped(lower.value),
-        upper=None if upper is None else shaped(upper.value),
-        lower_sd=shaped(lower.se),
-        upper_sd=None if upper is None else shaped(upper.se),
+        lower=shaped(lower),
+        upper=shaped(upper) if systems.conditional else None,
+        lower_sd=shaped(lower_se),
+        upper_sd=shaped(upper_se) if systems.conditional else None,
         interval=shaped(interval),
         confidence=choices.confidence,
         log_evidence=shaped(pooled),
         log_evidence_sd=shaped(pooled_sd),
         log_estimates=shaped(free),
-        upper_log_estimates=None if upper is None else shaped(conditional),
+        upper_log_estimates=shaped(conditional) if systems.conditional else None,
         temperatures=plan.temperatures,
         effective_sample_sizes=forwards.effective_sample_sizes[rows.reshape(-1)].mean(axis=0),
         acceptance=np.array(state.acceptance),
@@ -190,7 +188,7 @@ def bounds_of(
         method=choices.method,
         converged=converged,
         stopped=stopped,
-        checks=(verdict, *_about_failures(state)),
+        checks=(verdict, *failures),
         warnings=warnings,
         draws=shaped(draws),
         log_weights=shaped(log_weights),
@@ -203,39 +201,29 @@ def _first(values: Any) -> Any:
     return None if values is None else float(values[0]) if values.ndim == 1 else values[0]
 
 
-@dataclass(frozen=True, eq=False)
-class _MeanEstimate:
-    """The mean over replicates of log estimates, its standard error, and the margin of the interval, (M,)."""
-
-    value: np.ndarray
-    se: np.ndarray
-    margin: np.ndarray
-
-    @classmethod
-    def of(cls, logs: np.ndarray, confidence: float) -> _MeanEstimate:
-        """The mean of log estimates (M, R), with the margin of an interval of this confidence."""
-        count = logs.shape[1]
-        with np.errstate(invalid="ignore"):
-            errors = logs.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(logs), np.inf)
-        se = np.where(np.isnan(errors), np.inf, errors)
-        return cls(logs.mean(axis=1), se, float(stdtrit(max(count - 1, 1), 0.5 + 0.5 * confidence)) * se)
+def _mean_and_margin(logs: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean (M,) of log estimates (M, R), its standard error, and the margin of its interval."""
+    count = logs.shape[1]
+    if count == 0:
+        nothing = np.full(len(logs), np.inf)
+        return nothing, nothing, nothing
+    with np.errstate(invalid="ignore"):
+        errors = logs.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(logs), np.inf)
+    se = np.where(np.isnan(errors), np.inf, errors)
+    return logs.mean(axis=1), se, float(stdtrit(max(count - 1, 1), 0.5 + 0.5 * confidence)) * se
 
 
-def _about_failures(state: BoundsState) -> tuple[str, ...]:
-    """A sentence on evaluations that failed; () where there are none."""
-    if not state.n_failed:
-        return ()
-    return (
-        f"{state.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as zero: "
-        "the bounds are those of the evidence of the rest.",
-    )
-
-
-def _about_exceptions(state: BoundsState) -> tuple[str, ...]:
-    """A warning of evaluations that raised an exception; () where there are none."""
-    if not state.n_raised:
-        return ()
-    return (exceptions_warning(state.n_raised, state.n_evaluations, state.first_raised),)
+def _about_failures(state: BoundsState) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Checks, a sentence on evaluations that failed, and warnings, one of those that raised an exception."""
+    checks, warnings = [], []
+    if state.n_failed:
+        checks.append(
+            f"{state.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as "
+            "zero: the bounds are those of the evidence of the rest."
+        )
+    if state.n_raised:
+        warnings.append(exceptions_warning(state.n_raised, state.n_evaluations, state.first_raised))
+    return tuple(checks), tuple(warnings)
 
 
 def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -98,7 +98,7 @@ def test_the_bound_with_its_constants_is_the_average_of_draws(noise):
         s = (rng.random(8) > r[:, 0]).astype(int)
         white = rng.standard_normal((8, 2))
         z = means[rows, s] + np.einsum("nij,nj->ni", roots[s], white)
-        gaps = x - model.analyser.origin - np.einsum("ndq,nq->nd", w[s], np.column_stack([z, np.ones(8)]))
+        gaps = x - model.origin - np.einsum("ndq,nq->nd", w[s], np.column_stack([z, np.ones(8)]))
         values[i] += scipy.stats.norm(0.0, np.sqrt(variances[s])).logpdf(gaps).sum()
         values[i] += 0.5 * (white**2 - z**2).sum() + levels[s].sum()  # ln p(z) - ln q(z)
         values[i] += draws["weights"][i][s].sum() - np.log(r[rows, s]).sum()
