@@ -95,6 +95,13 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
         len(one) < CHECK.fewest or bdtr(one.sum(), len(one), CHECK.consistent) > CHECK.chance for one in both
     ):
         return ""
+    # of a function that jumps to a floor, differences on either side of the largest gap lie between slopes
+    order = np.sort(values)
+    above = values > order[np.argmax(np.diff(order))]
+    sides = [rows for rows in (above, ~above) if rows.sum() > 1]
+    alone = [_between(_differences(points[r], values[r], gradients[r], 1.0), least, nats) for r in sides]
+    if len(beside := np.concatenate(alone)) >= CHECK.fewest and beside.mean() >= CHECK.consistent:
+        return ""
     between = both[-1]
     return (
         f"the gradient is not that of the values: of {len(between)} differences between neighbouring "

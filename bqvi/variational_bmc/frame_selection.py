@@ -212,7 +212,7 @@ def _alternatives_due(
         return []
     turn, since = _turn(state, step, FITTING.turn[0] if len(state) < 80 else FITTING.turn[1])
     if many and with_gradients and not step.final:
-        turn, since = divmod(_growths(len(state)), 2)
+        turn, since = divmod(int(math.log(len(state)) / math.log(FITTING.often)), 2)  # about the fits to many
     if since and not (first or (many and not with_gradients)):
         return []
     others = _alternatives(state, present.frame, present.threshold)
@@ -220,11 +220,6 @@ def _alternatives_due(
         return others
     others = [other for other in others if not (other.other_frame and other.other_threshold)]
     return others if step.final else [others[turn % len(others)]]
-
-
-def _growths(n: int) -> int:
-    """How often n evaluations have grown by ``FITTING.often``, and thus about the number of fits to many."""
-    return int(math.log(n) / math.log(FITTING.often))
 
 
 def _alternatives(state: State, frame: Frame, threshold: float) -> list[_Alternative]:

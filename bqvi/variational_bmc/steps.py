@@ -179,9 +179,11 @@ def _rise(before: State, state: State) -> float:
 
     It may rise as much again. After the first design, it is the excess of the highest value over the median.
     """
-    values = state.usable.values
     if not before.rows and not state.given:
-        return float(values.max() - np.median(values))
+        return float(state.usable.values.max() - np.median(state.usable.values))
+    values = state.evaluations.values[
+        ~state.evaluations.failed
+    ]  # those below a cliff may have been the highest
     return float(values.max() - values[: (len(values) + 1) // 2].max())
 
 

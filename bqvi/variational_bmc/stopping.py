@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.pareto import PARETO
-from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, WEIGHTS
+from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, PREDICTIONS, WEIGHTS
 from bqvi.variational_bmc.state import Row
 
 _UNTESTED = "the log joint has not been evaluated at points that could refute the result"
@@ -81,9 +81,9 @@ def _about_change(last: tuple[Row, ...], tolerance: float) -> list[str]:
     divergence = max(row.divergence - row.divergence_floor for row in last)
     reasons = []
     if not divergence < CONVERGENCE.divergence:
-        reasons.append(
-            f"successive posteriors still differ (divergence {divergence:.2g}, not {CONVERGENCE.divergence})"
-        )
+        lost = "" if divergence < PREDICTIONS.unsettled else "the posterior has not been found: "
+        differ = f"divergence {divergence:.2g}, not {CONVERGENCE.divergence}"
+        reasons.append(f"{lost}successive posteriors still differ ({differ})")
     if not spread < allowed:
         reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {len(last)} steps)")
     if not sds[-1] < tolerance:

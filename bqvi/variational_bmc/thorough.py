@@ -16,7 +16,6 @@ from bqvi.calls.cliffs import nothing_above
 from bqvi.calls.evaluations import unstated_noise
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Trace
-from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted, returns_density
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
@@ -47,7 +46,10 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     reached, estimate = run.learn(before, final=True)
     row, frame = record(before, reached, estimate), reached.frame
     rows = (*before.rows, row)
-    corrected = _weights_usable(estimate.found)
+    found = estimate.found
+    # above a Pareto k of 1 weights have no mean, unless they are nearly equal
+    usable = found.pareto_k < 1.0 or found.effective_sample_size > 0.5 * len(found.u)
+    corrected = usable and found.effective_sample_size > RESULT.corrected
     posterior = _posterior(run, estimate, frame, corrected)
     held_out = predicted(state, estimate, frame, run.coordinates)
     verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)
@@ -126,10 +128,3 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
         *returns_density(state.evaluations, run.coordinates),
         *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
     )
-
-
-def _weights_usable(found: Correction) -> bool:
-    """Whether the importance weights are even enough to compute draws and the evidence from them."""
-    share = found.effective_sample_size / len(found.u)
-    # above a Pareto k of 1 weights have no mean
-    return found.effective_sample_size > RESULT.corrected and (found.pareto_k < 1.0 or share > 0.5)

@@ -431,6 +431,26 @@ def test_right_gradients_beside_a_cliff_are_no_contradiction():
     require_consistent(Function(lambda x: 0.0, lambda x: x), 0, rows(x, values, gradients))
 
 
+@pytest.mark.parametrize("depth", [14.0, 25.0, 60.0])
+def test_right_gradients_beside_a_floor_within_sight_are_no_contradiction(depth):
+    """A ball with a floor around it, no deeper than a cliff; in the plane its negative gradients are one."""
+    accused, function = 0, Function(lambda x: 0.0, lambda x: x)
+    for seed in range(40):
+        for dimension in (7, 2):
+            x = np.random.default_rng([5, seed]).normal(size=(32, dimension))
+            squares = np.square(x).sum(1)
+            inside = squares < 0.9 * dimension
+            slope = np.append(-0.01, np.zeros(dimension - 1))
+            values = np.where(inside, -0.5 * squares, -depth + x @ slope)
+            gradients = np.where(inside[:, None], -x, slope)
+            require_consistent(function, 0, rows(x, values, gradients))
+        try:
+            require_consistent(function, 0, rows(x, values, -gradients))
+        except EvaluationError:
+            accused += 1
+    assert accused >= 30, accused
+
+
 def rows(points, values, gradients):
     n = len(points)
     return Evaluations(points, values, gradients, None, np.zeros(n, bool), ("",) * n)

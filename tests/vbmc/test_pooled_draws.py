@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bqvi.variational_bmc.added_components import extended
-from bqvi.variational_bmc.correction import ANYWHERE, correct
+from bqvi.variational_bmc.correction import ANYWHERE, correct, moments_of
 from bqvi.variational_bmc.pooled_draws import pool_of
 from bqvi.variational_bmc.settings import POOLED
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -115,3 +115,25 @@ def test_q_that_covers_the_posterior_is_left_alone():
     q = mixture([[0.0, 0.0]], 1.0)
     found = correct(surrogate, q, 1024, 0, ANYWHERE)
     assert extended(surrogate, q, found, pool_of(surrogate, q, found, 0, ANYWHERE), 100) is q
+
+
+@pytest.mark.parametrize("inside", [1.0, 0.4])
+def test_draws_of_which_one_has_all_weight_have_the_moments_of_q(inside):
+    """A single draw has no covariance: closed forms of q are what is left."""
+    q = DiagonalMixture(
+        np.array([0.3, 0.7]), np.array([[0.0, 1.0], [2.0, -1.0]]), np.array([[0.5, 2.0], [1.0, 0.3]])
+    )
+    u, log_weights = np.random.default_rng(0).normal(size=(50, 2)), np.full(50, -800.0)
+    log_weights[7] = 0.0
+    found = SimpleNamespace(
+        u=u, log_q=log_weights, log_proposal=np.zeros(50), weights=np.exp(log_weights), inside=inside,
+        effective_sample_size=1.0,
+    )  # fmt: skip
+    moments = moments_of(found, q)
+    mean = 0.3 * np.array([0.0, 1.0]) + 0.7 * np.array([2.0, -1.0])
+    between = 0.21 * np.outer([2.0, -2.0], [2.0, -2.0])
+    assert moments.mean == pytest.approx(mean)
+    assert moments.covariance == pytest.approx(
+        between + np.diag([0.3 * 0.25 + 0.7 * 1.0, 0.3 * 4.0 + 0.7 * 0.09])
+    )
+    assert moments.floor == 0.0
