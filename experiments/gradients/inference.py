@@ -30,10 +30,19 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
-from experiments.harness.statements import Statement, only
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 
-__all__ = ["CLAIMS", "LEAST", "SURROGATES", "at_budgets", "experiment", "gap_panels", "gaps"]
+__all__ = [
+    "CLAIMS",
+    "LEAST",
+    "SURROGATES",
+    "at_budgets",
+    "experiment",
+    "gap_panels",
+    "gaps",
+    "within_budgets",
+]
 
 _NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
@@ -147,11 +156,21 @@ def gaps(results: pd.DataFrame) -> Table:
     return Table("gaps", frame, "Median [quartiles] over seeds at each budget, and the worst seed's gap.")
 
 
+def within_budgets(results: pd.DataFrame) -> pd.DataFrame:
+    """The records of at most 50 and at most 200 evaluations, of which the last counts.
+
+    Parameters
+    ----------
+    results : the records of runs; those of `at_budgets` may be beyond a budget.
+    """
+    return pd.concat([results[results["evaluations"] <= b].assign(budget=b) for b in (50, 200)])
+
+
 CLAIMS = (
     Statement("7.3.2", "A process on the evaluations of all steps saves evaluations of the log joint.",
-              "untuned it has a smaller gap than natural gradients and Adam, tuned for 50 or 200 evaluations",
-              "elbo_gap", {"BQ, 2 nodes": list(_STEPPED)}, shown="gap",
-              rows=only("budget", 50, 200)),
+              "untuned it has a smaller gap after at most 50 or 200 evaluations than natural gradients and "
+              "Adam, tuned for as many",
+              "elbo_gap", {"BQ, 2 nodes": list(_STEPPED)}, shown="gap", rows=within_budgets),
 )  # fmt: skip
 """By method, for each target and budget."""
 

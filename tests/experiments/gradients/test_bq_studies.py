@@ -94,6 +94,12 @@ def test_records_nearest_to_the_budgets_are_marked():
     assert_allclose(found["budget"], [np.nan, 20, np.nan, 51])
 
 
+def test_a_claim_on_a_budget_counts_no_evaluation_beyond_it():
+    found = pd.DataFrame({"evaluations": [35, 76, 168, 227], "budget": [np.nan, 50, np.nan, 200]})
+    last = bq_inference.within_budgets(found).groupby("budget").tail(1)
+    assert_allclose(last[["evaluations", "budget"]], [[35, 50], [168, 200]])
+
+
 def test_sizes_below_a_grid_are_tried_while_they_are_better():
     assert bq_runs._descended(lambda size, samples: abs(np.log(size / 0.01)), 0.09, 2) == [0.01, 2]
     assert bq_runs._descended(lambda size, samples: np.inf, 0.09, 2) == [0.09, 2]
