@@ -91,4 +91,6 @@ def _variances() -> tuple[Callable[[], object], Callable[[], object]]:
     observed = FunctionKernel(LENGTHSCALE, 0.0, 0.0, Shown(gradients=False))
     given = Conditioned.of(observed, x, y[:, None], lambda points, _: np.full(len(points), 1e-4))
     places, prior = observed.at(new), np.ones(len(new))
-    return lambda: given.variances(prior, given.whitened_covariance(places)), lambda: posterior.variance(new)
+    return lambda: given.evidence.variances(
+        prior, given.whitened_covariance(places)
+    ), lambda: posterior.variance(new)

@@ -19,6 +19,15 @@ The scale and the mean follow one convention, which the caller names:
                   (Z^T Z)^-1 H^T K^-1, and predictions follow Student's t with nu degrees of freedom
     "known"       s = 1, since noise of known variance is part of K; b is profiled
 
+Given the targets, a functional with prior variance c over s, covariances k with the data, and values h at the
+basis functions has, with t = h - Z^T C^-1 k, the
+
+    mean      h b + k^T W
+    variance  s (c - k^T K^-1 k + t^T (Z^T Z)^-1 t),
+
+in the marginal form times nu / (nu - 2), the variance of Student's t; of outputs, each with its own b,
+R^T R / nu takes the place of s. The targets of rows i exceed their prediction from all others by P_ii^-1 W_i.
+
 Along directions dK_i the average of the observed and the expected information (Gilmour, Thompson and Cullis
 1995) is, with v_i = dK_i W and P_1 the P of the marginal form,
 
@@ -40,14 +49,16 @@ import numpy as np
 from gp.arrays import Array
 from gp.fixed_points.gram import Changes
 from gp.kernels.base import Pullback
-from gp.linalg import Factor, inverse, least_squares
+from gp.linalg import Factor, Whitening, inverse, least_squares
 from gp.priors import JointPrior
 from gp.search import Expansion, Search, search
-from gp.triangular import cholesky, triangular_inverse
+from gp.triangular import cholesky
 
 Convention: TypeAlias = Literal["profiled", "marginal", "known"]
 _TINY = 1e-300
 """The smallest scale and pivot, whose logarithms have to be finite."""
+_LEAST_DEGREES = 3.0
+"""The smallest number of degrees of freedom: a t distribution with two or fewer has no variance."""
 
 
 def log_density(squares: Array, volume: Array, degrees: int, outputs: int = 1, scale: float = 1.0) -> Array:
@@ -63,34 +74,44 @@ def log_density(squares: Array, volume: Array, degrees: int, outputs: int = 1, s
     return -0.5 * (counted + outputs * volume)
 
 
-def squares_left_out(
+def left_out(
     whitening: np.ndarray, weights: np.ndarray, sets: np.ndarray, projection: np.ndarray | None = None
 ) -> np.ndarray:
-    """Mean squared errors (k,) of ``sets`` (k, R) of observations, each left out, over their covariances.
+    """What observations exceed their predictions by, (k, R), each of k ``sets`` (k, R) left out; one output.
 
     ``whitening`` is C^-1, (n, n), ``weights`` are W, (n,), and ``projection`` is B, (n, p), of `Evidence`.
     """
-    columns, found = whitening[:, sets].transpose(1, 2, 0), weights[sets]
+    columns = whitening[:, sets].transpose(1, 2, 0)
     precisions = columns @ columns.mT
     if projection is not None:
         precisions -= projection[sets] @ projection[sets].mT
-    solved = np.linalg.solve(precisions, found[:, :, None])[:, :, 0]
-    return np.asarray(np.einsum("kr,kr->k", found, solved) / sets.shape[1])
+    return np.asarray(np.linalg.solve(precisions, weights[sets][:, :, None])[:, :, 0])
+
+
+def squares_left_out(
+    whitening: np.ndarray, weights: np.ndarray, sets: np.ndarray, projection: np.ndarray | None = None
+) -> np.ndarray:
+    """Mean squared errors (k,) of `left_out` over their covariances.
+
+    ``whitening``, ``weights``, ``sets`` and ``projection`` are as there.
+    """
+    errors = left_out(whitening, weights, sets, projection)
+    return np.asarray(np.einsum("kr,kr->k", weights[sets], errors) / sets.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The evidence of targets, with scale, mean and weights, which are in closed form.
+    """The evidence of targets, with scale, mean and weights, which are in closed form; and predictions.
 
     Attributes
     ----------
-    factor : C, of K with its noise, (n, n).
+    factor : C, of K with its noise, (n, n), or its inverse, by products with which predictions are faster.
     convention : that of the scale and the mean, see the module.
     whitened_basis : Z, (n, p). coefficients : b, (p, O). residual : R, (n, O).
     least_scale : the smallest s, for targets that equal their mean.
     """
 
-    factor: Factor
+    factor: Factor | Whitening
     convention: Convention
     whitened_basis: np.ndarray
     coefficients: np.ndarray
@@ -100,7 +121,7 @@ class Evidence:
     @classmethod
     def of(
         cls,
-        factor: Factor,
+        factor: Factor | Whitening,
         targets: np.ndarray,
         basis: np.ndarray | None = None,
         convention: Convention = "profiled",
@@ -180,7 +201,7 @@ class Evidence:
     @cached_property
     def value(self) -> float:
         """log p."""
-        volume = 2.0 * float(np.log(self.factor.lower.diagonal()).sum()) + self._volume
+        volume = float(self.factor.log_determinant) + self._volume
         return float(log_density(self.squares, volume, self.degrees, self.outputs, self.scale))
 
     @property
@@ -204,7 +225,9 @@ class Evidence:
     @cached_property
     def _inverse(self) -> np.ndarray:
         """K^-1, (n, n)."""
-        return inverse(self.factor)
+        if isinstance(self.factor, Factor):
+            return inverse(self.factor)
+        return self.factor.whitening.T @ self.factor.whitening
 
     @cached_property
     def projection(self) -> np.ndarray:
@@ -218,8 +241,91 @@ class Evidence:
     @cached_property
     def precisions(self) -> np.ndarray:
         """The diagonal of P, (n,), of which no matrix is kept."""
-        whitening = triangular_inverse(self.factor.lower)
-        return np.sum(np.square(whitening, out=whitening), axis=0) - np.sum(self.projection**2, axis=1)
+        squares = np.einsum("nm,nm->m", *(self.factor.whitening,) * 2)
+        return squares - np.sum(self.projection**2, axis=1)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The coefficient b of each output, (O,), for at most one basis function; zero without one."""
+        return self.coefficients[0] if len(self.coefficients) else np.zeros(self.outputs)
+
+    @cached_property
+    def output_covariance(self) -> np.ndarray:
+        """R^T R / nu, (O, O)."""
+        return self.residual.T @ self.residual / self.degrees
+
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """The scale of each output, (O,), kept above zero."""
+        return np.maximum(np.einsum("no,no->o", self.residual, self.residual) / self.degrees, _TINY)
+
+    @property
+    def inflation(self) -> float:
+        """nu / (nu - 2), of variances where scale and mean are integrated out; otherwise 1."""
+        nu = max(float(self.degrees), _LEAST_DEGREES)
+        return nu / (nu - 2) if self.convention == "marginal" else 1.0
+
+    def leave_one_out(self) -> tuple[np.ndarray, np.ndarray]:
+        """Errors y_i - E[y_i | others], (n, O), and their standard deviations (n, O)."""
+        precision = np.maximum(self.precisions, _TINY)[:, None]
+        return self.weights / precision, np.sqrt(self.inflation * self.scales / precision)
+
+    def rules(self, whitened: np.ndarray, level: np.ndarray | float = 0.0) -> np.ndarray:
+        """Weights of the targets in the means of F functionals, (n, F), or (n,) for one.
+
+        Parameters
+        ----------
+        whitened : C^-1 times their covariances with the data, over s, (n, F) or (n,).
+        level : h, the functionals of the one basis function, (F,) or a number.
+        """
+        if self.whitened_basis.shape[1]:
+            z = self.whitened_basis[:, 0]
+            whitened = whitened + np.multiply.outer(z, (level - whitened.T @ z) / self._information)
+        return self.factor.solve(whitened, transposed=True)
+
+    def projected(self, right: np.ndarray) -> np.ndarray:
+        """P right, for (n, F), of the marginal form."""
+        return self.rules(self.factor.solve(right))
+
+    def expectations(self, whitened: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """The means (F, O) of functionals; arguments are as of `rules`."""
+        found = whitened.T @ self.residual
+        return found + level[:, None] * self.mean if len(self.coefficients) else found
+
+    def unit_covariance(
+        self, prior: np.ndarray, whitened: np.ndarray, level: np.ndarray | float | None = None
+    ) -> np.ndarray:
+        """The covariance (F, F) of functionals, for unit scale.
+
+        Parameters
+        ----------
+        prior : their prior covariance, over s, (F, F).
+        whitened, level : as of `rules`; the coefficient counts as known where ``level`` is None.
+        """
+        unit = prior - whitened.T @ whitened
+        if self.whitened_basis.shape[1] and level is not None:
+            missed = level - whitened.T @ self.whitened_basis[:, 0]
+            unit = unit + np.outer(missed, missed) / self._information
+        return np.asarray(unit)
+
+    def variances(
+        self, prior: np.ndarray, whitened: np.ndarray, level: np.ndarray | float | None = None
+    ) -> np.ndarray:
+        """The variances (F,), never negative, in O(n F); arguments as of `unit_covariance`, prior (F,)."""
+        found = prior - np.einsum("nf,nf->f", whitened, whitened)
+        if self.whitened_basis.shape[1] and level is not None:
+            found += np.square(level - whitened.T @ self.whitened_basis[:, 0]) / self._information
+        return np.asarray(self.scale * np.maximum(found, 0.0))
+
+    def left_out(self, sets: np.ndarray) -> np.ndarray:
+        """What targets exceed predictions by, (k, R), each of k ``sets`` (k, R) of rows left out; O = 1."""
+        return left_out(self.factor.whitening, self.weights[:, 0], sets, self.projection)
+
+    @cached_property
+    def _information(self) -> float:
+        """Z^T Z of the one basis function."""
+        z = self.whitened_basis[:, 0]
+        return max(float(z @ z), _TINY)
 
     def matrix_gradient(self) -> np.ndarray:
         """d log p / dK, (n, n), symmetric; the caller may overwrite it."""

@@ -110,10 +110,68 @@ class Factor:
         return self._diagonal**2
 
     @property
+    def whitening(self) -> np.ndarray:
+        """C^-1, (n, n), which is computed anew at each use. NumPy only."""
+        return triangular.triangular_inverse(self.lower)
+
+    @property
     def log_determinant(self) -> Array:
         """The logarithm of the determinant of C C^T."""
         xp = namespace(self.head)
         return 2 * xp.sum(xp.log(self._diagonal))
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """C^-1 of a covariance matrix C C^T: products with it take the place of solves. NumPy only.
+
+    They are faster than solves for some hundreds of rows, and lose digits where the matrix is nearly
+    singular.
+
+    Attributes
+    ----------
+    whitening : C^-1, lower triangular, (n, n). jitter : 0, as none is added.
+    """
+
+    whitening: np.ndarray
+    jitter: float = 0.0
+
+    @classmethod
+    def of(cls, matrix: np.ndarray) -> Whitening:
+        """That of a covariance (n, n), which is overwritten; LinAlgError where it has no factor."""
+        factor = triangular.cholesky(matrix, overwrite=True)
+        return cls(np.ascontiguousarray(triangular.triangular_inverse(factor)))
+
+    def extended(self, cross: np.ndarray, corner: np.ndarray) -> Whitening:
+        """That of m more rows, in O(n^2 m): C^-1 grows by rows M^-1 [-X^T C^-1, I], M M^T = S - X^T X.
+
+        Parameters
+        ----------
+        cross : X, C^-1 times the covariances of old and new rows, (n, m).
+        corner : the covariance S of the new rows, (m, m), which is overwritten.
+        """
+        n, m = cross.shape
+        corner -= cross.T @ cross
+        last = triangular.triangular_inverse(triangular.cholesky(corner, overwrite=True))
+        whitening = np.zeros((n + m, n + m))
+        whitening[:n, :n] = self.whitening
+        whitening[n:, :n] = -(last @ cross.T) @ self.whitening
+        whitening[n:, n:] = last
+        return Whitening(whitening)
+
+    @property
+    def lower(self) -> np.ndarray:
+        """C, (n, n), which is computed anew at each use."""
+        return triangular.triangular_inverse(self.whitening)
+
+    def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
+        """Return C^-1 b, or C^-T b; b has shape (n,) or (n, m)."""
+        return np.asarray((self.whitening.T if transposed else self.whitening) @ b)
+
+    @property
+    def log_determinant(self) -> float:
+        """The logarithm of the determinant of C C^T."""
+        return -2.0 * float(np.log(np.einsum("ii->i", self.whitening)).sum())
 
 
 def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> Factor:
@@ -250,7 +308,7 @@ def _joined(head: Array, rows: Array) -> Array:
 
 def inverse(factor: Factor) -> np.ndarray:
     """Return (C C^T)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
-    whitening = triangular.triangular_inverse(factor.lower)
+    whitening = factor.whitening
     lower: np.ndarray = lapack("lauum", whitening.dtype)(whitening, lower=1, overwrite_c=1)[0]
     if len(lower) <= _SMALL:
         whole: np.ndarray = lower + lower.T  # the part above the diagonal is zero

@@ -314,9 +314,9 @@ def _of_all(process: Process, rows: np.ndarray, batch: Batch) -> float:
     """The share of Y^T P Y that is not due to the choice of the rows, whose targets are (S, m, B)."""
     given = process.given
     columns = np.moveaxis(rows.reshape(len(rows), len(given.whitening), -1), 0, 1)
-    projected = given.projected(columns.reshape(len(columns), -1)).reshape(columns.shape)
+    projected = given.evidence.projected(columns.reshape(len(columns), -1)).reshape(columns.shape)
     chosen = over_batches(rows, np.moveaxis(projected, 1, 0), batch).sum()
-    return max(0.0, 1.0 - float(chosen) / (given.scale * given.residuals_whitened.size))
+    return max(0.0, 1.0 - float(chosen) / (given.scale * given.evidence.residual.size))
 
 
 def _require_one(found: Evaluations) -> None:

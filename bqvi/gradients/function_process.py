@@ -59,7 +59,7 @@ class FunctionSurrogate(FunctionProcess):
     def by_rule(self, targets: np.ndarray) -> WhitenedMoments:
         """The moments under q of other targets (m, B) at these points, by the same weights."""
         return WhitenedMoments.of_flat(
-            targets.reshape(-1) @ self.given.rules(self._whitened), self.given.points.shape[1]
+            targets.reshape(-1) @ self.given.evidence.rules(self._whitened), self.given.points.shape[1]
         )
 
     def candidates(self, pool: np.ndarray) -> Candidates:

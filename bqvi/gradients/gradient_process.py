@@ -98,7 +98,7 @@ class GradientProcess:
 
     @cached_property
     def at_q(self) -> WhitenedMoments:
-        found, q = self.given.residuals_whitened.T @ self.whitened, self.functionals.q
+        found, q = self.given.evidence.residual.T @ self.whitened, self.functionals.q
         return self._in_units_of_q(found[:, 0], found[:, 1:], np.zeros(len(q.mean)), q.mean)
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
@@ -140,7 +140,7 @@ class GradientProcess:
     def by_rule(self, targets: np.ndarray) -> WhitenedMoments:
         """The moments under q of other targets (m, D) at these points, by the same weights."""
         scale = self.functionals.q.scale
-        found = scale.T @ (targets.T @ self.given.rules(self.whitened))
+        found = scale.T @ (targets.T @ self.given.evidence.rules(self.whitened))
         return WhitenedMoments(found[:, 0], 0.5 * (found[:, 1:] + found[:, 1:].T))
 
     def candidates(self, pool: np.ndarray) -> Candidates:
@@ -167,8 +167,8 @@ class GradientProcess:
 
     def _changes(self) -> np.ndarray:
         """The changes of the flat moments when each node is left out, (m, F)."""
-        residuals = self.given.left_out() @ self.functionals.q.scale
-        rules = self.given.rules(self.whitened)
+        residuals = self.given.left_out @ self.functionals.q.scale
+        rules = self.given.evidence.rules(self.whitened)
         rows, columns = np.tril_indices(residuals.shape[1])
         turned = residuals[:, rows] * rules[:, 1 + columns] + residuals[:, columns] * rules[:, 1 + rows]
         return np.concatenate([residuals * rules[:, :1], 0.5 * turned], 1)

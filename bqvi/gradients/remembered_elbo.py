@@ -35,7 +35,7 @@ from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, slope_rows, value_rows
 from gp.conditioning.function_kernel import FunctionProcess
-from gp.evidence import LogPosterior
+from gp.evidence import LogPosterior, squares_left_out
 
 _LARGEST = 1e150
 """The largest residual, whose square is finite."""
@@ -132,9 +132,8 @@ class NearQ:
     @property
     def gradient_errors(self) -> np.ndarray:
         """The mean squared errors (k,) of gradients left out, over their variances for unit scale."""
-        given, sets = self.process.given, self.nodes[0][:, 1:]
-        errors = np.einsum("kr,kr->k", given.weights.reshape(-1)[sets], given.left_out_sets(sets))
-        return np.asarray(errors / max(sets.shape[1], 1))
+        found, sets = self.process.given.evidence, self.nodes[0][:, 1:]
+        return squares_left_out(found.factor.whitening, found.weights[:, 0], sets, found.projection)
 
     def variances(self, points: np.ndarray, whitened: np.ndarray | None = None) -> np.ndarray:
         """Posterior variances of phi at points (M, D), with the constant unknown, (M,).
@@ -146,7 +145,7 @@ class NearQ:
             whitened = given.whitened_covariance(kernel.at(value_rows(points)))
         squares = np.einsum("md,md->m", points, points)
         prior = kernel.height + squares * (kernel.linear + 0.5 * kernel.quadratic * squares)
-        return given.variances(prior, whitened, np.ones(len(points)))
+        return given.evidence.variances(prior, whitened, np.ones(len(points)))
 
     def residuals(self, memory: Memory, rows: np.ndarray) -> np.ndarray:
         """What values in some ``rows`` (k,) of the memory exceed the process' mean by, (k,)."""
@@ -183,7 +182,7 @@ class NearQ:
         failing, weights = float(weights[failed].sum()), np.where(failed, 0.0, weights)[: len(known)]
         residuals, others = np.zeros(len(known)), weights > 0.0
         for rows in self.nodes:
-            residuals[self.used[rows[:, 0]]] = self.process.given.left_out_sets(rows)[:, 0]
+            residuals[self.used[rows[:, 0]]] = self.process.given.evidence.left_out(rows)[:, 0]
         others[self.used] = False
         residuals[others] = self.residuals(memory, np.flatnonzero(others))
         mean = float(weights @ residuals)

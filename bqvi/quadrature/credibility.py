@@ -251,7 +251,7 @@ def _gain(ensemble: Ensemble) -> float:
     n, values = len(best.data), best.data.values
     least = (1e-150 / max(n, 1)) ** 2
     noise = Evidence.of(Factor(np.eye(n)), values, np.ones((n, 1)), "marginal", least)
-    return float(best.process.evidence.value - noise.value)
+    return float(best.process.value - noise.value)
 
 
 def kappa(ratio: float, nodes: float) -> float:

@@ -38,10 +38,12 @@ class Direct:
 
     def moments(self, member: CandidateProcess) -> tuple[np.ndarray, np.ndarray]:
         mean, unit = member.integral()
-        return mean, member.process.inflation * unit * member.process.covariance
+        return mean, member.process.inflation * unit * member.process.output_covariance
 
     def weights(self, member: CandidateProcess) -> np.ndarray:
-        return member.process.rule(member.with_integral, float(member.data.centred))
+        return member.process.rules(
+            member.process.factor.solve(member.with_integral), float(member.data.centred)
+        )
 
     def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
         """Return zero, (o,): far from nodes the mean tends to that of the data."""

@@ -77,7 +77,7 @@ def outermost(measure: Measure, u: np.ndarray, seed: int) -> np.ndarray:
 
 def whitened_cross(surrogate: CandidateProcess, v: np.ndarray) -> np.ndarray:
     """Return C^-1 k(X, v), (n, M), for v (M, D) in the chart; C C^T is the data's covariance."""
-    return surrogate.process.whitened(covariance(surrogate.kernel, surrogate.view.observed, Values(v)))
+    return surrogate.process.factor.solve(covariance(surrogate.kernel, surrogate.view.observed, Values(v)))
 
 
 def conditioned(
@@ -97,7 +97,7 @@ def conditioned(
         columns=lambda j: kernel(v[j : j + 1], v)[0] - whitened[:, j] @ whitened,
         variance=prior - np.einsum("nm,nm->m", whitened, whitened),
         noise=np.maximum(surrogate.tau, 1e-12 * prior),
-        signals=(cross - whitened.T @ surrogate.process.whitened(with_data))[:, None],
+        signals=(cross - whitened.T @ surrogate.process.factor.solve(with_data))[:, None],
     )
 
 

@@ -55,7 +55,7 @@ class Answer:
         """ln |m| (M,) and ln p (M,) at points u (M, D)."""
         process = self.member.process
         whitened = whitened_cross(self.member, self.member.chart.forward(u))
-        mean = process.mean[0] + whitened.T @ process.evidence.residual[:, 0] + self.level
+        mean = process.mean[0] + whitened.T @ process.residual[:, 0] + self.level
         return self._log_sizes(mean), np.asarray(self.measure.log_density(u), float)
 
     def _log_sizes(self, values: np.ndarray) -> np.ndarray:

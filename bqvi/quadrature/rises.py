@@ -83,7 +83,7 @@ class _Smooth:
         whitened = whitened_cross(member, v)
         nothing = np.zeros(len(v)), np.zeros(len(member.data))  # there is no functional of interest
         state = conditioned(member, v, whitened, *nothing)
-        mean = member.process.mean[0] + whitened.T @ member.process.evidence.residual[:, 0]
+        mean = member.process.mean[0] + whitened.T @ member.process.residual[:, 0]
         return state, self.level + self.unit * mean
 
     def sd(self, state: ConditionedPool) -> np.ndarray:

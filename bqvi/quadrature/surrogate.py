@@ -2,8 +2,8 @@
 
     psi = (logarithms of the family's parameters, such as lengthscales in the chart, log tau)
 
-The covariance is s (k + tau N). Scale s and mean are integrated out (`gp.evidence`, the marginal form; the
-prediction is `gp.conditioning.StudentProcess`), so a fit is a search over psi (`gp.search`).
+The covariance is s (k + tau N). Scale s and mean are integrated out (`gp.evidence`, the marginal form,
+which has the predictions), so a fit is a search over psi (`gp.search`).
 The prior on a lengthscale is flat from a fifth to twelve standard deviations of the measure and decreases
 outside, which excludes degenerate lengthscales; that on log tau is flat. A *fitted* tau also
 represents variation that the kernel cannot fit, such as a jump: the surrogate then regresses instead of
@@ -23,9 +23,8 @@ from bqvi.calls.evaluations import understated_noise
 from bqvi.quadrature.charts import MeasureChart
 from bqvi.quadrature.families import Gram, KernelFamily
 from bqvi.quadrature.settings import ROUGHLY, SEARCH, Effort
-from gp.conditioning import StudentProcess
 from gp.embeddings import KernelEmbedding, embed
-from gp.evidence import LogPosterior, squares_left_out
+from gp.evidence import Evidence, LogPosterior, squares_left_out
 from gp.integrals import Integrals
 from gp.kernels import Kernel
 from gp.kernels.parameters import scaled
@@ -36,7 +35,6 @@ from gp.posterior import Posterior
 from gp.priors import JointPrior
 from gp.process import GaussianProcess
 from gp.search import Search, search
-from gp.triangular import triangular_inverse
 
 _ROWS = 100
 """The most nodes at which slopes are computed at a time."""
@@ -185,9 +183,9 @@ class CandidateProcess:
         )
 
     @cached_property
-    def process(self) -> StudentProcess:
+    def process(self) -> Evidence:
         """The process given the data, at psi."""
-        return StudentProcess(self.objective.evidence(self.psi))
+        return self.objective.evidence(self.psi)
 
     def understated(self, unit: float, repeats: bool = True) -> tuple[str, ...]:
         """A warning that values, whose ``unit`` is given, vary by more than their noise; () if not.
@@ -229,10 +227,9 @@ class CandidateProcess:
     @property
     def _slope_errors(self) -> np.ndarray:
         """The mean squared errors (k,) of slopes left out, over their variances for unit scale."""
-        found = self.process.evidence
+        found = self.process
         sets = np.arange(len(self.data), len(found.weights)).reshape(-1, self.dimension)
-        whitening = triangular_inverse(found.factor.lower)
-        return squares_left_out(whitening, found.weights[:, 0], sets, found.projection)
+        return squares_left_out(found.factor.whitening, found.weights[:, 0], sets, found.projection)
 
     def at(self, psi: np.ndarray) -> CandidateProcess:
         """Return the surrogate with other hyperparameters."""
@@ -241,12 +238,13 @@ class CandidateProcess:
     def integral(self) -> tuple[np.ndarray, float]:
         """The mean (o,) of the integral against the measure of the chart, and its variance for unit scale.
 
-        The covariance between outputs is this variance times ``process.covariance``.
+        The covariance between outputs is this variance times ``process.output_covariance``.
         """
         prior = np.full((1, 1), float(self.embedding.double()))
         level = np.full(1, float(self.data.centred))
-        mean, unit = self.process.predict(self.with_integral[:, None], level, prior)
-        return mean[0], max(float(unit[0, 0]), 0.0)
+        whitened = self.process.factor.solve(self.with_integral[:, None])
+        unit = self.process.unit_covariance(prior, whitened, level)
+        return self.process.expectations(whitened, level)[0], max(float(unit[0, 0]), 0.0)
 
     @cached_property
     def with_integral(self) -> np.ndarray:
@@ -278,7 +276,7 @@ class CandidateProcess:
     @cached_property
     def log_posterior(self) -> float:
         """Log evidence plus log prior of psi, up to a constant."""
-        return self.objective.value_of(self.process.evidence, self.psi)
+        return self.objective.value_of(self.process, self.psi)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds of the search of psi, (P + 1,)."""

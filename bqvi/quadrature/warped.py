@@ -79,7 +79,7 @@ class Warped:
         p = products(member)
         w = found.weights[:, 0]
         scale = found.inflation * float(found.scales[0])
-        whitened = found.whitened(p.single @ w)
+        whitened = found.factor.solve(p.single @ w)
         mean = 0.5 * float(w @ p.single @ w)
         rounding = 1e-15 * float(w @ w)
         variance = scale * max(float(w @ p.triple @ w - whitened @ whitened), rounding)
@@ -95,7 +95,7 @@ class Warped:
         of_mean = (
             kernel_products.single(lengths, member.chart.measure, data, data) @ member.process.weights[:, 0]
         )
-        return member.process.rule(of_mean, 0.0)
+        return member.process.projected(of_mean)
 
     def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
         """Return a third of the squared difference of the means of M and L, (1,), for M; zero for L.
@@ -126,7 +126,7 @@ class Warped:
 
 def _quadratic(member: CandidateProcess, p: Products) -> tuple[float, float]:
     """pi[C]/2 and pi pi'[C^2]/2 for unit scale, the terms that moment matching adds."""
-    lower, reduced = member.process.evidence.factor.lower, lapack("sygst", p.single.dtype)
+    lower, reduced = member.process.factor.lower, lapack("sygst", p.single.dtype)
     # C^-1 M C^-T of a symmetric M, of which LAPACK finds the lower triangle by half of the work of two solves
     of_single, of_triple = (np.tril(reduced(part, lower, lower=1)[0]) for part in (p.single, p.triple))
     squares = 2 * float(np.sum(of_single**2)) - float(np.sum(of_single.diagonal() ** 2))
@@ -144,7 +144,7 @@ def _linearised(member: CandidateProcess, candidates: np.ndarray) -> tuple[Condi
     data, lengths, measure = member.view.observed.x, np.exp(member.psi[:-1]), member.chart.measure
     cross, with_data = (kernel_products.single(lengths, measure, at, data) @ w for at in (v, data))
     whitened = whitened_cross(member, v)
-    return conditioned(member, v, whitened, cross, with_data), whitened.T @ found.evidence.residual[:, 0]
+    return conditioned(member, v, whitened, cross, with_data), whitened.T @ found.residual[:, 0]
 
 
 def _uncertainty(variance: np.ndarray, mean: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ def _check_given(
     require_close(given.scale, scale, 1e-7, "scale has to be (Y - b c)^T K^-1 (Y - b c) / (n O)")
     volume = 0.5 * float(np.linalg.slogdet(covariance)[1])
     evidence = -right.shape[1] * volume - 0.5 * right.size * (np.log(2.0 * np.pi * scale) + 1.0)
-    require_close(given.log_evidence, evidence, 1e-8, "log_evidence has to be that of the targets")
+    require_close(given.evidence.value, evidence, 1e-8, "log_evidence has to be that of the targets")
     # stands for integrals whose covariances with the rows are those of the first three rows
     cross = covariance[:, :3]
     whitened = given.whitening @ cross
@@ -108,17 +108,19 @@ def _check_given(
     rules = inverse @ cross
     if basis is not None:
         rules = projected @ cross + np.outer(inverse @ basis, level) / float(basis @ inverse @ basis)
-    require_close(given.rules(whitened, level), rules, 1e-7, "rules have to be the weights of least squares")
+    require_close(
+        given.evidence.rules(whitened, level), rules, 1e-7, "rules have to be the weights of least squares"
+    )
     prior = 2.0 * np.eye(3) + covariance[:3, :3]
     found = given.covariance(prior, whitened)
     require_close(found, scale * (prior - cross.T @ inverse @ cross), 1e-7, "covariance of integrals")
-    require_close(given.variances(np.diag(prior), whitened), np.diag(found), 1e-9, "variances")
+    require_close(given.evidence.variances(np.diag(prior), whitened), np.diag(found), 1e-9, "variances")
 
 
 def _check_left_out(given: Conditioned, noise: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
     """Compare residuals at a node, and changes of an integral, with the process without that node."""
     kernel, x, targets = given.kernel, given.points, given.targets
-    places, left = given.places, given.left_out()
+    places, left = given.places, given.left_out
     numbers = given.numbers
     for i in (0, len(x) - 1):
         rest = np.arange(len(x)) != i
@@ -132,5 +134,5 @@ def _check_left_out(given: Conditioned, noise: Callable[[np.ndarray, np.ndarray]
         require_close(left[i].reshape(residual.shape), residual, 1e-6, f"left_out at node {i}")
     if targets.shape[1] == numbers:  # the targets are of one function
         whitened = given.whitened_covariance(places)[:, :1]
-        change = np.einsum("nbf,nb->nf", given.rules(whitened).reshape(len(x), numbers, -1), left)
+        change = np.einsum("nbf,nb->nf", given.evidence.rules(whitened).reshape(len(x), numbers, -1), left)
         require_close(given.changes(whitened), change, 1e-9, "changes")

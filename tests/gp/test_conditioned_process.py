@@ -99,6 +99,6 @@ def test_variances_are_the_diagonal_of_the_covariance(level):
     process = Conditioned.of(kernel, x, rng.standard_normal((7, 1)), noise)
     places = kernel.at(at[:3])
     prior, whitened = kernel.covariance(places, places), process.whitened_covariance(places)
-    found = process.variances(np.diagonal(prior), whitened, level)
+    found = process.evidence.variances(np.diagonal(prior), whitened, level)
     np.testing.assert_allclose(found, np.diagonal(process.covariance(prior, whitened, level)), rtol=1e-10)
-    assert (found >= process.variances(np.diagonal(prior), whitened)).all()
+    assert (found >= process.evidence.variances(np.diagonal(prior), whitened)).all()

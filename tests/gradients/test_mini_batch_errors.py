@@ -110,7 +110,7 @@ def test_the_covariance_of_the_process_is_that_of_all_data_on_average():
 
 def total(process):
     """Y^T P Y."""
-    return process.given.scale * process.given.residuals_whitened.size
+    return process.given.scale * process.given.evidence.residual.size
 
 
 def drawn_alone(estimator, q):

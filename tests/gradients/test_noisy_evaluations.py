@@ -38,7 +38,7 @@ def test_a_function_with_known_noise_is_that_of_a_dense_regression(values, gradi
     noise = RNG.uniform(0.1, 0.5, y.shape)
     process = kind.process(Observed(U, y, noise), LOGS)
     jitter = SCALE * process.given.noise(U, y).repeat(y.shape[1])
-    basis = process.given.basis
+    basis = process.kernel.constant(process.given.points)
     expected = dense(process.kernel, y.reshape(-1), noise.reshape(-1) + jitter, basis)
     assert_allclose(process.given.weights.reshape(-1), expected, rtol=1e-8)
     first = kind.process(Observed(U[:8], y[:8], noise[:8]), LOGS)

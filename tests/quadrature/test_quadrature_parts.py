@@ -15,7 +15,6 @@ from bqvi.quadrature.surrogate import StandardData, surrogate
 from bqvi.quadrature.warped import Warped, products
 from experiments.problems.integrands import integrands
 from gp import GaussianProcess, Values
-from gp.conditioning import StudentProcess
 from gp.embeddings.kernel_products import square, triple
 from gp.evidence import Evidence
 from gp.kernels import Matern32, SquaredExponential
@@ -63,8 +62,12 @@ def test_leave_one_out_is_that_of_deleted_data():
     for i in (0, 5, 11):
         kept = np.arange(12) != i
         factor = cholesky(matrix[np.ix_(kept, kept)])
-        rest = StudentProcess(Evidence.of(factor, member.data.values[kept], np.ones((11, 1)), "marginal"))
-        mean, unit = rest.predict(matrix[kept][:, [i]], np.ones(1), matrix[[i]][:, [i]])
+        rest = Evidence.of(factor, member.data.values[kept], np.ones((11, 1)), "marginal")
+        whitened = rest.factor.solve(matrix[kept][:, [i]])
+        mean, unit = (
+            rest.expectations(whitened, np.ones(1)),
+            rest.unit_covariance(matrix[[i]][:, [i]], whitened, 1.0),
+        )
         # the closed form loses digits to the conditioning of K, 1e4 here
         np.testing.assert_allclose(errors[i], (member.data.values[i] - mean)[0], rtol=1e-8)
         expected = np.sqrt(member.process.inflation * member.process.scales * unit[0, 0])
@@ -305,7 +308,7 @@ def test_wsabi_moments_against_posterior_samples(matched):
     found = member.process
     cross = member.kernel(points, data.u)
     m = (cross @ found.weights)[:, 0]
-    half = found.whitened(cross.T)
+    half = found.factor.solve(cross.T)
     c = found.inflation * found.scales[0] * (member.kernel(points, points) - half.T @ half)
     values, vectors = np.linalg.eigh(c)
     root = vectors * np.sqrt(np.maximum(values, 0.0))

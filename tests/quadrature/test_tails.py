@@ -70,7 +70,7 @@ def test_a_sum_of_functions_of_one_coordinate_is_seen_as_one():
     assert found.scores[0] - found.scores[names.index("axes")] > 5
     mean, unit = found.members[0].integral()
     error = y.mean() + y.std() * mean[0] - f.truth
-    assert abs(error) < 3 * y.std() * np.sqrt(unit * found.members[0].process.covariance[0, 0])
+    assert abs(error) < 3 * y.std() * np.sqrt(unit * found.members[0].process.output_covariance[0, 0])
 
 
 @pytest.mark.parametrize("shape", [0.3, 0.7, 1.2])
