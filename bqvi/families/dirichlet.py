@@ -30,7 +30,7 @@ import numpy as np
 from bqvi.arrays import Seed, Values, digamma, gammaln, logsumexp, namespace, trigamma
 from bqvi.checks import require_nonnegative
 from bqvi.families.family import AllAtOnePoint, ExponentialFamily
-from bqvi.families.gamma import rsample_log_gamma
+from bqvi.families.gamma import rsample_log_gamma, times
 from gp.arrays import Array
 
 
@@ -137,7 +137,7 @@ class Dirichlet(ExponentialFamily):
 
     def kl(self, other: Dirichlet) -> Array:
         gap = self.concentration - other.concentration
-        apart = _times(gap, self.expected_statistics[0]).sum(-1)
+        apart = times(gap, self.expected_statistics[0]).sum(-1)
         return apart - self.log_normaliser + other.log_normaliser
 
     def statistics(self, theta: Array) -> Values:
@@ -150,7 +150,7 @@ class Dirichlet(ExponentialFamily):
 
     def log_prob(self, theta: Array) -> Array:
         """Log density (in pi) at points given as ln pi (L, ..., K)."""
-        return _times(self._on_face(self.concentration - 1.0), theta).sum(-1) - self.log_normaliser
+        return times(self._on_face(self.concentration - 1.0), theta).sum(-1) - self.log_normaliser
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` draws, as ln pi, with implicit reparameterisation gradients (thesis Eq. 5.22)."""
@@ -185,12 +185,6 @@ class Dirichlet(ExponentialFamily):
         step = tangent[0]
         positive = self.concentration + (self.concentration == 0.0)
         return self.from_natural((self.concentration + step + 0.5 * step**2 / positive,))
-
-
-def _times(factor: Array, logarithms: Array) -> Array:
-    """Products in which 0 times -inf is 0: under a flat prior an empty component has density 1."""
-    xp = namespace(logarithms)
-    return factor * xp.where(factor == 0.0, xp.zeros_like(logarithms), logarithms)
 
 
 def _inverse_digamma(y: np.ndarray) -> np.ndarray:

@@ -77,6 +77,12 @@ def rsample_log_gamma(shape: Array, n: int, seed: Seed) -> Array:
     return like(log_y, shape) + slope * (shape - shape.detach())
 
 
+def times(factor: Array, logarithms: Array) -> Array:
+    """``factor`` times ``logarithms``, with 0 for 0 times -inf: under a flat prior what is empty has density 1."""
+    xp = namespace(logarithms)
+    return factor * xp.where(factor == 0.0, xp.zeros_like(logarithms), logarithms)
+
+
 class Gamma(ExponentialFamily):
     """A batch of gamma distributions.
 
@@ -168,11 +174,7 @@ class Gamma(ExponentialFamily):
 
     def log_prob(self, theta: Array) -> Array:
         """Log density (in lambda) at points given as ln lambda (L, ...)."""
-        excess = self.shape - 1.0
-        xp = namespace(theta)
-        # 0 * -inf is 0 here: under a flat prior a rate of zero has density 1
-        counted = xp.where(excess == 0.0, xp.zeros_like(theta), theta)
-        return excess * counted - self.rate * xp.exp(theta) - self.log_normaliser
+        return times(self.shape - 1.0, theta) - self.rate * namespace(theta).exp(theta) - self.log_normaliser
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` draws, as ln lambda, with implicit reparameterisation gradients."""

@@ -24,7 +24,7 @@ import scipy.special
 from bqvi.checks import require_one_of
 from bqvi.families import Flat, Product
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.components import STARTS, Components
+from bqvi.models.components import STARTS, Components, Start
 from bqvi.models.conjugate import LocalStep, LocalTerms, altered
 from bqvi.models.data import Data, as_table, has_missing, is_sparse, n_rows
 from bqvi.models.mixing import Mixing, expected_weights
@@ -106,7 +106,7 @@ class Mixture:
         Random numbers are from ``rng``; rows have positive ``weights`` (N,), default 1.
         """
         require_one_of("start", how, STARTS)
-        components = self.components.start(data, self.n_components, how, rng, weights)
+        components = self.components.start(data, self.n_components, Start(how, rng, weights))
         total = n_rows(data) if weights is None else weights.sum()
         shares = self.mixing.start(np.full(self.n_components, total / self.n_components))
         factors = {} if shares is None else {self.mixing.name: shares}

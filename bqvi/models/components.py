@@ -10,6 +10,7 @@ Coordinate ascent, mini-batches and the exact bound are computed from `affine`, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -23,6 +24,17 @@ from bqvi.models.settings import CENTRES
 from gp.arrays import Array
 
 STARTS = ("k-means++", "random")
+
+
+@dataclass(frozen=True)
+class Start:
+    """How components start."""
+
+    how: str
+    """One of `STARTS`, see `starting_centres`."""
+    rng: np.random.Generator
+    weights: np.ndarray | None = None
+    """(N,), positive: what each row counts; None for ones."""
 
 
 def starting_centres(
@@ -118,14 +130,12 @@ def _squared_gaps(points: np.ndarray, centres: np.ndarray, unit: bool) -> np.nda
     return np.asarray(scipy.spatial.distance.cdist(centres, points, "sqeuclidean"))
 
 
-def sample(
-    data: Data, rng: np.random.Generator, weights: np.ndarray | None
-) -> tuple[Data, np.ndarray | None, float]:
-    """Some rows of ``data`` for a start, their ``weights`` if there are any, and the weight of all rows."""
-    chosen = sample_rows(n_rows(data), rng)
-    if weights is None:
+def sample(data: Data, begin: Start) -> tuple[Data, np.ndarray | None, float]:
+    """Some rows of ``data`` for a start, their weights if there are any, and the weight of all rows."""
+    chosen = sample_rows(n_rows(data), begin.rng)
+    if begin.weights is None:
         return take(data, chosen), None, float(n_rows(data))
-    return take(data, chosen), weights[chosen], float(weights.sum())
+    return take(data, chosen), begin.weights[chosen], float(begin.weights.sum())
 
 
 def sample_rows(n: int, rng: np.random.Generator, most: int = CENTRES.rows) -> np.ndarray:
@@ -181,26 +191,12 @@ class Components(Protocol):
     def representation(self, data: Data) -> np.ndarray:
         """Rows (N, R) with meaningful distances, for starts and for kernels over data."""
 
-    def start(
-        self,
-        data: Data,
-        n_components: int,
-        how: str,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> Any:
-        """A starting q(theta) for K components, from clusters; ``weights`` (N,), positive."""
-        return start_from_clusters(self, data, n_components, how, rng, weights)
+    def start(self, data: Data, n_components: int, begin: Start) -> Any:
+        """A starting q(theta) for K = ``n_components`` from ``data``; as ``begin`` says, from clusters."""
+        return start_from_clusters(self, data, n_components, begin)
 
 
-def start_from_clusters(
-    components: Components,
-    data: Data,
-    n_components: int,
-    how: str,
-    rng: np.random.Generator,
-    weights: np.ndarray | None = None,
-) -> Any:
+def start_from_clusters(components: Components, data: Data, n_components: int, begin: Start) -> Any:
     """The posterior if each row belongs to the nearest of K starting centres.
 
     Of many rows a sample is clustered, and represents all.
@@ -208,12 +204,11 @@ def start_from_clusters(
     Parameters
     ----------
     components : the family of the K components. data : N rows. n_components : K.
-    how : 'k-means++' or 'random' (`starting_centres`). rng : draws both. weights : (N,), or None
-        for equal ones.
+    begin : how the centres are chosen.
     """
-    sampled, part, total = sample(data, rng, weights)
+    sampled, part, total = sample(data, begin)
     points = components.representation(sampled)
-    centres = starting_centres(points, n_components, how, rng, part)
+    centres = starting_centres(points, n_components, begin.how, begin.rng, part)
     labels = scipy.spatial.distance.cdist(points, centres, "sqeuclidean").argmin(1)
     r = np.asarray(np.eye(n_components)[labels])
     if part is None:

@@ -24,7 +24,7 @@ from bqvi.arrays import Values
 from bqvi.checks import positive_vector, require_integer
 from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.components import Components
+from bqvi.models.components import Components, Start
 from bqvi.models.data import filled, has_missing, log_factorials, require_counts, require_observed_columns
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
@@ -60,18 +60,8 @@ class Emissions(Protocol):
     def prior(self, n_states: int) -> Any:
         """p(theta_1, .., theta_K) of K = ``n_states``."""
 
-    def start(
-        self,
-        values: np.ndarray,
-        n_states: int,
-        how: str,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> Any:
-        """A starting q of K = ``n_states`` from ``values`` with ``weights`` (T,).
-
-        ``how`` as in `starting_centres`, ``rng`` for draws.
-        """
+    def start(self, values: np.ndarray, n_states: int, begin: Start) -> Any:
+        """A starting q of K = ``n_states`` from ``values``, as ``begin`` says; its weights are (T,)."""
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> Any:
         """The table for passes over the data, from ``values`` (c, C, ...) where ``shown`` (c, C)."""
@@ -150,18 +140,11 @@ class CategoricalEmissions(Emissions):
     def prior(self, n_states: int) -> Dirichlet:
         return Dirichlet(np.tile(self.concentration, (n_states, 1)))
 
-    def start(
-        self,
-        values: np.ndarray,
-        n_states: int,
-        how: str,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> Dirichlet:
+    def start(self, values: np.ndarray, n_states: int, begin: Start) -> Dirichlet:
         """The frequencies of all symbols, times noise, for K = ``n_states``."""
-        known, part = known_values(values, weights)
+        known, part = known_values(values, begin.weights)
         counts = np.bincount(known.astype(np.intp), part, self.n_symbols) / n_states
-        noise = rng.standard_exponential((n_states, self.n_symbols))
+        noise = begin.rng.standard_exponential((n_states, self.n_symbols))
         return Dirichlet(self.concentration + counts * (0.5 + 0.5 * noise))
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
@@ -248,16 +231,9 @@ class PoissonEmissions(Emissions):
         rate = np.tile(np.asarray(self.rate, float), (n_states, 1))
         return Gamma(np.full(rate.shape, float(self.shape)), rate)
 
-    def start(
-        self,
-        values: np.ndarray,
-        n_states: int,
-        how: str,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> Gamma:
+    def start(self, values: np.ndarray, n_states: int, begin: Start) -> Gamma:
         """A start at the rates of K = ``n_states`` windows of the data, in a random order."""
-        known, part = known_values(values, weights)
+        (known, part), rng = known_values(values, begin.weights), begin.rng
         known = filled(known)
         prior = self.prior(n_states)
         size = max(1, min(len(known) // (2 * n_states), 20))
@@ -340,17 +316,11 @@ class ComponentEmissions(Emissions):
     def prior(self, n_states: int) -> Any:
         return self.components.prior(n_states)
 
-    def start(
-        self,
-        values: np.ndarray,
-        n_states: int,
-        how: str,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> Any:
+    def start(self, values: np.ndarray, n_states: int, begin: Start) -> Any:
         """The components' start for K = ``n_states``, without regard to the order of the values."""
-        known, part = known_values(values, weights)
-        return self.components.start(known, n_states, how, rng, None if weights is None else part)
+        known, part = known_values(values, begin.weights)
+        begin = replace(begin, weights=None if begin.weights is None else part)
+        return self.components.start(known, n_states, begin)
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray | _IncompleteRows:
         """T of the values, about the components' centre, (c, P + 1, C); or rows with missing columns."""

@@ -23,7 +23,7 @@ from bqvi.checks import (
 )
 from bqvi.families import Flat, PointMass
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
-from bqvi.models.components import start_from_clusters
+from bqvi.models.components import Start, start_from_clusters
 from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior, Matrix, matrices_of
 from bqvi.models.data import Data, as_numbers, as_table, filled, has_missing, n_rows, spread
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
@@ -202,16 +202,9 @@ class GaussianComponents:
         x = filled(as_table(data))
         return np.asarray((x - x.mean(axis=0)) / spread(x))
 
-    def start(
-        self,
-        data: Data,
-        n_components: int,
-        how: str,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> Any:
+    def start(self, data: Data, n_components: int, begin: Start) -> Any:
         """From clusters; under a flat prior a proper one is used in its stead."""
-        return start_from_clusters(replace(self, flat=False), filled(data), n_components, how, rng, weights)
+        return start_from_clusters(replace(self, flat=False), filled(data), n_components, begin)
 
 
 def _family(q: FamilyOrPoint) -> Any:

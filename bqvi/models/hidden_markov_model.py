@@ -19,6 +19,7 @@ import numpy as np
 
 from bqvi.checks import require_integer, require_nonnegative, require_numbers
 from bqvi.families import Dirichlet, Product
+from bqvi.models.components import Start
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data
 from bqvi.models.emissions import Emissions, Likelihoods
@@ -108,14 +109,13 @@ class HiddenMarkovModel:
         """
         k, part = self.n_states, np.ones(len(data)) if weights is None else weights
         moves = rng.dirichlet(np.ones(k), k) * _allowed(self.transition_concentration)
-        begins = part.sum() / k * _allowed(self.initial_concentration)
+        firsts = part.sum() / k * _allowed(self.initial_concentration)
+        begin = Start(how, rng, _of_values(weights, data))
         return Product(
             {
-                "initial": Dirichlet(self.initial_concentration + begins),
+                "initial": Dirichlet(self.initial_concentration + firsts),
                 "transitions": Dirichlet(self.transition_concentration + part @ data.lengths / k * moves),
-                self.emissions.name: self.emissions.start(
-                    data.values, k, how, rng, _of_values(weights, data)
-                ),
+                self.emissions.name: self.emissions.start(data.values, k, begin),
             }
         )
 
@@ -199,12 +199,16 @@ class HiddenMarkovModel:
 
     def log_predictives(self, q: Product, data: Data) -> list[np.ndarray]:
         """ln p(x_t | x_1..t-1) under ``q``, (T_n,) of each sequence; sums are `log_evidence_bounds`."""
-        rows = self.check(data)
-        arranged = self._arranged(rows, rows.whole, "whole")
-        logs = self.emissions.logarithms(q[self.emissions.name], arranged)
+        rows, logs = self._logarithms(q, data)
         found = log_predictives(self._chain(q), logs, rows.whole)
         own = rows.whole.in_time(found[:, None, :])[0]
         return rows.split(own + self.emissions.log_base_measures(rows.values))
+
+    def _logarithms(self, q: Product, data: Data) -> tuple[Sequences, np.ndarray]:
+        """Sequences that are not cut, and the expected log likelihoods of their values."""
+        rows = self.check(data)
+        arranged = self._arranged(rows, rows.whole, "whole")
+        return rows, self.emissions.logarithms(q[self.emissions.name], arranged)
 
     def posteriors(self, q: Product, data: Data) -> list[np.ndarray]:
         """q(z_t = k), (T_n, K) of each sequence."""
@@ -218,9 +222,7 @@ class HiddenMarkovModel:
 
     def viterbi(self, q: Product, data: Data) -> list[np.ndarray]:
         """The most probable path under q(z), (T_n,) of each sequence."""
-        rows = self.check(data)
-        arranged = self._arranged(rows, rows.whole, "whole")
-        logs = self.emissions.logarithms(q[self.emissions.name], arranged)
+        rows, logs = self._logarithms(q, data)
         paths = most_likely_paths(self._chain(q), logs, rows.whole)
         return rows.split(rows.whole.in_time(paths[:, None, :])[0])
 

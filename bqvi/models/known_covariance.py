@@ -22,7 +22,7 @@ from bqvi.arrays import Values, transpose
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import Gaussian
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
-from bqvi.models.components import Components, sample, starting_centres
+from bqvi.models.components import Components, Start, sample, starting_centres
 from bqvi.models.data import Data, as_table, filled, has_missing, n_rows, patterns, require_observed_columns
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
@@ -175,19 +175,12 @@ class KnownCovariance(Components):
     def _whitener(self) -> np.ndarray:
         return np.linalg.cholesky(self.precision)
 
-    def start(
-        self,
-        data: Data,
-        n_components: int,
-        how: str,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> Gaussian:
+    def start(self, data: Data, n_components: int, begin: Start) -> Gaussian:
         """A start centred on K rows, with the covariance for N / K data in each component."""
-        sampled, part, total = sample(data, rng, weights)
+        sampled, part, total = sample(data, begin)
         points = filled(as_table(sampled))
         whitener = scipy.linalg.cholesky(self.precision)  # x @ whitener.T has unit covariance
-        centres = starting_centres(points @ whitener.T, n_components, how, rng, part)
+        centres = starting_centres(points @ whitener.T, n_components, begin.how, begin.rng, part)
         precision = np.linalg.inv(self.prior_covariance) + total / n_components * self.precision
         covariances = np.broadcast_to(np.linalg.inv(precision), (n_components, *self.covariance.shape))
         means = scipy.linalg.solve_triangular(whitener, centres.T).T

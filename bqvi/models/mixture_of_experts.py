@@ -328,15 +328,12 @@ class MixtureOfExperts:
         nearest = scipy.spatial.distance.cdist(table, centres, "sqeuclidean").argmin(1)
         r = 0.1 / self.n_experts + 0.9 * np.eye(self.n_experts)[nearest]
         proper = {name: f.family if isinstance(f, Flat) else f for name, f in self.prior.factors.items()}
-        at_zero = PointMass(proper["gate"])
-        gate = proper["gate"].from_natural(
-            add(proper["gate"].natural, self._gate_statistics(at_zero, x, r, np.ones(len(x))))
-        )
         first = self.experts.start(proper["experts"], rng)
-        found = self.experts.statistics(first, x, y, r, proper["experts"])
-        return Product(
-            {"gate": gate, "experts": proper["experts"].from_natural(add(proper["experts"].natural, found))}
-        )
+        found = {
+            "gate": self._gate_statistics(PointMass(proper["gate"]), x, r, np.ones(len(x))),
+            "experts": self.experts.statistics(first, x, y, r, proper["experts"]),
+        }
+        return Product({name: f.from_natural(add(f.natural, found[name])) for name, f in proper.items()})
 
     @cached_property
     def _curvature(self) -> np.ndarray:

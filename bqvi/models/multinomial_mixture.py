@@ -18,7 +18,7 @@ from bqvi.checks import positive_vector, require_columns, require_finite, requir
 from bqvi.families import Dirichlet
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.component_mixture import Mixture
-from bqvi.models.components import Components, sample, starting_centres
+from bqvi.models.components import Components, Start, sample, starting_centres
 from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, as_table, is_sparse, log_factorials
 from bqvi.models.mixing import DirichletWeights
 from bqvi.models.mixture import AffineLogJoint
@@ -93,20 +93,13 @@ class Multinomial(Components):
     def representation(self, data: Data) -> np.ndarray:
         return np.asarray(np.sqrt(as_table(data)))
 
-    def start(
-        self,
-        data: Data,
-        n_components: int,
-        how: str,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> Dirichlet:
+    def start(self, data: Data, n_components: int, begin: Start) -> Dirichlet:
         """A start at the smoothed word frequencies of ``n_components`` documents."""
-        sampled, part, total = sample(data, rng, weights)
+        sampled, part, total = sample(data, begin)
         counts = as_table(sampled)
         smoothed = counts + self.concentration / self.n_words
         frequencies = smoothed / smoothed.sum(1, keepdims=True)
-        centres = starting_centres(frequencies, n_components, how, rng, part)
+        centres = starting_centres(frequencies, n_components, begin.how, begin.rng, part)
         words = total * np.average(counts.sum(1), weights=part) / n_components
         return Dirichlet(self.concentration + words * centres)
 
