@@ -78,7 +78,10 @@ def rsample_log_gamma(shape: Array, n: int, seed: Seed) -> Array:
 
 
 def times(factor: Array, logarithms: Array) -> Array:
-    """``factor`` times ``logarithms``, with 0 for 0 times -inf: under a flat prior what is empty has density 1."""
+    """``factor`` times ``logarithms``, 0 wherever the factor is 0, also at a logarithm of -inf.
+
+    Under a flat prior an empty component has density 1.
+    """
     xp = namespace(logarithms)
     return factor * xp.where(factor == 0.0, xp.zeros_like(logarithms), logarithms)
 
