@@ -264,12 +264,8 @@ class VariationalAutoencoder:
         `bqvi.evidence_bounds` or `bqvi.integrate` it gives the evidence of one datum, and the loss by the
         encoder against the best Gaussian q(z). ValueError where ``row`` is no datum of this model (`check`).
         """
-        rows = self.rows(self.check(to_numpy(row)[None]))
-
-        def log_density(z: Tensor) -> Tensor:
-            return self._joint(q, z.to(rows)[:, None], rows)[:, 0].to(z)
-
-        return LogJoint(log_density, self.latent)
+        log_joints = self.log_joints(q, to_numpy(row)[None])
+        return LogJoint(lambda z: log_joints(z, torch.zeros(len(z), dtype=torch.long)), self.latent)
 
     def log_joints(self, q: Product, x: Data) -> Callable[[Array, Array], Array]:
         """The log joints ln p(x_m, z) of rows ``x`` (M, ...) as a function of z (n, latent) and m, (n,).

@@ -24,7 +24,6 @@ import numpy as np
 
 from bqvi.arrays import Values, add
 from bqvi.families import ExponentialFamily
-from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array
 
@@ -89,26 +88,19 @@ class LocalModel(Protocol):
     def prior(self) -> ExponentialFamily:
         """p(theta)."""
 
-    def local_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
-        """S, and its bound, of ``rows`` under q(theta)."""
+    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+        """S, and its bound, of ``rows`` under q(theta), at the optimal q(z); ``weights`` (S,)."""
 
 
 @runtime_checkable
-class ConjugateModel(Protocol):
+class ConjugateModel(LocalModel, Protocol):
     """A conditionally conjugate model; see the module's docstring."""
-
-    @property
-    def prior(self) -> ExponentialFamily:
-        """p(theta)."""
 
     def check(self, data: Data) -> Data:
         """``data`` in the form the model works with; ValueError names what is wrong with it."""
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Any:
         """A starting q(theta) for ``data`` by numbers of ``rng``; ``how`` is 'k-means++' or 'random'."""
-
-    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
-        """The statistics and the bound of the optimal q(z) of ``rows`` under q(theta); ``weights`` (S,)."""
 
     def log_base_measure(self, data: Data) -> float:
         """sum_n ln h(x_n) over ``data``."""

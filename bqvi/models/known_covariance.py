@@ -154,7 +154,7 @@ class KnownCovariance(Components):
             for index, block, shown in patterns(data):
                 found[index] = self._of_columns(shown).log_base_measure(block[:, shown])
             return found
-        factor = np.linalg.cholesky(self.precision)
+        factor = self._whitener
         squares = np.empty(n_rows(data))
         for rows in blocks(n_rows(data), len(factor)):
             whitened = (to_numpy(data[rows]) - self.prior_mean) @ factor
@@ -173,17 +173,17 @@ class KnownCovariance(Components):
 
     @cached_property
     def _whitener(self) -> np.ndarray:
+        """The factor A with which x A has unit covariance."""
         return np.linalg.cholesky(self.precision)
 
     def start(self, data: Data, n_components: int, begin: Start) -> Gaussian:
         """A start centred on K rows, with the covariance for N / K data in each component."""
         sampled, part, total = sample(data, begin)
         points = filled(as_table(sampled))
-        whitener = scipy.linalg.cholesky(self.precision)  # x @ whitener.T has unit covariance
-        centres = starting_centres(points @ whitener.T, n_components, begin.how, begin.rng, part)
+        centres = starting_centres(points @ self._whitener, n_components, begin.how, begin.rng, part)
         precision = np.linalg.inv(self.prior_covariance) + total / n_components * self.precision
         covariances = np.broadcast_to(np.linalg.inv(precision), (n_components, *self.covariance.shape))
-        means = scipy.linalg.solve_triangular(whitener, centres.T).T
+        means = scipy.linalg.solve_triangular(self._whitener.T, centres.T).T
         return Gaussian(means, covariances.copy())
 
 

@@ -24,11 +24,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bqvi.arrays import Values
+from bqvi.arrays import Values, like, namespace
 from bqvi.checks import positive_vector, require_above, require_integer
 from bqvi.families import Dirichlet, Gamma, PointMass
 from bqvi.families.family import FamilyOrPoint
-from gp.arrays import Array, is_torch
+from gp.arrays import Array
 
 
 class Mixing(Protocol):
@@ -214,14 +214,9 @@ class Sticks:
 
     def log_weights_at(self, theta: Array) -> Array:
         """ln pi, (..., T) or, tied, (..., T + 1), at ``theta``: (ln v, ln(1 - v)), (..., sticks, 2)."""
-        log_rest = theta[..., 1].cumsum(-1)
-        if is_torch(theta):
-            none = log_rest.new_zeros((*log_rest.shape[:-1], 1))
-            import torch
-
-            return torch.cat([none, log_rest], -1) + torch.cat([theta[..., 0], none], -1)
-        none = np.zeros((*log_rest.shape[:-1], 1))
-        return np.concatenate([none, log_rest], -1) + np.concatenate([theta[..., 0], none], -1)
+        log_rest, xp = theta[..., 1].cumsum(-1), namespace(theta)
+        none = like(np.zeros((*log_rest.shape[:-1], 1)), theta)
+        return xp.concat([none, log_rest], axis=-1) + xp.concat([theta[..., 0], none], axis=-1)
 
     def concentration_given(self, q: FamilyOrPoint) -> Gamma:
         """The optimal q(alpha) given the sticks' factor q."""

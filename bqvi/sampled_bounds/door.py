@@ -156,7 +156,7 @@ def evidence_bounds(
     _require_room(choices, transition)
     if len(proposals) > 1:
         log_joint = _Numbered(log_joint)
-        gradient = _NumberedGradient(gradient) if callable(gradient) else gradient
+        gradient = _Numbered(gradient, gradient=True) if callable(gradient) else gradient
         noise_sd = _Numbered(noise_sd) if callable(noise_sd) else noise_sd
     function = Function(
         log_joint, gradient, noise_sd=noise_sd, vectorised=vectorised, like=like, errors=errors,
@@ -202,23 +202,20 @@ def _require_of_model(model: TargetModel, proposals: Proposals) -> None:
 
 @dataclass(frozen=True)
 class _Numbered:
-    """A function of points and problems' numbers, as one of points with the number in the last column."""
+    """A function of points and problems' numbers, as one of points with the number in the last column.
+
+    To a ``gradient`` a zero for the number is added.
+    """
 
     function: Callable[..., Any]
+    gradient: bool = False
 
     def __call__(self, rows: Any) -> Any:
         last = rows[..., -1]
-        return self.function(rows[..., :-1], last.long() if is_torch(last) else last.astype(int))
-
-
-@dataclass(frozen=True)
-class _NumberedGradient:
-    """Likewise the gradient, with a zero for the number."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, rows: Any) -> Any:
-        found = np.asarray(to_numpy(_Numbered(self.function)(rows)))
+        found = self.function(rows[..., :-1], last.long() if is_torch(last) else last.astype(int))
+        if not self.gradient:
+            return found
+        found = np.asarray(to_numpy(found))
         return np.concatenate([found, np.zeros((*found.shape[:-1], 1))], axis=-1)
 
 

@@ -48,14 +48,10 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
 
     covariance_type: str = "full"
 
+    _takes_nan = True
     _family: ClassVar[str] = "full"
     _model: ClassVar[Callable[..., Mixture]]
     """The model of an estimator, a function of the estimator and the number of rows."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     def _weighted(
         self, X: Any, sample_weight: ArrayLike | None, reset: bool
@@ -75,9 +71,7 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
             model = found.problem.model
             begin = {"start_from": merged(model.model, found.q, *data), "steps": left, "starts": 1, "seed": 0}
             found = self._fitted(model, data, method="cavi", family=self._family, record=1, **begin)
-        self._conclude(*([first] if found is first else [first, found]))
-        self._keep(StreamState(found.problem.model.model, found.q, 0, float(data[1].sum())))
-        return self
+        return self._conclude(*([first] if found is first else [first, found]), rows=float(data[1].sum()))
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Take a natural-gradient step on the rows X (S, D), a sample of ``total_samples`` rows."""
@@ -107,9 +101,7 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
         return getattr(self, "merge", False) and not incomplete
 
     def _keep(self, seen: StreamState) -> None:
-        self._seen = seen
-        self.model_, self.posterior_ = seen.model, seen.q
-        self.n_samples_seen_ = seen.rows
+        super()._keep(seen)
         self.weights_ = self.model_.expected_weights(seen.q)
         self.means_, self.covariances_ = component_estimates(self.model_, seen.q)
 

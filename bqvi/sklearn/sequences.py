@@ -81,10 +81,7 @@ class HiddenMarkovModel(FittedByBound):
     covariance_type: str = "full"
     bayesian: bool = True
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+    _takes_nan = True
 
     def _sequences(
         self, X: Any, lengths: ArrayLike | None, weights: ArrayLike | None = None, reset: bool = False
@@ -125,9 +122,7 @@ class HiddenMarkovModel(FittedByBound):
         """Fit to the sequences in X."""
         rows, weights = data = self._sequences(X, lengths, sequence_weight, reset=True)
         found = self._fitted(weighted(self._model(rows), "sequence_weight"), data, family=self._family)
-        self._conclude(found)
-        self._keep(StreamState(found.problem.model.model, found.q, 0, float(np.sum(weights))))
-        return self
+        return self._conclude(found, rows=float(np.sum(weights)))
 
     def partial_fit(
         self,
@@ -153,9 +148,7 @@ class HiddenMarkovModel(FittedByBound):
         return "full" if self.bayesian else "point"
 
     def _keep(self, seen: StreamState) -> None:
-        self._seen = seen
-        self.model_, self.posterior_ = seen.model, seen.q
-        self.n_samples_seen_ = seen.rows
+        super()._keep(seen)
         self.startprob_ = np.asarray(seen.q["initial"].mean)
         self.transmat_ = np.asarray(seen.q["transitions"].mean)
         if self.emissions == "gaussian":

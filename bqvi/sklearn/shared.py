@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy.special import stdtr
@@ -55,6 +55,14 @@ class FittedByBound(BaseEstimator):  # type: ignore[misc]
     random_state: RandomState = None
     verbose: bool | int = False
 
+    _takes_nan: ClassVar[bool] = False
+    """Whether NaN is a missing value."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_nan
+        return tags
+
     def _fitted(self, model: Any, data: Any, **settings: Any) -> Any:
         given = {
             "steps": self.max_iter,
@@ -76,11 +84,13 @@ class FittedByBound(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, seen: StreamState) -> None:
         """Keep the state and the attributes that follow from it."""
-        raise NotImplementedError
+        self._seen = seen
+        self.model_, self.posterior_, self.n_samples_seen_ = seen.model, seen.q, seen.rows
 
-    def _conclude(self, *phases: Any, settles: bool = True) -> None:
-        """Keep what the ``phases`` of a fit say of its bound; warn where it ``settles`` and did not."""
+    def _conclude(self, *phases: Any, rows: float, settles: bool = True) -> Self:
+        """Keep what the ``phases`` of a fit to ``rows`` ended in; warn where it ``settles`` and did not."""
         found = phases[-1]
+        self._keep(StreamState(found.problem.model.model, found.q, 0, rows))
         self.converged_ = found.converged
         if settles and not found.converged:
             warn_user(
@@ -91,6 +101,7 @@ class FittedByBound(BaseEstimator):  # type: ignore[misc]
         self.lower_bound_ = found.elbo
         self.lower_bounds_ = [row.elbo for phase in phases for row in phase.trace.rows]
         self.n_iter_ = max(sum(phase.state.iteration for phase in phases), 1)
+        return self
 
 
 def gaussian_draws(

@@ -113,9 +113,7 @@ class LatentDirichletAllocation(
             steps=self.max_iter * (1 if batch else -(-n // size)),
             tolerance=None if online else self.tol,
         )
-        self._conclude(found, settles=not online)
-        self._keep(StreamState(found.problem.model.model, found.q, 0, float(weights.sum())))
-        return self
+        return self._conclude(found, rows=float(weights.sum()), settles=not online)
 
     def partial_fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Take a natural-gradient step on the documents X (S, V), a sample of ``total_samples`` documents."""
@@ -124,9 +122,8 @@ class LatentDirichletAllocation(
         return self._streamed(self._model, data, "sample_weight", "full")
 
     def _keep(self, seen: StreamState) -> None:
-        self._seen = seen
-        self.model_, self.posterior_ = seen.model, seen.q
-        self.n_batch_iter_, self.n_samples_seen_ = seen.steps, seen.rows
+        super()._keep(seen)
+        self.n_batch_iter_ = seen.steps
         self.components_ = np.asarray(seen.q["topics"].concentration)
         self._n_features_out = self.n_components
 
