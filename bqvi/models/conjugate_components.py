@@ -181,6 +181,13 @@ def _flat(values: Values, n: int) -> np.ndarray:
     return np.concatenate([np.reshape(part, (n, -1)) for part in values], axis=1)
 
 
+def _require_each(x: np.ndarray, fits: np.ndarray, what: str) -> None:
+    """ValueError with the place of an entry of ``x`` (N, D) that does not fit, and ``what`` is allowed."""
+    if not fits.all():
+        row, column = np.argwhere(~fits)[0]
+        raise ValueError(f"data is {x[row, column]:g} in row {row}, column {column}; {what}")
+
+
 def poisson(shape: float = 1.0, rate: float | None = None) -> ConjugateComponents:
     """Independent Poisson counts in each column, rates ~ Gamma(shape, rate); data whole, not negative.
 
@@ -210,10 +217,6 @@ def exponential(shape: float = 1.0, rate: float | None = None) -> ConjugateCompo
     """
     require_above("shape", shape, 0.0)
 
-    def validate(x: np.ndarray) -> None:
-        if (x < 0.0).any():
-            raise ValueError(f"data is {x.min():g} in row {int(x.min(1).argmin())}; it must not be negative")
-
     def default(x: np.ndarray) -> np.ndarray:
         means = np.nanmean(x, axis=0)
         return np.asarray(shape * np.where(means > 0.0, means, 1.0))
@@ -222,7 +225,7 @@ def exponential(shape: float = 1.0, rate: float | None = None) -> ConjugateCompo
         _gamma_prior(shape, rate, default),
         lambda x: (np.ones_like(x), x),
         lambda x: np.zeros(len(x)),
-        validate,
+        lambda x: _require_each(x, x >= 0.0, "it must not be negative"),
         "rates",
         by_column=True,
     )
@@ -251,17 +254,11 @@ def bernoulli(first: float = 0.5, second: float = 0.5) -> ConjugateComponents:
     require_above("first", first, 0.0)
     require_above("second", second, 0.0)
 
-    def validate(x: np.ndarray) -> None:
-        bad = (x != 0.0) & (x != 1.0)
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise ValueError(f"data is {x[row, column]:g} in row {row}, column {column}; it must be 0 or 1")
-
     return ConjugateComponents(
         lambda x: Dirichlet(np.tile([first, second], (x.shape[1], 1))),
         lambda x: (np.stack([x, 1.0 - x], axis=-1),),
         lambda x: np.zeros(len(x)),
-        validate,
+        lambda x: _require_each(x, (x == 0.0) | (x == 1.0), "it must be 0 or 1"),
         "probabilities",
         by_column=True,
     )
@@ -280,10 +277,7 @@ def categorical(n_categories: int, concentration: float = 0.5) -> ConjugateCompo
 
     def validate(x: np.ndarray) -> None:
         require_counts(x)
-        if x.max() >= n_categories:
-            raise ValueError(
-                f"data has category {x.max():g}; with n_categories {n_categories} the last is one less"
-            )
+        _require_each(x, x < n_categories, f"with n_categories {n_categories} the last category is one less")
 
     return ConjugateComponents(
         lambda x: Dirichlet(np.full((x.shape[1], n_categories), concentration)),

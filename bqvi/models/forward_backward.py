@@ -18,7 +18,7 @@ as many runs as a sequence has pieces, with the same result.
 Underflow is avoided by ln A and ln b of at least -70, and by a normalisation of alpha at each eighth step, so
 that no state has less than exp(-9 * 70) of the weight. The floor adds weight to paths that have almost none.
 If the expected number of visits to entries at the floor exceeds `TOLERANCE`, the recursions have to be done
-in logarithms (`in_logarithms`).
+in logarithms (`InLogarithms`).
 """
 
 from __future__ import annotations
@@ -292,89 +292,78 @@ class _Backward:
             self.w[t][:, chosen] = here / pred[t][:, chosen]
 
 
-def in_logarithms(
-    chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout, weights: np.ndarray | None = None
-) -> SmoothedStates:
-    """The same for sequences that are not cut, some twenty times slower.
+class InLogarithms:
+    """The recursions in logarithms, for sequences that are not cut, some twenty times slower.
 
     Parameters
     ----------
-    chain : the probabilities of first states (K,) and of transitions (K, K). log_likelihood : ln p(x_t |
-        state), (c, K, C).
-    layout : which of the C sequences still run at each of c times. weights : of the sequences (C,), or None
-        for equal ones.
+    chain : the probabilities of first states and of transitions
+    log_likelihood : ln p(x_t | state), (c, K, C)
+    layout : which of the C sequences still run at each of c times
     """
-    a, log_b = np.maximum(chain.transitions, _IMPOSSIBLE), np.maximum(log_likelihood, _IMPOSSIBLE)
-    alpha, logs = _filtered(chain, log_likelihood, layout)
-    beta, pairs = np.zeros(log_b.shape), np.zeros(a.shape)
-    w = np.ones(log_b.shape[2]) if weights is None else weights
-    for t in range(len(log_b) - 2, -1, -1):
-        n = layout.running[t + 1]
-        ahead = a[:, :, None] + (log_b[t + 1] + beta[t + 1])[None, :, :n]
-        beta[t, :, :n] = logsumexp(np.moveaxis(ahead, 1, -1))
-        pairs += _normalised(alpha[t, :, None, :n] + ahead, (0, 1)) @ w[:n]
-    gamma = _normalised(alpha + beta, (1,)) * layout.shown[:, None, :]
-    return SmoothedStates(gamma, pairs, logs.sum(axis=0))
 
+    def __init__(self, chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> None:
+        self.initial, self.transitions, self.log_likelihood = (
+            np.maximum(logs, _IMPOSSIBLE) for logs in (chain.initial, chain.transitions, log_likelihood)
+        )
+        self.layout = layout
 
-def log_predictives(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
-    """(c, C), ln p(x_t | x_1..t-1), 0 where a sequence has ended.
+    def smoothed(self, weights: np.ndarray | None = None) -> SmoothedStates:
+        """As `smooth`, with ``weights`` of the sequences (C,), default 1."""
+        a, log_b = self.transitions, self.log_likelihood
+        alpha, logs = self._filtered()
+        beta, pairs = np.zeros(log_b.shape), np.zeros(a.shape)
+        w = np.ones(log_b.shape[2]) if weights is None else weights
+        for t in range(len(log_b) - 2, -1, -1):
+            n = self.layout.running[t + 1]
+            ahead = a[:, :, None] + (log_b[t + 1] + beta[t + 1])[None, :, :n]
+            beta[t, :, :n] = logsumexp(np.moveaxis(ahead, 1, -1))
+            pairs += _normalised(alpha[t, :, None, :n] + ahead, (0, 1)) @ w[:n]
+        gamma = _normalised(alpha + beta, (1,)) * self.layout.shown[:, None, :]
+        return SmoothedStates(gamma, pairs, logs.sum(axis=0))
 
-    ``chain``, ``log_likelihood`` and ``layout`` as of `in_logarithms`; sums over time are log evidences.
-    """
-    return _filtered(chain, log_likelihood, layout)[1]
+    def log_predictives(self) -> np.ndarray:
+        """ln p(x_t | x_1..t-1), (c, C), 0 where a sequence has ended; sums over time are log evidences."""
+        return self._filtered()[1]
 
+    def _filtered(self) -> tuple[np.ndarray, np.ndarray]:
+        """ln p(z_t | x_1..t), (c, K, C), and ln p(x_t | x_1..t-1), (c, C)."""
+        log_b = self.log_likelihood
+        alpha, found = np.zeros(log_b.shape), np.zeros((len(log_b), log_b.shape[2]))
+        here = self.initial[:, None] + log_b[0]
+        for t in range(len(log_b)):
+            n = self.layout.running[t]
+            if t > 0:
+                steps = here[:, None, :n] + self.transitions[:, :, None]
+                here = logsumexp(np.moveaxis(steps, 0, -1)) + log_b[t, :, :n]
+            found[t, :n] = logsumexp(here.T)
+            here = here - found[t, :n]
+            alpha[t, :, :n] = here
+        return alpha, found
 
-def _filtered(
-    chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout
-) -> tuple[np.ndarray, np.ndarray]:
-    """ln p(z_t | x_1..t), (c, K, C), and ln p(x_t | x_1..t-1), (c, C)."""
-    a, log_b = np.maximum(chain.transitions, _IMPOSSIBLE), np.maximum(log_likelihood, _IMPOSSIBLE)
-    alpha, found = np.zeros(log_b.shape), np.zeros((len(log_b), log_b.shape[2]))
-    here = np.maximum(chain.initial, _IMPOSSIBLE)[:, None] + log_b[0]
-    for t in range(len(log_b)):
-        n = layout.running[t]
-        if t > 0:
-            steps = here[:, None, :n] + a[:, :, None]
-            here = logsumexp(np.moveaxis(steps, 0, -1)) + log_b[t, :, :n]
-        found[t, :n] = logsumexp(here.T)
-        here = here - found[t, :n]
-        alpha[t, :, :n] = here
-    return alpha, found
+    def most_likely_paths(self) -> np.ndarray:
+        """The states (c, C) of the most probable path of each sequence (Viterbi 1967); 0 after its end."""
+        log_b, running = self.log_likelihood, self.layout.running
+        best = self.initial[:, None] + log_b[0]
+        came_from = np.zeros(log_b.shape, np.int16)
+        state = np.zeros(log_b.shape[2], np.intp)
+        for t in range(len(log_b)):
+            n = running[t]
+            if t > 0:
+                steps = best[:, None, :n] + self.transitions[:, :, None]
+                came_from[t, :, :n] = steps.argmax(axis=0)
+                best = steps.max(axis=0) + log_b[t, :, :n]
+            ending = slice(running[t + 1], n)
+            state[ending] = best[:, ending].argmax(axis=0)
+        paths = np.zeros((len(log_b), log_b.shape[2]), np.intp)
+        for t in range(len(log_b) - 1, -1, -1):
+            n = running[t]
+            paths[t, :n] = state[:n]
+            state[:n] = came_from[t, state[:n], np.arange(n)]
+        return paths
 
 
 def _normalised(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """The exponentials of ``logs``, normalised over ``axes``, also where impossible steps leave no digits."""
     weights = np.exp(logs - logs.max(axis=axes, keepdims=True))
     return np.asarray(weights / weights.sum(axis=axes, keepdims=True))
-
-
-def most_likely_paths(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
-    """The states (c, C) of the most probable path of each uncut sequence (Viterbi 1967); 0 after its end.
-
-    Parameters
-    ----------
-    chain : the probabilities of first states (K,) and of transitions (K, K). log_likelihood : ln p(x_t |
-        state), (c, K, C).
-    layout : which of the C sequences still run at each of c times.
-    """
-    a = np.maximum(chain.transitions, _IMPOSSIBLE)
-    log_b = np.maximum(log_likelihood, _IMPOSSIBLE)
-    best = np.maximum(chain.initial, _IMPOSSIBLE)[:, None] + log_b[0]
-    came_from = np.zeros(log_b.shape, np.int16)
-    at_end = np.zeros(log_b.shape[2], np.intp)
-    for t in range(len(log_b)):
-        n = layout.running[t]
-        if t > 0:
-            steps = best[:, None, :n] + a[:, :, None]
-            came_from[t, :, :n] = steps.argmax(axis=0)
-            best = steps.max(axis=0) + log_b[t, :, :n]
-        ending = slice(layout.running[t + 1], n)
-        at_end[ending] = best[:, ending].argmax(axis=0)
-    paths = np.zeros((len(log_b), log_b.shape[2]), np.intp)
-    state = at_end.copy()
-    for t in range(len(log_b) - 1, -1, -1):
-        n = layout.running[t]
-        paths[t, :n] = state[:n]
-        state[:n] = came_from[t, state[:n], np.arange(n)]
-    return paths

@@ -26,10 +26,8 @@ from bqvi.models.emissions import Emissions, Likelihoods
 from bqvi.models.forward_backward import (
     TOLERANCE,
     Chain,
+    InLogarithms,
     SmoothedStates,
-    in_logarithms,
-    log_predictives,
-    most_likely_paths,
     smooth,
 )
 from bqvi.models.sequences import SequenceLayout, Sequences
@@ -154,7 +152,7 @@ class HiddenMarkovModel:
         layout = rows.whole
         arranged = self._arranged(rows, layout, "whole")
         logs = self.emissions.logarithms(emitted, arranged)
-        found = in_logarithms(chain, logs, layout, _of_pieces(weights, layout))
+        found = InLogarithms(chain, logs, layout).smoothed(_of_pieces(weights, layout))
         return layout, arranged, found, np.zeros(len(layout.lengths))
 
     def _floor_mattered(self, arranged: np.ndarray, found: SmoothedStates, likelihoods: Likelihoods) -> bool:
@@ -188,7 +186,8 @@ class HiddenMarkovModel:
         arranged = self._arranged(rows, rows.whole, "whole")
         point = np.asarray(theta[self.emissions.name])
         logs = self.emissions.logarithms_at(point, arranged, len(theta["initial"]))
-        return float(in_logarithms(chain, logs, rows.whole).log_evidence.sum()) + self.log_base_measure(rows)
+        found = InLogarithms(chain, logs, rows.whole).log_predictives()
+        return float(found.sum(axis=0).sum()) + self.log_base_measure(rows)
 
     def log_evidence_bounds(self, q: Product, data: Data) -> np.ndarray:
         """(N,), ln of sum_z exp E[ln p(x_n, z)] under ``q``; of a point mass, ln p(x_n | theta)."""
@@ -199,16 +198,17 @@ class HiddenMarkovModel:
 
     def log_predictives(self, q: Product, data: Data) -> list[np.ndarray]:
         """ln p(x_t | x_1..t-1) under ``q``, (T_n,) of each sequence; sums are `log_evidence_bounds`."""
-        rows, logs = self._logarithms(q, data)
-        found = log_predictives(self._chain(q), logs, rows.whole)
+        rows, recursions = self._in_logarithms(q, data)
+        found = recursions.log_predictives()
         own = rows.whole.in_time(found[:, None, :])[0]
         return rows.split(own + self.emissions.log_base_measures(rows.values))
 
-    def _logarithms(self, q: Product, data: Data) -> tuple[Sequences, np.ndarray]:
-        """Sequences that are not cut, and the expected log likelihoods of their values."""
+    def _in_logarithms(self, q: Product, data: Data) -> tuple[Sequences, InLogarithms]:
+        """Sequences that are not cut, and their recursions."""
         rows = self.check(data)
         arranged = self._arranged(rows, rows.whole, "whole")
-        return rows, self.emissions.logarithms(q[self.emissions.name], arranged)
+        logs = self.emissions.logarithms(q[self.emissions.name], arranged)
+        return rows, InLogarithms(self._chain(q), logs, rows.whole)
 
     def posteriors(self, q: Product, data: Data) -> list[np.ndarray]:
         """q(z_t = k), (T_n, K) of each sequence."""
@@ -222,8 +222,8 @@ class HiddenMarkovModel:
 
     def viterbi(self, q: Product, data: Data) -> list[np.ndarray]:
         """The most probable path under q(z), (T_n,) of each sequence."""
-        rows, logs = self._logarithms(q, data)
-        paths = most_likely_paths(self._chain(q), logs, rows.whole)
+        rows, recursions = self._in_logarithms(q, data)
+        paths = recursions.most_likely_paths()
         return rows.split(rows.whole.in_time(paths[:, None, :])[0])
 
     def representation(self, data: Sequences) -> np.ndarray:

@@ -71,7 +71,9 @@ def test_recursions_are_sums_over_all_paths(seed, piece):
     chain = fb.Chain(np.log(pi), np.log(a))
     found = [(layout, fb.smooth(chain, laid_out(b, layout), layout, weights[layout.sequence]))]
     whole = SequenceLayout.of(lengths, 6)
-    found.append((whole, fb.in_logarithms(chain, np.log(laid_out(b, whole)), whole, weights[whole.sequence])))
+    found.append(
+        (whole, fb.InLogarithms(chain, np.log(laid_out(b, whole)), whole).smoothed(weights[whole.sequence]))
+    )
     parts = np.split(b, np.cumsum(lengths)[:-1])
     truth = [enumerated(pi, a, part) for part in parts]
     for used, smoothed in found:
@@ -82,7 +84,7 @@ def test_recursions_are_sums_over_all_paths(seed, piece):
         np.testing.assert_allclose(smoothed.transitions, pairs, atol=1e-8)
         evidence = np.bincount(used.sequence, smoothed.log_evidence)
         np.testing.assert_allclose(evidence, [t[2] for t in truth], atol=1e-8)
-    paths = fb.most_likely_paths(chain, np.log(laid_out(b, whole)), whole)
+    paths = fb.InLogarithms(chain, np.log(laid_out(b, whole)), whole).most_likely_paths()
     states = whole.in_time(paths[:, None, :])[0]
     np.testing.assert_array_equal(states, np.concatenate([t[3] for t in truth]))
 
@@ -94,7 +96,7 @@ def test_pieces_that_do_not_forget_give_the_same_numbers(stay):
     a = stay * np.eye(k) + (1.0 - stay) / k
     b = rng.uniform(0.9, 1.0, (lengths.sum(), k))
     chain, whole = fb.Chain(np.log(np.full(k, 1 / k)), np.log(a)), SequenceLayout.of(lengths, 400)
-    expected = fb.in_logarithms(chain, np.log(laid_out(b, whole)), whole)
+    expected = fb.InLogarithms(chain, np.log(laid_out(b, whole)), whole).smoothed()
     for piece in (11, 50, 400):
         layout = SequenceLayout.of(lengths, piece)
         found = fb.smooth(chain, laid_out(b, layout), layout)
@@ -115,7 +117,7 @@ def test_floors_that_matter_are_noticed():
     logs = np.zeros((60, 2, 1))
     logs[:30, 1], logs[30:, 0] = -40.0, -40.0
     assert fb.smooth(chain, np.exp(logs), layout) is None
-    found = fb.in_logarithms(chain, logs, layout)
+    found = fb.InLogarithms(chain, logs, layout).smoothed()
     np.testing.assert_allclose(found.log_evidence, -1200.0)
     np.testing.assert_allclose(found.posterior, 0.5)
 
