@@ -411,7 +411,10 @@ def test_merges_of_a_shared_covariance_need_whole_rows():
         (lambda: bqvi.fit(Mixture(DirichletWeights(2), poisson()), np.array([[-1.0]])), "-1 in row 0"),
         (lambda: bqvi.fit(Mixture(DirichletWeights(2), exponential()), np.array([[-1.0]])), "-1 in row 0"),
         (lambda: bqvi.fit(Mixture(DirichletWeights(2), bernoulli()), np.array([[2.0]])), "2 in row 0"),
-        (lambda: bqvi.fit(Mixture(DirichletWeights(2), categorical(2)), np.array([[2.0]])), "data is 2 in row 0, column 0; with n_categories 2"),
+        (
+            lambda: bqvi.fit(Mixture(DirichletWeights(2), categorical(2)), np.array([[2.0]])),
+            "data is 2 in row 0, column 0; with n_categories 2",
+        ),
         (lambda: Sticks(5, -1.0), "concentration is -1"),
         (lambda: Sticks(5, tail="loose"), "tail is 'loose'"),
         (lambda: Sticks(5, discount=0.5), "discount is 0.5"),
