@@ -327,9 +327,9 @@ def _chosen(
     """
     found, measure, seed = state.ensemble, problem.standard.measure, _seed(problem, len(state))
     assert found is not None  # set by the caller
-    taken = np.concatenate([state.u, state.pending_u])
+    taken, log = np.concatenate([state.u, state.pending_u]), problem.integrand.function.logarithmic
     if problem.criterion is not None:
-        candidates = pool(measure, found.best, seed, taken)
+        candidates = pool(measure, found.best, seed, taken, log)
         among = candidates if isinstance(measure, Empirical) else None
         count = min(count, len(candidates)) if among is not None else count
         u = by_criterion(found.best, problem.criterion, count, seed, among, state.pending_u)
@@ -348,7 +348,7 @@ def _chosen(
     edge = outermost(measure, taken, seed)[: count - len(checks) - len(high)]
     first = np.concatenate([checks, high, edge])
     given, waiting = len(first), len(state.pending_u)
-    others = pool(measure, found.best, seed, np.concatenate([taken, first]))
+    others = pool(measure, found.best, seed, np.concatenate([taken, first]), log)
     candidates = np.concatenate([state.pending_u, first, others])
     before = len(taken) if waiting else 0
     chosen = problem.model.choose(found.best, candidates, count - given, waiting + given, before)

@@ -28,11 +28,12 @@ from gp.observations import Values, covariance
 
 
 def pool(
-    measure: Measure, member: CandidateProcess, seed: int, taken: np.ndarray | None = None
+    measure: Measure, member: CandidateProcess, seed: int, taken: np.ndarray | None = None, log: bool = False
 ) -> np.ndarray:
     """Return candidates in standard coordinates, (M, D), for the surrogate ``member``.
 
-    ``taken`` are the present nodes, (n, D), as points of a finite measure are evaluated once only.
+    ``taken`` are the present nodes, (n, D), as points of a finite measure are evaluated once only. They lie
+    up to 2.5 times as far out as draws; where f is given by its ``log`` its fall shows what lies beyond.
     """
     if isinstance(measure, Empirical):
         return _remaining(measure, taken, seed)
@@ -44,14 +45,13 @@ def pool(
         return chart.backward(chart.measure.from_unit_cube(cube_points))
     u = measure.from_unit_cube(cube_points)
     if not isinstance(measure, Uniform):
-        u[DESIGN.pool // 2 :] *= DESIGN.stretch
+        u[DESIGN.pool // 2 :] *= DESIGN.stretch if log else np.linspace(1.0, 2.5, DESIGN.pool // 2)[:, None]
     return u
 
 
 def _remaining(measure: Empirical, taken: np.ndarray | None, seed: int) -> np.ndarray:
-    distinct = np.unique(measure.points, axis=0)
-    seen = {tuple(row) for row in ([] if taken is None else taken)}
-    found = np.array([row for row in distinct if tuple(row) not in seen])
+    seen = set() if taken is None else {tuple(row) for row in taken}
+    found = np.array([row for row in np.unique(measure.points, axis=0) if tuple(row) not in seen])
     if len(found) > DESIGN.largest_pool:
         found = np.random.default_rng(seed).permutation(found)[: DESIGN.largest_pool]
     return found.reshape(-1, measure.dimension)

@@ -29,7 +29,7 @@ class NodeDesignSettings:
     pool: int = 512
     """The number of candidates for a node."""
     stretch: float = 1.5
-    """Factor on the standard coordinates of half of the candidates, for a measure without bounds."""
+    """Factor on the coordinates of half of the candidates for a density, where the measure has no bounds."""
     largest_pool: int = 2000
     """The most points of a finite measure that are candidates."""
     draws: int = 24
