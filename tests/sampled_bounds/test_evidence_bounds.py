@@ -11,7 +11,7 @@ import bqvi
 from bqvi.calls import make_coordinates
 from bqvi.sampled_bounds.passes import parents_of
 from bqvi.sampled_bounds.pilot import next_temperature
-from gp.measures import Gaussian, GaussianMixture
+from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 
 ALARM = 4.5
 """Standard errors; |z| of a Gaussian exceeds it with probability 7e-6."""
@@ -213,6 +213,23 @@ def test_the_interval_is_student_t_s_of_the_estimates_both_ways():
         for logs in (found.log_estimates, found.upper_log_estimates)
     ]
     np.testing.assert_allclose(found.interval, [ends[0][0], ends[1][1]], rtol=1e-10)
+
+
+@pytest.mark.parametrize("method", ["importance", "smc"])
+@pytest.mark.parametrize(
+    "proposal",
+    [
+        Uniform([-2.0, 0.5], [0.0, 4.0]),
+        Empirical(np.random.default_rng(0).normal(size=(30, 3))),
+        [Gaussian(np.zeros(1), np.eye(1)), Uniform([0.0], [1.0])],
+    ],
+    ids=["box", "points", "one of two"],
+)
+def test_a_proposal_that_is_no_gaussian_is_refused_before_any_evaluation(proposal, method):
+    """Draws were those of the Gaussian with its moments."""
+    name = type(proposal[-1] if isinstance(proposal, list) else proposal).__name__
+    with pytest.raises(TypeError, match=rf"proposal.* is a {name}; it must be a Gaussian"):
+        bqvi.evidence_bounds(pytest.fail, proposal, budget=200, method=method, seed=0)
 
 
 def test_bounds_of_parameters_are_those_of_the_proposal():
