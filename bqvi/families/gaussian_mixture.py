@@ -9,7 +9,7 @@ It is not an exponential family. Expectations are sums over components, E_q = su
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -132,8 +132,10 @@ class GaussianMixture:
         rng = generator(seed)
         host = to_numpy(self.weights).astype(float)
         index = rng.choice(len(host), size=n, p=host / host.sum())
-        noise = rng.standard_normal((n, self.dimension))
-        return self._mapped(like(noise, self.means), index)
+        noise, own = like(rng.standard_normal((n, self.dimension)), self.means), self.components
+        if isinstance(own, DiagonalGaussian):
+            return own.mean[index] + own.scale[index] * noise
+        return own.mean[index] + matvec(own.scale_tril[index], noise)
 
     def rsample(self, n: int, seed: Seed) -> Array:
         """Not defined: the component from which a draw comes has no derivative in the weights.
@@ -154,13 +156,7 @@ class GaussianMixture:
         E_q[g] is estimated by sum_k w_k times the mean of g over the draws [:, k] of component k, which is
         differentiable in the weights too.
         """
-        return self._mapped(like(noise, self.means), slice(None))
-
-    def _mapped(self, noise: Array, index: Any) -> Array:
-        own = self.components
-        if isinstance(own, DiagonalGaussian):
-            return own.mean[index] + namespace(own.variance).sqrt(own.variance)[index] * noise
-        return own.mean[index] + matvec(own.scale_tril[index], noise)
+        return self.components.from_noise(noise)
 
     def mean_field(self) -> GaussianMixture:
         """The mixture with the diagonals of the covariances only."""

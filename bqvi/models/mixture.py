@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -81,10 +81,6 @@ class AffineLogJoint:
     lift: Lift | None = None
     """T; None for the datum itself. With a lift there is no tilt."""
 
-    def common(self, total: np.ndarray, count: float) -> float:
-        """The common terms, summed over ``count`` data whose sum of x - shift is ``total``."""
-        return 0.0 if self.tilt is None else float(self.tilt @ total + self.level * count)
-
     def rho(self, x: np.ndarray) -> np.ndarray:
         """rho, (N, K)."""
         shifted = x if self.shift is None else x - self.shift
@@ -130,9 +126,11 @@ def mixture_pass(x: Data, affine: AffineLogJoint, weights: Array | None = None) 
         part = None if weights is None else to_numpy(weights)
         with single_threaded() if len(x) >= _THREADED_ROWS else nullcontext():
             sums = _dense_pass(to_numpy(x), affine, part)
+    if affine.tilt is None:
+        return sums
     count = n_rows(x) if weights is None else float(weights.sum())
-    shared = affine.common(sums.total, count)
-    return MixtureSums(sums.counts, sums.sums, sums.log_normaliser + shared, sums.total)
+    shared = float(affine.tilt @ sums.total + affine.level * count)
+    return replace(sums, log_normaliser=sums.log_normaliser + shared)
 
 
 def _is_for_torch(x: Data) -> bool:
