@@ -139,21 +139,15 @@ def require_covariance(name: str, x: Array) -> None:
         )
 
 
-def require_at_least(name: str, value: float, lowest: float) -> None:
-    """``value >= lowest`` and finite."""
-    _require_number(name, value)
-    if not lowest <= value < np.inf:
-        raise ValueError(f"{name} is {value}; it must be at least {lowest} and finite")
-
-
 def require_above(name: str, value: float, bound: float) -> None:
     """``value > bound`` and finite."""
-    _require_number(name, value)
+    require_number(name, value)
     if not bound < value < np.inf:
         raise ValueError(f"{name} is {value}; it must be above {bound} and finite")
 
 
-def _require_number(name: str, value: object) -> None:
+def require_number(name: str, value: object) -> None:
+    """A real number, and no boolean."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {shown(value)}; it must be a number")
     try:

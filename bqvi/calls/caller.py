@@ -137,7 +137,7 @@ class Caller:
         return replace(made, n_evaluations=made.n_evaluations + cost)
 
     def _called(self, batch: CallBatch, budget: Budget, watched: bool) -> None:
-        workers = self.run.parallel
+        workers = self.run.executor is not None or self.run.n_jobs > 1
         threads = CallThreads() if batch.ledger is None else batch.ledger.threads
         with users_threads() if workers else threads():
             self._in_threads(batch, budget, watched, workers)

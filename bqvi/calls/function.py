@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bqvi.arguments import Such
 from bqvi.calls.bounds import names_of
 from bqvi.calls.faults import ERRORS
 from bqvi.checks import require_above, require_boolean, require_one_of
@@ -57,6 +58,13 @@ class Range:
 
 _LOG_JOINT = Range("log joint", density=True)
 CHEAP_MODEL = Range("cheap model", density=True)
+
+STATED = Such(
+    lambda given: not isinstance(given, str),
+    "a number or a function of theta; where it is not known, bqvi.vbmc fits it",
+    error=ValueError,
+)
+"""The noise of values that a door cannot learn."""
 
 
 def _require_noise(noise_sd: object) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from bqvi.checks import require_above, require_boolean, require_integer
+from bqvi.arguments import Above, Apart, AtLeast, Checked, Such
 from gp.arrays import shown
 from gp.files import unwritable
 
@@ -30,8 +31,40 @@ Executor = Submits | Maps
 """An object with a `submit`, or else a `map`; where it has both, `submit` is used."""
 
 
+def _executor(name: str, executor: Any) -> Any:
+    """The executor; of a client of Dask its own, to which two equal calls of a noisy function are two."""
+    if callable(getattr(executor, "get_executor", None)):
+        executor = executor.get_executor(pure=False)
+    if not any(callable(getattr(executor, method, None)) for method in ("submit", "map")):
+        raise TypeError(
+            f"{name} is {shown(executor)}; it must have a method submit(function, item) or map(...)"
+        )
+    return executor
+
+
+def _require_joblib(name: str, count: int) -> None:
+    if count > 1 and importlib.util.find_spec("joblib") is None:
+        raise ValueError(f"{name} is {count}, which needs joblib: pip install joblib, or give executor")
+
+
+def _require_path(name: str, checkpoint: object) -> None:
+    if not isinstance(checkpoint, str | Path):
+        raise TypeError(f"{name} is {shown(checkpoint)}; it must be the path of a file to write")
+    path = Path(checkpoint)
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{name} is {path}, in a folder that does not exist")
+    if path.is_dir():
+        raise ValueError(f"{name} is {path}, a folder; it must be the path of a file to write")
+    if path.exists() and not path.is_file():  # a device or a pipe would be replaced by the file
+        raise ValueError(f"{name} is {path}, which exists and is no file; give another path")
+    if why := unwritable(path.absolute().parent):
+        raise ValueError(
+            f"{name} is {path}, in a folder that cannot be written ({why}); it must be in one that can"
+        )
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Run:
+class Run(Checked):
     """How a run is carried out: where calls are made, for how long, and what is shown and written meanwhile.
 
     Every front door takes one as ``run``. It changes no result, except that evaluations in parallel return in
@@ -71,57 +104,27 @@ class Run:
         does not exist or cannot be written.
     """
 
-    executor: Executor | None = None
-    n_jobs: int = 1
-    workers: int | None = None
-    max_seconds: float | None = None
-    call_seconds: float | None = None
-    callback: Callable[[Any], None] | None = None
+    executor: Annotated[Executor | None, _executor] = None
+    n_jobs: Annotated[int, AtLeast(1), _require_joblib, Apart("executor", "give one of the two")] = 1
+    workers: Annotated[int | None, AtLeast(1)] = None
+    max_seconds: Annotated[float | None, Above(0.0)] = None
+    call_seconds: Annotated[float | None, Above(0.0)] = None
+    callback: Annotated[Callable[[Any], None] | None, Such(callable, "a function of a state")] = None
     progress: bool = False
-    checkpoint: str | Path | None = None
-    verify: int | None = None
-
-    def __repr__(self) -> str:
-        return f"Run({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
+    checkpoint: Annotated[str | Path | None, _require_path] = None
+    verify: Annotated[int | None, AtLeast(0)] = None
 
     def __post_init__(self) -> None:
-        self._check_executor()
-        for name in ("max_seconds", "call_seconds"):
-            if getattr(self, name) is not None:
-                require_above(name, getattr(self, name), 0.0)
+        super().__post_init__()
         for name in ("workers", "call_seconds"):
             if getattr(self, name) is not None and not self.submits:
                 raise ValueError(
                     f"{name} is {getattr(self, name)}, which needs an executor with submit, such as "
                     f"concurrent.futures.ProcessPoolExecutor(4); executor is {shown(self.executor)}"
                 )
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback is {shown(self.callback)}; it must be a function of a state")
-        require_boolean("progress", self.progress)
-        if self.verify is not None:
-            require_integer("verify", self.verify, 0)
-        if self.checkpoint is not None:
-            _check_path(self.checkpoint)
 
-    def _check_executor(self) -> None:
-        executor: Any = self.executor
-        if executor is not None and callable(getattr(executor, "get_executor", None)):
-            # of Dask; pure=False: two equal calls of a noisy function are two evaluations
-            object.__setattr__(self, "executor", executor := executor.get_executor(pure=False))
-        if executor is not None and not (self.submits or callable(getattr(executor, "map", None))):
-            raise TypeError(
-                f"executor is {shown(executor)}; it must have a method submit(function, item) or map(...)"
-            )
-        if self.workers is not None:
-            require_integer("workers", self.workers, 1)
-        if require_integer("n_jobs", self.n_jobs, 1) > 1:
-            if executor is not None:
-                raise ValueError(f"n_jobs is {self.n_jobs} and executor is given; give one of the two")
-            try:
-                import joblib  # noqa: F401
-            except ImportError:
-                message = f"n_jobs is {self.n_jobs}, which needs joblib: pip install joblib, or give executor"
-                raise ValueError(message) from None
+    def __repr__(self) -> str:
+        return f"Run({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
 
     @property
     def _given(self) -> dict[str, Any]:
@@ -135,11 +138,6 @@ class Run:
         return callable(getattr(self.executor, "submit", None))
 
     @property
-    def parallel(self) -> bool:
-        """Whether calls are made elsewhere than in this thread."""
-        return self.executor is not None or self.n_jobs > 1
-
-    @property
     def longest_call(self) -> float | None:
         """The seconds after which calls are given up of which none has returned; None for no limit."""
         return self.max_seconds if self.call_seconds is None else self.call_seconds
@@ -149,22 +147,6 @@ class Run:
         for name, value in self._given.items():
             if name in names:
                 raise ValueError(f"run.{name} is {shown(value)}, which {whose} cannot use; leave it out")
-
-
-def _check_path(checkpoint: object) -> None:
-    if not isinstance(checkpoint, str | Path):
-        raise TypeError(f"checkpoint is {shown(checkpoint)}; it must be the path of a file to write")
-    path = Path(checkpoint)
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"checkpoint is {path}, in a folder that does not exist")
-    if path.is_dir():
-        raise ValueError(f"checkpoint is {path}, a folder; it must be the path of a file to write")
-    if path.exists() and not path.is_file():  # a device or a pipe would be replaced by the file
-        raise ValueError(f"checkpoint is {path}, which exists and is no file; give another path")
-    if why := unwritable(path.absolute().parent):
-        raise ValueError(
-            f"checkpoint is {path}, in a folder that cannot be written ({why}); it must be in one that can"
-        )
 
 
 HERE = Run()

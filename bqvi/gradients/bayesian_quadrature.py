@@ -18,13 +18,14 @@ ball (`TrustRegion`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Annotated, cast
 
 import numpy as np
 
+from bqvi.arguments import AtLeast, Checked, Such
 from bqvi.arrays import Values, add, unflat
 from bqvi.calls import Account, EvaluationError, Evaluations
-from bqvi.checks import require_at_least, require_integer, require_one_of
+from bqvi.checks import require_one_of
 from bqvi.families.family import Distribution
 from bqvi.gradients.designs import Design, Informed, MomentVarianceReduction
 from bqvi.gradients.evaluations import differentiable, evaluate
@@ -41,10 +42,19 @@ from bqvi.models.log_joint import LogJointModel, is_moving
 from gp.arrays import to_numpy
 
 _NEED_GRADIENTS = ("separable", "derivative", "joint")
+_DESIGN = Such(
+    lambda given: isinstance(given, Design) and not isinstance(given, type),
+    "one of bqvi.gradients.designs, such as Sobol()",
+)
+
+
+def _require_process(name: str, process: object) -> None:
+    if isinstance(process, type) or not isinstance(process, Kind):
+        require_one_of(name, cast(str, process), ("auto", *_NEED_GRADIENTS))
 
 
 @dataclass(frozen=True)
-class BayesianQuadrature:
+class BayesianQuadrature(Checked):
     """The natural gradient for a Gaussian q, from a process on gradients, or values, of the log joint.
 
     Parameters
@@ -65,29 +75,16 @@ class BayesianQuadrature:
         on the seed only
     """
 
-    nodes: int = 2
-    design: Design = field(default_factory=MomentVarianceReduction)
-    memory: int = 500
-    initial_nodes: int | None = None
-    process: str | Kind = "auto"
-    seconds: float = 0.0
+    nodes: Annotated[int, AtLeast(1)] = 2
+    design: Annotated[Design, _DESIGN] = field(default_factory=MomentVarianceReduction)
+    memory: Annotated[int, AtLeast(0)] = 500
+    initial_nodes: Annotated[int | None, AtLeast(1)] = None
+    process: Annotated[str | Kind, _require_process] = "auto"
+    seconds: Annotated[float, AtLeast(0.0)] = 0.0
     errors: bool = False
 
     per_datum = True
     """Gradients are available for each datum."""
-
-    def __post_init__(self) -> None:
-        require_integer("nodes", self.nodes, 1)
-        require_integer("memory", self.memory, 0)
-        if self.initial_nodes is not None:
-            require_integer("initial_nodes", self.initial_nodes, 1)
-        require_at_least("seconds", self.seconds, 0.0)
-        if isinstance(self.process, type) or not isinstance(self.process, Kind):
-            require_one_of("process", cast(str, self.process), ("auto", *_NEED_GRADIENTS))
-        if isinstance(self.design, type) or not isinstance(self.design, Design):
-            raise TypeError(
-                f"design is {self.design!r}; it must be one of bqvi.gradients.designs, such as Sobol()"
-            )
 
     @property
     def samples(self) -> int:

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.optimize
 
 from acquisition.designs import normal_frames, random_rotation
 from acquisition.functionals import Candidates, most_informative
-from bqvi.checks import require_above, require_at_least, require_integer
+from bqvi.arguments import Above, AtLeast, Checked
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
@@ -109,7 +109,7 @@ class AntitheticOrthogonal:
 
 
 @dataclass(frozen=True)
-class Optimised:
+class Optimised(Checked):
     """A minimum-variance design of n nodes for the prior process, rotated at random and blurred at each use.
 
     The functionals' variance does not depend on the observations, nor on rotations, so the design is found
@@ -125,12 +125,8 @@ class Optimised:
         smallest, and for n = 2 D standard errors may be too small
     """
 
-    lengthscale: float = SEARCH.length
-    blur: float = DESIGN.blur
-
-    def __post_init__(self) -> None:
-        require_above("lengthscale", self.lengthscale, 0.0)
-        require_at_least("blur", self.blur, 0.0)
+    lengthscale: Annotated[float, Above(0.0)] = SEARCH.length
+    blur: Annotated[float, AtLeast(0.0)] = DESIGN.blur
 
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
@@ -141,15 +137,11 @@ class Optimised:
 
 
 @dataclass(frozen=True)
-class _FromPool:
+class _FromPool(Checked):
     """Nodes chosen greedily among drawn candidates, without those at which evaluations are likely to fail."""
 
-    candidates: int = DESIGN.candidates
-    spread: float = DESIGN.spread
-
-    def __post_init__(self) -> None:
-        require_integer("candidates", self.candidates, 1)
-        require_above("spread", self.spread, 0.0)
+    candidates: Annotated[int, AtLeast(1)] = DESIGN.candidates
+    spread: Annotated[float, Above(0.0)] = DESIGN.spread
 
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None

@@ -18,11 +18,11 @@ better; `bqvi run bq-importance` measures the difference.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from bqvi.checks import require_integer
+from bqvi.arguments import AtLeast, Checked, Such
 from bqvi.families import GaussianMixture
 from bqvi.families.family import Distribution
 from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
@@ -32,9 +32,11 @@ from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models.log_joint import LogJointModel
 from gp.expectation import KernelSum
 
+_QUADRATURE = Such(lambda given: isinstance(given, BayesianQuadrature), "a BayesianQuadrature")
+
 
 @dataclass(frozen=True)
-class ImportanceQuadrature:
+class ImportanceQuadrature(Checked):
     """The natural gradient of L_L for a Gaussian q, with the bias of its process.
 
     Parameters
@@ -45,20 +47,14 @@ class ImportanceQuadrature:
     groups : >= 1, the number of groups of L draws
     """
 
-    samples: int = 10
-    quadrature: BayesianQuadrature = field(
+    samples: Annotated[int, AtLeast(1)] = 10
+    quadrature: Annotated[BayesianQuadrature, _QUADRATURE] = field(
         default_factory=lambda: BayesianQuadrature(nodes=20, memory=0, process="derivative")
     )
-    groups: int = 500
+    groups: Annotated[int, AtLeast(1)] = 500
 
     gives_surrogate = False
     """False: its process is that of the ELBO, and a trust region would maximise the ELBO, not this bound."""
-
-    def __post_init__(self) -> None:
-        require_integer("samples", self.samples, 1)
-        require_integer("groups", self.groups, 1)
-        if not isinstance(self.quadrature, BayesianQuadrature):
-            raise TypeError(f"quadrature is {self.quadrature!r}; it must be a BayesianQuadrature")
 
     def start(self, model: LogJointModel, q: Distribution) -> Any:
         _require_one_gaussian(q)

@@ -34,12 +34,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from bqvi.arguments import AtLeast, Checked
 from bqvi.arrays import Values, add, flat, inner, subtract, unflat
-from bqvi.checks import require_integer
 from bqvi.families.family import FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memoised_moves import (
@@ -102,7 +102,7 @@ class MemoisedMemory:
 
 
 @dataclass(frozen=True)
-class Memoised:
+class Memoised(Checked):
     """eta* - eta of all the data, with the local step of one batch; no samples.
 
     Parameters
@@ -114,17 +114,12 @@ class Memoised:
     stochastic_passes : passes of stochastic steps before the first visits
     """
 
-    size: int | None = None
+    size: Annotated[int | None, AtLeast(1)] = None
     shuffle: bool = True
     moves: Moves | None = None
-    stochastic_passes: int = 0
+    stochastic_passes: Annotated[int, AtLeast(0)] = 0
     samples: int = 0
     gives_surrogate = False
-
-    def __post_init__(self) -> None:
-        if self.size is not None:
-            require_integer("size", self.size, 1)
-        require_integer("stochastic_passes", self.stochastic_passes, 0)
 
     def batches(self, n: int) -> int:
         """The number of batches of ``n`` rows."""

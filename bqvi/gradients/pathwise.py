@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 import numpy as np
 
+from bqvi.arguments import AtLeast, Checked, Such, one_of
 from bqvi.arrays import add
 from bqvi.calls.draws import ModelCalls
-from bqvi.checks import require_integer, require_one_of
+from bqvi.checks import require_integer
 from bqvi.families import DiagonalGaussian, Gaussian, GaussianMixture
 from bqvi.families.family import Distribution
 from bqvi.gradients.amortised import LocalBound, local_gradient, pathwise_terms, require_plain
@@ -49,10 +50,15 @@ from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array
 
 _ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
+_NOISE = Such(
+    lambda given: isinstance(given, Independent | Sobol | AntitheticOrthogonal),
+    "None, Sobol() or AntitheticOrthogonal() of bqvi.gradients.designs: other designs' points are not "
+    "distributed as q",
+)
 
 
 @dataclass(frozen=True)
-class Pathwise:
+class Pathwise(Checked):
     """Reparameterised draws.
 
     Parameters
@@ -69,10 +75,10 @@ class Pathwise:
     """
 
     samples: int = 1
-    entropy: str = "analytic"
-    noise: Design | None = None
+    entropy: Annotated[str, one_of(_ENTROPIES)] = "analytic"
+    noise: Annotated[Design | None, _NOISE] = None
     errors: bool = False
-    randomisations: int = 4
+    randomisations: Annotated[int, AtLeast(2)] = 4
 
     needs_gradients = True
     """Log joints of values only are refused."""
@@ -82,14 +88,8 @@ class Pathwise:
     """q may be a mixture of Gaussians."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_integer("samples", self.samples, 2 if self.errors else 1)
-        require_one_of("entropy", self.entropy, _ENTROPIES)
-        if self.noise is not None and not isinstance(self.noise, Independent | Sobol | AntitheticOrthogonal):
-            raise TypeError(
-                f"noise is {self.noise!r}; it must be None, Sobol() or AntitheticOrthogonal() of "
-                "bqvi.gradients.designs: other designs' points are not distributed as q"
-            )
-        require_integer("randomisations", self.randomisations, 2)
         if self.errors and self._designed:
             unit = self.randomisations * (2 if isinstance(self.noise, AntitheticOrthogonal) else 1)
             if self.samples % unit:

@@ -13,11 +13,11 @@ process, whose outputs share K, the mean of the diagonal.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.checks import require_above
+from bqvi.arguments import Above, Checked
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
@@ -71,7 +71,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True)
-class OnGradients:
+class OnGradients(Checked):
     """The separable process on gradients, `gradient_process`.
 
     Parameters
@@ -79,10 +79,7 @@ class OnGradients:
     jitter : > 0, on the diagonal of K / s^2
     """
 
-    jitter: float = JITTER
-
-    def __post_init__(self) -> None:
-        require_above("jitter", self.jitter, 0.0)
+    jitter: Annotated[float, Above(0.0)] = JITTER
 
     def targets(
         self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray

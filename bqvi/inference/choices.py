@@ -295,9 +295,6 @@ def stop_of(
     tolerance : nats, or 'default'. budget : the most evaluations. seconds : the longest time of the steps.
         None of the four is a limit where it is None.
     """
-    for name, value in (("steps", steps), ("budget", budget)):
-        if value is not None:
-            require_integer(name, value, 0)
     if tolerance == "default":
         tolerance = choices.tolerance
     if tolerance is not None:

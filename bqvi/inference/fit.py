@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from acquisition.minibatch import Strategy
+from bqvi.arguments import Apart, AtLeast, one_of
 from bqvi.arrays import Seed, generator
 from bqvi.calls import HERE, Run, TargetModel
 from bqvi.calls.bounds import Bound
-from bqvi.checks import require_integer, require_one_of, require_seed
+from bqvi.calls.function import STATED
+from bqvi.checks import require_one_of, require_seed
 from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
@@ -59,15 +61,15 @@ def fit(
     schedule: Schedule | None = None,
     geometry: Geometry | None = None,
     samples: int | None = None,
-    family: str = "full",
+    family: Annotated[str, one_of(starting.FAMILIES)] = "full",
     start_from: str | Distribution = "k-means++",
-    starts: int = 1,
-    steps: int | None = None,
+    starts: Annotated[int, AtLeast(1)] = 1,
+    steps: Annotated[int | None, AtLeast(0)] = None,
     tolerance: float | Literal["default"] | None = "default",
-    budget: int | None = None,
+    budget: Annotated[int | None, AtLeast(0)] = None,
     record: int | Iterable[int] | None = None,
     metrics: Metrics | None = None,
-    elbo_samples: int | None = None,
+    elbo_samples: Annotated[int | None, AtLeast(2)] = None,
     lower: Bound = None,
     upper: Bound = None,
     plausible_lower: Bound = None,
@@ -75,10 +77,10 @@ def fit(
     periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
     names: Sequence[str] | None = None,
     errors: Literal["raise", "infeasible"] | None = None,
-    noise_sd: float | Callable[[Array], Array] | None = None,
+    noise_sd: Annotated[float | Callable[[Array], Array] | None, STATED] = None,
     gradient_noise_sd: float | Sequence[float] | np.ndarray | None = None,
-    evaluations: Sequence[Array] | None = None,
-    seed: Seed = 0,
+    evaluations: Annotated[Sequence[Array] | None, Apart("starts", "they are for one start")] = None,
+    seed: Annotated[Seed, require_seed] = 0,
     resume: Fit | Ended | str | Path | None = None,
     run: Run = HERE,
 ) -> Steps[Any, Fit]:
@@ -197,11 +199,6 @@ def fit(
     >>> print(f"{fit.q.mean[0]:.3f} {fit.q.covariance[0, 0]:.3f}")
     1.600 0.200
     """
-    require_one_of("family", family, starting.FAMILIES)
-    require_integer("starts", starts, 1)
-    if elbo_samples is not None:
-        require_integer("elbo_samples", elbo_samples, 2)
-    require_seed("seed", seed)
     require_metrics({} if metrics is None else metrics)
     choice = None
     if isinstance(method, str):
@@ -225,8 +222,8 @@ def fit(
     recorder = default_recorder(problem, stop, monitor) if record is None else Recorder.of(record)
     records = Records(monitor, recorder, stop)
     _check_budget(records, starts)
-    if starts > 1:
-        _require_drawn(starts, start_from, evaluations)
+    if starts > 1 and not isinstance(start_from, str):
+        raise ValueError(f"starts is {starts}; several starts cannot be given")
     rng = generator(seed)
     generators = rng.spawn(starts) if starts > 1 else [rng]
     qs = [starting.starting_q(problem, start_from, family, one) for one in generators]
@@ -249,14 +246,6 @@ def _before(resume: object, first: LoopState, starts: int, settings: Mapping[str
     if starts == 1 and isinstance(before.state, Starts):
         return replace(before, state=before.state.states[before.state.best])
     return before
-
-
-def _require_drawn(starts: int, start_from: object, evaluations: object) -> None:
-    """Raise an error where an argument was given that is possible with a single start only."""
-    if evaluations is not None:
-        raise ValueError(f"starts is {starts}, and evaluations was given, which one start can take")
-    if not isinstance(start_from, str):
-        raise ValueError(f"starts is {starts}; several starts cannot be given")
 
 
 def _check_budget(records: Records, starts: int) -> None:

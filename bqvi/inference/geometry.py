@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from bqvi.arguments import Above, Checked
 from bqvi.arrays import Values, add, subtract
 from bqvi.checks import require_above, require_one_of
 from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, GaussianMixture, Product
@@ -152,7 +153,7 @@ class Euclidean:
 
 
 @dataclass(frozen=True)
-class TrustRegion(_NaturalParameters):
+class TrustRegion(Checked, _NaturalParameters):
     """The optimum of a surrogate within a Kullback-Leibler ball around q; for a Gaussian q.
 
     Parameters
@@ -161,10 +162,7 @@ class TrustRegion(_NaturalParameters):
         the surrogate is wrong; with 5 fits from values fail
     """
 
-    radius: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_above("radius", self.radius, 0.0)
+    radius: Annotated[float, Above(0.0)] = 1.0
 
     def check(self, q: Distribution) -> None:
         """Raise ValueError unless ``q`` is a Gaussian, full or mean-field."""

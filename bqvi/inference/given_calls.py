@@ -69,9 +69,9 @@ class GivenCalls:
     @property
     def stated(self) -> list[str]:
         """The names of the arguments that were given."""
-        given: dict[str, Any] = dict(zip(_BOUNDS, self.bounds, strict=True))
-        given |= {"names": self.names, "run.executor": self.run.executor}
-        given |= {"evaluations": self.evaluations, "errors": self.errors}
+        given = dict(zip((*_BOUNDS, "names", "run.executor", "evaluations", "errors"),
+                         (*self.bounds, self.names, self.run.executor, self.evaluations, self.errors),
+                         strict=True))  # fmt: skip
         found = [name for name, value in given.items() if value is not None]
         return found + ["periodic"] * self.turning + ["run.n_jobs"] * (self.run.n_jobs > 1)
 
@@ -125,11 +125,6 @@ def with_noise(
     if not isinstance(estimator, BayesianQuadrature):
         raise ValueError(
             f"{name} was given with method {method!r}; it is for 'bq', whose Gaussian process takes it"
-        )
-    if isinstance(noise_sd, str):
-        raise ValueError(
-            f"noise_sd is {noise_sd!r}; it must be a number or a function of theta. Where it is not known, "
-            "bqvi.vbmc fits it"
         )
     if not model.differentiable:
         if gradient_noise_sd is not None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from bqvi.arguments import Above, AtLeast, Checked, Such
 from bqvi.arrays import Values, like, namespace, scale
-from bqvi.checks import require_above, require_at_least
 from gp.arrays import Array, is_torch
 
 
@@ -39,7 +39,13 @@ class Schedule(Protocol):
         """
 
 
-class StepSizes:
+_CONVERGES = Such(
+    lambda kappa: 0.5 < kappa <= 1.0, "in (0.5, 1], by Robbins and Monro's conditions", error=ValueError
+)
+_BELOW_ONE = Such(lambda decay: decay < 1.0, "in [0, 1), as a decay of moments", error=ValueError)
+
+
+class StepSizes(Checked):
     """Schedules that are a sequence of step sizes rho_t, and nothing else."""
 
     def __call__(self, t: int) -> float:
@@ -62,10 +68,7 @@ class StepSizes:
 class Constant(StepSizes):
     """rho_t = scale."""
 
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_above("scale", self.scale, 0.0)
+    scale: Annotated[float, Above(0.0)] = 1.0
 
     def __call__(self, t: int) -> float:
         return self.scale
@@ -78,12 +81,8 @@ class Exponential(StepSizes):
     The steps sum to scale / (1 - exp(-decay)): an optimum at a larger distance is not reached.
     """
 
-    scale: float = 1.0
-    decay: float = 0.01
-
-    def __post_init__(self) -> None:
-        require_above("scale", self.scale, 0.0)
-        require_at_least("decay", self.decay, 0.0)
+    scale: Annotated[float, Above(0.0)] = 1.0
+    decay: Annotated[float, AtLeast(0.0)] = 0.01
 
     def __call__(self, t: int) -> float:
         return self.scale * math.exp(-self.decay * t)
@@ -99,12 +98,8 @@ class Cosine(StepSizes):
     steps : >= 1, the number of steps of the whole run
     """
 
-    scale: float
-    steps: int
-
-    def __post_init__(self) -> None:
-        require_above("scale", self.scale, 0.0)
-        require_at_least("steps", self.steps, 1.0)
+    scale: Annotated[float, Above(0.0)]
+    steps: Annotated[int, AtLeast(1.0)]
 
     def __call__(self, t: int) -> float:
         return 0.5 * self.scale * (1.0 + math.cos(math.pi * min(t / self.steps, 1.0)))
@@ -128,25 +123,16 @@ class RobbinsMonro(StepSizes):
     scale : > 0
     """
 
-    kappa: float = 0.7
-    tau: float = 1.0
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_at_least("kappa", self.kappa, 0.0)
-        if not 0.5 < self.kappa <= 1.0:
-            raise ValueError(
-                f"kappa is {self.kappa}; Robbins and Monro's conditions hold for kappa in (0.5, 1]"
-            )
-        require_at_least("tau", self.tau, 1.0)
-        require_above("scale", self.scale, 0.0)
+    kappa: Annotated[float, AtLeast(0.0), _CONVERGES] = 0.7
+    tau: Annotated[float, AtLeast(1.0)] = 1.0
+    scale: Annotated[float, Above(0.0)] = 1.0
 
     def __call__(self, t: int) -> float:
         return float(self.scale * (t + self.tau) ** -self.kappa)
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(Checked):
     """Adam (Kingma and Ba 2015), ascending, with an optional Robbins-Monro decay of the rate.
 
     Parameters
@@ -157,24 +143,15 @@ class Adam:
     decay : rate_t = rate / (1 + decay t); 0 keeps the rate
     """
 
-    rate: float = 0.05
-    first: float = 0.9
-    second: float = 0.999
-    epsilon: float = 1e-8
-    decay: float = 0.0
+    rate: Annotated[float, Above(0.0)] = 0.05
+    first: Annotated[float, AtLeast(0.0), _BELOW_ONE] = 0.9
+    second: Annotated[float, AtLeast(0.0), _BELOW_ONE] = 0.999
+    epsilon: Annotated[float, Above(0.0)] = 1e-8
+    decay: Annotated[float, AtLeast(0.0)] = 0.0
 
     largest = None
     propagates = True
     """An infinite gradient makes both moments infinite, and their ratio NaN."""
-
-    def __post_init__(self) -> None:
-        require_above("rate", self.rate, 0.0)
-        require_above("epsilon", self.epsilon, 0.0)
-        require_at_least("decay", self.decay, 0.0)
-        for name in ("first", "second"):
-            value = getattr(self, name)
-            if not 0.0 <= value < 1.0:
-                raise ValueError(f"{name} is {value}; a decay of moments is in [0, 1)")
 
     def start(self, like: Values) -> tuple[Values, Values]:
         """Zero moments."""

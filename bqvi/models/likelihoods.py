@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from bqvi.checks import require_above
+from bqvi.arguments import Above, Checked
 from gp.arrays import LOG_2PI, to_numpy
 
 
@@ -75,7 +75,7 @@ class BernoulliLikelihood:
 
 
 @dataclass(frozen=True)
-class GaussianLikelihood:
+class GaussianLikelihood(Checked):
     """The output is the mean; the noise is the same for all entries.
 
     Parameters
@@ -83,11 +83,7 @@ class GaussianLikelihood:
     sd : the standard deviation of the noise, > 0; None to learn it, with start 1
     """
 
-    sd: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.sd is not None:
-            require_above("sd", self.sd, 0.0)
+    sd: Annotated[float | None, Above(0.0)] = None
 
     @property
     def start(self) -> Mapping[str, float]:

@@ -20,10 +20,11 @@ which the local step computes together with q(z), so that the bound is a functio
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 
+from bqvi.arguments import AtLeast, Checked, one_of
 from bqvi.arrays import Values, like, namespace
 from bqvi.checks import positive_vector, require_above, require_integer
 from bqvi.families import Dirichlet, Gamma, PointMass
@@ -112,7 +113,7 @@ class DirichletWeights:
 
 
 @dataclass(frozen=True)
-class UniformWeights:
+class UniformWeights(Checked):
     """pi_k = 1 / K, known.
 
     Parameters
@@ -120,14 +121,11 @@ class UniformWeights:
     n_components : K >= 1
     """
 
-    n_components: int
+    n_components: Annotated[int, AtLeast(1)]
 
     name = ""
     tied = False
     prior = None
-
-    def __post_init__(self) -> None:
-        require_integer("n_components", self.n_components, 1)
 
     def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
         """-ln K, (K,)."""
@@ -150,7 +148,7 @@ class UniformWeights:
 
 
 @dataclass(frozen=True)
-class Sticks:
+class Sticks(Checked):
     """Stick-breaking weights of a Dirichlet process, or Pitman and Yor's.
 
     Parameters
@@ -161,20 +159,18 @@ class Sticks:
     tail : 'truncated' or 'tied', see the module's docstring
     """
 
-    n_components: int
+    n_components: Annotated[int, AtLeast(1)]
     concentration: float | tuple[float, float] = (1.0, 1.0)
     discount: float = 0.0
-    tail: str = "truncated"
+    tail: Annotated[str, one_of(("truncated", "tied"))] = "truncated"
 
     name = "sticks"
 
     def __post_init__(self) -> None:
-        require_integer("n_components", self.n_components, 1)
+        super().__post_init__()
         given = self.concentration
         for value in given if isinstance(given, tuple) else (given,):
             require_above("concentration", value, 0.0)
-        if self.tail not in ("truncated", "tied"):
-            raise ValueError(f"tail is {self.tail!r}; it must be 'truncated' or 'tied'")
         if not 0.0 <= self.discount < 1.0:
             raise ValueError(f"discount is {self.discount}; it must be at least 0 and below 1")
         if self.discount > 0.0 and self.learnt:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import scipy.optimize
@@ -21,21 +21,20 @@ import torch
 from scipy.special import expit, log_expit
 from torch import nn
 
+from bqvi.arguments import Above, AtLeast, Checked
 from bqvi.arrays import Values
-from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, PointMass
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.mixture_of_experts import empirical_scale, normal_log_densities, require_binary
 from bqvi.models.networks import Network
 from gp.arrays import LOG_2PI, Array
 
-_OUTPUTS = ("normal", "bernoulli")
 _SPREAD = 2.0
 """The prior standard deviation of ln v_k; two of them are a factor of 50 from the median of v_k."""
 
 
 @dataclass(frozen=True)
-class NetworkExperts:
+class NetworkExperts(Checked):
     """Copies of a network, one for each expert, with weights of their own.
 
     Parameters
@@ -48,19 +47,15 @@ class NetworkExperts:
     """
 
     module: nn.Module
-    output: str = "normal"
-    scale: float = 3.0
-    iterations: int = 10
-    noise: float | None = None
+    output: Literal["normal", "bernoulli"] = "normal"
+    scale: Annotated[float, Above(0.0)] = 3.0
+    iterations: Annotated[int, AtLeast(1)] = 10
+    noise: Annotated[float | None, Above(0.0)] = None
     network: Network = field(init=False, repr=False)
     points_only = True
 
     def __post_init__(self) -> None:
-        require_one_of("output", self.output, _OUTPUTS)
-        require_above("scale", self.scale, 0.0)
-        require_integer("iterations", self.iterations, 1)
-        if self.noise is not None:
-            require_above("noise", self.noise, 0.0)
+        super().__post_init__()
         network = Network("module", self.module, torch.device("cpu"), torch.float64)
         object.__setattr__(self, "network", network)
 

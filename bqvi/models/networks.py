@@ -20,13 +20,15 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bqvi.arguments import Above, Checked, Such
 from bqvi.arrays import like
-from bqvi.checks import require_above, require_finite, require_integer, require_one_of
+from bqvi.checks import require_finite, require_integer
 from bqvi.families import DiagonalGaussian
 from gp.arrays import to_numpy
 
@@ -275,8 +277,11 @@ _TINY = 1e-12
 """Added to variances: a square root has no gradient at 0."""
 
 
+_NETWORK = Such(lambda given: isinstance(given, WeightNetwork), "a WeightNetwork, or None")
+
+
 @dataclass(frozen=True)
-class WeightPrior:
+class WeightPrior(Checked):
     """A prior on the decoder's weights, and how its posterior is drawn from.
 
     Parameters
@@ -287,17 +292,10 @@ class WeightPrior:
     network : gives the means and standard deviations of q; None: they are free
     """
 
-    sd: float = 1.0
-    reparameterisation: str = "local"
-    start_sd: float = 0.02
-    network: WeightNetwork | None = None
-
-    def __post_init__(self) -> None:
-        require_above("sd", self.sd, 0.0)
-        require_above("start_sd", self.start_sd, 0.0)
-        require_one_of("reparameterisation", self.reparameterisation, ("local", "global"))
-        if self.network is not None and not isinstance(self.network, WeightNetwork):
-            raise TypeError(f"network is {self.network!r:.100}; it must be a WeightNetwork, or None")
+    sd: Annotated[float, Above(0.0)] = 1.0
+    reparameterisation: Literal["local", "global"] = "local"
+    start_sd: Annotated[float, Above(0.0)] = 0.02
+    network: Annotated[WeightNetwork | None, _NETWORK] = None
 
     def start(self, place: Tensor) -> DiagonalGaussian:
         """The first q of an array of weights, about ``place``."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
 from acquisition.pointwise import Criterion
+from bqvi.arguments import Above, Apart, AtLeast, Beside, Such, of, one_of
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import HERE, Caller, Function, Range, Run, TargetModel
 from bqvi.calls.caller import evaluation_arrays
-from bqvi.calls.faults import ERRORS
 from bqvi.calls.settings import AT_THE_MODE
-from bqvi.calls.target_model import require_alone
-from bqvi.checks import require_above, require_boolean, require_integer, require_one_of, require_seed
+from bqvi.calls.target_model import CALLED, require_alone
+from bqvi.checks import require_integer, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import standardised, with_known
 from bqvi.quadrature.bayesian_run import DOOR, BayesianRun
@@ -47,7 +47,17 @@ _ELSEWHERE = (
     "the integral over a region without bounds is that of f / p against a measure with a density p, such as "
     "gp.measures.Gaussian(mean, covariance): give that measure, and f / p as f"
 )
-
+_CRITERION = Such(lambda given: isinstance(given, Criterion), "a criterion of acquisition.pointwise")
+_BQ, _BAYESIAN, _QMC = of("bq"), of("bq", "wsabi-l", "wsabi-m"), of("qmc")
+_Gradient: TypeAlias = Annotated[
+    Callable[[Array], Array] | str | None,
+    _BQ,
+    Apart("errors", "it must be 'raise', as where f counts as zero it has no slopes", (None, "infeasible")),
+    Apart("log", "those of f itself are needed, without"),
+    Apart("log_density", "those of f itself are needed, without"),
+]
+_OF_A_BOX = Beside("measure", (None, _LEBESGUE))
+_NOISE_OF_F = Apart("log", "the noise of ln f is not that of f")
 
 VALUES = Range("integrand", outputs=True)
 _LOGARITHMS = Range("integrand", logarithmic=True, outputs=True)
@@ -61,26 +71,26 @@ _WARPED = Range(
 
 @door(Integral)
 def integrate(
-    f: Callable[[Array], Array] | TargetModel,
+    f: Annotated[Callable[[Array], Array] | TargetModel, CALLED],
     measure: Measure | Literal["lebesgue"] | None = None,
     budget: int = 60,
-    method: str = "bq",
+    method: Annotated[str, one_of(METHODS)] = "bq",
     *,
-    lower: Array | float | None = None,
-    upper: Array | float | None = None,
+    lower: Annotated[Array | float | None, _OF_A_BOX] = None,
+    upper: Annotated[Array | float | None, _OF_A_BOX] = None,
     log: bool = False,
     vectorised: bool = True,
-    gradient: Callable[[Array], Array] | str | None = None,
-    noise_sd: float | str | Callable[[Array], Array] | None = None,
+    gradient: _Gradient = None,
+    noise_sd: Annotated[float | str | Callable[[Array], Array] | None, _BQ, _NOISE_OF_F] = None,
     log_density: Callable[[Array], Array] | None = None,
     errors: Literal["raise", "infeasible"] | None = "raise",
-    initial: int | None = None,
-    batch: int | None = None,
-    acquisition: Criterion | None = None,
-    tolerance: float | None = None,
-    replicates: int = 8,
-    evaluations: Sequence[Array] | None = None,
-    seed: Seed = 0,
+    initial: Annotated[int | None, AtLeast(2), _BAYESIAN] = None,
+    batch: Annotated[int | None, AtLeast(1), _BAYESIAN] = None,
+    acquisition: Annotated[Criterion | None, _CRITERION, _BAYESIAN] = None,
+    tolerance: Annotated[float | None, Above(0.0), _BAYESIAN] = None,
+    replicates: Annotated[int, AtLeast(LEAST_REPLICATES), _QMC] = 8,
+    evaluations: Annotated[Sequence[Array] | None, _BAYESIAN] = None,
+    seed: Annotated[Seed, require_seed] = 0,
     resume: Integral | Ended | str | Path | None = None,
     run: Run = HERE,
 ) -> Steps[Any, Integral]:
@@ -104,7 +114,8 @@ def integrate(
         nodes.
     budget : n, the number of evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (a scrambled Sobol sequence), 'bq' (Bayesian
-        quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f).
+        quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f). The first two take no ``initial``,
+        ``batch``, ``acquisition``, ``tolerance`` or ``evaluations``.
     lower, upper : corners of the box, (D,), finite; a number applies to each coordinate, and two numbers are
         an interval in one dimension. For 'lebesgue' only.
     log : whether f returns ln f, which may be -inf and need not be bounded below. The result then has
@@ -170,7 +181,7 @@ def integrate(
     """
     arguments = dict(locals())
     if isinstance(f, TargetModel):
-        require_alone(f, gradient=gradient, log_density=log_density)
+        require_alone(f, gradient=gradient, noise_sd=noise_sd, log_density=log_density)
         if (steps := _located(f, arguments)) is not None:
             return steps
         measure = _within(*f.box(None, None)) if measure is None else measure
@@ -181,9 +192,9 @@ def integrate(
         measure = "lebesgue"
     if isinstance(measure, str) and log_density is not None:
         raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
-    budget = _check(f, budget, method, tolerance, seed)
+    least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
+    budget = require_integer("budget", budget, least)
     measure, log_volume = _integrated_against(measure, lower, upper)
-    _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
     inside = in_kind_of(measure, np.zeros(1))
     function = Function(
         f, gradient, vectorised, noise_sd,
@@ -196,16 +207,13 @@ def integrate(
     integrand = Caller(function, run=run)
     number, known = whole_seed(seed), evaluation_arrays(evaluations)
     if method in SAMPLING:
-        if known is not None:
-            raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
         run.refuse(f"method {method!r}", "max_seconds")
-        replicates = require_integer("replicates", replicates, LEAST_REPLICATES)
         sampled = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
         last = None if resume is None else _last(resume, sampled.checkpoint(sampled.init()).settings)
         return Steps(sampled, last, run)
     problem = IntegrationProblem(
         integrand, inside, standardised(inside), number, _initial(initial, budget, inside), budget,
-        None if batch is None else require_integer("batch", batch, 1), acquisition, noise_sd,
+        batch, acquisition, noise_sd,
         model=Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m"), log_volume=log_volume,
     )  # fmt: skip
     # raises an error where there is no embedding
@@ -227,23 +235,14 @@ def _integrated_against(
     measure : a measure, or 'lebesgue' for integrals over the box between ``lower`` and ``upper``.
     lower, upper : (D,), or numbers; for 'lebesgue' only.
     """
-    given = {"lower": lower, "upper": upper}
-    if not isinstance(measure, str):
-        if not isinstance(measure, Measure):
-            raise TypeError(
-                f"measure is {shown(measure)}; it must be one of gp.measures, such as Gaussian(mean, "
-                f"covariance), or {_LEBESGUE!r} with lower and upper"
-            )
-        for name, value in given.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name} is given, and measure is a {type(measure).__name__}: bounds are those of "
-                    f"measure={_LEBESGUE!r}, the integral over a box"
-                )
+    if isinstance(measure, Measure):
         return measure, 0.0
-    if measure != _LEBESGUE:
-        raise ValueError(f"measure is {shown(measure)}; it must be one of gp.measures, or {_LEBESGUE!r}")
-    box = _box(given)
+    if not isinstance(measure, str) or measure != _LEBESGUE:
+        raise (ValueError if isinstance(measure, str) else TypeError)(
+            f"measure is {shown(measure)}; it must be one of gp.measures, as Gaussian(mean, covariance) is, "
+            f"or {_LEBESGUE!r} with lower and upper"
+        )
+    box = _box({"lower": lower, "upper": upper})
     return box, float(np.sum(np.log(to_numpy(box.width))))
 
 
@@ -281,11 +280,8 @@ def _within(low: np.ndarray, high: np.ndarray) -> Gaussian:
 
 def _located(model: TargetModel, arguments: Mapping[str, Any]) -> Steps[Any, Integral] | None:
     """A run of quadrature that begins with the search of a plausible box; None where the box is no guess."""
-    given = ("measure", "evaluations", "initial", "noise_sd")
-    sampled = arguments["method"] not in METHODS or arguments["method"] in SAMPLING
-    if model.boxed or sampled or any(arguments[name] is not None for name in given):
-        return None
-    if arguments["run"].workers is not None:
+    given = [arguments["run"].workers, *(arguments[name] for name in ("measure", "evaluations", "initial"))]
+    if model.boxed or arguments["method"] in SAMPLING or any(one is not None for one in given):
         return None
     function, start, prior = model.function(arguments["errors"]), np.asarray(model.start), model.prior_box
     return located(
@@ -319,53 +315,8 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
     if initial is None:
         least, beyond = DESIGN.first
         return min(budget, max(least, 2 * measure.dimension + beyond))
-    initial = require_integer("initial", initial, 2)
     if initial > budget:
         raise ValueError(
             f"budget is {budget}, below the initial design of {initial}: raise one or lower the other"
         )
     return initial
-
-
-def _check(f: object, budget: int, method: str, tolerance: float | None, seed: Seed) -> int:
-    """The budget as an integer."""
-    if not callable(f):
-        raise TypeError(f"f is {shown(f)}; it must be a function of points (n, D)")
-    require_one_of("method", method, METHODS)
-    require_seed("seed", seed)
-    least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
-    most: int = require_integer("budget", budget, least)
-    if tolerance is not None:
-        require_above("tolerance", tolerance, 0.0)
-    return most
-
-
-def _check_choices(
-    method: str,
-    gradient: object,
-    noise_sd: object,
-    log_density: object,
-    acquisition: object,
-    log: bool,
-    errors: str | None,
-) -> None:
-    require_boolean("log", log)
-    if errors is not None:
-        require_one_of("errors", errors, ERRORS)
-    if errors != "raise" and gradient is not None:
-        raise ValueError(
-            f"errors is {errors!r}, and gradient is given, with which it must be 'raise': where f counts as "
-            "zero it has no derivatives"
-        )
-    only_bq = {"gradient": gradient, "noise_sd": noise_sd}
-    for name, given in only_bq.items():
-        if given is not None and method != "bq":
-            raise ValueError(f"{name} is given, and method is {method!r}: only 'bq' uses it")
-    if gradient is not None and (log or log_density is not None):
-        raise ValueError("gradient is given with log or log_density: those of f itself are needed, without")
-    if noise_sd is not None and log:
-        raise ValueError("noise_sd is given with log: the noise of ln f is not that of f")
-    if acquisition is not None and not isinstance(acquisition, Criterion):
-        raise TypeError(
-            f"acquisition is {shown(acquisition)}; it must be a criterion of acquisition.pointwise"
-        )

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
+from bqvi.arguments import checked
 from bqvi.calls import HERE, Run
 from bqvi.runs.driver import Steps
 from gp.arrays import shown
@@ -57,13 +58,19 @@ def door(result: type[_R]) -> Callable[[Callable[_P, Steps[_S, _R]]], Door[_P, _
     def made(begin: Callable[_P, Steps[_S, _R]]) -> Door[_P, _S, _R]:
         signature = inspect.signature(begin)
         known = tuple(signature.parameters)
+        anything: Any = begin
 
         @functools.wraps(begin)
         def steps(*args: _P.args, **kwargs: _P.kwargs) -> Steps[_S, _R]:
             _require_known(begin.__name__, kwargs, known)
             if not isinstance(run := kwargs.get("run", HERE), Run):
                 raise TypeError(f"run is {shown(run)}; it must be a bqvi.Run, as bqvi.Run(progress=True) is")
-            return begin(*args, **kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError:
+                return begin(*args, **kwargs)  # Python's own message, of what is missing or too much
+            bound.apply_defaults()
+            return anything(**checked(begin, bound.arguments))
 
         @functools.wraps(begin)
         def drive(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -22,7 +22,6 @@ from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Function, Ledge
 from bqvi.calls.plausible_search import PlausibleBoxSearch
 from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
 from bqvi.calls.target_model import box_around
-from bqvi.checks import require_seed
 from bqvi.records import named
 from bqvi.runs.checkpoint import Checkpoint, resumed
 from bqvi.runs.driver import Steps
@@ -235,9 +234,7 @@ def located(
     ValueError, TypeError
         The door refuses one of its arguments, or ``resume`` is no run of the door.
     """
-    resume, seed = arguments["resume"], arguments["seed"]
-    require_seed("seed", seed)
-    number = whole_seed(seed)
+    resume, number = arguments["resume"], whole_seed(arguments["seed"])
     names, start = function.names or None, np.atleast_2d(start)
     box = box_around(start)
     coordinates = make_coordinates(None, None, *box, names=names, dimension=start.shape[1])

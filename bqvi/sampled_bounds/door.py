@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from bqvi.arguments import Above, Apart, AtLeast, of
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import HERE, Caller, Coordinates, Function, Run, TargetModel
-from bqvi.calls.function import AUTODIFF
-from bqvi.calls.target_model import require_alone
-from bqvi.checks import require_above, require_integer, require_numbers, require_one_of, require_seed
+from bqvi.calls.function import AUTODIFF, STATED
+from bqvi.calls.target_model import CALLED, require_alone
+from bqvi.checks import require_numbers, require_seed
 from bqvi.posterior import Posterior
 from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.sampled_bounds.bounds_run import DOOR, BoundsRun, Choices
@@ -25,29 +26,32 @@ from bqvi.sampled_bounds.particles import Proposals
 from bqvi.sampled_bounds.passes import Systems
 from bqvi.sampled_bounds.result import EvidenceBounds
 from bqvi.sampled_bounds.transitions import RECORDS, TRANSITIONS
-from gp.arrays import is_torch, shown, to_numpy
+from gp.arrays import is_torch, to_numpy
 
-METHODS = ("smc", "ais", "importance")
+Method: TypeAlias = Literal["smc", "ais", "importance"]
+METHODS = get_args(Method)
+_EXACT = Apart("transitions", 'it takes exact values; use "random-walk"', ("hmc",))
+_ANNEALED = of("smc", "ais")
 
 
 @door(EvidenceBounds)
 def evidence_bounds(
-    log_joint: Callable[..., Any] | TargetModel,
+    log_joint: Annotated[Callable[..., Any] | TargetModel, CALLED],
     proposal: object,
-    budget: int = 100_000,
-    method: Literal["smc", "ais", "importance"] = "smc",
+    budget: Annotated[int, AtLeast(1)] = 100_000,
+    method: Method = "smc",
     *,
     posterior: np.ndarray | Posterior | None = None,
     gradient: Callable[..., Any] | str | None = None,
-    noise_sd: float | Callable[..., Any] | None = None,
-    transitions: Literal["hmc", "random-walk"] | None = None,
-    particles: int | None = None,
-    replicates: int = 10,
-    temperatures: int | None = None,
-    confidence: float = 0.99,
+    noise_sd: Annotated[float | Callable[..., Any] | None, STATED, _EXACT] = None,
+    transitions: Annotated[Literal["hmc", "random-walk"] | None, _ANNEALED] = None,
+    particles: Annotated[int | None, AtLeast(1)] = None,
+    replicates: Annotated[int, AtLeast(2)] = 10,
+    temperatures: Annotated[int | None, AtLeast(1), _ANNEALED] = None,
+    confidence: Annotated[float, Above(0.0, 1.0)] = 0.99,
     vectorised: bool = True,
     errors: Literal["raise", "infeasible"] | None = None,
-    seed: Seed = 0,
+    seed: Annotated[Seed, require_seed] = 0,
     resume: EvidenceBounds | Ended | str | Path | None = None,
     run: Run = HERE,
 ) -> Steps[Any, EvidenceBounds]:
@@ -132,10 +136,6 @@ def evidence_bounds(
     >>> print(bounds.interval[0] < np.log(2 * np.pi) < bounds.interval[1])
     True
     """
-    _check(log_joint, method, confidence, seed, noise_sd, transitions)
-    budget = require_integer("budget", budget, 1)
-    particles = None if particles is None else require_integer("particles", particles, 1)
-    temperatures = None if temperatures is None else require_integer("temperatures", temperatures, 1)
     run.refuse("evidence_bounds", "max_seconds", "workers")
     proposals, coordinates, like = _proposals(proposal)
     if isinstance(log_joint, TargetModel):
@@ -143,11 +143,11 @@ def evidence_bounds(
         _require_of_model(log_joint, proposals)
         called = log_joint.function()
         log_joint, gradient, vectorised = called.value, called.gradient, called.vectorised
-    name = _transitions(method, transitions, None if noise_sd is not None else gradient, temperatures)
+    name = _transitions(method, transitions, None if noise_sd is not None else gradient)
     transition = TRANSITIONS[name] if name else None
     if name != "hmc":
         like, gradient = _kind_without_gradient(like, gradient), None
-    replicates, number = require_integer("replicates", replicates, 2), whole_seed(seed)
+    number = whole_seed(seed)
     draws, exact = _draws(posterior, proposals, coordinates, replicates, np.random.default_rng([number, 3]))
     systems = Systems(len(proposals), replicates, 0 if draws is None else draws.shape[1])
     choices = Choices(
@@ -168,26 +168,6 @@ def evidence_bounds(
         return Steps(engine, None, run)
     before = resumed(resume, DOOR, RECORDS, engine.checkpoint(engine.init()).settings)
     return Steps(engine, engine.resumed(before), run)
-
-
-def _check(
-    log_joint: object, method: str, confidence: float, seed: object, noise_sd: object, transitions: object
-) -> None:
-    if not (callable(log_joint) or isinstance(log_joint, TargetModel)):
-        raise TypeError(
-            f"log_joint is {shown(log_joint)}; it must be a function of points (n, P) or a TargetModel"
-        )
-    require_one_of("method", method, METHODS)
-    require_above("confidence", confidence, 0.0)
-    if confidence >= 1.0:
-        raise ValueError(f"confidence is {confidence}; it must be between 0 and 1")
-    require_seed("seed", seed)
-    if isinstance(noise_sd, str):
-        raise ValueError(f"noise_sd is {noise_sd!r}; it must be a number or a function of theta")
-    if noise_sd is not None and isinstance(transitions, str) and transitions == "hmc":
-        raise ValueError(
-            'noise_sd was given with transitions="hmc", which takes exact values; use "random-walk"'
-        )
 
 
 def _require_of_model(model: TargetModel, proposals: Proposals) -> None:
@@ -246,13 +226,9 @@ def _kind_without_gradient(like: object, gradient: object) -> Any:
     return torch.empty(0, dtype=torch.float64)
 
 
-def _transitions(method: str, transitions: str | None, gradient: object, temperatures: int | None) -> str:
+def _transitions(method: str, transitions: str | None, gradient: object) -> str:
     """The name of the transition; "" for importance sampling, which has none."""
-    if transitions is not None:
-        require_one_of("transitions", transitions, tuple(TRANSITIONS))
     if method == "importance":
-        if transitions is not None or (temperatures or 1) != 1:
-            raise ValueError('method is "importance", which has neither transitions nor temperatures between')
         return ""
     if transitions == "hmc" and gradient is None:
         raise ValueError('transitions is "hmc", and gradient is None; it must be "autodiff" or a function')

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bqvi.checks import require_integer, require_one_of
+from bqvi.arguments import AtLeast, one_of
+from bqvi.checks import require_integer
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.gaussian_mixture import DirichletProcessMixture as ProcessModel
 from bqvi.models.gaussian_mixture import GaussianMixture as MixtureModel
@@ -46,7 +47,7 @@ from bqvi.sklearn.shared import (
 class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
     """The common part of the three estimators, which differ in ``_model`` and in the family of q."""
 
-    covariance_type: str = "full"
+    covariance_type: Annotated[str, one_of(SHAPES)] = "full"
 
     _takes_nan = True
     _family: ClassVar[str] = "full"
@@ -58,7 +59,6 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
     ) -> tuple[np.ndarray, np.ndarray]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         require_settings(self)
-        require_one_of("covariance_type", self.covariance_type, SHAPES)
         return X, _check_sample_weight(sample_weight, X, dtype=np.float64)
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -173,7 +173,7 @@ class GaussianMixture(_Mixture):
 
     _family = "point"
 
-    n_components: int = 1
+    n_components: Annotated[int, AtLeast(1)] = 1
     _: KW_ONLY
     flat: bool = False
 
@@ -211,7 +211,7 @@ class BayesianGaussianMixture(_Mixture):
     2
     """
 
-    n_components: int = 1
+    n_components: Annotated[int, AtLeast(1)] = 1
     _: KW_ONLY
     concentration: float | None = None
     prior_mean: Any = None
@@ -256,7 +256,7 @@ class DirichletProcessMixture(_Mixture):
     2
     """
 
-    n_components: int = 20
+    n_components: Annotated[int, AtLeast(1)] = 20
     _: KW_ONLY
     concentration: Any = (1.0, 1.0)
     merge: bool = True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bqvi.checks import require_integer, require_one_of
+from bqvi.arguments import AtLeast, one_of
+from bqvi.checks import require_integer
 from bqvi.models.emissions import (
     CategoricalEmissions,
     Emissions,
@@ -30,7 +31,6 @@ from bqvi.sklearn.shared import (
     require_settings,
 )
 
-_EMISSIONS = ("gaussian", "categorical", "poisson")
 _MOST_SYMBOLS = 10_000_000
 """All symbols must be below this; a larger one is probably an error, as symbols are numbered from 0."""
 
@@ -74,11 +74,11 @@ class HiddenMarkovModel(FittedByBound):
     50
     """
 
-    n_components: int = 2
+    n_components: Annotated[int, AtLeast(1)] = 2
     _: KW_ONLY
-    emissions: str = "gaussian"
-    n_symbols: int | None = None
-    covariance_type: str = "full"
+    emissions: Annotated[str, one_of(("gaussian", "categorical", "poisson"))] = "gaussian"
+    n_symbols: Annotated[int | None, AtLeast(1)] = None
+    covariance_type: Annotated[str, one_of(SHAPES)] = "full"
     bayesian: bool = True
 
     _takes_nan = True
@@ -99,17 +99,15 @@ class HiddenMarkovModel(FittedByBound):
         return rows, np.ones(len(rows)) if weights is None else weights
 
     def _emissions(self, rows: Sequences) -> Emissions:
-        require_one_of("emissions", self.emissions, _EMISSIONS)
         if self.emissions == "categorical":
             if self.n_symbols is not None:
-                return CategoricalEmissions(require_integer("n_symbols", self.n_symbols, 1))
+                return CategoricalEmissions(self.n_symbols)
             largest = np.nanmax(finite_or_missing(rows.values))
             if largest >= _MOST_SYMBOLS:
                 raise ValueError(f"X has the symbol {largest:g}; symbols must be below {_MOST_SYMBOLS:g}")
             return CategoricalEmissions(max(2, int(largest) + 1))
         if self.emissions == "poisson":
             return PoissonEmissions()
-        require_one_of("covariance_type", self.covariance_type, SHAPES)
         return gaussian_emissions(SHAPES[self.covariance_type])
 
     def fit(

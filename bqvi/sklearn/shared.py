@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy.special import stdtr
@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from bqvi.arguments import Above, AtLeast, Such, checked, one_of
 from bqvi.arrays import add, scale
 from bqvi.calls import Run
-from bqvi.checks import require_above, require_boolean, require_integer, require_one_of
 from bqvi.gradients.settings import STOCHASTIC
 from bqvi.inference.fit import fit
 from bqvi.inference.schedules import RobbinsMonro
@@ -43,17 +43,20 @@ def generator_of(random_state: RandomState) -> np.random.Generator:
     return np.random.default_rng(int(state.randint(2**31 - 1)))
 
 
+_VERBOSITY = Such(lambda one: isinstance(one, int) and one >= 0, "True, False or an integer >= 0", ValueError)
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class FittedByBound(BaseEstimator):  # type: ignore[misc]
     """What estimators have that are fitted by `bqvi.fit`."""
 
-    max_iter: int = 500
-    tol: float = 1e-3
-    n_init: int = 1
-    init_params: str = "k-means++"
-    total_samples: float | None = None
+    max_iter: Annotated[int, AtLeast(1)] = 500
+    tol: Annotated[float, Above(0.0)] = 1e-3
+    n_init: Annotated[int, AtLeast(1)] = 1
+    init_params: Annotated[str, one_of(STARTS)] = "k-means++"
+    total_samples: Annotated[float | None, Above(0.0)] = None
     random_state: RandomState = None
-    verbose: bool | int = False
+    verbose: Annotated[bool | int, _VERBOSITY] = False
 
     _takes_nan: ClassVar[bool] = False
     """Whether NaN is a missing value."""
@@ -113,24 +116,9 @@ def gaussian_draws(
     return means[labels] + np.einsum("nij,nj->ni", roots[labels], noise)
 
 
-_SWITCHES = ("bayesian", "flat", "merge", "learn_word_concentration")
-
-
 def require_settings(estimator: Any) -> None:
-    """Check the settings of all estimators; raise ValueError or TypeError where one is not valid."""
-    given = estimator.get_params(deep=False)
-    for name in ("n_components", "max_iter", "n_init"):
-        if name in given:
-            require_integer(name, given[name], 1)
-    require_above("tol", given["tol"], 0.0)
-    require_one_of("init_params", given["init_params"], STARTS)
-    if given["total_samples"] is not None:
-        require_above("total_samples", given["total_samples"], 0.0)
-    shown = given["verbose"]
-    require_integer("verbose", int(shown) if isinstance(shown, bool) else shown, 0)
-    for name in _SWITCHES:
-        if name in given:
-            require_boolean(name, given[name])
+    """Raise ValueError or TypeError where a parameter of an estimator is not what it may be."""
+    checked(type(estimator), vars(estimator))
 
 
 def require_enough(n_components: int, n: int) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bqvi.checks import require_integer, require_one_of
+from bqvi.arguments import Above, AtLeast, one_of
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation as Model
 from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
@@ -62,16 +62,16 @@ class LatentDirichletAllocation(
     True
     """
 
-    n_components: int = 10
+    n_components: Annotated[int, AtLeast(1)] = 10
     _: KW_ONLY
     concentration: Any = None
     word_concentration: Any = 0.1
     learn_concentration: str | None = None
     learn_word_concentration: bool = False
-    method: str = "batch"
-    batch_size: int = 128
-    max_iter: int = 100
-    tol: float = 1e-2
+    method: Annotated[str, one_of(_METHODS)] = "batch"
+    batch_size: Annotated[int, AtLeast(1)] = 128
+    max_iter: Annotated[int, AtLeast(1)] = 100
+    tol: Annotated[float, Above(0.0)] = 1e-2
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -100,9 +100,8 @@ class LatentDirichletAllocation(
         """Fit to documents."""
         X = self._counts(X, reset=True)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        require_one_of("method", self.method, _METHODS)
         n = X.shape[0]
-        size = min(require_integer("batch_size", self.batch_size, 1), n)
+        size = min(self.batch_size, n)
         batch = self.method == "batch"
         online = self.method == "online"
         found = self._fitted(

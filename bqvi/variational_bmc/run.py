@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
+from bqvi.arguments import Above, AtLeast
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import (
     HERE,
@@ -27,8 +28,8 @@ from bqvi.calls.bounds import Bound
 from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.function import CHEAP_MODEL
 from bqvi.calls.selection import held_out, selected
-from bqvi.calls.target_model import box_around, require_alone
-from bqvi.checks import require_above, require_integer, require_numbers, require_one_of, require_seed
+from bqvi.calls.target_model import CALLED, box_around, require_alone
+from bqvi.checks import require_integer, require_numbers, require_seed
 from bqvi.records import named
 from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.runs.two_phases import TwoPhases
@@ -58,15 +59,15 @@ def vbmc(
     *,
     periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
     names: Sequence[str] | None = None,
-    batch: int | None = None,
+    batch: Annotated[int | None, AtLeast(1)] = None,
     errors: Literal["raise", "infeasible"] | None = None,
     evaluations: Sequence[Array] | None = None,
-    initial: int | None = None,
+    initial: Annotated[int | None, AtLeast(2)] = None,
     acquisition: Literal["imiqr", "viqr"] = "imiqr",
-    tolerance: float | None = 0.05,
-    seed: Seed = 0,
+    tolerance: Annotated[float | None, Above(0.0)] = 0.05,
+    seed: Annotated[Seed, require_seed] = 0,
     resume: VBMCResult | Ended | str | Path | None = None,
-    cheap: Callable[[Array], Array] | TargetModel | None = None,
+    cheap: Annotated[Callable[[Array], Array] | TargetModel | None, CALLED] = None,
     cheap_budget: int | None = None,
     run: Run = HERE,
 ) -> Steps[Any, VBMCResult]:
@@ -167,7 +168,6 @@ def vbmc(
     target = Caller(replace(function, names=coordinates.names), coordinates, run)
     limits = _limits("budget", target, budget, tolerance, run.max_seconds)
     settings = _settings(target, batch, acquisition)
-    require_seed("seed", seed)
     count = _first_count(target, initial, limits.budget, cheap is not None)
     made, rest = _given(target, evaluations, limits.budget)
     points = _first_points(coordinates, start, made, count, limits.budget, whole_seed(seed))
@@ -213,10 +213,9 @@ def _begun(
 def _first_count(target: Caller, initial: int | None, budget: int, beside_cheap: bool) -> int:
     """Evaluations of the first design."""
     if initial is not None:
-        count = require_integer("initial", initial, 2)
-        if count > budget:
+        if initial > budget:
             raise ValueError(f"budget is {budget}, below initial, {initial}: raise one or lower the other")
-        return count
+        return initial
     usual = 3 if target.has_gradient else first_count(target.dimension)
     return min(usual, target.dimension + 3) if beside_cheap else usual
 
@@ -259,8 +258,6 @@ def _is_one(bound: Bound) -> bool:
 def _limits(
     name: str, target: Caller, budget: int | None, tolerance: float | None, seconds: float | None
 ) -> Limits:
-    if tolerance is not None:
-        require_above("tolerance", tolerance, 0.0)
     dimension = target.dimension
     if dimension < 1:
         raise ValueError("every parameter is fixed (lower == upper); at least one must be free")
@@ -280,10 +277,8 @@ def _cheap_first(
                 f"{', '.join(coordinates.names)}: both must have the same, in the same order"
             )
         function = cheap.function(errors)
-    elif callable(cheap):
-        function = Function(cheap, names=coordinates.names, errors=errors, range=CHEAP_MODEL)
     else:
-        raise TypeError(f"cheap is {cheap!r}; it must be a function of the parameters or a TargetModel")
+        function = Function(cheap, names=coordinates.names, errors=errors, range=CHEAP_MODEL)
     target = Caller(function, coordinates)
     limits = _limits("cheap_budget", target, budget, None, None)
     if expensive.limits.seconds is not None:
@@ -296,8 +291,7 @@ def _cheap_first(
 
 
 def _settings(target: Caller, batch: int | None, acquisition: str) -> Settings:
-    require_one_of("acquisition", acquisition, ("imiqr", "viqr"))
-    each = (3 if target.has_gradient else 5) if batch is None else require_integer("batch", batch, 1)
+    each = batch or (3 if target.has_gradient else 5)
     return Settings(
         batch=each,
         few=None if batch is None else each,

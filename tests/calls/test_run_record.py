@@ -30,7 +30,11 @@ ARRAY = np.zeros((3, 2))
         ({"executor": 3}, TypeError, "executor is 3; it must have a method submit"),
         ({"n_jobs": 0}, ValueError, "n_jobs is 0; it must be at least 1"),
         ({"n_jobs": "2"}, TypeError, "n_jobs is '2'; it must be an integer"),
-        ({"n_jobs": 2, "executor": Mapping()}, ValueError, "n_jobs is 2 and executor is given; give one of"),
+        (
+            {"n_jobs": 2, "executor": Mapping()},
+            ValueError,
+            "n_jobs is given, and executor is .*: give one of",
+        ),
         ({"workers": 0, "executor": Submitting()}, ValueError, "workers is 0; it must be at least 1"),
         ({"workers": 2}, ValueError, "workers is 2, which needs an executor with submit"),
         ({"workers": 2, "executor": Mapping()}, ValueError, "workers is 2, which needs an executor with"),

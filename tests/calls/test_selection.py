@@ -113,7 +113,7 @@ def test_known_nodes_save_evaluations_of_integrate():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "qmc"}, "method is 'qmc', whose nodes are its own draws"),
+        ({"method": "qmc"}, "method is 'qmc': it is of 'bq' and 'wsabi-l'"),
         ({"evaluations": (np.zeros((2, 3)), np.zeros(2))}, r"x has shape \(2, 3\); it must be \(n, 1\)"),
         ({"evaluations": (np.zeros((2, 1)), np.zeros(3))}, "values has shape"),
         ({"evaluations": (np.zeros((60, 1)), np.zeros(60))}, "which count in it"),

@@ -151,7 +151,7 @@ ONE = (np.ones((1, 2)), np.zeros(1))
         ({"lower": 0.0}, ValueError, "plausible_lower of x0 is missing"),
         ({"lower": [0.0, 0.0, 0.0], "upper": 1.0}, ValueError, "lengths disagree: lower 3, dimension 2"),
         ({"evaluations": ONE}, ValueError, "evaluations has no gradients, and the log joint has"),
-        ({"evaluations": ONE, "starts": 2}, ValueError, "starts is 2, and evaluations was given"),
+        ({"evaluations": ONE, "starts": 2}, ValueError, "evaluations is given, and starts is 2"),
         ({"evaluations": 3}, TypeError, "evaluations is a int; it must be"),
         (
             {"evaluations": [1, 2, 3]},

@@ -515,7 +515,7 @@ def test_an_integrand_that_raises():
             "which method 'qmc' cannot use",
         ),
         ({"resume": 3}, TypeError, "resume is 3"),
-        ({"noise_sd": 0.1, "method": "wsabi-l"}, ValueError, "only 'bq'"),
+        ({"noise_sd": 0.1, "method": "wsabi-l"}, ValueError, "it is of 'bq' only"),
         ({"gradient": "yes"}, ValueError, "gradient is 'yes'"),
         ({"gradient": bump, "log": True}, ValueError, "gradient"),
         ({"acquisition": "eig"}, TypeError, "acquisition is 'eig'"),

@@ -76,7 +76,7 @@ def test_a_run_is_resumed_over_the_same_box(tmp_path):
         ({"lower": LOWER, "upper": np.ones(3)}, "upper"),
         ({"lower": "0", "upper": "b"}, "upper is 'b'"),
         ({"lower": 0.0, "upper": 1.0, "log_density": f}, "log_density is given"),
-        ({"measure": Uniform(LOWER, UPPER), "lower": LOWER}, "lower is given, and measure is a Uniform"),
+        ({"measure": Uniform(LOWER, UPPER), "lower": LOWER}, "lower is given, and measure is Uniform"),
         ({"measure": "counting"}, "measure is 'counting'"),
     ],
 )

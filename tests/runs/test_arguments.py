@@ -1,0 +1,147 @@
+"""The signature of a door is the table of its arguments: what it states is checked, before any call.
+
+Wrong values are made from the table itself, and the message has to name the argument, what was given and what
+is allowed.
+"""
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pytest
+
+import bqvi
+from acquisition.pointwise import Criterion
+from bqvi.arguments import Above, Apart, AtLeast, Beside, checked, of, table
+from bqvi.checks import require_boolean, require_seed
+from gp.measures import Gaussian
+
+
+def never(*_):
+    raise AssertionError("the function has been called")
+
+
+NEAR = Gaussian(np.zeros(2), np.eye(2))
+USUAL = {
+    bqvi.vbmc: {"log_joint": never, "plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0]},
+    bqvi.integrate: {"f": never, "measure": NEAR},
+    bqvi.fit: {"model": bqvi.models.LogJoint(never, 2), "method": "bq"},
+    bqvi.evidence_bounds: {"log_joint": never, "proposal": NEAR},
+}
+GOOD = {
+    "gradient": never,
+    "noise_sd": 0.1,
+    "initial": 5,
+    "batch": 2,
+    "acquisition": type("Mine", (Criterion,), {})(),
+    "tolerance": 0.1,
+    "replicates": 9,
+    "evaluations": (np.zeros((1, 2)), np.zeros(1)),
+    "lower": -1.0,
+    "upper": 1.0,
+    "transitions": "random-walk",
+    "temperatures": 4,
+}
+"""What a rule on two arguments is tried with."""
+
+
+def wrong(check: Any) -> list[Any]:
+    """Values that a check of the table refuses."""
+    if isinstance(check, AtLeast):
+        return [check.least - 1, "3", 2.5 if isinstance(check.least, int) else np.inf, None]
+    if isinstance(check, Above):
+        return [check.lower, np.inf, "3"] + ([] if check.upper is None else [check.upper])
+    if check in (require_boolean, require_seed):
+        return ["yes", -1]
+    return ["no such"] if isinstance(check, partial) else []
+
+
+CASES = [
+    pytest.param(door, name, value, id=f"{door.__name__} {name} {value}")
+    for door in USUAL
+    for name, row in table(door.steps).items()
+    for check in row.checks
+    for value in wrong(check)
+    if not (value is None and row.optional)
+]
+
+
+@pytest.mark.parametrize(("door", "name", "value"), CASES)
+def test_what_an_argument_cannot_be_is_refused_by_its_name(door, name, value):
+    with pytest.raises((ValueError, TypeError), match=rf"^{name} is .*; it must be") as told:
+        door.steps(**USUAL[door] | {name: value})
+    assert repr(value) in str(told.value) or str(value) in str(told.value)
+
+
+RULES = [
+    pytest.param(door, name, rule, id=f"{door.__name__} {name} {rule.other}")
+    for door in USUAL
+    for name, row in table(door.steps).items()
+    for rule in row.rules
+    if rule.other == "method"
+]
+
+
+@pytest.mark.parametrize(("door", "name", "rule"), RULES)
+def test_an_argument_of_other_methods_is_refused(door, name, rule):
+    (methods,) = [check.keywords["allowed"] for check in table(door.steps)["method"].checks]
+    for method in set(methods) - set(rule.values):
+        with pytest.raises(ValueError, match=f"^{name} is given, and method is '{method}': it is of '"):
+            door.steps(**USUAL[door] | {name: GOOD[name], "method": method})
+
+
+def test_doors_have_a_table():
+    assert len(CASES) > 60
+    assert len(RULES) > 8
+
+
+def some(
+    x: object,
+    size: Annotated[int | None, AtLeast(2)] = None,
+    way: Literal["left", "right"] = "left",
+    log: bool = False,
+    at: Annotated[float | None, Above(0.0), of("left")] = None,
+    near: Annotated[float, AtLeast(0.0), Apart("at", "one of the two")] = 1.0,
+    box: Annotated[Any, Beside("way", ("left",))] = None,
+    *,
+    method: str = "left",
+):
+    """A function with a table."""
+
+
+USED = {"x": 0, "size": None, "way": "left", "log": False, "at": None, "near": 1.0, "box": None}
+USED |= {"method": "left"}
+
+
+def test_values_are_those_of_the_call_and_integers_those_of_python():
+    found = checked(some, USED | {"size": np.int64(3), "near": 0})
+    assert found == USED | {"size": 3, "near": 0}
+    assert type(found["size"]) is int
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"size": 1}, "size is 1; it must be at least 2"),
+        ({"way": "lift"}, "way is 'lift'; it must be one of left, right. Did you mean 'left'"),
+        ({"log": 1}, "log is 1; it must be True or False"),
+        ({"at": 0.0}, "at is 0.0; it must be above 0"),
+        ({"near": -1.0}, "near is -1.0; it must be at least 0"),
+        ({"near": 2.0, "at": 0.5}, "near is given, and at is 0.5: one of the two"),
+        ({"at": 0.5, "method": "right"}, "at is given, and method is 'right': it is of 'left' only"),
+        ({"box": 3, "way": "right"}, "box is given, and way is 'right': it is of 'left' only"),
+    ],
+)
+def test_what_is_wrong_is_named(given, message):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
+        checked(some, USED | given)
+
+
+def test_a_default_that_is_stated_is_not_given():
+    assert checked(some, USED | {"near": float("1"), "at": 0.5})["at"] == 0.5
+
+
+@pytest.mark.parametrize("door", USUAL)
+def test_an_argument_that_is_missing_has_the_message_of_python(door):
+    with pytest.raises(TypeError, match=r"missing . required positional arguments?"):
+        door()
