@@ -369,7 +369,9 @@ class LogPosterior:
     noise_fitted : whether the last entry of psi is ln tau, so that tau ``noise`` is added, and ``gram`` takes
         the entries before it.
     known : the mean of the noise variances, where it is known: then s is ``known`` / tau.
-    factor : a function of K that returns its factor and may overwrite K; LinAlgError where K has none.
+    factor : a function of K that returns its factor; LinAlgError where K has none. Its jitter is part of K.
+    least_scale : the smallest s, as of `Evidence`.
+    matrix : a function of psi that returns K_0 alone; None where ``gram`` takes no longer.
     """
 
     gram: Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
@@ -381,10 +383,13 @@ class LogPosterior:
     noise_fitted: bool = False
     known: float | None = None
     factor: Callable[[np.ndarray], Factor] = _factor
+    least_scale: float = _TINY
+    matrix: Callable[[np.ndarray], np.ndarray] | None = None
 
     def evidence(self, psi: np.ndarray) -> Evidence:
         """The evidence of the targets; LinAlgError where K is singular in floating point."""
-        return self._evidence(self.gram(self._of_kernel(psi))[0], psi)
+        at = self._of_kernel(psi)
+        return self._evidence(self.gram(at)[0] if self.matrix is None else self.matrix(at), psi)
 
     def value(self, psi: np.ndarray) -> float:
         """The log posterior, up to a constant; LinAlgError as of `evidence`."""
@@ -431,7 +436,25 @@ class LogPosterior:
 
     def _evidence(self, matrix: np.ndarray, psi: np.ndarray) -> Evidence:
         noise = self._noise(psi)
-        return Evidence.of_noisy(matrix, noise, self.factor, self.targets, self.basis, self.convention)
+        return Evidence.of_noisy(
+            matrix, noise, self.factor, self.targets, self.basis, self.convention, self.least_scale
+        )
+
+    def scale_slope(self, psi: np.ndarray) -> np.ndarray:
+        """d ln s / d psi, (P,): minus the sum of w^T dK w over nu O s, with w the weights."""
+        matrix, pullback = self.gram(self._of_kernel(psi))
+        found = self._evidence(matrix, psi)
+        share = -1.0 / (found.degrees * found.outputs * found.scale)
+        return self._through(share * found.weights @ found.weights.T, found, pullback, psi)
+
+    def _through(
+        self, weights: np.ndarray, found: Evidence, pullback: Pullback, psi: np.ndarray
+    ) -> np.ndarray:
+        """The gradient in psi, (P,), of what changes by tr(weights dK); ``weights`` are overwritten."""
+        if found.factor.jitter > 0:  # a fraction of variances, which depend on psi as well
+            np.einsum("ii->i", weights)[:] *= 1 + found.factor.jitter
+        gradient = pullback(weights)
+        return np.append(gradient, weights.diagonal() @ self._noise(psi)) if self.noise_fitted else gradient
 
     def _gradient(self, found: Evidence, pullback: Pullback, psi: np.ndarray) -> np.ndarray:
         """The gradient in psi, (P,)."""
@@ -441,9 +464,9 @@ class LogPosterior:
             slope = share * found.degrees * found.outputs
             # d ln s = -sum_o w_o^T dK w_o / (nu o s)
             weights -= share / found.scale * found.weights @ found.weights.T
-        gradient = pullback(weights)
+        gradient = self._through(weights, found, pullback, psi)
         if self.noise_fitted:
-            gradient = np.append(gradient, weights.diagonal() @ self._noise(psi) + slope)
+            gradient[-1] += slope
         return gradient + self.prior.log_density(psi)[1]
 
     def _curvature(self, found: Evidence, pullback: Changes, psi: np.ndarray) -> np.ndarray:

@@ -29,8 +29,8 @@ from gp.means import Constant, Mean
 from gp.observations import Functional, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
-from gp.problem import EvidenceProblem, fitted, scale_slope, solve
-from gp.screening import Screening, curvature, log_evidence, screened
+from gp.problem import EvidenceProblem, fitted
+from gp.screening import InUnits, Screening, curvature, screened
 from gp.settings import FIT
 from gp.threads import single_threaded
 from gp.units import DataUnits, SearchCoordinates
@@ -108,7 +108,7 @@ class Hyperparameters:
         rows, powers = np.diag(step), np.zeros(len(step))
         if self.problem.profiled:
             rows, powers = np.eye(len(step) + 1)[:, 1:] * step, np.append(2.0, self.coordinates.scale_powers)
-            slope = scale_slope(self.problem, self.coordinates.vector(self.psi))
+            slope = self.problem.objective.scale_slope(self.coordinates.vector(self.psi))
             rows += powers[:, None] / 2 * self.coordinates.pull_back(slope)
         covariance = np.linalg.inv(self.precision)
         return np.sqrt(np.sum(rows @ covariance * rows, axis=1) + powers**2 / (2 * len(self.problem.y)))
@@ -174,7 +174,7 @@ class Hyperparameters:
             for end in (prior.lower[index], prior.upper[index]):
                 psi = self.psi.copy()
                 psi[index] = end
-                values.append(log_evidence(self.problem, self.coordinates, psi))
+                values.append(InUnits(self.problem, self.coordinates).value(psi))
             found.append(max(values) > self.log_evidence - FIT.open_ended)
         return np.array(found, dtype=bool)
 
@@ -297,7 +297,7 @@ def _checked_units(observed: Functional, y: Array) -> DataUnits:
 def _searched(problem: EvidenceProblem, coordinates: SearchCoordinates, limits: Screening) -> Hyperparameters:
     """The hyperparameters at the best optimum that is found."""
     found = screened(problem, coordinates, limits)
-    solution = solve(problem, coordinates.vector(found.psi))
+    solution = problem.objective.evidence(coordinates.vector(found.psi))
     return Hyperparameters(
         problem=problem,
         coordinates=coordinates,

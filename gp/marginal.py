@@ -33,7 +33,7 @@ from gp.observations import Functional, Observations
 from gp.paths import Path
 from gp.posterior import GradientMoments, Posterior
 from gp.predictions import PosteriorMethods
-from gp.screening import curvature, log_evidence, log_posterior
+from gp.screening import InUnits, curvature
 from gp.search import Expansion, search
 from gp.settings import FIT
 from gp.user_warnings import warn_user
@@ -241,8 +241,8 @@ class _Standardised:
 
     def expanded(self, z: np.ndarray) -> Expansion:
         psi, slope = self.fit.coordinates.prior.from_standard(z)
-        value, gradient = log_posterior(self.fit.problem, self.fit.coordinates, psi, with_prior=False)
-        return Expansion(value - 0.5 * float(z @ z), lambda: slope * gradient - z)
+        found = InUnits(self.fit.problem, self.fit.coordinates).expanded(psi)
+        return Expansion(found.value - 0.5 * float(z @ z), lambda: slope * found.gradient - z)
 
 
 def _weighed(
@@ -262,7 +262,8 @@ def _weighed(
     log_proposal = -0.5 * (FIT.degrees + size) * np.log1p(np.sum(offset**2, axis=1) / FIT.degrees)
     z = mode + offset @ spread.T
     places = np.array([fit.coordinates.prior.from_standard(each)[0] for each in z])
-    evidences = np.array([log_evidence(fit.problem, fit.coordinates, psi) for psi in places])
+    evidence = InUnits(fit.problem, fit.coordinates)
+    evidences = np.array([evidence.value(psi) for psi in places])
     return places, evidences - 0.5 * np.sum(z**2, axis=1) - log_proposal, scales
 
 
@@ -276,7 +277,7 @@ def _curvature(fit: Hyperparameters, mode: np.ndarray) -> np.ndarray:
     prior = fit.coordinates.prior
     psi, slope = prior.from_standard(mode)
     ahead, behind = (prior.from_standard(mode + step)[1] for step in (_STEP, -_STEP))
-    gradient = log_posterior(fit.problem, fit.coordinates, psi, with_prior=False)[1]
+    gradient = InUnits(fit.problem, fit.coordinates).expanded(psi).gradient
     values, vectors = np.linalg.eigh(curvature(fit.problem, fit.coordinates, psi))
     positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
     bend = np.clip(-(ahead - behind) / (2 * _STEP) * gradient, 0.0, None)

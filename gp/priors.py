@@ -184,6 +184,12 @@ class JointPrior:
         return replace(plateaus, centre=centre, scale=scale)
 
     @staticmethod
+    def flat(size: int) -> JointPrior:
+        """Return flat priors of ``size`` parameters, without bounds."""
+        lower, upper = np.full(size, -inf), np.full(size, inf)
+        return JointPrior(lower, upper, np.ones(size), lower, upper)
+
+    @staticmethod
     def normal(centre: np.ndarray, sd: np.ndarray, bounds: tuple[float, float] = (4.0, 4.0)) -> JointPrior:
         """Return normal priors, which are plateaus of width zero.
 

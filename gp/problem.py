@@ -14,14 +14,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gp.evidence import Evidence
-from gp.fixed_points import Gram, gram_of
+from gp.evidence import LogPosterior
+from gp.fixed_points import gram_of
 from gp.grams import blocks_of, mean_basis, taken
-from gp.kernels.base import Kernel
+from gp.kernels.base import Kernel, Pullback
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.linalg import cholesky
 from gp.means import Mean
 from gp.observations import Functional, Values, as_functional, covariance
+from gp.priors import JointPrior
 from gp.settings import FIT
 
 _Noise: TypeAlias = np.ndarray | float | None
@@ -64,7 +65,7 @@ class EvidenceProblem:
         return np.append(vector, log(FIT.first_noise * np.max(self.kernel.diagonal(self.points))))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: `gram` is a function that pickle does not take, and is made again."""
+        """The fields alone: `objective` has functions that pickle does not take, and is made again."""
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @cached_property
@@ -73,9 +74,29 @@ class EvidenceProblem:
         return as_functional(self.x)
 
     @cached_property
-    def gram(self) -> Gram:
-        """The covariance of the observations as a function of the kernel."""
-        return gram_of(self.kernel, self.observed)
+    def objective(self) -> LogPosterior:
+        """The evidence as a function of the vector of parameters."""
+        gram, observed = gram_of(self.kernel, self.observed), self.observed
+        basis = mean_basis(self.mean, observed)
+        offset = observed.apply(self.mean.with_coefficients(np.zeros(basis.shape[1])))
+
+        def with_pullback(vector: np.ndarray) -> tuple[np.ndarray, Pullback]:
+            matrix, pullback = gram(unpack(self.kernel, vector))
+            return matrix, lambda weights: pullback(weights)  # not `Changes`: the search is by L-BFGS
+
+        noise = 1.0 if self.noise is None else self.noise
+        return LogPosterior(
+            with_pullback,
+            noise if isinstance(noise, np.ndarray) and noise.ndim else noise * self.noisy,
+            (self.y - offset)[:, None],
+            JointPrior.flat(len(self.pack())),
+            basis=basis,
+            convention="profiled" if self.profiled else "known",
+            noise_fitted=self.noise is None,
+            factor=lambda matrix: cholesky(matrix, jitter=self.jitter),
+            least_scale=_SMALLEST_SCALE,
+            matrix=lambda vector: covariance(unpack(self.kernel, vector), observed, observed),
+        )
 
     @cached_property
     def points(self) -> np.ndarray:
@@ -107,45 +128,6 @@ class EvidenceProblem:
         return replace(self, x=x, y=self.y[index], noise=noise)
 
 
-def solve(problem: EvidenceProblem, vector: np.ndarray) -> Evidence:
-    """Return the evidence at a vector of parameters, without its gradient."""
-    kernel, noise = problem.unpack(vector)
-    return _evidence(problem, covariance(kernel, problem.observed, problem.observed), noise)
-
-
-def solve_with_gradient(problem: EvidenceProblem, vector: np.ndarray) -> tuple[Evidence, np.ndarray]:
-    """Return the evidence and its gradient (P,) in the vector of parameters."""
-    gradient = _Gradients(problem, vector)
-    return gradient.evidence, gradient.of(gradient.evidence.matrix_gradient())
-
-
-def scale_slope(problem: EvidenceProblem, vector: np.ndarray) -> np.ndarray:
-    """Return d log s / d vector, (P,): minus w^T dK w over n s, with w the weights."""
-    gradient = _Gradients(problem, vector)
-    w = gradient.evidence.weights
-    return gradient.of(-w @ w.T / (len(w) * gradient.evidence.scale))
-
-
-class _Gradients:
-    """The evidence at a vector of parameters, and gradients (P,) of what depends on K."""
-
-    def __init__(self, problem: EvidenceProblem, vector: np.ndarray) -> None:
-        self.problem = problem
-        kernel, self.noise = problem.unpack(vector)
-        gram, self.pullback = problem.gram(kernel)
-        self.evidence = _evidence(problem, gram, self.noise)
-
-    def of(self, in_matrix: np.ndarray) -> np.ndarray:
-        """The gradient of what changes by tr(in_matrix dK), which is overwritten."""
-        # the jitter is a fraction of variances, which depend on the parameters as well
-        if self.evidence.factor.jitter > 0:
-            np.einsum("ii->i", in_matrix)[:] *= 1 + self.evidence.factor.jitter
-        gradient = self.pullback(in_matrix)
-        if self.problem.noise is not None:
-            return gradient
-        return np.append(gradient, self.noise * (self.problem.noisy @ np.diagonal(in_matrix)))
-
-
 def fitted(
     problem: EvidenceProblem, vector: np.ndarray, factor: float = 1.0
 ) -> tuple[Kernel, Mean, np.ndarray | float]:
@@ -156,7 +138,7 @@ def fitted(
     problem : the problem. vector : its parameters, as `EvidenceProblem.pack` orders them.
     factor : multiplies the scale.
     """
-    solution = solve(problem, vector)
+    solution = problem.objective.evidence(vector)
     kernel, noise = problem.unpack(vector)
     mean, coefficients = problem.mean, solution.coefficients[:, 0]
     mean = mean.with_coefficients(coefficients) if coefficients.size else mean
@@ -164,18 +146,3 @@ def fitted(
         return kernel, mean, noise
     scale = factor * solution.scale
     return scaled(kernel, scale), mean, scale * noise
-
-
-def _evidence(problem: EvidenceProblem, gram: np.ndarray, noise: np.ndarray | float) -> Evidence:
-    mean = problem.mean
-    basis = mean_basis(mean, problem.observed)
-    offset = problem.observed.apply(mean.with_coefficients(np.zeros(basis.shape[1])))
-    return Evidence.of_noisy(
-        gram,
-        noise if np.ndim(noise) == 1 else noise * problem.noisy,
-        lambda matrix: cholesky(matrix, jitter=problem.jitter),
-        (problem.y - offset)[:, None],
-        basis,
-        "profiled" if problem.profiled else "known",
-        _SMALLEST_SCALE,
-    )

@@ -14,7 +14,7 @@ from operator import itemgetter
 import numpy as np
 
 from gp.linalg import NotPositiveDefiniteError, next_jitter
-from gp.problem import EvidenceProblem, solve, solve_with_gradient
+from gp.problem import EvidenceProblem
 from gp.search import Expansion, Optimum, Search, search, successive_halving
 from gp.settings import FIT
 from gp.units import SearchCoordinates
@@ -41,22 +41,38 @@ class Screening:
     rng: np.random.Generator
 
 
-def log_posterior(
-    problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray, with_prior: bool = True
-) -> tuple[float, np.ndarray]:
-    """Return log evidence (plus log prior, if asked) and its gradient (P,) in psi.
+@dataclass(frozen=True, eq=False)
+class InUnits:
+    """The log evidence, plus log prior if asked, of psi over a scale; an objective of `gp.search`.
 
-    Parameters
+    Attributes
     ----------
-    problem : the problem. coordinates : those of the search.
-    psi : the point, (P,). with_prior : whether the log prior is added.
+    problem : the problem. coordinates : those of psi (P,).
+    with_prior : whether the log prior is added. scale : (P,), or a number.
     """
-    solution, gradient = solve_with_gradient(problem, coordinates.vector(psi))
-    value, gradient = solution.value, coordinates.pull_back(gradient)
-    if with_prior:
-        prior, prior_gradient = coordinates.prior.log_density(psi)
-        value, gradient = value + prior, gradient + prior_gradient
-    return value, gradient
+
+    problem: EvidenceProblem
+    coordinates: SearchCoordinates
+    with_prior: bool = False
+    scale: np.ndarray | float = 1.0
+
+    def value(self, psi: np.ndarray) -> float:
+        """The value; a huge negative number where K cannot be factorised."""
+        try:
+            value = self.problem.objective.value(self.coordinates.vector(self.scale * psi))
+        except NotPositiveDefiniteError:
+            value = -_FAILED
+        return value + self.coordinates.prior.log_density(self.scale * psi)[0] if self.with_prior else value
+
+    def expanded(self, psi: np.ndarray) -> Expansion:
+        """The value and its gradient; NotPositiveDefiniteError where K cannot be factorised."""
+        psi = self.scale * psi
+        found = self.problem.objective.expanded(self.coordinates.vector(psi))
+        value, slope = self.coordinates.prior.log_density(psi) if self.with_prior else (0.0, 0.0)
+        return Expansion(
+            found.value + value,
+            lambda: self.scale * (self.coordinates.pull_back(found.gradient) + slope),
+        )
 
 
 def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, screening: Screening) -> Optimum:
@@ -72,9 +88,9 @@ def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, screening
     bounds = coordinates.prior.bounds_lower / scale, coordinates.prior.bounds_upper / scale
     settings = Search(iterations=screening.max_iterations, tempered=100.0)
     last = replace(settings, value_tolerance=1e-10)
-    quick = _Scaled(small, coordinates, screening.with_prior, scale)
+    quick = InUnits(small, coordinates, screening.with_prior, scale)
     begun, spent = successive_halving(quick, [start / scale for start in starts], bounds, settings)
-    best = search(_Scaled(problem, coordinates, screening.with_prior, scale), [begun], bounds, last)
+    best = search(InUnits(problem, coordinates, screening.with_prior, scale), [begun], bounds, last)
     spent += len(starts) + best.n_evaluations
     return replace(best, psi=scale * best.psi, n_evaluations=spent)
 
@@ -95,7 +111,7 @@ def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.
     """
     if not len(psi):
         return np.zeros((0, 0))
-    jitter = solve(problem, coordinates.vector(psi)).factor.jitter
+    jitter = problem.objective.evidence(coordinates.vector(psi)).factor.jitter
     best, roughness = _smoothest(replace(problem, jitter=jitter), coordinates, psi)
     # not due to rounding alone
     if roughness > 0.05:
@@ -110,7 +126,7 @@ def _smoothest(
     """Return the Hessian with the least roughness, and this roughness."""
 
     def gradient(at: np.ndarray) -> np.ndarray:
-        return log_posterior(problem, coordinates, at, with_prior=False)[1]
+        return InUnits(problem, coordinates).expanded(at).gradient
 
     centre, best, least = gradient(psi), np.zeros((0, 0)), np.inf
     for step in (1e-3, 1e-2, 3e-2, 0.1):
@@ -140,7 +156,7 @@ def _starts(
     """
 
     def ranked(places: list[np.ndarray]) -> list[np.ndarray]:
-        values = [_value(problem, coordinates, psi, screening.with_prior) for psi in places]
+        values = [InUnits(problem, coordinates, screening.with_prior).value(psi) for psi in places]
         return [places[i] for i in np.argsort(values, kind="stable")[::-1]]
 
     starts = ranked(_present(problem, coordinates))[:1]
@@ -174,7 +190,7 @@ def _scanned(
         for period in periods:
             at = places[0].copy()
             at[index] = period
-            scanned.append((_value(problem, coordinates, at, with_prior), at))
+            scanned.append((InUnits(problem, coordinates, with_prior).value(at), at))
         values = np.array([value for value, _ in scanned])
         peaks = [each for i, each in enumerate(scanned) if values[i] >= values[max(i - 1, 0) : i + 2].max()]
         places = [at for _, at in sorted(peaks, key=lambda each: -each[0])[:3]] or places
@@ -213,37 +229,3 @@ def _random(coordinates: SearchCoordinates, rng: np.random.Generator) -> np.ndar
     periods = kinds == "period"
     psi[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])
     return np.clip(psi, prior.bounds_lower, prior.bounds_upper)
-
-
-def log_evidence(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray) -> float:
-    """Return the log evidence at psi; a huge negative number where K cannot be factorised.
-
-    Parameters
-    ----------
-    problem : the problem. coordinates : those of the search. psi : the point, (P,).
-    """
-    try:
-        return solve(problem, coordinates.vector(psi)).value
-    except NotPositiveDefiniteError:
-        return -_FAILED
-
-
-def _value(
-    problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray, with_prior: bool
-) -> float:
-    value = log_evidence(problem, coordinates, psi)
-    return value + coordinates.prior.log_density(psi)[0] if with_prior else value
-
-
-@dataclass(frozen=True, eq=False)
-class _Scaled:
-    """The log evidence, plus log prior if asked, of psi over a scale (P,)."""
-
-    problem: EvidenceProblem
-    coordinates: SearchCoordinates
-    with_prior: bool
-    scale: np.ndarray
-
-    def expanded(self, psi: np.ndarray) -> Expansion:
-        value, gradient = log_posterior(self.problem, self.coordinates, self.scale * psi, self.with_prior)
-        return Expansion(value, lambda: self.scale * gradient)

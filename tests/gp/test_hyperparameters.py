@@ -14,6 +14,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import gp
+from gp.evidence import LogPosterior
 from gp.hyperparameters import posterior_at
 from gp.kernels import (
     Columns,
@@ -26,8 +27,9 @@ from gp.kernels import (
     White,
 )
 from gp.priors import JointPrior, LogCauchy, Plateau, Priors
-from gp.problem import EvidenceProblem, solve, solve_with_gradient
-from gp.screening import Screening, _starts, curvature, log_posterior
+from gp.problem import EvidenceProblem
+from gp.screening import InUnits, Screening, _starts, curvature
+from gp.search import Expansion
 from gp.units import DataUnits, SearchCoordinates
 
 
@@ -70,10 +72,10 @@ def test_evidence_gradient_is_exact(kernel, mean, noise, data):
     known = np.linspace(0.05, 0.2, 15) if noise == "per point" else noise
     problem = EvidenceProblem(x, y, KERNELS[kernel], MEANS[mean], known, profiled=noise is None)
     vector = problem.pack()
-    _, gradient = solve_with_gradient(problem, vector)
+    gradient = problem.objective.expanded(vector).gradient
     step = 1e-5  # central differences: error step^2 f''' / 6 + eps f / step, about 1e-9
     numeric = [
-        (solve(problem, vector + d).value - solve(problem, vector - d).value) / (2 * step)
+        (problem.objective.value(vector + d) - problem.objective.value(vector - d)) / (2 * step)
         for d in step * np.eye(len(vector))
     ]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
@@ -92,7 +94,7 @@ def test_evidence_gradient_agrees_with_autodiff(name, data):
     process.condition(torch.from_numpy(x), torch.from_numpy(y)).log_marginal_likelihood.backward()
     autodiff = np.concatenate([np.ravel((v.grad * v).detach().numpy()) for v in values])
     problem = EvidenceProblem(x, y, kernel, gp.means.Zero(), 0.1, profiled=False)
-    _, gradient = solve_with_gradient(problem, problem.pack())
+    gradient = problem.objective.expanded(problem.pack()).gradient
     np.testing.assert_allclose(gradient, autodiff, rtol=1e-9)
 
 
@@ -116,13 +118,12 @@ def test_closed_forms_are_optimal(fitted, data):
 
 def test_the_optimum_is_stationary(fitted):
     found = fitted.hyperparameters
-    _, gradient = log_posterior(found.problem, found.coordinates, found.psi)
+    target = InUnits(found.problem, found.coordinates, with_prior=True)
+    gradient = target.expanded(found.psi).gradient
     assert found.converged
     assert np.max(np.abs(gradient)) < 1e-2  # 1e-5 nats within one standard deviation of 0.1
-    _, analytic = log_posterior(found.problem, found.coordinates, found.psi + 0.3)
-    numeric = approx_fprime(
-        found.psi + 0.3, lambda t: log_posterior(found.problem, found.coordinates, t)[0], 1e-6
-    )
+    analytic = target.expanded(found.psi + 0.3).gradient
+    numeric = approx_fprime(found.psi + 0.3, target.value, 1e-6)
     np.testing.assert_allclose(analytic, numeric, atol=1e-3)
 
 
@@ -283,7 +284,7 @@ def test_marginal_moments_against_quadrature():
     for lengthscale in lengthscales:
         for scale in variances:
             psi = np.array([lengthscale, scale])
-            value = solve(found.problem, found.coordinates.vector(psi)).value
+            value = found.problem.objective.value(found.coordinates.vector(psi))
             log_weights.append(value + found.coordinates.prior.log_density(psi)[0])
             moments = posterior_at(found, psi, x, y).mean_and_variance(at)
             means.append(moments[0])
@@ -325,11 +326,11 @@ def test_a_curvature_is_taken_at_the_step_at_which_the_gradient_is_smooth(fitted
     fit = fitted.hyperparameters
     psi = np.zeros(1)
 
-    def gradient(problem, coordinates, at, with_prior):
-        return 0.0, -3.0 * at - 0.002 * (at > 0.0)
+    def expanded(self, at):
+        return Expansion(0.0, lambda: -3.0 * at - 0.002 * (at > 0.0))
 
-    monkeypatch.setattr("gp.screening.log_posterior", gradient)
-    monkeypatch.setattr("gp.screening.solve", lambda problem, vector: fitted)
+    monkeypatch.setattr(InUnits, "expanded", expanded)
+    monkeypatch.setattr(LogPosterior, "evidence", lambda self, vector: fitted)
     monkeypatch.setattr(type(fit.coordinates), "vector", lambda self, at: at)
     np.testing.assert_allclose(curvature(fit.problem, fit.coordinates, psi), [[3.01]], rtol=1e-9)
 
