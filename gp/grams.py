@@ -59,11 +59,12 @@ def covariance_with_pullback(kernel: Kernel, observed: Functional) -> tuple[np.n
     """Return the covariance (n, n) of values and gradients, and its pull-back. NumPy only.
 
     The pull-back takes symmetric weights (n, n) to the gradient (P,) in the kernel's parameters, as
-    that of :meth:`gp.kernels.base.Kernel.with_pullback` does. TypeError for a kernel without
+    that of a kernel's ``with_pullback`` does. TypeError for a kernel without
     derivatives where gradients are observed.
     """
-    if isinstance(observed, Values):
-        return kernel.with_pullback(observed.x)
+    own = getattr(kernel, "with_pullback", None)
+    if own is not None and isinstance(observed, Values):
+        return own(observed.x)
     return covariance(kernel, observed, observed), lambda weights: _reverse_mode(kernel, observed, weights)
 
 

@@ -5,7 +5,7 @@ Quantities that depend on the points alone (differences of pairs, inner products
     gram = gram_of(kernel, observed)
     matrix, pullback = gram(kernel)          # and again for kernels with other parameters
 
-The pull-back is that of :meth:`gp.kernels.base.Kernel.with_pullback`, for values and derivatives of f. A
+The pull-back is that of :meth:`gp.kernels.base.PulledBack.with_pullback`, for values and derivatives of f. A
 kernel class without a function of its own here computes its covariance anew each time; such a function is
 registered by ``@gram_of.register``. Where a kernel has few parameters its pull-back is a `Changes`, which
 also gives products of the derivatives with vectors, from which a search computes the curvature of the
@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import reduce, singledispatch
+from operator import mul
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from gp.grams import blocks_of, covariance_with_pullback
-from gp.kernels import Constant, Kernel, Sum
+from gp.kernels import Constant, Kernel, Product, Sum
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Gradients, Values
 
@@ -206,6 +207,29 @@ def _sum(kernel: Sum, observed: Functional) -> Gram:
         return matrix, Changes(
             pullback, lambda vectors: np.concatenate([each.times(vectors) for each in having])
         )
+
+    return gram
+
+
+@gram_of.register
+def _product(kernel: Product, observed: Functional) -> Gram:
+    """Return the product of the factors: each is pulled back with the weights times the other factors."""
+    if not isinstance(observed, Values):
+        return lambda changed: covariance_with_pullback(changed, observed)
+    parts = [gram_of(factor, observed) for factor in kernel.factors]
+
+    def gram(changed: Product) -> tuple[np.ndarray, Pullback]:
+        pairs = [part(factor) for part, factor in zip(parts, changed.factors, strict=True)]
+        matrices = [matrix for matrix, _ in pairs]
+
+        def pullback(weights: np.ndarray) -> np.ndarray:
+            parts = []
+            for index, (_, pull) in enumerate(pairs):
+                others = (*matrices[:index], *matrices[index + 1 :])
+                parts.append(pull(reduce(mul, others, weights)))
+            return np.concatenate(parts)
+
+        return reduce(mul, matrices), pullback
 
     return gram
 

@@ -21,7 +21,7 @@ import numpy as np
 from gp.fixed_points.gram import Changes, Gram, gram_of, laid_out, of_gaps
 from gp.fixed_points.products import FixedSlopes, by_coordinate
 from gp.grams import covariance_with_pullback
-from gp.kernels import ByColumn, Mapped, Matern12, Matern32, SquaredExponential, Stationary, Tilted
+from gp.kernels import ByColumn, Columns, Mapped, Matern12, Matern32, SquaredExponential, Stationary, Tilted
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Values
 
@@ -135,8 +135,8 @@ def _tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
 
 
 @gram_of.register
-def _mapped_gram(kernel: Mapped, observed: Functional) -> Gram:
-    """Return the Gram matrix of k at the mapped points."""
+def _mapped_gram(kernel: Mapped | Columns, observed: Functional) -> Gram:
+    """Return the Gram matrix of the kernel inside at the mapped points, or at some of their columns."""
     if not isinstance(observed, Values):
         return lambda changed: covariance_with_pullback(changed, observed)
     inner = gram_of(kernel.kernel, Values(kernel.forward(observed.x)))

@@ -21,7 +21,7 @@ from math import expm1, log1p
 import numpy as np
 
 from gp.arrays import IN_CACHE, Array, as_like, describe, is_torch, namespace, to_numpy
-from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, of_columns, parameter
+from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, of_columns, parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,20 +91,6 @@ class Anova(Homogeneous):
         p -= 1.0
         p *= self.height
         return p
-
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        varying = self.factors(x, x)
-        p, u = np.prod(1 + varying, axis=0), varying / (1 + varying)
-        gram = self.height * (p - 1)
-
-        def pullback(weights: Array) -> Array:
-            weighted = u * (weights * self.height * p)
-            squares = ((x.T[:, :, None] - x.T[:, None, :]) / self.lengthscale[:, None, None]) ** 2
-            total = np.vdot(weights, gram)
-            interaction = weighted.sum() - self.norm_slope * total
-            return np.append(np.einsum("dij,dij->d", weighted, squares), [interaction, total])
-
-        return gram, pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         xp = namespace(x, y)

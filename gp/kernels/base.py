@@ -133,6 +133,10 @@ class Kernel(Protocol):
     def with_parameters(self, values: Sequence[Array]) -> Self:
         """Return a copy with other values, in the order and the shapes of :meth:`parameters`."""
 
+
+class PulledBack(Kernel, Protocol):
+    """A kernel with a pull-back of its own. Others have those of `gp.fixed_points`, or those by torch."""
+
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
         """Return k(x, x), (n, n), and its pull-back.
 

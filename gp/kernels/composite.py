@@ -4,10 +4,9 @@ Sum:      k = sum_t k_t            f is a sum of independent functions
 Product:  k = prod_t k_t
 Columns:  k(x, y) = k_0(x[:, columns], y[:, columns])
 
-The derivatives and the pull-back of a composite kernel are those of its parts, put together by the
-rules of sums and products: factor t of a product is pulled back with the weights W times the other
-factors. A product has one output unit only, so the variances of its second and later factors are
-numbers without a unit.
+The derivatives of a composite kernel are those of its parts, put together by the rules of sums and products.
+A product has one output unit only, so the variances of its second and later factors are numbers without a
+unit.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from gp.kernels.base import (
     DiagonalDerivatives,
     Kernel,
     Parameter,
-    Pullback,
     differentiable,
 )
 
@@ -52,12 +50,6 @@ class Sum(Algebra):
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
         return replace(self, terms=_distributed(self.terms, values))
-
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        grams, pullbacks = zip(*(term.with_pullback(x) for term in self.terms), strict=True)
-        return reduce(add, grams), lambda weights: np.concatenate(
-            [pullback(weights) for pullback in pullbacks]
-        )
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         return reduce(_sum, (differentiable(term).derivatives(x, y) for term in self.terms))
@@ -102,18 +94,6 @@ class Product(Algebra):
     def with_parameters(self, values: Sequence[Array]) -> Self:
         return replace(self, factors=_distributed(self.factors, values))
 
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        grams, pullbacks = zip(*(factor.with_pullback(x) for factor in self.factors), strict=True)
-
-        def pullback(weights: Array) -> Array:
-            parts = []
-            for index, pull in enumerate(pullbacks):
-                others = (*grams[:index], *grams[index + 1 :])
-                parts.append(pull(reduce(mul, others, weights)))
-            return np.concatenate(parts)
-
-        return reduce(mul, grams), pullback
-
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         return reduce(_product, (differentiable(factor).derivatives(x, y) for factor in self.factors))
 
@@ -137,16 +117,17 @@ class Columns(Algebra):
             raise ValueError(f"columns = {self.columns!r}: give distinct indices counted from 0")
         object.__setattr__(self, "columns", columns)
 
-    def _seen(self, x: Array) -> Array:
+    def forward(self, x: Array) -> Array:
+        """Return the columns that the kernel reads of points x (n, D)."""
         if x.ndim != 2 or max(self.columns) >= x.shape[1]:
             raise ValueError(f"x has shape {tuple(x.shape)}, the kernel reads columns {self.columns}")
         return x[:, list(self.columns)]
 
     def __call__(self, x: Array, y: Array) -> Array:
-        return self.kernel(self._seen(x), self._seen(y))
+        return self.kernel(self.forward(x), self.forward(y))
 
     def diagonal(self, x: Array) -> Array:
-        return self.kernel.diagonal(self._seen(x))
+        return self.kernel.diagonal(self.forward(x))
 
     def parameters(self) -> tuple[Parameter, ...]:
         return tuple(
@@ -157,16 +138,13 @@ class Columns(Algebra):
     def with_parameters(self, values: Sequence[Array]) -> Self:
         return replace(self, kernel=self.kernel.with_parameters(values))
 
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        return self.kernel.with_pullback(self._seen(x))
-
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        d = differentiable(self.kernel).derivatives(self._seen(x), self._seen(y))
+        d = differentiable(self.kernel).derivatives(self.forward(x), self.forward(y))
         k_xy = self._spread(self._spread(d.k_xy, x, 1), x, 3)
         return Derivatives(d.k, self._spread(d.k_x, x, 1), self._spread(d.k_y, x, 2), k_xy)
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        d = differentiable(self.kernel).diagonal_derivatives(self._seen(x))
+        d = differentiable(self.kernel).diagonal_derivatives(self.forward(x))
         k_xy = self._spread(self._spread(d.k_xy, x, 1), x, 2)
         return DiagonalDerivatives(d.k, self._spread(d.k_x, x, 1), self._spread(d.k_y, x, 1), k_xy)
 

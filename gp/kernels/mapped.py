@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Derivatives, DiagonalDerivatives, DifferentiableKernel, OfKernel, Pullback
+from gp.kernels.base import Derivatives, DiagonalDerivatives, DifferentiableKernel, OfKernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,6 @@ class Mapped(OfKernel):
 
     def diagonal(self, x: Array) -> Array:
         return self.kernel.diagonal(self.forward(x))
-
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        return self.kernel.with_pullback(self.forward(x))
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         inner = self.kernel.derivatives(self.forward(x), self.forward(y))

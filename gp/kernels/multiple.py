@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.arrays import Array
-from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Differentiable, Pullback, parameter
+from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Differentiable, parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +31,6 @@ class Multiple(Algebra):
 
     def diagonal(self, x: Array) -> Array:
         return self.variance * self.function(x) ** 2
-
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        matrix = self(x, x)
-        return matrix, lambda weights: np.array([np.vdot(weights, matrix)])
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         g_x, g_y = self.function(x), self.variance * self.function(y)

@@ -31,9 +31,6 @@ class Constant(Homogeneous):
         xp = namespace(x, y)
         return as_like(self.variance, x) * xp.ones_like(x[:, :1]) * xp.ones_like(y[:, 0])
 
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        return self(x, x), lambda weights: np.atleast_1d(self.variance * weights.sum())
-
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         xp = namespace(x, y)
         k = self(x, y)
@@ -129,15 +126,6 @@ class QuadraticTrend(Algebra):
 
     def diagonal(self, x: Array) -> Array:
         return self.of_products(namespace(x).sum(x**2, axis=1))
-
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        t = x @ x.T
-
-        def pullback(weights: Array) -> Array:
-            of_squares = 0.5 * self.quadratic * np.vdot(weights, t * t)
-            return np.array([self.linear * np.vdot(weights, t), of_squares])
-
-        return self.of_products(t), pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         xp = namespace(x, y)

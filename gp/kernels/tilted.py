@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gp.arrays import Array, namespace
-from gp.kernels.base import Derivatives, DiagonalDerivatives, DifferentiableKernel, OfKernel, Pullback
+from gp.kernels.base import Derivatives, DiagonalDerivatives, DifferentiableKernel, OfKernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +39,6 @@ class Tilted(OfKernel):
 
     def diagonal(self, x: Array) -> Array:
         return self.factor(x) ** 2 * self.kernel.diagonal(x)
-
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        gram, pullback = self.kernel.with_pullback(x)
-        a = self.factor(x)
-        both = a[:, None] * a
-        return both * gram, lambda weights: pullback(both * weights)
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         inner = self.kernel.derivatives(x, y)

@@ -26,6 +26,7 @@ from gp.kernels import (
     pack,
     scaled,
 )
+from gp.kernels.base import Homogeneous, parameter
 from gp.testing import check_kernel
 
 ARD = np.array([0.7, 1.6])
@@ -55,6 +56,22 @@ ROUGH = {
 @pytest.mark.parametrize("name", SMOOTH)
 def test_smooth_kernels_keep_the_contract(name):
     check_kernel(SMOOTH[name])
+
+
+def test_a_kernel_without_a_pull_back_has_that_of_torch():
+    """Alone, and as a factor beside kernels that have one."""
+
+    @dataclass(frozen=True, eq=False)
+    class Own(Homogeneous):
+        rate: float = parameter(1.3, "shape")
+        variance: float = parameter(0.7, "variance", output_power=2)
+
+        def __call__(self, x, y):
+            gaps = x[:, None, 0] - y[None, :, 0]
+            return self.variance / (1 + self.rate * gaps**2)
+
+    check_kernel(Own(), differentiable=False)
+    check_kernel(SMOOTH["matern52"] * (Own() + Constant(0.3)), differentiable=False)
 
 
 @pytest.mark.parametrize("name", ROUGH)
