@@ -74,31 +74,6 @@ def log_density(squares: Array, volume: Array, degrees: int, outputs: int = 1, s
     return -0.5 * (counted + outputs * volume)
 
 
-def left_out(
-    whitening: np.ndarray, weights: np.ndarray, sets: np.ndarray, projection: np.ndarray | None = None
-) -> np.ndarray:
-    """What observations exceed their predictions by, (k, R), each of k ``sets`` (k, R) left out; one output.
-
-    ``whitening`` is C^-1, (n, n), ``weights`` are W, (n,), and ``projection`` is B, (n, p), of `Evidence`.
-    """
-    columns = whitening[:, sets].transpose(1, 2, 0)
-    precisions = columns @ columns.mT
-    if projection is not None:
-        precisions -= projection[sets] @ projection[sets].mT
-    return np.asarray(np.linalg.solve(precisions, weights[sets][:, :, None])[:, :, 0])
-
-
-def squares_left_out(
-    whitening: np.ndarray, weights: np.ndarray, sets: np.ndarray, projection: np.ndarray | None = None
-) -> np.ndarray:
-    """Mean squared errors (k,) of `left_out` over their covariances.
-
-    ``whitening``, ``weights``, ``sets`` and ``projection`` are as there.
-    """
-    errors = left_out(whitening, weights, sets, projection)
-    return np.asarray(np.einsum("kr,kr->k", weights[sets], errors) / sets.shape[1])
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """The evidence of targets, with scale, mean and weights, which are in closed form; and predictions.
@@ -319,7 +294,13 @@ class Evidence:
 
     def left_out(self, sets: np.ndarray) -> np.ndarray:
         """What targets exceed predictions by, (k, R), each of k ``sets`` (k, R) of rows left out; O = 1."""
-        return left_out(self.factor.whitening, self.weights[:, 0], sets, self.projection)
+        columns, shared = self.factor.whitening[:, sets].transpose(1, 2, 0), self.projection[sets]
+        precisions = columns @ columns.mT - shared @ shared.mT
+        return np.asarray(np.linalg.solve(precisions, self.weights[sets])[:, :, 0])
+
+    def squares_left_out(self, sets: np.ndarray) -> np.ndarray:
+        """Mean squared errors (k,) of `left_out` of ``sets`` over their covariances for unit scale."""
+        return np.asarray(np.einsum("krs,kr->k", self.weights[sets], self.left_out(sets)) / sets.shape[1])
 
     @cached_property
     def _information(self) -> float:

@@ -36,8 +36,18 @@ class Mean(Protocol):
         """Return its gradients in the measure's mean, (D,), and covariance, (D, D), symmetric."""
 
 
+class _Affine(Mean, Protocol):
+    """Expectations of functions that are linear up to a constant: their values at the mean of the measure."""
+
+    def expectation(self, location: Array, covariance: Array) -> Array:
+        return self(location[None, :])[0] + 0.0 * location[0]  # of the graph of the location
+
+    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
+        return self.gradient(location[None, :])[0], namespace(covariance).zeros_like(covariance)
+
+
 @dataclass(frozen=True, eq=False)
-class Zero:
+class Zero(_Affine):
     """m(x) = 0."""
 
     def __call__(self, x: Array) -> Array:
@@ -52,16 +62,9 @@ class Zero:
     def with_coefficients(self, coefficients: Array) -> Zero:
         return self
 
-    def expectation(self, location: Array, covariance: Array) -> Array:
-        return 0.0 * location[0]
-
-    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
-        xp = namespace(location, covariance)
-        return xp.zeros_like(location), xp.zeros_like(covariance)
-
 
 @dataclass(frozen=True, eq=False)
-class Constant:
+class Constant(_Affine):
     """m(x) = value, in output units."""
 
     value: Array = 0.0
@@ -78,15 +81,9 @@ class Constant:
     def with_coefficients(self, coefficients: Array) -> Constant:
         return Constant(coefficients[0])
 
-    def expectation(self, location: Array, covariance: Array) -> Array:
-        return as_like(self.value, location) + 0.0 * location[0]
-
-    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
-        return Zero().expectation_gradient(location, covariance)
-
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class Linear(_Affine):
     """m(x) = intercept + slope . x; slope a number (for every dimension) or (D,)."""
 
     intercept: Array = 0.0
@@ -104,13 +101,6 @@ class Linear:
 
     def with_coefficients(self, coefficients: Array) -> Linear:
         return Linear(coefficients[0], coefficients[1:])
-
-    def expectation(self, location: Array, covariance: Array) -> Array:
-        return self(location[None, :])[0]
-
-    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
-        xp = namespace(location, covariance)
-        return as_like(self.slope, location) * xp.ones_like(location), xp.zeros_like(covariance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, slope_rows, value_rows
 from gp.conditioning.function_kernel import FunctionProcess
-from gp.evidence import LogPosterior, squares_left_out
+from gp.evidence import LogPosterior
 
 _LARGEST = 1e150
 """The largest residual, whose square is finite."""
@@ -132,8 +132,7 @@ class NearQ:
     @property
     def gradient_errors(self) -> np.ndarray:
         """The mean squared errors (k,) of gradients left out, over their variances for unit scale."""
-        found, sets = self.process.given.evidence, self.nodes[0][:, 1:]
-        return squares_left_out(found.factor.whitening, found.weights[:, 0], sets, found.projection)
+        return self.process.given.evidence.squares_left_out(self.nodes[0][:, 1:])
 
     def variances(self, points: np.ndarray, whitened: np.ndarray | None = None) -> np.ndarray:
         """Posterior variances of phi at points (M, D), with the constant unknown, (M,).

@@ -24,7 +24,7 @@ from bqvi.quadrature.charts import MeasureChart
 from bqvi.quadrature.families import Gram, KernelFamily
 from bqvi.quadrature.settings import ROUGHLY, SEARCH, Effort
 from gp.embeddings import KernelEmbedding, embed
-from gp.evidence import Evidence, LogPosterior, squares_left_out
+from gp.evidence import Evidence, LogPosterior
 from gp.integrals import Integrals
 from gp.kernels import Kernel
 from gp.kernels.parameters import scaled
@@ -227,9 +227,8 @@ class CandidateProcess:
     @property
     def _slope_errors(self) -> np.ndarray:
         """The mean squared errors (k,) of slopes left out, over their variances for unit scale."""
-        found = self.process
-        sets = np.arange(len(self.data), len(found.weights)).reshape(-1, self.dimension)
-        return squares_left_out(found.factor.whitening, found.weights[:, 0], sets, found.projection)
+        sets = np.arange(len(self.data), len(self.process.weights)).reshape(-1, self.dimension)
+        return self.process.squares_left_out(sets)
 
     def at(self, psi: np.ndarray) -> CandidateProcess:
         """Return the surrogate with other hyperparameters."""

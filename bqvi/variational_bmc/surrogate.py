@@ -27,16 +27,17 @@ from functools import cached_property
 import numpy as np
 
 from bqvi.variational_bmc.settings import CHEAP, FITTING, PREDICTIONS, SHAPING
-from gp.evidence import LogPosterior, squares_left_out
+from gp.evidence import Evidence, LogPosterior
 from gp.expectation import AnovaSum, AnovaSums, Quadratic
 from gp.fixed_points import Changes, Gram, gram_of
 from gp.fixed_points.gram import MOST_PAIRED
 from gp.kernels import Anova, Constant, Multiple, QuadraticTrend, Sum
 from gp.kernels.crossed import crossed
+from gp.linalg import Whitening
 from gp.observations import Gradients, Observations, Values
 from gp.priors import JointPrior
 from gp.search import Search, search
-from gp.triangular import cholesky, lower_product, solve_lower, triangular_inverse
+from gp.triangular import cholesky, lower_product, solve_lower
 
 _UNKNOWN = 1e12
 """The noise variance of a derivative that could not be computed."""
@@ -360,16 +361,16 @@ def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSums:
     data : the observations. psi : the logarithms of the hyperparameters.
     """
     kernel = data.kernel(psi)
-    factor = _factor(data, kernel, _noises(data, psi))
+    factor = cholesky(_covariance(data, kernel, _noises(data, psi)), overwrite=True)
     weights = solve_lower(factor, solve_lower(factor, data.residuals), transposed=True)
     return _function(data, kernel, weights)
 
 
-def _factor(data: Data, kernel: Sum, noise: np.ndarray) -> np.ndarray:
-    """C of the covariance of all observations with their ``noise`` (N,); LinAlgError if there is none."""
+def _covariance(data: Data, kernel: Sum, noise: np.ndarray) -> np.ndarray:
+    """The covariance of all observations with their ``noise`` (N,)."""
     matrix = data.covariance(kernel)
     np.einsum("ii->i", matrix)[:] += noise
-    return cholesky(matrix, overwrite=True)
+    return matrix
 
 
 def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSums:
@@ -398,15 +399,13 @@ class Surrogate:
     Attributes
     ----------
     data : the observations. psi : the hyperparameters. kernel : that of phi.
-    whitening : W, the inverse (N, N) of the Cholesky factor of the observations' covariance.
-    residuals : the whitened residuals W r of the observations, (N,).
+    evidence : of the residuals r of the observations, (N, 1), with W, the inverse (N, N) of the factor.
     """
 
     data: Data
     psi: np.ndarray
     kernel: Sum
-    whitening: np.ndarray
-    residuals: np.ndarray
+    evidence: Evidence
 
     @classmethod
     def of(cls, data: Data, psi: np.ndarray) -> Surrogate:
@@ -416,16 +415,16 @@ class Surrogate:
             if more:
                 noise = noise + more * data.covariance(kernel).diagonal()
             try:
-                whitening = np.ascontiguousarray(triangular_inverse(_factor(data, kernel, noise)))
-                return cls(data, psi, kernel, whitening, whitening @ data.residuals)
+                factor = Whitening.of(_covariance(data, kernel, noise))
             except np.linalg.LinAlgError:
                 continue
+            return cls(data, psi, kernel, Evidence.of(factor, data.residuals[:, None], convention="known"))
         raise np.linalg.LinAlgError("no small jitter makes the covariance positive definite")
 
     @cached_property
     def weights(self) -> np.ndarray:
         """The weights (N,) of the observations in the posterior mean, W^T W r."""
-        return self.residuals @ self.whitening
+        return self.evidence.weights[:, 0]
 
     @property
     def dimension(self) -> int:
@@ -442,7 +441,7 @@ class Surrogate:
         """The posterior mean and standard deviation of the scale a; None without a cheap model."""
         if self.data.cheap_rows is None:
             return None
-        known = self.whitening @ self.data.cheap_rows
+        known = self.evidence.factor.solve(self.data.cheap_rows)
         left = 1.0 - CHEAP.scale_sd**2 * float(known @ known)
         return _scale(self.data, self.weights), CHEAP.scale_sd * float(np.sqrt(max(left, 0.0)))
 
@@ -460,18 +459,18 @@ class Surrogate:
 
         Inner products of the columns are the reduction of the covariance.
         """
-        slopes, n = 0 if self.data.gradients is None else len(self.data.gradients), len(self.whitening)
+        slopes, n = 0 if self.data.gradients is None else len(self.data.gradients), len(self.weights)
         found = np.empty((n, len(u)))
         for part in np.array_split(np.arange(len(u)), 1 + n * len(u) // 2**19):  # of 4 MiB
             covariances = crossed(self.kernel, u[part], self.data.points, slopes).T
-            found[:, part] = lower_product(self.whitening, covariances)
+            found[:, part] = lower_product(self.evidence.factor.whitening, covariances)
         return found
 
     def moments(self, u: np.ndarray, whitened: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The posterior mean and variance of the log joint at u (m, D), (m,) each, from ``whitened`` W k."""
         known = self.whitened(u) if whitened is None else whitened
         variance = self.kernel.diagonal(u) - np.einsum("nm,nm->m", known, known)
-        mean = self._prior_mean(u) + self.residuals @ known
+        mean = self._prior_mean(u) + self.evidence.residual[:, 0] @ known
         return mean, np.maximum(variance, self.rounding)
 
     def left_out(self) -> np.ndarray:
@@ -485,7 +484,7 @@ class Surrogate:
         z = np.empty(n)
         for i in range(n):
             rows = np.r_[i, n + i * dimension + np.arange(dimension if i < m else 0)]
-            columns, first = self.whitening[:, rows], np.eye(len(rows))[0]
+            columns, first = self.evidence.factor.whitening[:, rows], np.eye(len(rows))[0]
             factor = cholesky(columns.T @ columns)
             covariances = solve_lower(factor, solve_lower(factor, first), transposed=True)
             z[i] = covariances @ self.weights[rows] / np.sqrt(covariances[0])
@@ -496,7 +495,7 @@ class Surrogate:
         """The mean squared errors (m,) of gradients left out alone, in units of their covariances."""
         n, dimension = self.data.points.shape
         sets = np.arange(n, len(self.weights)).reshape(-1, dimension)
-        return squares_left_out(self.whitening, self.weights, sets)
+        return self.evidence.squares_left_out(sets)
 
     def contradicted_gradient(self) -> int | None:
         """The gradient that all other observations contradict by ten sds, once fitted without it, or None."""

@@ -7,11 +7,12 @@ Points are taken in blocks, so that at most 2^22 kernel values are held at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from gp.arrays import Array, as_like, namespace
+from gp.arrays import Array, namespace
 from gp.embeddings.registry import Formulas, Parameters, choose, embedding, formulas
 from gp.kernels import Constant, Kernel, Linear, Product, Stationary, White
+from gp.kernels.contraction import contracted_gradient
 from gp.measures import Empirical, GaussianMixture, MixtureParameters
 
 _BLOCK = 2**22
@@ -29,10 +30,13 @@ def _any_empirical(kernel: Kernel, measure: Empirical) -> Formulas:
     def mean(x: Array) -> Array:
         return sum(kernel(x, points) @ weights for points, weights in _blocks(measure, len(x)))
 
+    def mean_gradient(x: Array) -> Array:
+        return sum(contracted_gradient(kernel, x, *part) for part in _blocks(measure, len(x)))
+
     return Formulas(
         mean=mean,
         cross=lambda other: choose(kernel, measure, other, {}),
-        mean_gradient=_stationary_gradient(kernel, measure) if isinstance(kernel, Stationary) else None,
+        mean_gradient=mean_gradient if isinstance(kernel, Stationary) else None,
     )
 
 
@@ -40,22 +44,6 @@ def _blocks(measure: Empirical, n: int) -> Iterator[tuple[Array, Array]]:
     size = max(1, _BLOCK // max(n, 1))
     for start in range(0, measure.points.shape[0], size):
         yield measure.points[start : start + size], measure.weights[start : start + size]
-
-
-def _stationary_gradient(kernel: Stationary, measure: Empirical) -> Callable[[Array], Array]:
-    """dz/dx_i = 2 variance sum_j w_j phi'(s_ij) (x_i - x_j) / lengthscale^2, as matrix products.
-
-    The points are centred first, so that their differences keep their digits.
-    """
-
-    def block(x: Array, points: Array, weights: Array) -> Array:
-        xp = namespace(x)
-        slope = kernel.slope(kernel.squared_distance(x, points)) * weights
-        centre = xp.mean(points, axis=0)
-        difference = (x - centre) * xp.sum(slope, axis=1)[:, None] - slope @ (points - centre)
-        return 2 * as_like(kernel.variance, x) * difference / as_like(kernel.lengthscale, x) ** 2
-
-    return lambda x: sum(block(x, *part) for part in _blocks(measure, len(x)))
 
 
 @embedding(object, GaussianMixture)

@@ -33,7 +33,7 @@ def contracted_gradient(kernel: Kernel, x: Array, y: Array, weights: Array) -> A
     ----------
     kernel : differentiable, or radial (whose gradient exists but at x = y, where it is taken as 0).
     x : (n, D), y : (m, D)
-    weights : (n, m)
+    weights : (n, m), or (m,) where they are the same for all x.
     """
     k_x = differentiable(kernel).derivatives(x, y).k_x
     return namespace(x).sum(weights[:, None, :] * k_x, axis=2)
