@@ -206,7 +206,7 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
 
 def _missed(found: NearQ, at: _AtDraws, memory: Memory, inside: float) -> tuple[float, float]:
     """Mass that the process lacks at evaluations left out, over that ``inside`` (its ln), and its error."""
-    n, rows = len(memory), np.setdiff1d(np.arange(len(memory)), found.used)
+    n, rows = int((~memory.below).sum()), np.setdiff1d(np.flatnonzero(~memory.below), found.used)
     if not len(rows):
         return 0.0, 0.0
     u = found.frame.whiten(memory.points[rows])
