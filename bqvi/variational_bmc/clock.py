@@ -25,14 +25,13 @@ class Clock:
         self._limit = limit
         self._began: float | None = None
         self._before = self._begun_at = 0.0
-        self._calls, self._n_calls = 0.0, 0
+        self._calls = self._each = 0.0
         self._own = self._thorough = 0.0
 
     def starts(self, seconds: float) -> None:
         """Begin a step, ``seconds`` after the beginning of the run."""
         self._began, self._before = time.perf_counter(), max(seconds, self._before)
-        self._begun_at = self._before
-        self._calls, self._n_calls = 0.0, 0
+        self._begun_at, self._calls = self._before, 0.0
 
     @property
     def runs(self) -> bool:
@@ -53,8 +52,8 @@ class Clock:
         try:
             yield
         finally:
-            self._calls += time.perf_counter() - began
-            self._n_calls += count
+            spent = time.perf_counter() - began
+            self._calls, self._each = self._calls + spent, spent / max(count, 1)
 
     @contextmanager
     def thorough(self) -> Iterator[None]:
@@ -80,9 +79,8 @@ class Clock:
         """
         if self._limit is None:
             return True
-        calls = count * self._calls / max(self._n_calls, 1)
         # the thorough estimate took 6 to 12 times a step on posteriors of 2 to 10 dimensions
-        forecast = calls + self._own + (self._thorough or 10.0 * self._own)
+        forecast = count * self._each + self._own + (self._thorough or 10.0 * self._own)
         return max(seconds, self.spent) + forecast < self._limit
 
     @property

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
+from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
 from bqvi.calls.climb import Evaluating
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.unseen import HIDDEN
 from bqvi.variational_bmc import refutation
+from bqvi.variational_bmc.advance import advanced
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.exploration import Explored, explore
@@ -39,15 +40,12 @@ from bqvi.variational_bmc.steps import (
     design,
     observation_noise,
     record,
-    with_next,
-    with_pending,
 )
 from bqvi.variational_bmc.stopping import judge, needs_test, verifies
 from bqvi.variational_bmc.thorough import thorough
 from bqvi.variational_bmc.undeclared_noise import again, differing
 from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
-from bqvi.variational_bmc.waiting import with_more
 from gp.user_warnings import warn_user_of_each
 
 DOOR = "vbmc"
@@ -65,35 +63,6 @@ class Limits:
     budget: int
     tolerance: float | None
     seconds: float | None
-
-
-class _Exploring:
-    """A run of VBMC as a source of evaluations for exploration (`bqvi.calls.climb.Evaluating`).
-
-    An exploration that was cut short is made again from its beginning: its evaluations are shown in the order
-    in which they are asked for, and are not made again.
-    """
-
-    def __init__(self, run: VBMCRun, state: State, reached: State, shown: int) -> None:
-        self._run, self._state, self.reached, self._shown = run, state, reached, shown
-        self.cut = False
-        """Whether the budget allowed a part of the points only."""
-
-    @property
-    def made(self) -> Evaluations:
-        return self.reached.evaluations[np.arange(self._shown)].censored
-
-    def evaluate(self, points: np.ndarray) -> bool:
-        needed = points[len(self.reached) - self._shown :]
-        if len(needed):
-            budget = self._run.budget_of(self.reached)
-            room = 0 if self._run.clock.over else budget.room(len(needed))
-            if room:
-                self._run.call(needed[:room], budget)
-                self.reached = evaluated(self._state, self._run.ledger.entries())
-            self.cut = room < len(needed)
-        self._shown = min(self._shown + len(points), len(self.reached))
-        return not self.cut
 
 
 class VBMCRun:
@@ -140,31 +109,14 @@ class VBMCRun:
         return state
 
     def step(self, state: State) -> State:
-        """Evaluate the pending points, fit to all evaluations, and choose the next points."""
+        """Evaluate the pending points, fit to all evaluations, explore if that is due, and choose points."""
         self.clock.starts(state.seconds)
-        if not len(state.pending):
-            # the last estimate is computed again, as points are chosen from it
-            state = state.before_last_record()
-        before = self._evaluated(state)
-        require_good(before.evaluations, 2)
-        if before.n_evaluations >= self.limits.budget:
-            return replace(before, seconds=self.clock.ends())
-        begun = before.begun
-        fitted, estimate = self.learn(begun)
-        row = record(begun, fitted, estimate)
-        most = self.explores(begun, row, estimate)
-        if most:
-            exploring = _Exploring(self, state, before, len(begun))
-            found = self.explored(exploring, fitted, estimate, most)
-            fits_at = len(begun) if exploring.cut else 0
-            before = replace(exploring.reached, exploration=found, fits_at=fits_at)
-        if before is not begun:
-            fitted, estimate = self.learn(before)
-            row = record(before, fitted, estimate)
-        reached = replace(fitted, rows=(*before.rows, row), before=before.known)
-        reached, estimate = self._with_scales(before, reached, estimate)
-        if self.finished(reached) is None:
-            reached = self._with_next_points(replace(reached, fits_at=0), estimate)
+        if state.fits_at:
+            state = state.before_last_record()  # an exploration was cut short
+        reached = self._evaluated(state)
+        if self.budget_of(reached).left:
+            explores = len(reached) > len(state) or state.fits_at > 0
+            reached = advanced(self, reached, None, explores)
         return replace(reached, seconds=self.clock.ends())
 
     def learn(self, state: State, final: bool = False) -> tuple[State, Estimate]:
@@ -186,20 +138,7 @@ class VBMCRun:
         due = late or (refutation.is_due(state) and needs_test(state.rows, self.tolerance))
         return again(state.evaluations.censored, estimate.surrogate) if due else state.pending[:0]
 
-    def _with_next_points(self, reached: State, estimate: Estimate) -> State:
-        """The state with pending points: those of a test of convergence, or chosen by the acquisition.
-
-        Before them comes the point that shows whether values are exact.
-        """
-        seed = self.seed_at(reached)
-        reached = with_pending(reached, self.test_of_noise(reached, estimate))
-        tested = self.tested(reached, estimate)
-        if tested is not None:
-            return tested
-        size = batch_size(reached, self.settings)  # the budget cuts a batch when it is evaluated
-        return with_next(reached, estimate, size, seed, self.settings.variational)
-
-    def _with_scales(self, before: State, reached: State, estimate: Estimate) -> tuple[State, Estimate]:
+    def with_scales(self, before: State, reached: State, estimate: Estimate) -> tuple[State, Estimate]:
         """The result of a step; where the run may soon converge, another map of scales is tried."""
         recent = len(reached) < SCALINGS.before_convergence * reached.scaled_at
         if recent or not needs_test(reached.rows, self.tolerance):
@@ -230,26 +169,25 @@ class VBMCRun:
 
     def with_more(self, state: State, count: int) -> State:
         """The state with further points, given the pending ones; with no more once the run has finished."""
-        return with_more(self, state, count)
+        return advanced(self, state, count)
 
     def _evaluated(self, state: State) -> State:
         """The state with its pending points evaluated, within the budget; with the climb at the beginning."""
         reached, budget = state, self.budget_of(state)
         if len(state.pending) and budget.left:
-            self.call(state.pending, budget, bool(state.evaluations.failed.all()))
-            reached = evaluated(state, self.ledger.entries())
+            made = self.call(state.pending, budget, bool(state.evaluations.failed.all()))
+            reached = evaluated(state, made)
         while not state.rows and budget.left and not self.clock.over:
             point = next_step(reached.evaluations)
             if point is None:
                 break
-            self.call(point[None], budget)
-            reached = evaluated(state, self.ledger.entries())
+            reached = evaluated(reached, self.call(point[None], budget))
         return reached
 
-    def call(self, points: np.ndarray, budget: Budget, first: bool = False) -> None:
-        """Evaluate at points (m, D) within the budget; ``first`` is True if no value is finite so far."""
+    def call(self, points: np.ndarray, budget: Budget, first: bool = False) -> Evaluations:
+        """The evaluations at points (m, D) within the budget; ``first`` is True if none is finite so far."""
         with self.clock.calls(budget.room(len(points))):
-            self.target.evaluate(points, self.ledger, budget, first)
+            return self.target.evaluate(points, self.ledger, budget, first)
 
     def explores(self, before: State, row: Row, estimate: Estimate) -> int:
         """The largest number of points of an exploration that is due, or 0.

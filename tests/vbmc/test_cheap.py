@@ -42,7 +42,8 @@ def test_the_scale_is_that_of_generalised_least_squares(with_slopes):
     without = replace(without, rough=with_slopes)
     psi = data.prior.lower
     plain, made = Surrogate.of(without, psi), Surrogate.of(data, psi)
-    precision = plain.whitening.T @ plain.whitening
+    whitening = plain.evidence.factor.whitening
+    precision = whitening.T @ whitening
     g, y = data.cheap_rows, without.residuals
     variance = 1.0 / (g @ precision @ g + CHEAP.scale_sd**-2)
     scale, sd = made.cheap_scale
