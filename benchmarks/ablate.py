@@ -124,7 +124,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "map of scales from values": [(learning, "with_map_of_draws", lambda *_: None)],
         "user's units": [(user_units.UserUnits, "of", lambda *_: None)],
         "map before convergence": [
-            (run, "_with_scales", lambda self, before, reached, estimate: (reached, estimate))
+            (run, "with_scales", lambda self, before, reached, estimate: (reached, estimate))
         ],
         "climbs from spikes": [(vbmc_run, "_surprising", lambda *_: ())],
         "late exploration": [(run, "explores", _of_claims)],

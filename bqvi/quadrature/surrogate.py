@@ -237,13 +237,13 @@ class CandidateProcess:
     def integral(self) -> tuple[np.ndarray, float]:
         """The mean (o,) of the integral against the measure of the chart, and its variance for unit scale.
 
-        The covariance between outputs is this variance times ``process.output_covariance``.
+        Outputs have this variance times ``process.output_covariance``, at least the prior's rounding error.
         """
-        prior = np.full((1, 1), float(self.embedding.double()))
-        level = np.full(1, float(self.data.centred))
+        prior, level = np.full((1, 1), float(self.embedding.double())), np.full(1, float(self.data.centred))
         whitened = self.process.factor.solve(self.with_integral[:, None])
         unit = self.process.unit_covariance(prior, whitened, level)
-        return self.process.expectations(whitened, level)[0], max(float(unit[0, 0]), 0.0)
+        least = np.finfo(float).eps * float(prior[0, 0])
+        return self.process.expectations(whitened, level)[0], max(float(unit[0, 0]), least)
 
     @cached_property
     def with_integral(self) -> np.ndarray:

@@ -417,6 +417,11 @@ def test_a_surrogate_that_is_not_credible_says_so():
     assert found.sd > 0.5 * found.values.std() / np.sqrt(60)
 
 
+def test_the_sd_of_an_accurate_integral_is_no_smaller_than_rounding():
+    found = bqvi.integrate(lambda x: np.cos(x[:, 0]), Gaussian(np.zeros(1), np.eye(1)), 160)
+    assert abs(found.mean - np.exp(-0.5)) < 2.0 * found.sd < 1e-7
+
+
 def test_stopping_early():
     found = bqvi.integrate(bump, GAUSSIAN, 200, tolerance=1e-3)
     assert found.stopped == "tolerance"
