@@ -41,16 +41,17 @@ def _differences(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Differences of values to nearest neighbours (k,), their trapezoids (k,), slopes at both ends (2, k).
 
-    Distances are in units of ``scale``, by default the standard deviations of the points.
+    Distances are in units of ``scale``, by default the points' sds. None is below the values' rounding.
     """
     scale = np.maximum(points.std(axis=0), 1e-300) if scale is None else scale
     distances, nearest = cKDTree(points / scale).query(points / scale, k=2)
     apart = np.asarray(distances)[:, 1] > 0.0
     first, second = np.flatnonzero(apart), np.asarray(nearest)[apart, 1]
-    a = values[second] - values[first]
-    steps = points[second] - points[first]
+    a, steps = values[second] - values[first], points[second] - points[first]
     slopes = np.einsum("knd,nd->kn", gradients[np.stack([first, second])], steps)
-    return a, slopes.mean(0), slopes
+    least = 4.0 * np.finfo(float).eps * np.maximum(np.abs(values[first]), np.abs(values[second]))
+    seen = np.maximum(np.abs(a), np.abs(slopes.mean(0))) > least
+    return a[seen], slopes[:, seen].mean(0), slopes[:, seen]
 
 
 def require_consistent(function: Function, before: int, made: Evaluations | None) -> None:
@@ -100,12 +101,11 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
     above = values > order[np.argmax(np.diff(order))]
     sides = [rows for rows in (above, ~above) if rows.sum() > 1]
     alone = [_between(_differences(points[r], values[r], gradients[r], 1.0), least, nats) for r in sides]
-    if len(beside := np.concatenate(alone)) >= CHECK.fewest and beside.mean() >= CHECK.consistent:
+    if len(beside := np.concatenate(alone)) < CHECK.fewest or beside.mean() >= CHECK.consistent:
         return ""
-    between = both[-1]
     return (
-        f"the gradient is not that of the values: of {len(between)} differences between neighbouring "
-        f"evaluations {int(between.sum())} lie between the slopes at both ends, where nearly all should: "
+        f"the gradient is not that of the values: of {len(both[-1])} differences between neighbouring "
+        f"evaluations {int(both[-1].sum())} lie between the slopes at both ends, where nearly all should: "
         f"{_advice(points, values, gradients)}. If it is right, the values are noisy: state their noise, by "
         "noise_sd or by a log joint that returns (value, sd); or do without, by gradient=None"
     )
