@@ -33,7 +33,7 @@ def advanced(run: VBMCRun, state: State, count: int | None, explores: bool = Tru
 
     There are up to ``count`` of these, or a batch where it is None, as all pending points have been evaluated
     then. There are none where the run has ended or exploration has evaluated points. ``explores`` is False
-    after these have been evaluated.
+    in the step after an exploration, so that it is followed by points of the acquisition.
     """
     if not run.clock.runs:
         run.clock.starts(state.seconds)
