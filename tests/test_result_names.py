@@ -117,8 +117,12 @@ def test_every_result_counts_its_failures():
     doors = {
         "fit": lambda: bqvi.fit(LogJoint(counted, 2, gradient=None), method="bq", budget=40, **box),
         "vbmc": lambda: bqvi.vbmc(counted, budget=40, **box),
-        "bq": lambda: bqvi.integrate(lambda x: np.exp(counted(x)), normal, 40, errors=None),
-        "qmc": lambda: bqvi.integrate(lambda x: np.exp(counted(x)), normal, 40, "qmc", errors=None),
+        "bq": lambda: bqvi.integrate(
+            lambda x: np.exp(counted(x)), normal, 40, run=bqvi.Run(errors="numerical")
+        ),
+        "qmc": lambda: bqvi.integrate(
+            lambda x: np.exp(counted(x)), normal, 40, "qmc", run=bqvi.Run(errors="numerical")
+        ),
         "evidence_bounds": lambda: bqvi.evidence_bounds(counted, normal, 400, replicates=2),
     }
     for name, door in doors.items():

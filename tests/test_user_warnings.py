@@ -79,7 +79,10 @@ ONE_BY_ONE = LogJoint(sometimes_raising, 2, vectorised=False, gradient=None)
         lambda: bqvi.vbmc(sometimes_raising, **BOX, budget=20),
         lambda: bqvi.fit(ONE_BY_ONE, method="bq", budget=30),
         lambda: bqvi.integrate(
-            lambda x: np.exp([sometimes_raising(one) for one in x]), NORMAL, 40, errors="infeasible"
+            lambda x: np.exp([sometimes_raising(one) for one in x]),
+            NORMAL,
+            40,
+            run=bqvi.Run(errors="infeasible"),
         ),
         lambda: bqvi.evidence_bounds(sometimes_raising, NORMAL, 400, vectorised=False, replicates=2),
     ],

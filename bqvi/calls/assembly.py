@@ -136,10 +136,10 @@ class CallBatch:
         everywhere = self.function.range.everywhere
         if everywhere:
             message += everywhere if is_numerical(error) else OF_ITS_CODE
-        elif self.function.errors is None:
+        elif self.function.errors == "numerical":
             message += OF_ITS_CODE
             if may_be_meant(error) and self._outputs is not None:
-                message += ', or give errors="infeasible" to go on without such points'
+                message += ', or give bqvi.Run(errors="infeasible") to go on without such points'
         point = points[0] if len(points) == 1 else None
         raise EvaluationError(message, point, self.rows()) from error
 

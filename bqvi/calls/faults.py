@@ -99,8 +99,6 @@ def require_good(evaluations: Evaluations, needed: int = 1) -> None:
     )
 
 
-ERRORS = ("raise", "infeasible")
-
 _OF_THE_CODE = (
     NameError,
     AttributeError,
@@ -158,9 +156,9 @@ def is_numerical(error: Exception) -> bool:
     return not any(phrase in message_of(error) for phrase in (_WITHOUT_TORCH, _WITHOUT_GRAPH))
 
 
-def stops(error: Exception, errors: str | None) -> bool:
-    """Whether a run stops at ``error``, with the user's choice ``errors``: "raise", "infeasible" or None."""
-    if errors is None:
+def stops(error: Exception, errors: str) -> bool:
+    """Whether a run stops at ``error``, with the user's choice ``errors``, as of `bqvi.Run`."""
+    if errors == "numerical":
         return not is_numerical(error)
     return errors == "raise"
 

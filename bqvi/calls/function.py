@@ -10,8 +10,7 @@ import numpy as np
 
 from bqvi.arguments import Such
 from bqvi.calls.bounds import names_of
-from bqvi.calls.faults import ERRORS
-from bqvi.checks import require_above, require_boolean, require_one_of
+from bqvi.checks import require_above, require_boolean
 from gp.arrays import Array, as_like, is_torch, shown
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class Function:
     like : an array of the kind, dtype and device that points are passed in; None for float64 arrays of NumPy,
         or of torch with "autodiff".
     range : the values that may be returned.
-    errors : "raise", "infeasible" or None: see :mod:`bqvi.calls.faults`.
+    errors : "raise", "infeasible" or "numerical": see :mod:`bqvi.calls.faults`.
     names : the names of the P parameters, for messages.
     model : the `bqvi.calls.TargetModel` whose log joint this is; None if there is none.
     """
@@ -138,7 +137,7 @@ class Function:
     log_weight: Callable[..., Any] | None = None
     like: Array | None = None
     range: Range = _LOG_JOINT
-    errors: str | None = None
+    errors: str = "numerical"
     names: tuple[str, ...] = ()
     model: TargetModel | None = None
 
@@ -151,8 +150,6 @@ class Function:
         named = isinstance(self.gradient, str) and self.gradient == AUTODIFF
         if not (self.gradient is None or callable(self.gradient) or named):
             raise ValueError(f'gradient is {self.gradient!r}; it must be None, "autodiff" or a function')
-        if self.errors is not None:
-            require_one_of("errors", self.errors, ERRORS)
         if isinstance(self.noise_sd, str):
             if self.noise_sd != UNKNOWN:
                 raise ValueError(

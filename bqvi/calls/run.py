@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from bqvi.arguments import Above, Apart, AtLeast, Checked, Such
 from gp.arrays import shown
@@ -96,6 +96,15 @@ class Run(Checked):
         one of ``evaluations`` where the budget has room and their noise is known. 0: whether the function is
         the same is not checked. For methods that keep evaluations: `bqvi.vbmc`, 'bq' and 'wsabi'; and for
         `bqvi.evidence_bounds` with exact values, as far as the budget exceeds the evaluations to come.
+    errors : how an exception of the user's function is treated. "raise", of `bqvi.integrate` by default: it
+        stops the run, with every evaluation that returned, and so does a value that is not finite (of a log
+        density -inf is allowed). "numerical", the default of log joints: a numerical error (ArithmeticError,
+        ValueError, RuntimeError, LinAlgError) makes the point infeasible, and an integrand counts as zero
+        there; an error of its code or of the system (NameError, TypeError, MemoryError, OSError, ...) stops
+        the run. "infeasible": no exception stops the run. An integral has a warning then, and after an error
+        of the code or of the system it has not converged; one with ``gradient`` takes "raise" only. Of
+        `bqvi.fit`, for a `LogJoint`: methods that average over draws of q have no place for one without a
+        value; any of these, and an infinite value or gradient, stops such a run, or the one of its starts.
 
     Raises
     ------
@@ -113,6 +122,7 @@ class Run(Checked):
     progress: bool = False
     checkpoint: Annotated[str | Path | None, _require_path] = None
     verify: Annotated[int | None, AtLeast(0)] = None
+    errors: Literal["raise", "numerical", "infeasible"] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

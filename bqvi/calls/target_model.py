@@ -233,7 +233,7 @@ class TargetModel:
             self.plausible_upper if upper is None else upper,
         )
 
-    def function(self, errors: str | None = None) -> Function:
+    def function(self, errors: str = "numerical") -> Function:
         """The log joint rounded, for engines; ``errors`` as in `bqvi.calls.Function`."""
         both = self.log_joint_and_gradient
         gradient = None if both is None else GradientWithValue(RoundedPair(both))

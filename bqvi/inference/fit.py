@@ -76,7 +76,6 @@ def fit(
     plausible_upper: Bound = None,
     periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
     names: Sequence[str] | None = None,
-    errors: Literal["raise", "infeasible"] | None = None,
     noise_sd: Annotated[float | Callable[[Array], Array] | None, STATED] = None,
     gradient_noise_sd: float | Sequence[float] | np.ndarray | None = None,
     evaluations: Annotated[Sequence[Array] | None, Apart("starts", "they are for one start")] = None,
@@ -145,12 +144,6 @@ def fit(
         mean are the box
     periodic : names, indices or booleans of periodic parameters, whose period is upper - lower
     names : names of the parameters, P of them
-    errors : how an exception of a `LogJoint` is treated, as in `bqvi.vbmc`; by default as the `LogJoint`
-        states. 'infeasible' is for estimators that keep evaluations. Others ('score', 'pathwise', 'iwae',
-        'dreg') estimate E_q[ln p] by a mean over draws of q, which has no place for a draw without a value,
-        and is -inf with a draw at -inf. For these an exception, a NaN, an infinite value, -inf too, or a
-        gradient that is not finite stops the run with an error that names the draw, and for a model with data
-        the rows; in a run of several starts it ends that start
     noise_sd : for 'bq': standard deviation of the noise of a `LogJoint`'s values, nats: a number, or a
         function of theta with the arguments of ``log_prob``. None: values are exact, or ``log_prob`` returns
         (value, deviation)
@@ -166,7 +159,7 @@ def fit(
         of a step that was cut short are used when it is made again; those of a model with data by 'score',
         'pathwise', 'iwae' and 'dreg' are not kept, count, and are made again
     run : how the run is carried out (`bqvi.Run`): executor, workers, time limit, callback, progress line,
-        checkpoint, verify
+        checkpoint, verify, the treatment of errors
 
     Returns
     -------
@@ -208,7 +201,7 @@ def fit(
     whole: Any = settled(log_joint, data)
     check_model(whole, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
-    calls = GivenCalls(bounds, periodic, names, run, evaluations, errors)
+    calls = GivenCalls(bounds, periodic, names, run, evaluations)
     whole = with_noise(whole, choice, method, noise_sd, gradient_noise_sd)
     whole = with_calls(whole, choice, method, calls)
     require_same_end(whole, method, run.max_seconds)

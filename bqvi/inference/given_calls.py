@@ -34,7 +34,7 @@ class GivenCalls:
     Attributes
     ----------
     bounds : lower, upper, plausible_lower, plausible_upper.
-    periodic, names, run, evaluations, errors : as of `fit`.
+    periodic, names, run, evaluations : as of `fit`.
     """
 
     bounds: tuple[Bound, Bound, Bound, Bound]
@@ -42,7 +42,6 @@ class GivenCalls:
     names: Sequence[str] | None
     run: Run
     evaluations: Sequence[Array] | None
-    errors: str | None
 
     def of_target(self, target: TargetModel, keeps: bool) -> GivenCalls:
         """The choices for a model of another package, with its names and its box where evaluations are kept.
@@ -69,8 +68,8 @@ class GivenCalls:
     @property
     def stated(self) -> list[str]:
         """The names of the arguments that were given."""
-        given = dict(zip((*_BOUNDS, "names", "run.executor", "evaluations", "errors"),
-                         (*self.bounds, self.names, self.run.executor, self.evaluations, self.errors),
+        given = dict(zip((*_BOUNDS, "names", "run.executor", "evaluations", "run.errors"),
+                         (*self.bounds, self.names, self.run.executor, self.evaluations, self.run.errors),
                          strict=True))  # fmt: skip
         found = [name for name, value in given.items() if value is not None]
         return found + ["periodic"] * self.turning + ["run.n_jobs"] * (self.run.n_jobs > 1)
@@ -95,13 +94,13 @@ def with_calls(model: Any, choice: Method | None, method: str | Estimator, calls
     if not calls.stated:
         return model
     _require_log_joint(model, calls.stated[0])
-    if not keeps and (calls.evaluations is not None or calls.errors == "infeasible"):
-        name = "errors='infeasible'" if calls.evaluations is None else "evaluations"
+    if not keeps and (calls.evaluations is not None or calls.run.errors == "infeasible"):
+        name = "run.errors='infeasible'" if calls.evaluations is None else "evaluations"
         raise ValueError(
             f"{name} was given with method {method!r}, which averages over draws from q; it is for methods "
             "that keep their evaluations, such as 'bq'"
         )
-    return model.within(calls.coordinates(model.dimension), calls.run, calls.errors)
+    return model.within(calls.coordinates(model.dimension), calls.run)
 
 
 def with_noise(

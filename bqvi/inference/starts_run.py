@@ -104,7 +104,7 @@ class StartsRun:
                 inner = run.step(inner)
             reason = run.finished(inner)
         except Exception as error:
-            if _ends_all(error, getattr(getattr(run.problem.model, "function", None), "errors", None)):
+            if _ends_all(error, getattr(getattr(run.problem.model, "function", None), "errors", "numerical")):
                 raise
             if state.active == len(self._runs) - 1 and all(why == FAILED for why in state.stopped):
                 raise RuntimeError(f"every start failed; the last: {error}") from error
@@ -146,10 +146,10 @@ class StartsRun:
         )
 
 
-def _ends_all(error: Exception, errors: str | None) -> bool:
+def _ends_all(error: Exception, errors: str) -> bool:
     """Whether the error of one start ends the run, given the user's policy ``errors`` on exceptions."""
     if not isinstance(error, EvaluationError):
-        return stops(error, None)
+        return stops(error, "numerical")
     if error.no_value:
         return errors == "raise"
     if isinstance(error.__cause__, Exception):

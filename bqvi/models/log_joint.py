@@ -67,12 +67,6 @@ class LogJoint:
     vectorised : whether ``log_prob``, and ``gradient``, take many points at once
     gradient : "autodiff": ``log_prob`` is a torch function; a function (L, D) -> (L, D), or (D,) -> (D,):
         ``log_prob`` and it work on NumPy arrays; None: values only, ``log_prob`` works on NumPy arrays
-    errors : of ``log_prob``, for estimators that keep evaluations; with others every exception, and every
-        value that is not finite, stops the run, as a mean over draws of q has no place for one without a
-        value, and with one at -inf it is -inf. None: a numerical exception (ArithmeticError, ValueError,
-        RuntimeError, LinAlgError) is an infeasible point, one of its code or of the system (NameError,
-        TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it, and values that are not
-        finite do; "infeasible": none does
 
     Attributes
     ----------
@@ -91,14 +85,13 @@ class LogJoint:
         *,
         vectorised: bool = True,
         gradient: str | Callable[[Array], Array] | None = "autodiff",
-        errors: str | None = None,
     ) -> None:
         if not callable(log_prob):
             raise TypeError(f"log_prob is {shown(log_prob)}; it must be a function of theta")
         self.dimension = require_integer("dimension", dimension, 1)
         self.vectorised = vectorised
         self.differentiable = gradient is not None
-        self.function = Function(log_prob, gradient, vectorised=vectorised, errors=errors)
+        self.function = Function(log_prob, gradient, vectorised=vectorised)
         self._log_prob = log_prob
         if gradient != "autodiff":
             from bqvi.models.from_numpy import TorchFunction
@@ -130,19 +123,17 @@ class LogJoint:
         found.function = replace(self.function, noise_sd=noise_sd, gradient_noise_sd=gradient_noise_sd)
         return found
 
-    def within(self, coordinates: Coordinates | None, run: Run, errors: str | None = None) -> LogJoint:
+    def within(self, coordinates: Coordinates | None, run: Run) -> LogJoint:
         """The same log joint in other coordinates, with the log Jacobian added, evaluated in parallel.
 
         Parameters
         ----------
         coordinates : the map from R^D to the P parameters of ``log_prob``; None for none.
-        run : how calls are made in parallel.
-        errors : the treatment of exceptions, as in the class; None keeps the present setting.
+        run : how calls are made in parallel, and errors treated.
         """
         found = copy.copy(self)
         found.coordinates, found.run = coordinates, run
-        if errors is not None:
-            found.function = replace(found.function, errors=errors)
+        found.function = replace(found.function, errors=run.errors or "numerical")
         if coordinates is not None:
             found.dimension = coordinates.dimension
             found.function = replace(found.function, names=coordinates.names)

@@ -52,7 +52,6 @@ _BQ, _BAYESIAN, _QMC = of("bq"), of("bq", "wsabi-l", "wsabi-m"), of("qmc")
 _Gradient: TypeAlias = Annotated[
     Callable[[Array], Array] | str | None,
     _BQ,
-    Apart("errors", "it must be 'raise', as where f counts as zero it has no slopes", (None, "infeasible")),
     Apart("log", "those of f itself are needed, without"),
     Apart("log_density", "those of f itself are needed, without"),
 ]
@@ -83,7 +82,6 @@ def integrate(
     gradient: _Gradient = None,
     noise_sd: Annotated[float | str | Callable[[Array], Array] | None, _BQ, _NOISE_OF_F] = None,
     log_density: Callable[[Array], Array] | None = None,
-    errors: Literal["raise", "infeasible"] | None = "raise",
     initial: Annotated[int | None, AtLeast(2), _BAYESIAN] = None,
     batch: Annotated[int | None, AtLeast(1), _BAYESIAN] = None,
     acquisition: Annotated[Criterion | None, _CRITERION, _BAYESIAN] = None,
@@ -128,12 +126,6 @@ def integrate(
         does. For 'bq'.
     log_density : a function from points (n, D) to ln p (n,), with p a normalised density: the integral is
         then int f p, and ``measure`` only proposes points (importance re-weighting, 7.11).
-    errors : how a point is treated at which f raises or returns a value that is not finite. 'raise': the
-        run stops, with every evaluation that returned. 'infeasible': f counts as zero there (its logarithm
-        as -inf), as where it is outside of its domain. None: as in `bqvi.vbmc`, an error of its code or of
-        the system (NameError, TypeError, MemoryError, OSError, ...) stops the run, and f counts as zero at
-        other points. Where exceptions count as zero the result has a warning, and after one of the code or of
-        the system it has not converged. With ``gradient`` only 'raise'.
     initial : nodes of the initial design; by default 2 D + 4, and at least 8.
     batch : nodes that are added in each step; by default 30 % of the nodes so far.
     acquisition : a criterion of :mod:`acquisition.pointwise` that chooses nodes; by default the
@@ -149,7 +141,7 @@ def integrate(
         there, with the same f, measure and choices. For 'bq' and 'wsabi' the budget may be larger.
         ``evaluations`` is then not used.
     run : how the run is carried out (`bqvi.Run`): executor, workers, time limit, callback, progress line,
-        checkpoint, verify.
+        checkpoint, verify, the treatment of errors.
 
     Returns
     -------
@@ -195,6 +187,11 @@ def integrate(
     least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
     budget = require_integer("budget", budget, least)
     measure, log_volume = _integrated_against(measure, lower, upper)
+    errors = run.errors or "raise"
+    if gradient is not None and errors != "raise":
+        raise ValueError(
+            f"gradient is given, and run.errors is {errors!r}: where f counts as zero it has no slopes"
+        )
     inside = in_kind_of(measure, np.zeros(1))
     function = Function(
         f, gradient, vectorised, noise_sd,
@@ -283,7 +280,8 @@ def _located(model: TargetModel, arguments: Mapping[str, Any]) -> Steps[Any, Int
     given = [arguments["run"].workers, *(arguments[name] for name in ("measure", "evaluations", "initial"))]
     if model.boxed or arguments["method"] in SAMPLING or any(one is not None for one in given):
         return None
-    function, start, prior = model.function(arguments["errors"]), np.asarray(model.start), model.prior_box
+    function = model.function(arguments["run"].errors or "raise")
+    start, prior = np.asarray(model.start), model.prior_box
     return located(
         DOOR, _in_box, arguments, function, start, prior, lambda _: bayesian_run.RECORDS, AT_THE_MODE
     )

@@ -50,7 +50,6 @@ def evidence_bounds(
     temperatures: Annotated[int | None, AtLeast(1), _ANNEALED] = None,
     confidence: Annotated[float, Above(0.0, 1.0)] = 0.99,
     vectorised: bool = True,
-    errors: Literal["raise", "infeasible"] | None = None,
     seed: Annotated[Seed, require_seed] = 0,
     resume: EvidenceBounds | Ended | str | Path | None = None,
     run: Run = HERE,
@@ -95,12 +94,12 @@ def evidence_bounds(
         of 95 %, each from ten lower and ten upper estimates on posteriors whose evidence is known, 138
         contained it, so the default is higher.
     vectorised : ``False`` if log_joint takes one point (P,) at a time.
-    errors : how an exception of log_joint is treated, as in `bqvi.vbmc`.
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same arguments. The budget may be larger, which has no effect once the pilot run has
         ended.
-    run : how the run is carried out (`bqvi.Run`): executor, callback, progress line, checkpoint, verify.
+    run : how the run is carried out (`bqvi.Run`): executor, callback, progress line, checkpoint, verify,
+        the treatment of errors.
 
     Returns
     -------
@@ -159,8 +158,8 @@ def evidence_bounds(
         gradient = _Numbered(gradient, gradient=True) if callable(gradient) else gradient
         noise_sd = _Numbered(noise_sd) if callable(noise_sd) else noise_sd
     function = Function(
-        log_joint, gradient, noise_sd=noise_sd, vectorised=vectorised, like=like, errors=errors,
-        names=() if coordinates is None else coordinates.names,
+        log_joint, gradient, noise_sd=noise_sd, vectorised=vectorised, like=like,
+        errors=run.errors or "numerical", names=() if coordinates is None else coordinates.names,
     )  # fmt: skip
     caller = Caller(function, coordinates, run)
     engine = BoundsRun(caller, proposals, coordinates, transition, choices)

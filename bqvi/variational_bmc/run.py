@@ -60,7 +60,6 @@ def vbmc(
     periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
     names: Sequence[str] | None = None,
     batch: Annotated[int | None, AtLeast(1)] = None,
-    errors: Literal["raise", "infeasible"] | None = None,
     evaluations: Sequence[Array] | None = None,
     initial: Annotated[int | None, AtLeast(2)] = None,
     acquisition: Literal["imiqr", "viqr"] = "imiqr",
@@ -97,10 +96,6 @@ def vbmc(
     names : names of the parameters, P of them.
     batch : evaluations in each step, chosen together; by default 5 (3 with gradients), and 2 (1) in the first
         steps.
-    errors : how an exception of log_joint is treated. None: a numerical error (ArithmeticError, ValueError,
-        RuntimeError, LinAlgError) makes the point infeasible; an error of its code or of the system
-        (NameError, TypeError, MemoryError, OSError, ...) stops the run. "raise": every exception stops the
-        run, and so does a value that is not finite. "infeasible": no exception stops the run.
     evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P), None if there are none, and
         noise sds (n,), by default those of ``noise_sd``: (theta, values, None, sds) for a log joint that
         returns (value, sd). They count in the budget and replace the first design. Of thousands some hundreds
@@ -128,7 +123,7 @@ def vbmc(
     cheap_budget : evaluations of ``cheap``, all of which are made. They do not count in ``budget``
         (``result.n_cheap_evaluations``). By default 50 (D + 2).
     run : how the run is carried out (`bqvi.Run`): executor, workers, time limit, callback, progress line,
-        checkpoint, verify.
+        checkpoint, verify, the treatment of errors.
 
     Returns
     -------
@@ -159,10 +154,10 @@ def vbmc(
     bounds = (lower, upper, plausible_lower, plausible_upper)
     if isinstance(log_joint, TargetModel):
         require_alone(log_joint, gradient=gradient, noise_sd=noise_sd, names=names)
-        function, names = log_joint.function(errors), log_joint.names
+        function, names = log_joint.function(run.errors or "numerical"), log_joint.names
         start, bounds = _of_model(log_joint, start, bounds, periodic)
     else:
-        function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors)
+        function = Function(log_joint, gradient, noise_sd=noise_sd, errors=run.errors or "numerical")
         bounds = _with_first_box(bounds, start, resume)
     coordinates = _coordinates(bounds, start, periodic, names)
     target = Caller(replace(function, names=coordinates.names), coordinates, run)
@@ -173,7 +168,7 @@ def vbmc(
     points = _first_points(coordinates, start, made, count, limits.budget, whole_seed(seed))
     first = replace(begun(points, made), coordinates=coordinates, held_out=rest)
     expensive = VBMCRun(target, coordinates, first, settings, limits, whole_seed(seed))
-    engine, state = _begun(expensive, cheap, cheap_budget, errors, start, resume)
+    engine, state = _begun(expensive, cheap, cheap_budget, start, resume)
     return Steps(engine, state, run, evaluations is not None and resume is None)
 
 
@@ -193,7 +188,6 @@ def _begun(
     expensive: VBMCRun,
     cheap: object,
     cheap_budget: int | None,
-    errors: object,
     start: np.ndarray | None,
     resume: object,
 ) -> tuple[Any, Any]:
@@ -202,7 +196,7 @@ def _begun(
         raise ValueError(
             f"cheap_budget is {cheap_budget}, and there is no cheap model: give cheap, or leave it out"
         )
-    begins: Any = expensive if cheap is None else _cheap_first(cheap, cheap_budget, errors, expensive, start)
+    begins: Any = expensive if cheap is None else _cheap_first(cheap, cheap_budget, expensive, start)
     before = None if resume is None else resumed(resume, DOOR, {**RECORDS, **named(OnCheap)}).state
     if cheap is None and isinstance(before, OnCheap):
         raise ValueError("the run to resume ended on its cheap model: give cheap")
@@ -265,11 +259,9 @@ def _limits(
     return Limits(total, tolerance, seconds)
 
 
-def _cheap_first(
-    cheap: Any, budget: int | None, errors: Any, expensive: VBMCRun, start: np.ndarray | None
-) -> CheapFirst:
+def _cheap_first(cheap: Any, budget: int | None, expensive: VBMCRun, start: np.ndarray | None) -> CheapFirst:
     """The first phase of a run with a cheap model, given the engine of the log joint's."""
-    coordinates = expensive.coordinates
+    coordinates, errors = expensive.coordinates, expensive.target.function.errors
     if isinstance(cheap, TargetModel):
         if cheap.names != coordinates.names:
             raise ValueError(

@@ -95,7 +95,9 @@ def test_a_log_density_beyond_every_size_is_an_error_or_an_infeasible_point(valu
     assert found.failed.all()
     assert found.reasons[0] == f"returned {value}"
     with pytest.raises(bqvi.RunError, match="the log joint is finite at 0 of"):
-        bqvi.vbmc(lambda theta: value, plausible_lower=[-1], plausible_upper=[1], errors="infeasible")
+        bqvi.vbmc(
+            lambda theta: value, plausible_lower=[-1], plausible_upper=[1], run=bqvi.Run(errors="infeasible")
+        )
 
 
 def test_failed_gradient_keeps_the_value():

@@ -48,7 +48,7 @@ def test_errors_of_the_code_stop_at_the_first(error):
 
 
 @pytest.mark.parametrize("vectorised", [True, False])
-@pytest.mark.parametrize("errors", [None, "infeasible", "raise"])
+@pytest.mark.parametrize("errors", ["numerical", "infeasible", "raise"])
 @pytest.mark.parametrize(
     "error",
     [ZeroDivisionError, np.linalg.LinAlgError, ValueError, RuntimeError, OfASimulatorError, NameError],
@@ -60,7 +60,7 @@ def test_what_becomes_of_an_error_at_one_point(error, errors, vectorised):
         return -(x**2).sum(-1)
 
     caller = Caller(Function(function, vectorised=vectorised, errors=errors))
-    if errors == "raise" or (errors is None and error is NameError):
+    if errors == "raise" or (errors == "numerical" and error is NameError):
         with pytest.raises(EvaluationError, match="too far"):
             caller.evaluate(POINTS)
         return
@@ -118,7 +118,7 @@ def test_that_advice_is_not_given_where_it_cannot_help():
     assert "vectorised" not in str(caught.value)
 
 
-@pytest.mark.parametrize("errors", [None, "raise", "infeasible"])
+@pytest.mark.parametrize("errors", ["numerical", "raise", "infeasible"])
 def test_values_that_are_not_finite(errors):
     returned = [0.0, -np.inf, np.nan, 1.0, 2.0]
     caller = Caller(Function(lambda x: returned[int(x[0])], errors=errors))
@@ -131,7 +131,7 @@ def test_values_that_are_not_finite(errors):
     returned[3] = np.inf
     if errors == "infeasible":
         assert caller.evaluate(points).failed.tolist() == [False, True, True, True, False]
-    elif errors is None:
+    elif errors == "numerical":
         with pytest.raises(EvaluationError, match="must be finite, or -inf"):
             caller.evaluate(points)
 
@@ -190,7 +190,7 @@ def test_a_name_error_in_a_branch_ends_vbmc_with_its_evaluations():
     with pytest.raises(bqvi.RunError, match=r"NameError.*undefined_name") as caught:
         bqvi.vbmc(branch, **BOX, budget=30)
     assert len(caught.value.state.evaluations) == len(calls) - 1
-    goes_on = bqvi.vbmc(branch, **BOX, budget=12, errors="infeasible")
+    goes_on = bqvi.vbmc(branch, **BOX, budget=12, run=bqvi.Run(errors="infeasible"))
     assert goes_on.evaluations.failed.sum() > 0
 
 

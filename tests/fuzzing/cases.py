@@ -120,6 +120,7 @@ RUN = {
     "workers": some(1, 2),
     "max_seconds": some(0.1, 10.0, huge=True),
     "call_seconds": some(0.1, 10.0, huge=True),
+    "errors": some("raise", "infeasible", "numerical"),
 }
 """What is drawn for the fields of `bqvi.Run`."""
 COMMON = {
@@ -127,7 +128,6 @@ COMMON = {
     "run": some(bqvi.Run()),
     "seed": SEED,
     "resume": some("run.npz", "nothing.npz", "text.txt"),
-    "errors": some("raise", "infeasible", None),
 }
 COUNT = some(1, 2, 3, 5, 8, 9, 12, 2.0, np.int64(6), "3", [3])
 BUDGET = st.sampled_from(
@@ -291,10 +291,8 @@ class Case:
     behaviour: Behaviour
 
 
-def _fit_log_joint(function, dimension, log_gradient, model_vectorised, model_errors, **given):
-    model = LogJoint(
-        function, dimension, gradient=log_gradient, vectorised=model_vectorised, errors=model_errors
-    )
+def _fit_log_joint(function, dimension, log_gradient, model_vectorised, **given):
+    model = LogJoint(function, dimension, gradient=log_gradient, vectorised=model_vectorised)
     return bqvi.fit(model, **given)
 
 
@@ -354,7 +352,6 @@ _DOORS = {
             "dimension": 2,
             "log_gradient": None,
             "model_vectorised": False,
-            "model_errors": None,
             "method": "bq",
             "budget": 9,
             "steps": 4,
@@ -363,7 +360,6 @@ _DOORS = {
             "dimension": some(1, 2, 3),
             "log_gradient": some("autodiff", lambda x: -x, lambda x: None, lambda x: x[..., :1]),
             "model_vectorised": some(True, False),
-            "model_errors": COMMON["errors"],
             "data": _DATA,
             "method": some("bq", "pathwise", "score", "iwae", "dreg", "cavi", "gd", "ngd", "sngd"),
             "minibatch": some(1, 5, "balanced"),
@@ -413,7 +409,7 @@ _DOORS = {
             "budget": some(0, 1, 12, 40, 100),
             "record": some(1, 2, [1, 2]),
             "elbo_samples": some(2, 5),
-            **{name: strategy for name, strategy in COMMON.items() if name != "errors"},
+            **COMMON,
         },
     ),
     "vbmc": Door(

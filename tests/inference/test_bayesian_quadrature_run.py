@@ -233,8 +233,9 @@ class Faulty:
 @pytest.mark.parametrize("kind", ["raise", "nan", "inf", "-inf", "1e300"])
 def test_faults_lose_no_good_evaluation(kind):
     model, errors = Faulty(kind), "infeasible" if kind in ("inf", "1e300") else None
-    log_joint = LogJoint(model, 2, vectorised=False, errors=errors)
-    fit = bqvi.fit(log_joint, method="bq", budget=40 + 256, elbo_samples=256, seed=0)
+    run = bqvi.Run(errors=errors)
+    log_joint = LogJoint(model, 2, vectorised=False)
+    fit = bqvi.fit(log_joint, method="bq", budget=40 + 256, elbo_samples=256, seed=0, run=run)
     spent = fit.state.step_evaluations
     assert fit.state.memory.n_failed == 5
     assert len(fit.state.memory) == spent - 5

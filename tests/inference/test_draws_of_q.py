@@ -257,8 +257,9 @@ def test_an_exit_at_any_call_keeps_what_returned_and_the_budget_holds(method, op
     """The oracle is the same run without an exit: its points, to the last digit, each evaluated once."""
 
     def fit(log_joint, **more):
-        model = LogJoint(log_joint, 2, gradient=lambda t: -t, vectorised=False, errors="raise")
-        return bqvi.fit(model, method=method, budget=24, seed=2, **options, **more)
+        model = LogJoint(log_joint, 2, gradient=lambda t: -t, vectorised=False)
+        run = bqvi.Run(errors="raise")
+        return bqvi.fit(model, method=method, budget=24, seed=2, run=run, **options, **more)
 
     def value(theta):
         return -0.5 * float(theta @ theta)
@@ -306,8 +307,9 @@ def test_a_start_without_a_value_does_not_end_the_others():
     found = bqvi.fit(LogJoint(log_joint, 1), method="pathwise", starts=6, **q)
     assert np.isnan(found.start_elbos).any()
     assert np.isfinite(found.elbo)
+    run = bqvi.Run(errors="raise")
     with pytest.raises(bqvi.RunError, match="the log joint is nan at x0 = -"):
-        bqvi.fit(LogJoint(log_joint, 1, errors="raise"), method="pathwise", starts=6, **q)
+        bqvi.fit(LogJoint(log_joint, 1), method="pathwise", starts=6, run=run, **q)
 
 
 @pytest.mark.parametrize("method", ["pathwise", "iwae", "dreg", Pathwise(4)])

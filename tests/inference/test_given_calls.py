@@ -50,7 +50,7 @@ def test_the_elbo_of_fresh_draws_has_the_jacobian():
     assert abs(kept.elbo - fresh.elbo) < 4.0 * fresh.trace["elbo_sd"][-1] + 4.0 * kept.trace["elbo_sd"][-1]
 
 
-def test_errors_are_those_of_the_call_or_else_of_the_log_joint():
+def test_errors_are_treated_as_the_run_says():
     """A numerical exception where the first parameter is above 5, a code error above 6."""
 
     def failing(theta):
@@ -60,30 +60,22 @@ def test_errors_are_those_of_the_call_or_else_of_the_log_joint():
             raise ArithmeticError("overflow")
         return float(log_gamma(theta))
 
-    def fit(said=None, **choices):
-        model = LogJoint(failing, 2, gradient=None, vectorised=False, errors=said)
+    def fit(errors=None):
+        model = LogJoint(failing, 2, gradient=None, vectorised=False)
         box = {**BOX, "plausible_lower": [3.0, 1.5], "plausible_upper": [9.0, 14.0]}
-        return bqvi.fit(model, method="bq", budget=40, seed=0, **box, **choices)
+        return bqvi.fit(model, method="bq", budget=40, seed=0, run=bqvi.Run(errors=errors), **box)
 
-    for told, choices in (
-        ("KeyError", {}),
-        ("ArithmeticError|KeyError", {"errors": "raise"}),
-        ("ArithmeticError|KeyError", {"said": "infeasible", "errors": "raise"}),
-    ):
+    for told, errors in (("KeyError", None), ("ArithmeticError|KeyError", "raise")):
         with pytest.raises(bqvi.RunError, match=told):
-            fit(**choices)
-    for choices in (
-        {"errors": "infeasible"},
-        {"said": "infeasible"},
-        {"said": "raise", "errors": "infeasible"},
-    ):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            assert fit(**choices).n_evaluations == 40
-    with pytest.raises(ValueError, match="errors='infeasible' was given with method 'pathwise'"):
-        bqvi.fit(LogJoint(log_gamma, 2, gradient=slope), method="pathwise", errors="infeasible")
+            fit(errors)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert fit("infeasible").n_evaluations == 40
+    infeasible = bqvi.Run(errors="infeasible")
+    with pytest.raises(ValueError, match=r"run\.errors='infeasible' was given with method 'pathwise'"):
+        bqvi.fit(LogJoint(log_gamma, 2, gradient=slope), method="pathwise", run=infeasible)
     with pytest.raises(ValueError, match="errors is 'stop'"):
-        fit(errors="stop")
+        fit("stop")
 
 
 def test_a_fixed_and_a_bounded_parameter():

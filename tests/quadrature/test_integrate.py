@@ -610,7 +610,7 @@ def half_of_the_square(x):
 @pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo", "wsabi-l"])
 def test_infeasible_points_count_as_zero(method):
     unit = Uniform(np.zeros(2), np.ones(2))
-    found = bqvi.integrate(half_of_the_square, unit, 60, method, errors="infeasible")
+    found = bqvi.integrate(half_of_the_square, unit, 60, method, run=bqvi.Run(errors="infeasible"))
     assert found.n_evaluations == 60
     # four standard deviations: of a normal estimate one in 15,000
     assert abs(found.mean - (np.e - 1) / 2) < 4 * found.sd < 1.5
@@ -623,15 +623,15 @@ def test_an_integrand_that_always_raises_is_not_zero():
         raise ZeroDivisionError("always")
 
     with pytest.raises(RunError, match="each of the"):
-        bqvi.integrate(bad, Uniform(0.0, 1.0), 20, errors="infeasible", vectorised=False)
+        bqvi.integrate(bad, Uniform(0.0, 1.0), 20, run=bqvi.Run(errors="infeasible"), vectorised=False)
 
 
 def test_errors_are_of_two_kinds():
     unit = Uniform(0.0, 1.0)
     with pytest.raises(ValueError, match="errors"):
-        bqvi.integrate(lambda x: x[:, 0], unit, 20, errors="ignore")
+        bqvi.integrate(lambda x: x[:, 0], unit, 20, run=bqvi.Run(errors="ignore"))
     with pytest.raises(ValueError, match="gradient"):
-        bqvi.integrate(lambda x: x[:, 0], unit, 20, errors="infeasible", gradient=np.ones_like)
+        bqvi.integrate(lambda x: x[:, 0], unit, 20, run=bqvi.Run(errors="infeasible"), gradient=np.ones_like)
 
 
 def with_a_mistake(x):
@@ -649,7 +649,7 @@ def test_exceptions_that_count_as_zero_are_reported(method, tmp_path):
         return with_a_mistake(x)
 
     with pytest.warns(UserWarning, match="evaluations have no value because of an exception") as told:
-        found = bqvi.integrate(counted, normal, 60, errors="infeasible", **options)
+        found = bqvi.integrate(counted, normal, 60, run=bqvi.Run(errors="infeasible"), **options)
     assert not found.converged
     (message,) = found.warnings
     assert message.startswith(f"{sum(calls)} of 60 evaluations")
@@ -661,7 +661,7 @@ def test_exceptions_that_count_as_zero_are_reported(method, tmp_path):
     found.save(tmp_path / "run.npz")
     with pytest.warns(UserWarning, match="no value because of an exception"):
         again = bqvi.integrate(
-            counted, normal, 60, errors="infeasible", resume=tmp_path / "run.npz", **options
+            counted, normal, 60, run=bqvi.Run(errors="infeasible"), resume=tmp_path / "run.npz", **options
         )
     assert again.warnings == found.warnings
 
@@ -670,13 +670,13 @@ def test_exceptions_that_count_as_zero_are_reported(method, tmp_path):
 def test_without_a_choice_errors_of_the_code_stop_and_numerical_ones_count_as_zero(method):
     normal, options = Gaussian(np.zeros(1), np.eye(1)), {"vectorised": False, "method": method}
     with pytest.raises(RunError, match="NameError"):
-        bqvi.integrate(lambda x: undefined, normal, 60, errors=None, **options)  # noqa: F821
+        bqvi.integrate(lambda x: undefined, normal, 60, run=bqvi.Run(errors="numerical"), **options)  # noqa: F821
 
     def domain(x):
         return 1.0 + math.sqrt(-x[0])
 
     with pytest.warns(UserWarning, match="ValueError"):
-        found = bqvi.integrate(domain, normal, 60, errors=None, **options)
+        found = bqvi.integrate(domain, normal, 60, run=bqvi.Run(errors="numerical"), **options)
     zeros = bqvi.integrate(lambda x: domain(x) if x[0] <= 0.0 else 0.0, normal, 60, **options)
     assert (found.mean, found.sd, found.converged) == (zeros.mean, zeros.sd, zeros.converged)
 

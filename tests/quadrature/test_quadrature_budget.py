@@ -28,7 +28,9 @@ class Counted:
 @pytest.mark.parametrize("budget", [24, 40])
 def test_a_batch_that_is_called_again_counts(method, budget):
     f = Counted(1.2)
-    found = bqvi.integrate(f, MEASURE, budget=budget, method=method, errors="infeasible", seed=0)
+    found = bqvi.integrate(
+        f, MEASURE, budget=budget, method=method, run=bqvi.Run(errors="infeasible"), seed=0
+    )
     assert f.points == found.n_evaluations <= budget
     assert len(found.nodes) < budget
     assert found.trace["n_evaluations"][-1] == found.n_evaluations
@@ -38,16 +40,18 @@ def test_a_batch_that_is_called_again_counts(method, budget):
 def test_a_budget_that_a_failed_batch_spends_is_reported(method):
     f = Counted(-np.inf)
     with pytest.raises(bqvi.RunError, match=r"nodes have (values|been)") as failed:
-        bqvi.integrate(f, MEASURE, budget=8 if method == "bq" else 16, method=method, errors="infeasible")
+        bqvi.integrate(
+            f, MEASURE, budget=8 if method == "bq" else 16, method=method, run=bqvi.Run(errors="infeasible")
+        )
     assert f.points == failed.value.n_evaluations
     assert f.points <= 16
 
 
 def test_the_count_is_resumed(tmp_path):
     f, path = Counted(1.2), tmp_path / "run.npz"
-    part = bqvi.integrate(f, MEASURE, budget=30, errors="infeasible", seed=0)
+    part = bqvi.integrate(f, MEASURE, budget=30, run=bqvi.Run(errors="infeasible"), seed=0)
     part.save(path)
-    found = bqvi.integrate(f, MEASURE, budget=48, errors="infeasible", seed=0, resume=path)
+    found = bqvi.integrate(f, MEASURE, budget=48, run=bqvi.Run(errors="infeasible"), seed=0, resume=path)
     assert f.points == found.n_evaluations <= 48
 
 
@@ -80,7 +84,9 @@ FAILING = [range(2, 15), range(9, 15), range(11, 15), range(1, 4)]
 def test_a_batch_that_fails_keeps_the_noise_of_the_others(which):
     """Where f fails, the result is that of a function that is zero there with the same noise."""
     options = {"budget": 14, "vectorised": False, "seed": 0, "noise_sd": lambda x: 0.1}
-    found = bqvi.integrate(at_calls(which, zero_division, bump), MEASURE, errors="infeasible", **options)
+    found = bqvi.integrate(
+        at_calls(which, zero_division, bump), MEASURE, run=bqvi.Run(errors="infeasible"), **options
+    )
     expected = bqvi.integrate(at_calls(which, lambda: 0.0, bump), MEASURE, **options)
     assert (found.mean, found.sd) == (expected.mean, expected.sd)
 
@@ -91,7 +97,13 @@ def test_batches_that_fail_have_as_many_outputs_as_the_others(method, which):
     """The result is that of a function that is zero there; also where a run is resumed after an interrupt at
     its third call.
     """
-    options = {"budget": 14, "method": method, "errors": "infeasible", "vectorised": False, "seed": 0}
+    options = {
+        "budget": 14,
+        "method": method,
+        "run": bqvi.Run(errors="infeasible"),
+        "vectorised": False,
+        "seed": 0,
+    }
     zeros = bqvi.integrate(at_calls(which, lambda: np.zeros(2), twice), MEASURE, **options)
     found = bqvi.integrate(at_calls(which, zero_division, twice), MEASURE, **options)
     np.testing.assert_array_equal(found.mean, zeros.mean)

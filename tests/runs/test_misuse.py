@@ -49,10 +49,8 @@ def mixture(**given):
         (integrate, {"vectorised": ARRAY}, "vectorised is array"),
         (integrate, {"log": ARRAY}, "log is array"),
         (integrate, {"method": ARRAY}, "method is array"),
-        (integrate, {"errors": ARRAY}, "errors is array"),
         (integrate, {"gradient": ARRAY}, "gradient is array"),
         (fit, {"vectorised": ARRAY}, "vectorised is array"),
-        (fit, {"errors": ARRAY}, "errors is array"),
         (vbmc, {"acquisition": ARRAY}, "acquisition is array"),
         (vbmc, {"plausible_lower": RAGGED}, "plausible_lower is .*rows differ"),
         (vbmc, {"plausible_lower": np.array([1j])}, "plausible_lower is array"),
@@ -81,8 +79,8 @@ def mixture(**given):
         (gp_fit, {"n_starts": "bq"}, "n_starts = 'bq'"),
         (gp_fit, {"method": ARRAY}, "method = array"),
         (gp_fit, {"copies": ARRAY}, "copies = array"),
-        (fit_bq, {"errors": ARRAY}, "errors is array"),
-        (fit_bq, {"errors": ""}, "errors is ''"),
+        (bqvi.Run, {"errors": ARRAY}, "errors is array"),
+        (bqvi.Run, {"errors": ""}, "errors is ''"),
         (gp_fit, {"kernel": gp.kernels.Matern52}, "kernel = <class"),
         (gp_fit, {"x": RAGGED}, "x cannot be read as an array"),
         (gp_fit, {"x": 1e200 * np.arange(8.0)[:, None]}, "x has a spread of"),
@@ -179,7 +177,7 @@ def test_a_masked_number_is_no_zero():
     with pytest.raises(bqvi.RunError, match="the integrand is nan"):
         bqvi.integrate(lambda x: np.ma.masked, Uniform(0.0, 1.0), 12, vectorised=False)
     both = bqvi.integrate(
-        lambda x: np.ma.masked_greater(x[:, 0], 0.5), Uniform(0.0, 1.0), 12, errors="infeasible"
+        lambda x: np.ma.masked_greater(x[:, 0], 0.5), Uniform(0.0, 1.0), 12, run=bqvi.Run(errors="infeasible")
     )
     assert 0.05 < both.mean < 0.2  # of x up to .5, and 0 beyond: 1 / 8
 

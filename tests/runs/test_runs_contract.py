@@ -101,7 +101,7 @@ def test_results_travel_between_processes(name, whole):
 def test_a_numerical_error_ends_a_run_at_once_where_the_user_says_so(name, at):
     calls = Calls(CASES[name].function, at, raising(ZeroDivisionError("at this point")))
     with pytest.raises(bqvi.RunError, match="ZeroDivisionError: at this point"):
-        CASES[name].run(calls, errors="raise")
+        CASES[name].run(calls, run=bqvi.Run(errors="raise"))
     assert calls.count == at
 
 
@@ -408,7 +408,7 @@ def test_an_exception_without_a_message_loses_nothing(name):
     case = CASES[name]
     calls = Calls(case.function, 7, raising(MuteError))
     with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be formatted") as caught:
-        case.run(calls, errors="raise")
+        case.run(calls, run=bqvi.Run(errors="raise"))
     assert caught.value.n_evaluations == 6
     with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be formatted") as caught:
         case.run(case.function, run=bqvi.Run(callback=lambda state: raising(MuteError)()))

@@ -103,7 +103,7 @@ def test_isolated_failures_do_not_lower_the_evidence(seed):
             raise OSError("the node went away")
         return gaussian(x)
 
-    found = bqvi.vbmc(flaky, **BOX, budget=60, seed=seed, errors="infeasible")
+    found = bqvi.vbmc(flaky, **BOX, budget=60, seed=seed, run=bqvi.Run(errors="infeasible"))
     error = found.log_evidence - np.log(2 * np.pi)
     assert abs(error) < 3 * found.log_evidence_sd
     assert abs(error) < 0.03
